@@ -1,0 +1,75 @@
+/**
+ * The one catalogue of what a caller can be told. Any thread.
+ *
+ * An expected failure is a `ProxyError` with a code of this catalogue. Between threads it travels as an `ErrorRecord`,
+ * because structured clone drops the `code` of an Error. Match on `code`, never on class or message.
+ */
+
+export interface ErrorKind {
+  readonly status: number;
+  readonly type: string;
+}
+
+export const ERROR_KINDS = {
+  missing_api_key: { status: 401, type: 'authentication_error' },
+  invalid_api_key: { status: 401, type: 'authentication_error' },
+  key_disabled: { status: 403, type: 'permission_error' },
+  insufficient_quota: { status: 403, type: 'permission_error' },
+  rate_limit_exceeded: { status: 429, type: 'rate_limit_error' },
+  daily_limit_exceeded: { status: 429, type: 'rate_limit_error' },
+  model_not_found: { status: 400, type: 'invalid_request_error' },
+  invalid_parameters: { status: 400, type: 'invalid_request_error' },
+  not_found: { status: 404, type: 'invalid_request_error' },
+  method_not_allowed: { status: 405, type: 'invalid_request_error' },
+  request_too_large: { status: 413, type: 'invalid_request_error' },
+  internal_error: { status: 500, type: 'server_error' },
+  provider_unavailable: { status: 502, type: 'provider_error' },
+  overloaded: { status: 503, type: 'server_error' },
+} as const satisfies Record<string, ErrorKind>;
+
+export type ErrorCode = keyof typeof ERROR_KINDS;
+export const ERROR_CODES = Object.keys(ERROR_KINDS) as ErrorCode[];
+
+/** Whose fault it was: the caller's, ours, or the provider's. */
+export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
+
+/** What crosses a thread boundary, and what the writer of an answer needs. */
+export interface ErrorRecord {
+  readonly code: ErrorCode;
+  readonly message: string;
+  /** Present where the caller should wait: sent as `Retry-After`. */
+  readonly retryAfterSeconds?: number;
+  /** Set where the status differs from the catalogue's: an unknown model in a path is a 404. */
+  readonly status?: number;
+}
+
+/** A failure that was expected; everything else that is thrown is a bug and ends as `internal_error`. */
+export class ProxyError extends Error {
+  readonly code: ErrorCode;
+  readonly source: ErrorSource;
+  readonly retryAfterSeconds: number | undefined;
+
+  constructor(code: ErrorCode, source: ErrorSource, message: string, retryAfterSeconds?: number) {
+    super(message);
+    this.name = 'ProxyError';
+    this.code = code;
+    this.source = source;
+    this.retryAfterSeconds = retryAfterSeconds;
+  }
+}
+
+export function statusOf(record: ErrorRecord): number {
+  return record.status ?? ERROR_KINDS[record.code].status;
+}
+
+/** The body of the specification's error object, as JSON text. */
+export function errorBody(record: ErrorRecord): string {
+  return JSON.stringify({
+    error: { message: record.message, type: ERROR_KINDS[record.code].type, code: record.code },
+  });
+}
+
+/** A bug shows itself here and ends the thread, which its owner replaces. */
+export function invariant(condition: boolean, what: string): asserts condition {
+  if (!condition) throw new Error(`invariant broken: ${what}`);
+}

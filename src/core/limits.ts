@@ -1,0 +1,41 @@
+/**
+ * Every bound of the program that is not a setting, with its reason. Bounds that an operator may move are in
+ * config/schema.ts. Any thread.
+ */
+
+/** Requests a minute that a plan may allow; the window's words are sized for it. */
+export const REQUESTS_PER_MINUTE_MAX = 1_000_000;
+
+/** Calls a day that a plan may allow: a million a minute for a whole day. */
+export const CALLS_PER_DAY_MAX = 1_440_000_000;
+
+/** Calls in flight in one process. The call's slot is 20 bits of its identifier. */
+export const CALLS_IN_FLIGHT_MAX = 1 << 20;
+
+/** Listener threads and upstream workers of one process: each pair has a port of its own, so their product stays small. */
+export const LISTENERS_MAX = 64;
+export const WORKERS_MAX = 64;
+
+/** One event of an upstream's stream. The longest seen is a tool call of some 100 KB; beyond this it is garbage. */
+export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
+
+/** A whole answer that an upstream may give; it is held in a worker until it has been checked. */
+export const UPSTREAM_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+
+/** One message of an upstream's error that is handed on; longer ones are cut. */
+export const UPSTREAM_MESSAGE_CHARS_MAX = 1_000;
+
+/** What one frame from worker to listener carries at most, so that one large answer does not delay the others. */
+export const FRAME_BYTES_MAX = 64 * 1024;
+
+/** Relayed bytes kept per stream for counting, should the upstream report no usage; beyond it the count is scaled up. */
+export const TRANSCRIPT_BYTES_MAX = 256 * 1024;
+
+/** Text that is given to the tokenizer; beyond it the count is an estimate from the bytes. 3 MB take about a second. */
+export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
+
+/** Messages in one request: more is an attack on the parser, not a conversation. */
+export const MESSAGES_MAX = 100_000;
+
+/** An `Authorization` header or a path longer than this is refused unread. */
+export const AUTHORIZATION_CHARS_MAX = 512;

@@ -1,0 +1,32 @@
+/**
+ * Branded numbers: a slot of the account table is not a slot of the key table, and a count is not a time.
+ * Pure; any thread.
+ */
+
+declare const UNIT: unique symbol;
+type Branded<Base, Name extends string> = Base & { readonly [UNIT]: Name };
+
+/** Slot of an account in the ledger, from 0. */
+export type AccountIndex = Branded<number, 'AccountIndex'>;
+/** Slot of a key in the key table's records, from 0. */
+export type KeyIndex = Branded<number, 'KeyIndex'>;
+/** Slot of a call in flight: the same index in the reservation table and in the link's call table. */
+export type CallSlot = Branded<number, 'CallSlot'>;
+/** Money: 10^-12 of one unit of the operator's currency. */
+export type PicoUnits = Branded<bigint, 'PicoUnits'>;
+/** Milliseconds of the host's monotonic clock, the same in all threads and processes of a host. */
+export type MonotonicMs = Branded<number, 'MonotonicMs'>;
+/** Milliseconds since 1970-01-01T00:00:00Z. */
+export type WallMs = Branded<number, 'WallMs'>;
+
+export const asAccountIndex = (value: number): AccountIndex => value as AccountIndex;
+export const asKeyIndex = (value: number): KeyIndex => value as KeyIndex;
+export const asCallSlot = (value: number): CallSlot => value as CallSlot;
+export const asPicoUnits = (value: bigint): PicoUnits => value as PicoUnits;
+export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicMs;
+export const asWallMs = (value: number): WallMs => value as WallMs;
+
+/** Integer quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
+export function ceilDiv(dividend: number, divisor: number): number {
+  return Math.ceil(dividend / divisor);
+}

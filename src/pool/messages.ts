@@ -1,0 +1,65 @@
+/**
+ * What travels between a listener and an upstream worker. Both ends import this file.
+ *
+ * A batch is everything one side had to say in one turn of its event loop: an array of frames, packed by msgpackr into
+ * one Uint8Array. A frame is a small array whose first element is its kind. A call is named by a `CallId`: its slot in
+ * the call table plus 2^20 times a generation that its listener counts up, so that a late frame of an earlier call in
+ * the same slot is known by its number and dropped.
+ *
+ *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body
+ *                         Cancel callId                 the client has gone, or the gateway is closing
+ *                         Credit callId                 the worker said it waits, and credits are back
+ *     worker → listener   Data  callId bytes            events of a stream, whole ones
+ *                         End   callId bytes usage      the last bytes (a whole answer, or a stream's rest) and the bill
+ *                         Fail  callId error            no bill; a stream that has begun ends with an error event
+ *
+ * For each call a worker sends any number of Data and then exactly one End or Fail, also after a Cancel: only then may the
+ * listener use the slot again.
+ */
+import type { ErrorRecord } from '../core/errors.js';
+import type { Usage } from '../protocol/usage.js';
+
+export const FRAME_CALL = 1;
+export const FRAME_CANCEL = 2;
+export const FRAME_CREDIT = 3;
+export const FRAME_DATA = 4;
+export const FRAME_END = 5;
+export const FRAME_FAIL = 6;
+
+/** Slot + generation × 2^20: a safe integer for 2^33 generations. */
+export type CallId = number;
+export const CALL_SLOT_BITS = 20;
+
+/** A call as the worker gets it. */
+export interface UpstreamRequest {
+  readonly requestId: string;
+  readonly modelIndex: number;
+  readonly stream: boolean;
+  /** Whether the usage chunk of a stream is handed on. */
+  readonly includeUsage: boolean;
+  /** Where the model's name stands in `body`, with its quotes. */
+  readonly modelStart: number;
+  readonly modelEnd: number;
+  readonly body: string;
+}
+
+/** What an upstream call gives back, on the worker's side; the link turns each into a frame. */
+export interface DownstreamHandle {
+  /** False while credits are spent: pause the upstream until `onCredit`. The bytes are sent all the same. */
+  data(bytes: Uint8Array): boolean;
+  /** Last word of a call that is billed. */
+  end(bytes: Uint8Array, usage: Usage): void;
+  /** Last word of a call that is not billed. */
+  fail(error: ErrorRecord): void;
+}
+
+/** What the link tells a running upstream call. */
+export interface UpstreamSession {
+  /** Credits are back after `data` said false. */
+  onCredit(): void;
+  /** The client has gone: abort the upstream at once, then give `end` with what was relayed (estimated), or `fail`. */
+  onCancel(): void;
+}
+
+/** Made by upstream/, called by the link for every Call frame. May call the handle before it returns. */
+export type StartSession = (request: UpstreamRequest, downstream: DownstreamHandle) => UpstreamSession;

@@ -1,0 +1,21 @@
+/**
+ * What the gateway has to know of a chat-completion request; everything else of the body passes through untouched.
+ * Plain record: it crosses from the counter pool to a listener for large bodies. Any thread.
+ */
+export interface ChatCall {
+  readonly model: string;
+  readonly stream: boolean;
+  /** Whether the client asked for the usage chunk of a stream (`stream_options.include_usage`). */
+  readonly includeUsage: boolean;
+  /** `max_completion_tokens`, else `max_tokens`; undefined where neither was given. */
+  readonly outputTokensMax: number | undefined;
+  /** `n`, 1 where it was not given. */
+  readonly choices: number;
+  /** The body as it goes upstream but for the model's name: byte for byte the client's, except that a stream asks for usage. */
+  readonly body: string;
+  /** UTF-8 length of what the client sent: no tokenizer makes more tokens of a prompt than it has bytes. */
+  readonly bodyBytes: number;
+  /** Where the value of `model` (with its quotes) stands in `body`, for a mapping by replacing. */
+  readonly modelStart: number;
+  readonly modelEnd: number;
+}

@@ -1,0 +1,34 @@
+/**
+ * The one interface behind which an HTTP client stands: undici first, the built-in echo model second. Upstream worker.
+ *
+ * Order of callbacks: onStart once, then onData any number of times, then exactly one of onEnd and onError; onError
+ * alone is possible. After abort() nothing is called any more.
+ */
+import type { UpstreamTarget } from './target.js';
+
+/** Why there is no (whole) answer. `code` is the client's own (`ECONNREFUSED`, `UND_ERR_…`), for the log. */
+export interface UpstreamFault {
+  readonly code: string;
+  readonly message: string;
+}
+
+export interface UpstreamHandler {
+  /** Final status; `header` looks one up by its lower-case name. */
+  onStart(status: number, header: (name: string) => string | undefined): void;
+  /** The bytes belong to the receiver. */
+  onData(chunk: Uint8Array): void;
+  onEnd(): void;
+  onError(fault: UpstreamFault): void;
+}
+
+export interface UpstreamCall {
+  pause(): void;
+  resume(): void;
+  /** Ends the call and its connection at once; idempotent. */
+  abort(): void;
+}
+
+export interface UpstreamClient {
+  start(target: UpstreamTarget, body: string, requestId: string, handler: UpstreamHandler): UpstreamCall;
+  close(): Promise<void>;
+}
