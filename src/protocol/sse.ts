@@ -1,0 +1,202 @@
+/**
+ * Server-sent events, both ways: what is written to a client, and a splitter for what an upstream sends. Pure; any thread
+ * (the splitter lives in an upstream worker, one for each stream).
+ *
+ * How a stream is read:
+ *
+ *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
+ *     if (events === undefined)                       an event longer than SSE_EVENT_BYTES_MAX: give the upstream up
+ *     if (!mayHoldSignal(events)) relay(events);      nearly always: not one event was looked at
+ *     else forEachEvent(events, (start, end, data) => …);   usage, error or [DONE]: look, and relay what shall be relayed
+ *     const rest = splitter.end();                    at the end of the upstream's answer, the same once more
+ *
+ * The bytes that push() and end() give are, put together, the bytes that went in, except that a byte-order mark at the
+ * start is left out and that end() closes an event that the upstream left open. An event reaches from its first byte up to and
+ * with its blank line, so events that stand next to each other may be relayed or dropped one by one.
+ *
+ * Lines end in LF, CRLF or CR, as https://html.spec.whatwg.org/multipage/server-sent-events.html has it. The one case that
+ * cannot be told at the end of a chunk is a blank line's CR after a LF: its LF is still to come, so that event waits for it.
+ */
+import { errorBody, type ErrorRecord } from '../core/errors.js';
+import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
+
+const LF = 10;
+const CR = 13;
+const SPACE = 32;
+const TAB = 9;
+const COLON = 58;
+const LETTER_N = 110;
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
+const DATA_FIELD = Buffer.from('data');
+const NONE = Buffer.alloc(0);
+
+/** The data of the event that ends a stream. */
+export const SSE_DONE_DATA = '[DONE]';
+/** The last event of a stream that ended well. */
+export const SSE_DONE = `data: ${SSE_DONE_DATA}\n\n`;
+/** A comment that tells the client, and what stands between, that the stream lives. */
+export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
+
+/** One event whose data is `json`, a JSON text on one line (as JSON.stringify gives it without an indent). */
+export function sseEvent(json: string): string {
+  return `data: ${json}\n\n`;
+}
+
+/** The event that ends a stream that failed after its first byte: `data: {"error":{…}}`. */
+export function errorEvent(record: ErrorRecord): string {
+  return sseEvent(errorBody(record));
+}
+
+function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}
+
+/**
+ * Where the last whole event within `bytes[0..length)` ends, 0 where none does. `bytes` starts at an event; no event ends at
+ * or before `from`. Costs a byte's look for each byte after that end, so nothing where the end is the end of an event.
+ */
+function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
+  for (let end = length; end > from; end--) {
+    const last = bytes[end - 1];
+    if (last !== LF && last !== CR) continue;
+    // The first half of a CRLF ends no line; the loop came past its LF before.
+    if (last === CR && end < length && bytes[end] === LF) continue;
+    const lineEnd = last === LF && end >= 2 && bytes[end - 2] === CR ? end - 2 : end - 1;
+    if (lineEnd === 0) return end;
+    const before = bytes[lineEnd - 1];
+    if (before !== LF && before !== CR) continue;
+    // LF CR at the very end: most likely the first half of a CRLF.
+    if (last === CR && end === length && before === LF) continue;
+    return end;
+  }
+  return 0;
+}
+
+/** Cuts a stream of bytes between events. One stream, one splitter; not to be used after end() or after an undefined. */
+export class SseSplitter {
+  /** Start of an event whose end has not come; `#held[0..#heldBytes)`. */
+  #held: Buffer = NONE;
+  #heldBytes = 0;
+  #atStart = true;
+
+  /**
+   * The whole events that are there with `chunk`, empty where none is, undefined where the part of an event that is held back
+   * is longer than SSE_EVENT_BYTES_MAX. The result is a view of `chunk` or memory of its own; it stays as it is on later calls.
+   * Free where a chunk ends with an event; else copies the bytes of the events that were cut.
+   */
+  push(chunk: Uint8Array): Buffer | undefined {
+    if (this.#heldBytes > 0) return this.#pushAfterHeld(chunk);
+    const end = lastEventEnd(chunk, chunk.length, 0);
+    const whole = asBuffer(chunk);
+    if (end === chunk.length) return this.#withoutMark(whole);
+    this.#hold(chunk, end);
+    return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole.subarray(0, end));
+  }
+
+  /**
+   * What was held back, closed with a blank line, or empty. The standard has a client drop an event that the end of the stream
+   * cut; but some providers leave out the blank line after their last event, so the caller judges the data (is it JSON?).
+   */
+  end(): Buffer {
+    if (this.#heldBytes === 0) return NONE;
+    const rest = this.#held.subarray(0, this.#heldBytes);
+    this.#heldBytes = 0;
+    const last = rest[rest.length - 1];
+    // After LF CR only the LF of a blank line's CRLF was waited for.
+    const lineIsClosed = last === LF || (last === CR && rest[rest.length - 2] === LF);
+    return this.#withoutMark(Buffer.concat([rest, Buffer.from(lineIsClosed ? '\n' : '\n\n')]));
+  }
+
+  #pushAfterHeld(chunk: Uint8Array): Buffer | undefined {
+    const before = this.#heldBytes;
+    this.#hold(chunk, 0);
+    // In what was held no event ends, unless it ended in LF CR and that turns out to have been a blank line.
+    const end = lastEventEnd(this.#held, this.#heldBytes, before - 1);
+    const whole = end === 0 ? NONE : Buffer.from(this.#held.subarray(0, end));
+    this.#held.copyWithin(0, end, this.#heldBytes);
+    this.#heldBytes -= end;
+    return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole);
+  }
+
+  /** Adds `chunk[from..)` to what is held. Doubles its memory when it grows, so that a long event is not copied for every chunk. */
+  #hold(chunk: Uint8Array, from: number): void {
+    const bytes = this.#heldBytes + chunk.length - from;
+    if (bytes > this.#held.length) {
+      const grown = Buffer.allocUnsafe(Math.max(bytes, 2 * this.#held.length));
+      this.#held.copy(grown, 0, 0, this.#heldBytes);
+      this.#held = grown;
+    }
+    this.#held.set(from === 0 ? chunk : chunk.subarray(from), this.#heldBytes);
+    this.#heldBytes = bytes;
+  }
+
+  #withoutMark(events: Buffer): Buffer {
+    if (!this.#atStart || events.length === 0) return events;
+    this.#atStart = false;
+    const marked = events.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+    return marked ? events.subarray(BYTE_ORDER_MARK.length) : events;
+  }
+}
+
+/** Whether a member named `key` (quoted) stands somewhere in `text` with a value that is not null. May say yes wrongly. */
+function hasMember(text: string, key: string): boolean {
+  for (let at = text.indexOf(key); at !== -1; at = text.indexOf(key, at)) {
+    at += key.length;
+    while (isBlankOrColon(text.charCodeAt(at))) at++;
+    if (text.charCodeAt(at) !== LETTER_N) return true;
+  }
+  return false;
+}
+
+function isBlankOrColon(code: number): boolean {
+  return code === SPACE || code === COLON || code === TAB || code === LF || code === CR;
+}
+
+/**
+ * Whether `events` may hold usage, an error or [DONE], so that its events must be looked at; false is certain. Inside of generated
+ * text a quote is escaped, so text that speaks of "usage" is not taken for it; `"usage":null`, which providers put into
+ * every chunk, is not either. 0.2 µs for a chunk of 250 bytes.
+ */
+export function mayHoldSignal(events: Buffer): boolean {
+  const text = events.toString('latin1');
+  return text.includes(SSE_DONE_DATA) || hasMember(text, '"usage"') || hasMember(text, '"error"');
+}
+
+/** `data` is undefined for an event that has no data line: a comment, a lone `event:` or `retry:`, stray blank lines. */
+export type VisitEvent = (start: number, end: number, data: string | undefined) => void;
+
+/**
+ * Calls `visit` for each event of `events` (whole ones, as SseSplitter gives them) in order. The spans `[start, end)` are
+ * offsets into `events`, leave no gap and reach to its end. `data` is the event's data lines, joined with LF. 0.4 µs an event
+ * of 250 bytes.
+ */
+export function forEachEvent(events: Buffer, visit: VisitEvent): void {
+  let start = 0;
+  let data: string | undefined;
+  let at = 0;
+  while (at < events.length) {
+    let lineEnd = at;
+    while (lineEnd < events.length && events[lineEnd] !== LF && events[lineEnd] !== CR) lineEnd++;
+    const next = lineEnd + (events[lineEnd] === CR && events[lineEnd + 1] === LF ? 2 : 1);
+    if (lineEnd === at) {
+      visit(start, next, data);
+      start = next;
+      data = undefined;
+    } else {
+      const value = dataOf(events, at, lineEnd);
+      if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
+    }
+    at = next;
+  }
+}
+
+/** Value of the line if its field is `data`: what follows the colon, less one leading space; empty where there is no colon. */
+function dataOf(events: Buffer, start: number, end: number): string | undefined {
+  const colon = start + DATA_FIELD.length;
+  if (colon > end || (colon < end && events[colon] !== COLON)) return undefined;
+  for (let index = 0; index < DATA_FIELD.length; index++) {
+    if (events[start + index] !== DATA_FIELD[index]) return undefined;
+  }
+  const value = events[colon + 1] === SPACE ? colon + 2 : colon + 1;
+  return value >= end ? '' : events.toString('utf8', value, end);
+}
