@@ -1,0 +1,57 @@
+/**
+ * `tollgate mock-upstream`: a scripted upstream for trials, tests and benches. Its own process.
+ */
+import type { Command } from 'commander';
+import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
+
+const STEERING_HELP = `
+One call is steered by the header x-mock, or where a gateway stands in between by the first line of the last user
+message after "x-mock:", with a query string of the same options in snake case:
+  curl -H 'x-mock: status=429&retry_after=2' …
+  {"messages":[{"role":"user","content":"x-mock: fault=reset-mid&chunks=10\\nHello"}], …}
+GET /mock/stats tells what was seen; POST /mock/reset-stats forgets it.`;
+
+type Flags = Readonly<Record<string, unknown>>;
+
+const PORT_MAX = 65_535;
+
+function portOf(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : PORT_MAX + 1;
+  if (port > PORT_MAX)
+    throw new MockOptionError(`port wants an integer from 0 to ${PORT_MAX}, got "${text}"`);
+  return port;
+}
+
+function optionsOf(command: Command, flags: Flags): { readonly port: number; readonly answers: MockOptions } {
+  try {
+    return { port: portOf(String(flags.port)), answers: mockOptionsOfFlags(flags) };
+  } catch (error) {
+    if (!(error instanceof MockOptionError)) throw error;
+    return command.error(`error: ${error.message}`, { exitCode: 2 });
+  }
+}
+
+/** Adds the command; what it needs is loaded when it runs. */
+export function addMockUpstreamCommand(program: Command): void {
+  const command = program
+    .command('mock-upstream')
+    .description('run a scripted OpenAI-compatible upstream')
+    .option('--host <host>', 'address to listen on', '127.0.0.1')
+    .option('--port <port>', 'port to listen on, 0 for any', '0')
+    .option('--record', 'keep the last request for /mock/stats, and headers for an echo asked in a prompt');
+  for (const { flags, help } of MOCK_FLAGS) command.option(flags, help);
+  command.addHelpText('after', STEERING_HELP);
+  command.action(async (flags: Flags) => {
+    const host = String(flags.host);
+    const { port, answers } = optionsOf(command, flags);
+    const { started } = await import('../mock/mock-upstream.js');
+    const mock = await started({ host, port, record: flags.record === true, answers });
+    process.stdout.write(`mock upstream on http://${host}:${mock.port}\n`);
+    const stop = (): void => {
+      mock.close();
+      process.exit(0);
+    };
+    process.once('SIGTERM', stop);
+    process.once('SIGINT', stop);
+  });
+}

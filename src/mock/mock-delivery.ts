@@ -1,0 +1,115 @@
+/**
+ * Sends one answer: pauses, back-pressure, and the end it was told to come to. Thread of the mock.
+ *
+ * What is written without a pause leaves in one cork, so a whole answer and a fast stream are one system call each.
+ */
+import type { HttpResponse } from 'uWebSockets.js';
+import type { Answer } from './mock-answer.js';
+import type { MockStats } from './mock-stats.js';
+
+const STATUS_TEXTS: Readonly<Record<number, string>> = { 200: '200 OK', 400: '400 Bad Request' };
+
+export class Delivery {
+  readonly #response: HttpResponse;
+  readonly #stats: MockStats;
+  #timer: NodeJS.Timeout | undefined;
+  #next = 0;
+  #over = false;
+
+  /** Attaches the abort handler: make it in the request's first callback. */
+  constructor(response: HttpResponse, stats: MockStats) {
+    this.#response = response;
+    this.#stats = stats;
+    stats.requests += 1;
+    stats.open += 1;
+    response.onAborted(() => this.#aborted());
+  }
+
+  /** Whether nothing more can be sent. */
+  get over(): boolean {
+    return this.#over;
+  }
+
+  /** Sends `answer`, with pauses before its first byte and after each piece. Call once. */
+  send(answer: Answer, firstByteMs: number, chunkMs: number): void {
+    if (firstByteMs === 0) this.#begin(answer, chunkMs);
+    else this.#timer = setTimeout(() => this.#begin(answer, chunkMs), firstByteMs);
+  }
+
+  #begin(answer: Answer, chunkMs: number): void {
+    this.#response.cork(() => {
+      if (answer.headers) this.#writeHead(answer);
+      if (answer.lengthBytes === undefined) this.#pump(answer, chunkMs);
+      else this.#sendSized(answer, answer.lengthBytes);
+    });
+  }
+
+  #writeHead(answer: Answer): void {
+    this.#response.writeStatus(STATUS_TEXTS[answer.status] ?? `${answer.status} Mock`);
+    this.#response.writeHeader('content-type', answer.contentType);
+    if (answer.retryAfter !== undefined) this.#response.writeHeader('retry-after', answer.retryAfter);
+  }
+
+  /** One piece, or none, of an answer with a Content-Length. */
+  #sendSized(answer: Answer, lengthBytes: number): void {
+    const piece = answer.pieces[0] ?? '';
+    this.#stats.sentBytes += piece.length;
+    if (answer.ending === 'end') {
+      this.#finished();
+      this.#response.end(piece);
+    } else {
+      this.#response.tryEnd(piece, lengthBytes);
+      this.#finish(answer);
+    }
+  }
+
+  /** Pieces of a chunked answer, as far as the socket takes them. */
+  #pump(answer: Answer, chunkMs: number): void {
+    while (this.#next < answer.pieces.length) {
+      const piece = answer.pieces[this.#next]!;
+      this.#next += 1;
+      this.#stats.sentBytes += piece.length;
+      const taken = this.#response.write(piece);
+      if (chunkMs > 0) {
+        this.#timer = setTimeout(() => this.#response.cork(() => this.#pump(answer, chunkMs)), chunkMs);
+        return;
+      }
+      if (!taken) {
+        this.#response.onWritable(() => {
+          if (!this.#over) this.#pump(answer, chunkMs);
+          return true;
+        });
+        return;
+      }
+    }
+    this.#finish(answer);
+  }
+
+  #finish(answer: Answer): void {
+    if (answer.ending === 'end') {
+      this.#finished();
+      this.#response.end();
+    } else if (answer.ending === 'reset') {
+      // In the next turn: what is corked would not leave.
+      setImmediate(() => {
+        if (this.#over) return;
+        this.#finished();
+        this.#response.close();
+      });
+    }
+    // A stall waits for its client to leave.
+  }
+
+  #finished(): void {
+    this.#over = true;
+    this.#stats.open -= 1;
+  }
+
+  #aborted(): void {
+    if (this.#over) return;
+    this.#finished();
+    clearTimeout(this.#timer);
+    this.#stats.aborted += 1;
+    this.#stats.lastAbortMs = Date.now();
+  }
+}

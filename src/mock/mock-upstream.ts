@@ -1,0 +1,178 @@
+/**
+ * The mock upstream: an OpenAI-compatible server that does as it is told, for trials, tests and benches. One thread.
+ *
+ *     POST /v1/chat/completions   answers as the options say, or as `x-mock` says for one call: a header, or the first
+ *                                 line of the last user message, with a query string (mock-options.ts)
+ *     GET  /v1/models             one model
+ *     GET  /mock/stats            mock-stats.ts as JSON
+ *     POST /mock/reset-stats
+ */
+import uws from 'uWebSockets.js';
+import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
+import { answerTo, plainAnswer, type Answer } from './mock-answer.js';
+import { Delivery } from './mock-delivery.js';
+import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
+import { readMockRequest, type MockRequest } from './mock-request.js';
+import { createMockStats, resetMockStats, type MockStats } from './mock-stats.js';
+
+export interface MockUpstreamOptions {
+  readonly host: string;
+  /** 0: any free one. */
+  readonly port: number;
+  /** Whether the last request's headers and body are kept for /mock/stats; costs some µs a request. */
+  readonly record: boolean;
+  readonly answers: MockOptions;
+}
+
+export interface MockUpstream {
+  readonly port: number;
+  /** Live: read it at any time. */
+  readonly stats: Readonly<MockStats>;
+  /** Closes the listen socket and every connection. */
+  close(): void;
+}
+
+/** Larger requests than any gateway lets through; they are held whole. */
+const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
+/** Encoded answers kept: one for each model and prompt length in use; a bench has one. */
+const ENCODED_MAX = 256;
+
+const MODELS = JSON.stringify({
+  object: 'list',
+  data: [{ id: 'mock-model', object: 'model', created: 1_700_000_000, owned_by: 'mock' }],
+});
+
+const refusal = (message: string): string =>
+  JSON.stringify({ error: { message, type: 'mock_error', code: 'mock' } });
+
+function headersOf(request: HttpRequest): Record<string, string> {
+  const headers: Record<string, string> = {};
+  request.forEach((name, value) => (headers[name] = value));
+  return headers;
+}
+
+/** Answers to requests without steering, encoded once. */
+class EncodedAnswers {
+  readonly #options: MockOptions;
+  readonly #answers = new Map<string, Answer>();
+
+  constructor(options: MockOptions) {
+    this.#options = options;
+  }
+
+  to(request: MockRequest): Answer {
+    const key = `${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`;
+    const known = this.#answers.get(key);
+    if (known !== undefined) return known;
+    if (this.#answers.size === ENCODED_MAX) this.#answers.clear();
+    const encoded = answerTo(this.#options, request, undefined);
+    this.#answers.set(key, encoded);
+    return encoded;
+  }
+}
+
+class MockServer {
+  readonly stats = createMockStats();
+  readonly #settings: MockUpstreamOptions;
+  readonly #encoded: EncodedAnswers;
+
+  constructor(settings: MockUpstreamOptions) {
+    this.#settings = settings;
+    this.#encoded = new EncodedAnswers(settings.answers);
+  }
+
+  /** µWS: the request is valid only in this callback, so all that is wanted of it is read here. */
+  chat(response: HttpResponse, request: HttpRequest): void {
+    const delivery = new Delivery(response, this.stats);
+    const steering = request.getHeader('x-mock');
+    // A prompt may ask for an echo when the headers are gone already: then only recording has kept them.
+    const wanted = this.#settings.record || this.#settings.answers.echo || steering !== '';
+    const headers = wanted ? headersOf(request) : undefined;
+    const earlier: Buffer[] = [];
+    let earlierBytes = 0;
+    response.onData((bytes, isLast) => {
+      if (delivery.over) return;
+      if (isLast) {
+        const last = Buffer.from(bytes);
+        this.#answer(
+          delivery,
+          earlierBytes === 0 ? last : Buffer.concat([...earlier, last]),
+          steering,
+          headers,
+        );
+        return;
+      }
+      earlierBytes += bytes.byteLength;
+      if (earlierBytes > REQUEST_BYTES_MAX) response.close();
+      else earlier.push(Buffer.from(new Uint8Array(bytes)));
+    });
+  }
+
+  #answer(
+    delivery: Delivery,
+    bytes: Buffer,
+    header: string,
+    headers: Record<string, string> | undefined,
+  ): void {
+    const body = bytes.toString();
+    if (this.#settings.record) this.stats.last = { headers: headers ?? {}, body };
+    const request = readMockRequest(body);
+    if (request === undefined) {
+      delivery.send(
+        plainAnswer(MOCK_DEFAULTS, { status: 400 }, refusal('the body is not a JSON object')),
+        0,
+        0,
+      );
+      return;
+    }
+    const steering = header !== '' ? header : request.steering;
+    let options = this.#settings.answers;
+    try {
+      if (steering !== undefined) options = steeredOptions(options, steering);
+    } catch (error) {
+      if (!(error instanceof MockOptionError)) throw error;
+      delivery.send(plainAnswer(MOCK_DEFAULTS, { status: 400 }, refusal(error.message)), 0, 0);
+      return;
+    }
+    const answer =
+      steering === undefined && !options.echo
+        ? this.#encoded.to(request)
+        : answerTo(
+            options,
+            request,
+            options.echo ? JSON.stringify({ headers: headers ?? {}, body }) : undefined,
+          );
+    delivery.send(answer, options.firstByteMs, options.chunkMs);
+  }
+}
+
+function json(response: HttpResponse, status: string, body: string): void {
+  response.writeStatus(status).writeHeader('content-type', 'application/json').end(body);
+}
+
+/**
+ * Starts a mock in this thread. Resolves when it listens.
+ * @throws Error where the port cannot be had
+ */
+export function started(settings: MockUpstreamOptions): Promise<MockUpstream> {
+  const server = new MockServer(settings);
+  const app = uws.App({});
+  app.post('/v1/chat/completions', (response, request) => server.chat(response, request));
+  app.get('/v1/models', (response) => json(response, '200 OK', MODELS));
+  app.get('/mock/stats', (response) => json(response, '200 OK', JSON.stringify(server.stats)));
+  app.post('/mock/reset-stats', (response) => {
+    resetMockStats(server.stats);
+    json(response, '200 OK', '{}');
+  });
+  app.any('/*', (response) => json(response, '404 Not Found', refusal('no such path on the mock')));
+  return new Promise((resolve, reject) => {
+    app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {
+      if (socket === false) {
+        reject(new Error(`cannot listen on ${settings.host}:${settings.port}`));
+        return;
+      }
+      const port = uws.us_socket_local_port(socket);
+      resolve({ port, stats: server.stats, close: () => app.close() });
+    });
+  });
+}

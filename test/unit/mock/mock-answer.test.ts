@@ -1,0 +1,129 @@
+/** The mock's answers: text, events, usage and faults. */
+import t from 'tap';
+import { answerTo, contentPieces, wordNumbers, type Answer } from '#src/mock/mock-answer.js';
+import { MOCK_DEFAULTS, steeredOptions } from '#src/mock/mock-options.js';
+import { readMockRequest } from '#src/mock/mock-request.js';
+import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
+
+const whole = readMockRequest('{"model":"m","messages":[{"role":"user","content":"12345678"}]}')!;
+const stream = { ...whole, stream: true, includeUsage: true };
+
+const bytesOf = (answer: Answer): string =>
+  Buffer.concat(answer.pieces.map((piece) => Buffer.from(piece))).toString();
+const streamed = (query: string, request = stream): string =>
+  bytesOf(answerTo(steeredOptions(MOCK_DEFAULTS, query), request, undefined));
+const answered = (query: string): Answer => answerTo(steeredOptions(MOCK_DEFAULTS, query), whole, undefined);
+
+void t.test('pieces sum to the bytes asked for, and carry their numbers', (t) => {
+  for (const [bytes, chunks] of [
+    [400, 20],
+    [401, 20],
+    [20, 1],
+    [3_000, 1_000],
+    [550, 7],
+  ] as const) {
+    const pieces = contentPieces(bytes, chunks);
+    t.equal(pieces.length, chunks);
+    const text = pieces.join('');
+    t.ok(text.length >= bytes, `${bytes} in ${chunks}`);
+    t.ok(isWholeText(text, chunks));
+  }
+  t.equal(contentPieces(401, 20).join('').length, 401);
+  t.same(wordNumbers('w0 xw2 w2 '), [0, 2, 2]);
+  t.notOk(isWholeText('w0 w2 ', 2));
+  t.end();
+});
+
+void t.test('a whole answer and a stream carry the same text and usage', (t) => {
+  const body = JSON.parse(bytesOf(answered('chunks=3&bytes=30'))) as {
+    choices: [{ message: { content: string } }];
+    usage: object;
+  };
+  const chunks = chunksOf(streamed('chunks=3&bytes=30'));
+  t.equal(textOf(chunks), body.choices[0].message.content);
+  t.same(chunks.at(-1)?.usage, body.usage);
+  t.match(body.usage, { prompt_tokens: 2, completion_tokens: 8, total_tokens: 10 });
+  t.end();
+});
+
+void t.test('a stream ends with finish, usage where asked for, and [DONE]', (t) => {
+  const withUsage = eventData(streamed('chunks=2'));
+  t.equal(withUsage.length, 6);
+  t.equal(withUsage.at(-1), '[DONE]');
+  t.match(JSON.parse(withUsage.at(-2)!), { choices: [], usage: { prompt_tokens: 2 } });
+  t.match(JSON.parse(withUsage.at(-3)!), { choices: [{ finish_reason: 'stop' }], usage: null });
+  const without = eventData(streamed('chunks=2', { ...stream, includeUsage: false }));
+  t.equal(without.length, 5);
+  t.notMatch(without.join(''), /usage/);
+  t.end();
+});
+
+void t.test('usage as told', (t) => {
+  const usage = (query: string): unknown =>
+    chunksOf(streamed(query)).find((chunk) => chunk.usage !== null && chunk.usage !== undefined)?.usage;
+  t.match(usage('prompt_tokens=7&completion_tokens=9&cached_tokens=3'), {
+    prompt_tokens: 7,
+    completion_tokens: 9,
+    total_tokens: 16,
+    prompt_tokens_details: { cached_tokens: 3 },
+  });
+  t.equal(usage('usage=missing'), undefined);
+  t.match(usage('usage=absurd'), { prompt_tokens: 1e15 });
+  t.match(usage('usage=negative'), { completion_tokens: -5 });
+  t.same(eventData(streamed('usage=late')).slice(-2)[0], '[DONE]');
+  t.end();
+});
+
+void t.test('split and CR LF change bytes and writes, not events', (t) => {
+  const plain = streamed('chunks=5');
+  const split = answerTo(steeredOptions(MOCK_DEFAULTS, 'chunks=5&split=7'), stream, undefined);
+  t.equal(bytesOf(split), plain);
+  t.ok(split.pieces.slice(0, -1).every((piece) => piece.length === 7));
+  t.same(eventData(streamed('chunks=5&event_crlf=1')), eventData(plain));
+  t.end();
+});
+
+void t.test('faults of a stream', (t) => {
+  const last = (query: string): string | undefined => eventData(streamed(query)).at(-1);
+  t.not(last('fault=no-done'), '[DONE]');
+  t.match(last('fault=error-event'), /^\{"error":/);
+  t.equal(streamed('fault=empty'), '');
+  const broken = eventData(streamed('fault=broken-sse')).filter(
+    (data) => !data.endsWith('}') && data !== '[DONE]',
+  );
+  t.equal(broken.length, 1);
+  for (const [fault, ending] of [
+    ['reset-mid', 'reset'],
+    ['stall-mid', 'stall'],
+  ] as const) {
+    const answer = answerTo(steeredOptions(MOCK_DEFAULTS, `chunks=10&fault=${fault}`), stream, undefined);
+    t.equal(answer.ending, ending);
+    t.equal(answer.pieces.length, 7, 'half of 13 events');
+  }
+  t.end();
+});
+
+void t.test('faults of a whole answer', (t) => {
+  for (const fault of ['reset-before', 'stall-before']) t.equal(answered(`fault=${fault}`).headers, false);
+  t.match(answered('fault=reset-headers'), { headers: true, lengthBytes: 400, pieces: [], ending: 'reset' });
+  t.throws(() => JSON.parse(bytesOf(answered('fault=broken-json'))) as unknown);
+  t.equal(answered('fault=wrong-type').contentType, 'text/html');
+  t.equal(answered('fault=empty').lengthBytes, 0);
+  const half = answered('fault=reset-mid');
+  t.ok(half.lengthBytes! > bytesOf(half).length, 'less than its length');
+  t.end();
+});
+
+void t.test('a status carries an error or the given body', (t) => {
+  t.match(answered('status=503&retry_after=2'), { status: 503, retryAfter: '2' });
+  t.match(JSON.parse(bytesOf(answered('status=503'))), { error: { code: 'mock_error' } });
+  t.equal(bytesOf(answered('status=400&body=oh')), 'oh');
+  t.end();
+});
+
+void t.test('an echo is cut into chunks', (t) => {
+  const echoed = '{"headers":{},"body":"{}"}';
+  const answer = answerTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
+  t.equal(textOf(chunksOf(bytesOf(answer))), echoed);
+  t.end();
+});

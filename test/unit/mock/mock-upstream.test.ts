@@ -1,0 +1,95 @@
+/** The mock over a socket: in a process of its own, because µWS and its clients in one thread would wait for each other. */
+import t from 'tap';
+import { request } from '../../support/http.js';
+import { startMock, steered, type Mock } from '../../support/mock.js';
+import { RawConnection } from '../../support/raw-connection.js';
+import { chunksOf, isWholeText, openStream, readRest, textOf } from '../../support/sse.js';
+import { eventually } from '../../support/gateway.js';
+
+const chat = (prompt: string, more: object = {}): object => ({
+  model: 'm',
+  messages: [{ role: 'user', content: prompt }],
+  ...more,
+});
+const post = (mock: Mock, body: unknown, headers: Record<string, string> = {}) =>
+  request({ port: mock.port, path: '/v1/chat/completions', body, headers });
+
+void t.test('the mock serves as it is told', async (t) => {
+  const mock = await startMock(t, ['--chunks', '3']);
+
+  await t.test('whole, streamed, models, 404', async (t) => {
+    const whole = await post(mock, chat('Hello'));
+    t.equal(whole.status, 200);
+    t.match(whole.json(), { object: 'chat.completion', model: 'm', usage: { prompt_tokens: 2 } });
+    const streamed = await post(mock, chat('Hello', { stream: true }));
+    t.equal(streamed.headers['content-type'], 'text/event-stream');
+    t.ok(isWholeText(textOf(chunksOf(streamed.body)), 3));
+    t.match((await request({ port: mock.port, path: '/v1/models' })).json(), { object: 'list' });
+    t.equal((await request({ port: mock.port, path: '/else' })).status, 404);
+  });
+
+  await t.test('header and prompt steer', async (t) => {
+    const byHeader = await post(mock, chat('Hello'), { 'x-mock': 'status=429&retry_after=2' });
+    t.match([byHeader.status, byHeader.headers['retry-after']], [429, '2']);
+    t.equal((await post(mock, chat(steered('status=503')))).status, 503);
+    const wrong = await post(mock, chat(steered('stat=1')));
+    t.equal(wrong.status, 400);
+    t.match(wrong.body, /no option/);
+    t.equal((await post(mock, '{')).status, 400);
+  });
+
+  await t.test('echo gives headers and body as they came', async (t) => {
+    const sent = JSON.stringify(chat(steered('echo=1'), { tools: [{ x: 1.0 }] }));
+    const answer = await post(mock, sent, { 'x-other': 'yes' });
+    const { choices } = answer.json() as { choices: [{ message: { content: string } }] };
+    const echo = JSON.parse(choices[0].message.content) as { headers: Record<string, string>; body: string };
+    t.equal(echo.body, sent);
+    t.equal(echo.headers['x-other'], 'yes');
+    t.same((await mock.stats()).last, echo, 'recorded the same');
+  });
+
+  await t.test('connections break where they are told to', async (t) => {
+    for (const fault of ['reset-before', 'reset-headers', 'reset-mid']) {
+      await t.rejects(post(mock, chat(steered(`fault=${fault}`))), { code: 'ECONNRESET' }, fault);
+    }
+    const { incoming } = await openStream(mock.port, '', chat(steered('fault=reset-mid'), { stream: true }));
+    await t.rejects(readRest(incoming), { code: 'ECONNRESET' });
+    t.equal((await mock.stats()).aborted, 0, 'nobody else closed');
+  });
+
+  await t.test('a client that leaves is counted at once', async (t) => {
+    await mock.resetStats();
+    for (const query of ['fault=stall-before', 'fault=stall-mid', 'chunk_ms=50&chunks=1000']) {
+      const connection = await RawConnection.open(mock.port);
+      const body = JSON.stringify(chat(steered(query), { stream: true }));
+      connection.send(
+        `POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+      );
+      await eventually('the call', async () => ((await mock.stats()).open === 1 ? true : undefined));
+      connection.close();
+      await eventually('its end', async () => ((await mock.stats()).open === 0 ? true : undefined));
+    }
+    const { aborted, lastAbortMs } = await mock.stats();
+    t.equal(aborted, 3);
+    t.ok(Math.abs(Date.now() - lastAbortMs!) < 5_000);
+  });
+
+  await t.test('a reader that does not read stops the writer', async (t) => {
+    await mock.resetStats();
+    const totalBytes = 50_000_000;
+    const { incoming, outgoing } = await openStream(
+      mock.port,
+      '',
+      chat(steered(`bytes=${totalBytes}&chunks=1000`), { stream: true }),
+    );
+    const first = await eventually('bytes', async () => (await mock.stats()).sentBytes || undefined);
+    t.ok(first < totalBytes / 2, `${first} bytes sent`);
+    t.equal((await mock.stats()).sentBytes, first, 'and no more');
+    t.ok(isWholeText(textOf(chunksOf(await readRest(incoming))), 1_000), 'then all comes');
+    outgoing.destroy();
+  });
+
+  await t.test('SIGTERM ends it well', async (t) => {
+    t.same(await mock.child.stop('SIGTERM', 5_000), { code: 0, signal: null });
+  });
+});
