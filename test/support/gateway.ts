@@ -1,0 +1,194 @@
+/**
+ * A real gateway for tests: `tollgate serve` as a child process with its own data folder and free ports.
+ */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startChild, type Child } from '../../bench/support/child.js';
+import { AdminClient } from './admin-client.js';
+import { request, type Answer, type RequestOptions } from './http.js';
+import type { Scope } from './mock.js';
+
+export interface GatewayOptions {
+  /** Text of tollgate.yaml, or settings over the test's own ports and data folder; absent: no file at all. */
+  readonly config?: string | object | undefined;
+  readonly env?: Readonly<Record<string, string>> | undefined;
+  /** More arguments of `serve`. */
+  readonly args?: readonly string[] | undefined;
+  /** Folder to run in, with the data in `data` under it; made and removed by default. */
+  readonly folder?: string | undefined;
+}
+
+const READY_TIMEOUT_MS = 30_000;
+const STOP_TIMEOUT_MS = 40_000;
+/** Of waits for something that the gateway does by itself soon. */
+const SOON_TIMEOUT_MS = 15_000;
+const POLL_MS = 20;
+
+/** Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after 15 s. */
+export async function eventually<T>(
+  what: string,
+  probe: () => T | undefined | Promise<T | undefined>,
+): Promise<T> {
+  const endMs = performance.now() + SOON_TIMEOUT_MS;
+  let last: unknown = 'nothing came';
+  for (;;) {
+    try {
+      const value = await probe();
+      if (value !== undefined) return value;
+    } catch (error) {
+      last = error;
+    }
+    if (performance.now() > endMs)
+      throw new Error(`waited ${SOON_TIMEOUT_MS} ms for ${what}`, { cause: last });
+    await sleep(POLL_MS);
+  }
+}
+
+export function temporaryFolder(t: Scope): string {
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+interface GatewayFile {
+  readonly pid: number;
+  readonly adminHost: string;
+  readonly adminPort: number;
+}
+
+export class Gateway {
+  /** The supervisor. */
+  readonly child: Child;
+  readonly folder: string;
+  readonly dataFolder: string;
+  readonly port: number;
+  readonly admin: AdminClient;
+
+  constructor(child: Child, folder: string, admin: AdminClient) {
+    this.child = child;
+    this.folder = folder;
+    this.dataFolder = join(folder, 'data');
+    this.port = Number(child.ready[1]);
+    this.admin = admin;
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${this.port}`;
+  }
+
+  /** Process of the gateway that serves now; throws while there is none. */
+  pid(): number {
+    return gatewayFile(this.dataFolder).pid;
+  }
+
+  /** Lines of the log. */
+  log(): string[] {
+    return this.child.stderr().split('\n').filter(Boolean);
+  }
+
+  /** A request with a key; `path` is a chat call's by default. */
+  request(
+    key: string,
+    options: Omit<RequestOptions, 'port' | 'path'> & { readonly path?: string },
+  ): Promise<Answer> {
+    return request({
+      path: '/v1/chat/completions',
+      ...options,
+      port: this.port,
+      headers: { authorization: `Bearer ${key}`, ...options.headers },
+    });
+  }
+
+  /** A chat call of one user message; `more` are further fields of the body. */
+  chat(key: string, prompt: string, more: object = {}): Promise<Answer> {
+    return this.request(key, {
+      body: { model: TEST_MODEL, messages: [{ role: 'user', content: prompt }], ...more },
+    });
+  }
+
+  /** SIGTERM, and the exit status that follows. */
+  async stop(): Promise<number | null> {
+    return (await this.child.stop('SIGTERM', STOP_TIMEOUT_MS)).code;
+  }
+}
+
+function gatewayFile(dataFolder: string): GatewayFile {
+  return JSON.parse(readFileSync(join(dataFolder, 'gateway.json'), 'utf8')) as GatewayFile;
+}
+
+export const TEST_MODEL = 'mock-model';
+/** A model that the plan `narrow` may not use. */
+export const HIDDEN_MODEL = 'hidden-model';
+
+/** Per million tokens; one token costs 10^6 times as many pico-units. */
+export const TEST_PRICE = { input: '1.5', output: '2.25', cached_input: '0.75' };
+
+/**
+ * Settings with two models at the mock and the plan `ample` (a million requests a minute, 10^9 calls a day); `more` are
+ * further settings, `plans` further plans.
+ */
+export function testSettings(
+  upstreamUrl: string,
+  {
+    plans = [],
+    upstream = {},
+    ...more
+  }: { plans?: readonly object[]; upstream?: object; [setting: string]: unknown } = {},
+): object {
+  const model = {
+    owned_by: 'mock',
+    price: TEST_PRICE,
+    max_output_tokens: 1_000,
+    upstreams: [{ url: upstreamUrl, ...upstream }],
+  };
+  return {
+    models: [
+      { id: TEST_MODEL, ...model },
+      { id: HIDDEN_MODEL, ...model },
+    ],
+    plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }, ...plans],
+    ...more,
+  };
+}
+
+/** Starts a gateway and resolves when it serves; it is killed with the test, if it has not been stopped before. */
+export async function startGateway(t: Scope, options: GatewayOptions = {}): Promise<Gateway> {
+  const folder = options.folder ?? temporaryFolder(t);
+  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const args = [main, 'serve', ...(options.args ?? [])];
+  if (options.config !== undefined) {
+    const file = join(folder, 'tollgate.yaml');
+    // JSON is YAML.
+    writeFileSync(file, typeof options.config === 'string' ? options.config : JSON.stringify(options.config));
+    args.push('--config', file);
+  }
+  const child = await startChild({
+    name: 'gateway',
+    args,
+    cwd: folder,
+    env: {
+      TOLLGATE_CONFIG: undefined,
+      TOLLGATE_ADMIN_TOKEN: undefined,
+      TOLLGATE_PORT: '0',
+      TOLLGATE_ADMIN_PORT: '0',
+      TOLLGATE_DATA: join(folder, 'data'),
+      ...options.env,
+    },
+    ready: /listening on http:\/\/127\.0\.0\.1:(\d+)/,
+    readyTimeoutMs: READY_TIMEOUT_MS,
+  });
+  // The gateway notices the end of its supervisor by itself; a test that failed is not to wait for that.
+  t.teardown(() => {
+    child.signal('SIGKILL');
+    try {
+      process.kill(gatewayFile(join(folder, 'data')).pid, 'SIGKILL');
+    } catch {
+      // It has ended and removed its file.
+    }
+  });
+  const { adminPort } = await eventually('gateway.json', () => gatewayFile(join(folder, 'data')));
+  const token = readFileSync(join(folder, 'data', 'admin-token'), 'utf8').trim();
+  return new Gateway(child, folder, new AdminClient(adminPort, token));
+}
