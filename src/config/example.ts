@@ -1,0 +1,51 @@
+/** What `tollgate config example` prints: a file to start from, which passes `tollgate config check`. Main threads. */
+
+export const EXAMPLE_YAML = `# Settings of Tollgate. Check with: tollgate config check
+# Every setting, its unit and its default: tollgate config schema
+# "\${NAME}" stands for an environment variable, "$\${" for a plain "\${".
+
+listen:
+  host: 127.0.0.1           # 0.0.0.0 to be reached from elsewhere; TOLLGATE_HOST
+  port: 8080                # TOLLGATE_PORT
+  listeners: 1              # threads that accept calls
+admin:
+  host: 127.0.0.1           # TOLLGATE_ADMIN_HOST
+  port: 8081                # TOLLGATE_ADMIN_PORT
+workers: 1                  # threads that call upstreams
+data: ./data                # the books; relative to this file; TOLLGATE_DATA
+
+models:
+  - id: gpt-4o-mini
+    owned_by: openai
+    # Per million tokens, in your currency. In quotes: a bare number could be rounded.
+    price: { input: "0.15", output: "0.60", cached_input: "0.075" }
+    max_output_tokens: 16384
+    tokenizer: o200k_base   # counts tokens where the provider reports none
+    upstreams:
+      - url: https://api.openai.com/v1
+        key: "\${OPENAI_API_KEY}"        # or key_file: a path; never the key itself
+        model: gpt-4o-mini              # its name there, where it differs
+        # A second upstream of priority 2 is used when those of priority 1 fail;
+        # within one priority, calls are shared by weight.
+        weight: 1
+        priority: 1
+        connect_timeout_ms: 5000
+        first_byte_timeout_ms: 60000
+        idle_timeout_ms: 60000
+        total_timeout_ms: 600000
+
+plans:
+  - id: free
+    requests_per_minute: 60   # in any span of 60 seconds
+    calls_per_day: 1000       # the day begins at 00:00 UTC+8
+    models: ["*"]             # ids, or patterns with *
+
+limits:
+  body_bytes: 10485760
+  calls_in_flight: 20000
+
+low_balance: refuse         # or clamp: lower max_tokens to what the balance affords
+durability: interval
+flush_interval_ms: 1000     # the most of charges that a crash can lose
+drain_timeout_ms: 30000     # how long calls in flight may go on at a stop
+`;

@@ -1,0 +1,181 @@
+/**
+ * The settings of one model and of its upstreams: one declaration each. Main threads and commands; never imported by a
+ * listener or a worker.
+ */
+import { Type, type Static } from 'typebox';
+import { picoUnitsPerToken } from '../core/money.js';
+import { identifier, type Annotations } from './annotations.js';
+
+/** A route with more than this is a list that nobody can reason about; a worker looks at each for every call. */
+const UPSTREAMS_MAX = 64;
+/** Headers that go along with every call upstream; each costs bytes on each call. */
+const HEADERS_MAX = 64;
+/** What providers document is far below; the dearest price times this still fits the 64-bit words of the ledger. */
+const OUTPUT_TOKENS_MAX = 10_000_000;
+/** A day: an upstream call that lasts longer is stuck. */
+const TIMEOUT_MS_MAX = 86_400_000;
+
+const price = (description: string) =>
+  Type.Refine(
+    Type.String({
+      description,
+      'x-unit': 'currency per million tokens',
+      'x-want': 'a decimal string such as "0.15"',
+      'x-hint': 'at most six decimals, up to 10000, and in quotes: YAML would round a bare number',
+    } satisfies Annotations),
+    (text) => picoUnitsPerToken(text) !== undefined,
+  );
+
+const timeout = (presetMs: number, description: string) =>
+  Type.Integer({
+    minimum: 1,
+    maximum: TIMEOUT_MS_MAX,
+    default: presetMs,
+    description,
+    'x-unit': 'milliseconds',
+  } satisfies Annotations);
+
+/** `echo:` is the built-in model; a user and password in a URL would be a secret written inline. */
+export function isUpstreamUrl(text: string): boolean {
+  if (text === 'echo:') return true;
+  if (!URL.canParse(text)) return false;
+  const url = new URL(text);
+  return (
+    (url.protocol === 'http:' || url.protocol === 'https:') &&
+    url.username === '' &&
+    url.password === '' &&
+    url.hash === ''
+  );
+}
+
+export const upstreamSchema = Type.Object(
+  {
+    url: Type.Refine(
+      Type.String({
+        maxLength: 2_000,
+        description: 'Base address of an OpenAI-compatible interface, or echo: for the built-in model.',
+        'x-want': 'an http:// or https:// address without user and password, or echo:',
+      } satisfies Annotations),
+      isUpstreamUrl,
+    ),
+    key: Type.Optional(
+      Type.String({
+        pattern: '^[!-~]{1,4096}$',
+        description: "The provider's key, as a reference to an environment variable.",
+        'x-want':
+          'a reference to an environment variable such as "${OPENAI_API_KEY}" (visible characters, no spaces), or key_file',
+        'x-secret': true,
+      } satisfies Annotations),
+    ),
+    key_file: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 4_096,
+        description: "A file that holds the provider's key; relative to the configuration file.",
+        'x-want': 'the path of a file',
+      } satisfies Annotations),
+    ),
+    model: Type.Optional(
+      identifier("The model's name at this upstream; the same name where it is left out."),
+    ),
+    weight: Type.Integer({
+      minimum: 1,
+      maximum: 1_000,
+      default: 1,
+      description: 'Share of the calls among the upstreams of one priority.',
+    } satisfies Annotations),
+    priority: Type.Integer({
+      minimum: 1,
+      maximum: 1_000,
+      default: 1,
+      description: 'Upstreams of priority 1 are used first, others only where those fail.',
+    } satisfies Annotations),
+    headers: Type.Record(
+      Type.String(),
+      Type.String({
+        pattern: '^[\\t -~]{0,4096}$',
+        description: 'Value of one header.',
+        'x-want': 'printable ASCII text',
+      } satisfies Annotations),
+      {
+        default: {},
+        maxProperties: HEADERS_MAX,
+        description:
+          'Further headers of each call. Secrets among them are references to environment variables.',
+        'x-want': 'a map of header names to values',
+        'x-names': "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$",
+        // Those that frame the message belong to the HTTP client: set twice they would desynchronise the connection.
+        'x-names-refused':
+          '^(host|connection|content-length|content-type|transfer-encoding|keep-alive|upgrade|te|trailer|expect)$',
+        'x-names-secret': '^(cookie|(.*-)?(authorization|key|token|secret))$',
+      } satisfies Annotations,
+    ),
+    connect_timeout_ms: timeout(5_000, 'Longest wait for a connection.'),
+    first_byte_timeout_ms: timeout(60_000, 'Longest wait for the first byte of an answer.'),
+    idle_timeout_ms: timeout(60_000, 'Longest silence between two pieces of an answer.'),
+    total_timeout_ms: timeout(600_000, 'Longest duration of a whole call.'),
+  },
+  {
+    description: 'One place where the model is served.',
+    'x-want': 'a map of settings',
+  } satisfies Annotations,
+);
+
+export const modelSchema = Type.Object(
+  {
+    id: identifier('The name that callers use.'),
+    owned_by: Type.String({
+      minLength: 1,
+      maxLength: 128,
+      default: 'tollgate',
+      description: 'Shown in the list of models.',
+      'x-want': 'a text of 1 to 128 characters',
+    } satisfies Annotations),
+    created: Type.Integer({
+      minimum: 0,
+      maximum: 9_999_999_999,
+      default: 0,
+      description: 'Shown in the list of models.',
+      'x-unit': 'seconds since 1970',
+    } satisfies Annotations),
+    price: Type.Object(
+      {
+        input: price('Price of prompt tokens.'),
+        output: price('Price of generated tokens.'),
+        cached_input: Type.Optional(
+          price(
+            'Price of prompt tokens that the provider had in its cache; that of input where it is left out.',
+          ),
+        ),
+      },
+      {
+        // Both or neither: a price that names input alone would give every answer away.
+        default: { input: '0', output: '0' },
+        description: 'What tokens cost; nothing where it is left out.',
+        'x-want': 'a map with input and output',
+      } satisfies Annotations,
+    ),
+    max_output_tokens: Type.Integer({
+      minimum: 1,
+      maximum: OUTPUT_TOKENS_MAX,
+      default: 16_384,
+      description:
+        'The most that the model generates: the hold on the balance of a call that names no max_tokens.',
+      'x-unit': 'tokens',
+    } satisfies Annotations),
+    tokenizer: Type.Enum(['o200k_base', 'cl100k_base', 'none'], {
+      default: 'o200k_base',
+      description: 'Counts tokens where an upstream reports none; none estimates from the length.',
+    } satisfies Annotations),
+    upstreams: Type.Array(upstreamSchema, {
+      minItems: 1,
+      maxItems: UPSTREAMS_MAX,
+      description: 'Where the model is served.',
+      'x-want': 'a list of at least one upstream',
+    } satisfies Annotations),
+  },
+  { description: 'One model.', 'x-want': 'a map of settings' } satisfies Annotations,
+);
+
+export type ModelSettings = Static<typeof modelSchema>;
+export type UpstreamSettings = Static<typeof upstreamSchema>;

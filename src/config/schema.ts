@@ -1,0 +1,207 @@
+/**
+ * Every setting of `tollgate.yaml`, declared once: type, bounds, unit, default, description and environment variable.
+ * The type that the program uses is derived from it. Main threads and commands; workers get plain records made from it.
+ */
+import { Type, type Static } from 'typebox';
+import {
+  CALLS_IN_FLIGHT_MAX,
+  CALLS_PER_DAY_MAX,
+  FRAME_BYTES_MAX,
+  LISTENERS_MAX,
+  REQUESTS_PER_MINUTE_MAX,
+  WORKERS_MAX,
+} from '../core/limits.js';
+import { identifier, type Annotations, type Declaration } from './annotations.js';
+import { modelSchema } from './model-schema.js';
+
+/** Every listener and worker holds the whole catalogue. */
+const MODELS_MAX = 1_000;
+const PLANS_MAX = 1_000;
+/** Processes that one supervisor could watch. */
+const PROCESSES_MAX = 64;
+/** Bodies are held whole until they have been checked, so this times a few callers is memory. */
+const BODY_BYTES_MAX = 256 * 1024 * 1024;
+/** A listener parses smaller bodies itself: beyond 1 MiB every other call of its thread would wait for milliseconds. */
+const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
+/** Held per stream with a slow reader; times `calls_in_flight` it is memory. */
+const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
+/** Slots of the shared tables, 64 bytes and more each. */
+const ACCOUNTS_MAX = 10_000_000;
+const KEYS_MAX = 20_000_000;
+
+const host = (environment: string, description: string) =>
+  Type.String({
+    pattern: '^[0-9A-Za-z.:_-]{1,255}$',
+    default: '127.0.0.1',
+    description,
+    'x-environment': environment,
+    'x-want': 'an address or a host name such as 127.0.0.1 or 0.0.0.0',
+  } satisfies Annotations);
+
+const port = (environment: string, preset: number, description: string) =>
+  Type.Integer({
+    minimum: 0,
+    maximum: 65_535,
+    default: preset,
+    description: `${description} 0 takes a free one.`,
+    'x-environment': environment,
+  } satisfies Annotations);
+
+const whole = (minimum: number, maximum: number, preset: number, unit: string, description: string) =>
+  Type.Integer({ minimum, maximum, default: preset, description, 'x-unit': unit } satisfies Annotations);
+
+const planSchema = Type.Object(
+  {
+    id: identifier('The name that accounts refer to.'),
+    requests_per_minute: Type.Integer({
+      minimum: 1,
+      maximum: REQUESTS_PER_MINUTE_MAX,
+      description: 'Requests that an account may make in any span of 60 seconds.',
+      'x-unit': 'requests',
+    } satisfies Annotations),
+    calls_per_day: Type.Integer({
+      minimum: 1,
+      maximum: CALLS_PER_DAY_MAX,
+      description: 'Calls that an account may make in a day; the day begins at 00:00 UTC+8.',
+      'x-unit': 'calls',
+    } satisfies Annotations),
+    models: Type.Array(
+      Type.String({
+        pattern: '^[!-~]{1,128}$',
+        description: "A model's id, or a pattern in which * stands for any characters.",
+        'x-want': "a model's id, or a pattern with *",
+      } satisfies Annotations),
+      {
+        minItems: 1,
+        maxItems: MODELS_MAX,
+        default: ['*'],
+        description: 'Models that the plan may use.',
+        'x-want': 'a list of at least one model',
+      } satisfies Annotations,
+    ),
+  },
+  { description: 'One plan.', 'x-want': 'a map of settings' } satisfies Annotations,
+);
+
+const section = (description: string) =>
+  ({ default: {}, description, 'x-want': 'a map of settings' }) satisfies Annotations;
+
+export const settingsSchema = Type.Object(
+  {
+    listen: Type.Object(
+      {
+        host: host('TOLLGATE_HOST', 'Address that callers reach.'),
+        port: port('TOLLGATE_PORT', 8080, 'Port that callers reach.'),
+        listeners: whole(1, LISTENERS_MAX, 1, 'threads', 'Threads that accept calls, all on one port.'),
+      },
+      section('Where callers are served.'),
+    ),
+    admin: Type.Object(
+      {
+        host: host('TOLLGATE_ADMIN_HOST', 'Address of the admin interface, health and metrics.'),
+        port: port('TOLLGATE_ADMIN_PORT', 8081, 'Port of the admin interface, health and metrics.'),
+      },
+      section('Where operators are served.'),
+    ),
+    workers: whole(1, WORKERS_MAX, 1, 'threads', 'Threads that call upstreams and relay their answers.'),
+    processes: whole(1, PROCESSES_MAX, 1, 'processes', 'Gateway processes; this version has one.'),
+    data: Type.String({
+      minLength: 1,
+      maxLength: 4_096,
+      default: './data',
+      description:
+        'Folder of the books; relative to the configuration file, without one to the working directory.',
+      'x-environment': 'TOLLGATE_DATA',
+      'x-want': 'the path of a folder',
+    } satisfies Annotations),
+    models: Type.Array(modelSchema, {
+      minItems: 1,
+      maxItems: MODELS_MAX,
+      description: 'Models that callers can name.',
+      'x-want': 'a list of at least one model',
+    } satisfies Annotations),
+    plans: Type.Array(planSchema, {
+      minItems: 1,
+      maxItems: PLANS_MAX,
+      description: 'Plans that accounts can have.',
+      'x-want': 'a list of at least one plan',
+    } satisfies Annotations),
+    limits: Type.Object(
+      {
+        body_bytes: whole(1_024, BODY_BYTES_MAX, 10_485_760, 'bytes', 'Largest body of a request.'),
+        calls_in_flight: whole(
+          1,
+          CALLS_IN_FLIGHT_MAX,
+          20_000,
+          'calls',
+          'Calls at a time; one more is told 503.',
+        ),
+        parse_inline_bytes: whole(
+          0,
+          PARSE_INLINE_BYTES_MAX,
+          65_536,
+          'bytes',
+          'Bodies up to this are parsed by the listener, larger ones by a thread that may stall.',
+        ),
+        // A worker sends whole frames, so a stream that could not hold one would never move.
+        stream_buffer_bytes: whole(
+          FRAME_BYTES_MAX,
+          STREAM_BUFFER_BYTES_MAX,
+          262_144,
+          'bytes',
+          'What is held for a slow reader of one stream before its upstream is paused.',
+        ),
+        client_idle_timeout_ms: whole(
+          1_000,
+          3_600_000,
+          120_000,
+          'milliseconds',
+          'A caller that neither sends nor reads for so long is disconnected.',
+        ),
+        accounts: whole(1, ACCOUNTS_MAX, 1_000_000, 'accounts', 'Accounts that the shared tables can hold.'),
+        keys: whole(1, KEYS_MAX, 2_000_000, 'keys', 'Keys that the shared tables can hold.'),
+      },
+      section('Bounds.'),
+    ),
+    low_balance: Type.Enum(['refuse', 'clamp'], {
+      default: 'refuse',
+      description: 'A balance below the worst case of a call: refuse the call, or lower its max_tokens.',
+    } satisfies Annotations),
+    durability: Type.Enum(['interval', 'commit'], {
+      default: 'interval',
+      description:
+        'When charges are on disk: after flush_interval_ms; commit is not available in this version.',
+    } satisfies Annotations),
+    flush_interval_ms: whole(
+      10,
+      60_000,
+      1_000,
+      'milliseconds',
+      'Period in which charges are written to disk.',
+    ),
+    drain_timeout_ms: whole(
+      0,
+      3_600_000,
+      30_000,
+      'milliseconds',
+      'How long calls in flight may go on after the stop was asked for.',
+    ),
+  },
+  { description: 'Settings of Tollgate.', 'x-want': 'a map of settings' } satisfies Annotations,
+);
+
+/** The same as data, for the settings reader and for printing. TypeBox's types do not tell the words that it keeps. */
+export const settingsDeclaration = settingsSchema as unknown as Declaration;
+
+type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
+
+/** The settings, complete and frozen, with the names of the file. `upstreams[].key` holds a secret. */
+export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
+
+/** Settings in the making: what was refused is undefined. */
+export type Draft<T> = T extends object
+  ? T extends readonly (infer Item)[]
+    ? (Draft<Item> | undefined)[]
+    : { [K in keyof T]?: Draft<T[K]> | undefined }
+  : T;
+export type SettingsDraft = Draft<Static<typeof settingsSchema>>;

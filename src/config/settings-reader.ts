@@ -1,0 +1,239 @@
+/**
+ * Walks raw configuration along its declaration: puts variables in, lets overrides win, fills defaults, refuses what does
+ * not fit and goes on, so that one run tells every fault. Main threads and commands.
+ */
+import type { Declaration } from './annotations.js';
+import { interpolate, type Environment, type Interpolation } from './interpolation.js';
+import { nearestName } from './nearest-name.js';
+import { describe, formatPath, type SettingPath } from './problems.js';
+
+/** A value that wins over the file's, and where it came from: `--port` or `TOLLGATE_PORT`. */
+export interface Override {
+  readonly origin: string;
+  readonly value: string | number;
+}
+
+export interface ReaderOptions {
+  readonly environment: Environment;
+  /** By the setting's path: the command line's words. */
+  readonly flags: ReadonlyMap<string, Override>;
+  /** False where a command does without the providers' secrets: variables missing there are no fault then. */
+  readonly secrets: boolean;
+  /** Takes a fault: its setting, and where it was written if not in the file. */
+  readonly report: (path: SettingPath, text: string, origin?: string) => void;
+}
+
+/** Every setting's name with its path, lists written `models[]`: for the nearest known name. */
+interface KnownName {
+  readonly name: string;
+  readonly path: string;
+}
+
+export class SettingsReader {
+  readonly #options: ReaderOptions;
+  readonly #root: Declaration;
+  readonly #knownNames: KnownName[] = [];
+  readonly #overridden = new Set<string>();
+
+  constructor(root: Declaration, options: ReaderOptions) {
+    this.#root = root;
+    this.#options = options;
+    this.#collectNames(root, '');
+  }
+
+  /** The settings as far as they are sound; what is not is undefined and was reported. `raw` stays as it is. */
+  read(raw: unknown): unknown {
+    return this.#read(this.#root, raw, []);
+  }
+
+  /** Whether the last reading took the setting's value from the command line or the environment. */
+  isOverridden(path: SettingPath): boolean {
+    return this.#overridden.has(formatPath(path));
+  }
+
+  /** What overrides a setting: the command line, else the environment, where an empty variable counts as none. */
+  #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
+    const flag = this.#options.flags.get(formatPath(path));
+    if (flag !== undefined) return flag;
+    const origin = declaration['x-environment'];
+    const value = origin === undefined ? undefined : this.#options.environment[origin];
+    if (origin === undefined || value === undefined || value === '') return undefined;
+    // A variable is text; a whole number written in it is meant as one.
+    return {
+      origin,
+      value: declaration.type === 'integer' && /^\d{1,15}$/.test(value) ? Number(value) : value,
+    };
+  }
+
+  #read(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
+    const override = this.#overrideOf(declaration, path);
+    if (override !== undefined) {
+      this.#overridden.add(formatPath(path));
+      return this.#readLeaf(declaration, override.value, path, override.origin);
+    }
+    if (raw === undefined) {
+      if (declaration.default !== undefined) return this.#read(declaration, declaration.default, path);
+      this.#options.report(path, `missing, want ${wantOf(declaration)}`);
+      return undefined;
+    }
+    if (declaration.type === 'array') return this.#readList(declaration, raw, path);
+    if (declaration.patternProperties !== undefined) return this.#readNamedValues(declaration, raw, path);
+    if (declaration.type === 'object') return this.#readMap(declaration, raw, path);
+    if (typeof raw !== 'string') return this.#readLeaf(declaration, raw, path);
+    return this.#readText(declaration, raw, path, declaration['x-secret'] === true);
+  }
+
+  #readMap(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
+    if (!isMap(raw)) return this.#refuse(declaration, raw, path);
+    const properties = declaration.properties ?? {};
+    for (const name of Object.keys(raw)) {
+      if (!Object.hasOwn(properties, name)) {
+        const nearest = this.#nearestTo(name, properties, path);
+        this.#options.report([...path, name], `unknown setting, the nearest known one is ${nearest}`);
+      }
+    }
+    const result: Record<string, unknown> = {};
+    for (const [name, property] of Object.entries(properties)) {
+      const given = Object.hasOwn(raw, name) ? raw[name] : undefined;
+      if (given === undefined && declaration.required?.includes(name) !== true) continue;
+      const value = this.#read(property, given, [...path, name]);
+      if (value !== undefined) result[name] = value;
+    }
+    return result;
+  }
+
+  #readList(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
+    if (!Array.isArray(raw)) return this.#refuse(declaration, raw, path);
+    if (raw.length < (declaration.minItems ?? 0)) return this.#refuse(declaration, raw, path);
+    if (raw.length > (declaration.maxItems ?? Infinity)) {
+      this.#options.report(
+        path,
+        `got ${raw.length} entries, want at most ${declaration.maxItems ?? Infinity}`,
+      );
+      return undefined;
+    }
+    const items = declaration.items ?? {};
+    // Null and not undefined, which would stand for a setting that was left out.
+    return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
+  }
+
+  /** A map whose names are the operator's own, as headers are. */
+  #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
+    if (!isMap(raw)) return this.#refuse(declaration, raw, path);
+    const [values = {}] = Object.values(declaration.patternProperties ?? {});
+    const names = Object.keys(raw);
+    if (names.length > (declaration.maxProperties ?? Infinity)) {
+      this.#options.report(
+        path,
+        `got ${names.length} entries, want at most ${declaration.maxProperties ?? Infinity}`,
+      );
+      return undefined;
+    }
+    const matches = (pattern: string | undefined, name: string): boolean =>
+      pattern !== undefined && new RegExp(pattern, 'i').test(name);
+    const entries: [string, unknown][] = [];
+    for (const name of names) {
+      const place = [...path, name];
+      const given = raw[name] ?? null;
+      if (!matches(declaration['x-names'], name) || matches(declaration['x-names-refused'], name)) {
+        this.#options.report(place, 'a name that cannot be set here');
+        continue;
+      }
+      const secret = matches(declaration['x-names-secret'], name);
+      const value =
+        typeof given === 'string'
+          ? this.#readText(values, given, place, secret)
+          : this.#readLeaf({ ...values, 'x-secret': secret }, given, place);
+      if (value !== undefined) entries.push([name, value]);
+    }
+    return Object.fromEntries(entries);
+  }
+
+  /** Text of the file: its variables are put in first, and a secret must have come from one. */
+  #readText(declaration: Declaration, raw: string, path: SettingPath, secret: boolean): unknown {
+    const put = interpolate(raw, this.#options.environment);
+    if (secret && put.references === 0) {
+      const want = declaration['x-secret'] === true ? wantOf(declaration) : 'a reference such as "${NAME}"';
+      this.#options.report(path, `got a secret written inline, want ${want}`);
+      return undefined;
+    }
+    if (secret && put.unset.length > 0 && !this.#options.secrets) return undefined;
+    if (!this.#reportVariables(put, path)) return undefined;
+    if (put.references === 0) return this.#readLeaf(declaration, put.text, path);
+    if (fits(declaration, put.text)) return put.text;
+    this.#options.report(path, `got a value from the environment (not shown), want ${wantOf(declaration)}`);
+    return undefined;
+  }
+
+  #reportVariables(put: Interpolation, path: SettingPath): boolean {
+    for (const name of put.unset) this.#options.report(path, `the environment variable ${name} is not set`);
+    for (const name of put.malformed) {
+      const got = describe(`\${${name}}`, false);
+      this.#options.report(path, `got ${got}, want the name of a variable in it, or $\${ for a plain \${`);
+    }
+    return put.unset.length === 0 && put.malformed.length === 0;
+  }
+
+  #readLeaf(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
+    return fits(declaration, value) ? value : this.#refuse(declaration, value, path, origin);
+  }
+
+  #refuse(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
+    const wantedType = declaration.type === 'integer' ? 'number' : 'string';
+    const shown =
+      declaration['x-secret'] === true
+        ? 'a value that is not shown'
+        : describe(value, typeof value !== wantedType);
+    this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);
+    return undefined;
+  }
+
+  #nearestTo(name: string, properties: Readonly<Record<string, Declaration>>, path: SettingPath): string {
+    const siblings = Object.keys(properties).map((sibling) => ({
+      name: sibling,
+      path: formatPath([...path, sibling]),
+    }));
+    // Siblings come first, so that another section's setting is named only where it is nearer.
+    const known = [...siblings, ...this.#knownNames];
+    return nearestName(name, known, (candidate) => candidate.name)?.path ?? 'none';
+  }
+
+  #collectNames(declaration: Declaration, prefix: string): void {
+    for (const [name, property] of Object.entries(declaration.properties ?? {})) {
+      const path = prefix === '' ? name : `${prefix}.${name}`;
+      this.#knownNames.push({ name, path });
+      this.#collectNames(property, path);
+      if (property.items !== undefined) this.#collectNames(property.items, `${path}[]`);
+    }
+  }
+}
+
+function isMap(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Whether a value without children keeps its declaration. */
+function fits(declaration: Declaration, value: unknown): boolean {
+  if (declaration.enum !== undefined) return typeof value === 'string' && declaration.enum.includes(value);
+  if (declaration.type === 'integer') {
+    if (!Number.isSafeInteger(value)) return false;
+    const { minimum = -Infinity, maximum = Infinity } = declaration;
+    return (value as number) >= minimum && (value as number) <= maximum;
+  }
+  if (typeof value !== 'string') return false;
+  if (declaration.pattern !== undefined && !new RegExp(declaration.pattern).test(value)) return false;
+  const { minLength = 0, maxLength = Infinity } = declaration;
+  if (value.length < minLength || value.length > maxLength) return false;
+  return (declaration['~refine'] ?? []).every((refinement) => refinement.check(value));
+}
+
+/** Ends the sentence "want …". */
+function wantOf(declaration: Declaration): string {
+  if (declaration.enum !== undefined) return `one of ${declaration.enum.join(', ')}`;
+  if (declaration.type === 'integer') {
+    const unit = declaration['x-unit'] === undefined ? '' : ` of ${declaration['x-unit']}`;
+    return `a whole number${unit} from ${declaration.minimum ?? -Infinity} to ${declaration.maximum ?? Infinity}`;
+  }
+  const hint = declaration['x-hint'] === undefined ? '' : ` (${declaration['x-hint']})`;
+  return `${declaration['x-want'] ?? 'a text'}${hint}`;
+}

@@ -1,0 +1,100 @@
+/** Reads `tollgate.yaml` into plain values that know their lines. Main threads and commands. */
+import { closeSync, openSync, readSync } from 'node:fs';
+import {
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  type Document,
+  type Node,
+  type ParsedNode,
+} from 'yaml';
+import { ConfigError, type SettingPath } from './problems.js';
+
+/** A thousand models with comments are some 500 KB. */
+export const CONFIG_BYTES_MAX = 1024 * 1024;
+/** Aliases that may be unfolded: enough to share a block among upstreams, too few for a bomb. */
+export const ALIASES_MAX = 100;
+
+export interface YamlSource {
+  /** Plain values; `{}` of an empty file. */
+  readonly value: unknown;
+  /** Line, from 1, of the setting, or of the nearest one above it that the file has. */
+  lineOf(path: SettingPath): number;
+}
+
+/** The text of a file of at most `bytesMax` bytes; undefined where it is longer. Throws what node:fs throws. */
+export function readBounded(path: string, bytesMax: number): string | undefined {
+  const file = openSync(path, 'r');
+  try {
+    const buffer = Buffer.alloc(bytesMax + 1);
+    let length = 0;
+    for (;;) {
+      const count = readSync(file, buffer, length, buffer.length - length, null);
+      length += count;
+      if (count === 0 || length > bytesMax) break;
+    }
+    return length > bytesMax ? undefined : buffer.toString('utf8', 0, length);
+  } finally {
+    closeSync(file);
+  }
+}
+
+/** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with a line for each fault, as `name:line: …`. */
+export function parseYaml(text: string, name: string): YamlSource {
+  const lineCounter = new LineCounter();
+  const document = parseDocument(text, {
+    version: '1.2',
+    schema: 'core',
+    customTags: null,
+    resolveKnownTags: false,
+    merge: false,
+    strict: true,
+    stringKeys: true,
+    uniqueKeys: true,
+    intAsBigInt: false,
+    keepSourceTokens: false,
+    prettyErrors: false,
+    logLevel: 'silent',
+    lineCounter,
+  });
+  const faults = [...document.errors, ...document.warnings];
+  if (faults.length > 0) {
+    throw new ConfigError(
+      faults.map((fault) => `${name}:${lineCounter.linePos(fault.pos[0]).line}: ${fault.message}`),
+    );
+  }
+  let value: unknown;
+  try {
+    value = document.toJS({ mapAsMap: false, maxAliasCount: ALIASES_MAX });
+  } catch (error) {
+    throw new ConfigError([`${name}: ${error instanceof Error ? error.message : 'cannot be read'}`]);
+  }
+  return {
+    value: value ?? {},
+    lineOf: (path) => lineCounter.linePos(offsetOf(document, path)).line,
+  };
+}
+
+/** Where a setting is written: its name, or a list's entry; as deep as the document goes. */
+function offsetOf(document: Document.Parsed, path: SettingPath): number {
+  let node: Node | null | undefined = document.contents;
+  let offset = document.contents?.range[0] ?? 0;
+  for (const part of path) {
+    if (isAlias(node)) node = node.resolve(document);
+    if (isMap(node)) {
+      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === part);
+      if (pair === undefined) break;
+      offset = (pair.key as ParsedNode).range[0];
+      node = pair.value as Node | null;
+    } else if (isSeq(node) && typeof part === 'number') {
+      node = node.items[part] as Node | undefined;
+      offset = (node as ParsedNode | undefined)?.range[0] ?? offset;
+    } else {
+      break;
+    }
+  }
+  return offset;
+}
