@@ -1,0 +1,40 @@
+/**
+ * What is kept of an account: the record that an operator changes, the journal of its credits, and the totals that the
+ * data plane writes. Plain records; main thread.
+ */
+import type { AccountIndex, PicoUnits, WallMs } from '../core/units.js';
+
+/** Committed before a change is acknowledged. */
+export interface AccountRecord {
+  /** The account's slot in the ledger; never reused, for no account is ever removed. */
+  readonly index: AccountIndex;
+  /** `acct_` and 16 characters. */
+  readonly id: string;
+  /** Unique. */
+  readonly name: string;
+  readonly planId: string;
+  readonly active: boolean;
+  readonly createdMs: WallMs;
+  /** All credits less all debits, ever: the sum of the account's journal. */
+  readonly credited: PicoUnits;
+}
+
+/** One line of an account's journal; a debit is negative. */
+export interface CreditRecord {
+  readonly amount: PicoUnits;
+  readonly note: string;
+  readonly createdMs: WallMs;
+}
+
+/** Absolute totals as of the last flush: writing one twice changes nothing. */
+export interface SpendingRecord {
+  readonly spent: PicoUnits;
+  /** What upstreams reported beyond what the balance could pay. */
+  readonly uncovered: PicoUnits;
+  /** The day of `dayCalls`, counted from 1970-01-01 in UTC+8. */
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  /** Requests in the minute before `takenMs`. */
+  readonly minuteUsed: number;
+  readonly takenMs: WallMs;
+}

@@ -1,0 +1,56 @@
+/**
+ * An account with its money and counters, as an operator wants to see them. Pure; main thread.
+ */
+import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
+import { dayNumberOf } from '../ledger/day.js';
+import type { AccountSnapshot } from '../ledger/ledger.js';
+import type { AccountRecord, SpendingRecord } from './account-record.js';
+
+const MINUTE_MS = 60_000;
+
+export interface AccountStatement {
+  readonly record: AccountRecord;
+  /** credited = available + held + spent. */
+  readonly available: PicoUnits;
+  readonly held: PicoUnits;
+  readonly spent: PicoUnits;
+  readonly uncovered: PicoUnits;
+  readonly callsToday: number;
+  readonly requestsThisMinute: number;
+}
+
+/** Of the running gateway. */
+export function liveStatement(
+  record: AccountRecord,
+  snapshot: AccountSnapshot,
+  nowMs: WallMs,
+): AccountStatement {
+  return {
+    record,
+    available: snapshot.available,
+    held: snapshot.held,
+    spent: snapshot.spent,
+    uncovered: snapshot.uncovered,
+    callsToday: snapshot.dayNumber === dayNumberOf(nowMs) ? snapshot.dayCalls : 0,
+    requestsThisMinute: snapshot.minuteUsed,
+  };
+}
+
+/** While no gateway runs: as of the last flush, with nothing held. `spending` is undefined where there was none. */
+export function flushedStatement(
+  record: AccountRecord,
+  spending: SpendingRecord | undefined,
+  nowMs: WallMs,
+): AccountStatement {
+  const spent = spending?.spent ?? asPicoUnits(0n);
+  return {
+    record,
+    available: asPicoUnits(record.credited - spent),
+    held: asPicoUnits(0n),
+    spent,
+    uncovered: spending?.uncovered ?? asPicoUnits(0n),
+    callsToday: spending?.dayNumber === dayNumberOf(nowMs) ? spending.dayCalls : 0,
+    requestsThisMinute:
+      spending !== undefined && nowMs - spending.takenMs < MINUTE_MS ? spending.minuteUsed : 0,
+  };
+}
