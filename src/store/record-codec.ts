@@ -1,0 +1,162 @@
+/**
+ * Records as they lie on disk: maps packed by msgpackr, each with the word of its format first. Main thread.
+ *
+ * Money is decimal text of whole pico-units, because a packed integer comes back as a number or as a bigint depending on
+ * its size. What does not fit its schema was not written by this program, or has been damaged: it is never guessed at.
+ */
+import { Type, type Static } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { invariant } from '../core/errors.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
+import type { AccountRecord, CreditRecord, SpendingRecord } from '../registry/account-record.js';
+import type { KeyRecord } from '../registry/key-record.js';
+import { StoreFault } from './store-file.js';
+
+/** Of the whole store and of each record. A later format adds its reader here and raises this word. */
+export const FORMAT = 1;
+
+const Format = Type.Literal(FORMAT);
+const Slot = Type.Integer({ minimum: 0 });
+const Count = Type.Integer({ minimum: 0 });
+const Moment = Type.Integer();
+const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
+const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
+
+const StoredAccount = Type.Object(
+  {
+    format: Format,
+    index: Slot,
+    id: Type.String(),
+    name: Type.String(),
+    planId: Type.String(),
+    active: Type.Boolean(),
+    createdMs: Moment,
+    creditedPicoUnits: Money,
+  },
+  { additionalProperties: false },
+);
+
+const StoredCredit = Type.Object(
+  { format: Format, amountPicoUnits: Money, note: Type.String(), createdMs: Moment },
+  { additionalProperties: false },
+);
+
+const StoredSpending = Type.Object(
+  {
+    format: Format,
+    spentPicoUnits: Money,
+    uncoveredPicoUnits: Money,
+    dayNumber: Type.Integer(),
+    dayCalls: Count,
+    minuteUsed: Count,
+    takenMs: Moment,
+  },
+  { additionalProperties: false },
+);
+
+const StoredKey = Type.Object(
+  {
+    format: Format,
+    index: Slot,
+    id: Type.String(),
+    accountIndex: Slot,
+    accountId: Type.String(),
+    name: Type.String(),
+    digest: Digest,
+    prefix: Type.String(),
+    active: Type.Boolean(),
+    createdMs: Moment,
+  },
+  { additionalProperties: false },
+);
+
+export type StoredAccount = Static<typeof StoredAccount>;
+export type StoredCredit = Static<typeof StoredCredit>;
+export type StoredSpending = Static<typeof StoredSpending>;
+export type StoredKey = Static<typeof StoredKey>;
+
+const accounts = fast(Compile(StoredAccount));
+const credits = fast(Compile(StoredCredit));
+const spendings = fast(Compile(StoredSpending));
+const keys = fast(Compile(StoredKey));
+
+export function packAccount(record: AccountRecord): StoredAccount {
+  const { credited, ...rest } = record;
+  return { format: FORMAT, ...rest, creditedPicoUnits: credited.toString() };
+}
+
+/** Throws `damaged`, as all the readers do; `place` names the record in the message. */
+export function readAccount(stored: unknown, place: string): AccountRecord {
+  if (!accounts.Check(stored)) throw damaged(place);
+  return {
+    index: asAccountIndex(stored.index),
+    id: stored.id,
+    name: stored.name,
+    planId: stored.planId,
+    active: stored.active,
+    createdMs: asWallMs(stored.createdMs),
+    credited: asPicoUnits(BigInt(stored.creditedPicoUnits)),
+  };
+}
+
+export function packCredit(record: CreditRecord): StoredCredit {
+  const { amount, note, createdMs } = record;
+  return { format: FORMAT, amountPicoUnits: amount.toString(), note, createdMs };
+}
+
+export function readCredit(stored: unknown, place: string): CreditRecord {
+  if (!credits.Check(stored)) throw damaged(place);
+  const { amountPicoUnits, note, createdMs } = stored;
+  return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, createdMs: asWallMs(createdMs) };
+}
+
+export function packSpending(record: SpendingRecord): StoredSpending {
+  const { spent, uncovered, ...rest } = record;
+  return {
+    format: FORMAT,
+    spentPicoUnits: spent.toString(),
+    uncoveredPicoUnits: uncovered.toString(),
+    ...rest,
+  };
+}
+
+export function readSpending(stored: unknown, place: string): SpendingRecord {
+  if (!spendings.Check(stored)) throw damaged(place);
+  return {
+    spent: asPicoUnits(BigInt(stored.spentPicoUnits)),
+    uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
+    dayNumber: stored.dayNumber,
+    dayCalls: stored.dayCalls,
+    minuteUsed: stored.minuteUsed,
+    takenMs: asWallMs(stored.takenMs),
+  };
+}
+
+export function packKey(record: KeyRecord): StoredKey {
+  return { format: FORMAT, ...record, digest: record.digest.toString('hex') };
+}
+
+export function readKey(stored: unknown, place: string): KeyRecord {
+  if (!keys.Check(stored)) throw damaged(place);
+  return {
+    index: asKeyIndex(stored.index),
+    id: stored.id,
+    accountIndex: asAccountIndex(stored.accountIndex),
+    accountId: stored.accountId,
+    name: stored.name,
+    digest: Buffer.from(stored.digest, 'hex'),
+    prefix: stored.prefix,
+    active: stored.active,
+    createdMs: asWallMs(stored.createdMs),
+  };
+}
+
+export function damaged(place: string): StoreFault {
+  return new StoreFault('damaged', `${place} is damaged. Restore the store from a backup.`);
+}
+
+/** Interpreted, a start with a million accounts would take minutes: TypeBox falls back to that silently. */
+function fast<Compiled extends { IsAccelerated(): boolean }>(validator: Compiled): Compiled {
+  invariant(validator.IsAccelerated(), 'validators of records are compiled');
+  return validator;
+}

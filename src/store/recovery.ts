@@ -1,0 +1,88 @@
+/**
+ * From the store to the shared buffers, at start. Main thread, before any listener runs.
+ *
+ * What an account can spend is what was credited less what was spent: holds are not kept, for the calls that had them are
+ * gone. What cannot be right stops the start and is named.
+ */
+import type { Ledger } from '../ledger/ledger.js';
+import { accountStateOf, findPlanIndex } from '../registry/account-state.js';
+import type { Catalog } from '../registry/catalog.js';
+import type { KeyTable } from '../registry/key-table.js';
+import type { Log } from '../telemetry/log.js';
+import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
+import { StoreFault } from './store-file.js';
+import type { Store } from './store.js';
+
+/** Accounts without a plan are named one by one in the log up to here: the others have the same cause. */
+const NAMED_MAX = 10;
+
+export interface RecoveryOptions {
+  readonly store: Store;
+  readonly ledger: Ledger;
+  readonly keyTable: KeyTable;
+  readonly catalog: Catalog;
+  /** Capacities of ledger and key table (`limits.accounts`, `limits.keys`). */
+  readonly accountsMax: number;
+  readonly keysMax: number;
+  readonly log: Log;
+}
+
+export interface Recovered {
+  readonly accounts: number;
+  readonly keys: number;
+}
+
+/** Fills empty buffers. Throws `StoreFault`. Takes about 10 µs an account and 5 µs a key. */
+export function recover(options: RecoveryOptions): Recovered {
+  return { accounts: recoverAccounts(options), keys: recoverKeys(options) };
+}
+
+function recoverAccounts({ store, ledger, catalog, accountsMax, log }: RecoveryOptions): number {
+  let accounts = 0;
+  let withoutPlan = 0;
+  for (const record of store.accounts()) {
+    assertCapacity(record.index, accountsMax, 'accounts');
+    const spending = store.findSpending(record.index);
+    assertCovered(record, spending);
+    ledger.openAccount(record.index, accountStateOf(record, spending, catalog));
+    accounts++;
+    if (findPlanIndex(catalog, record.planId) !== undefined) continue;
+    withoutPlan++;
+    if (withoutPlan <= NAMED_MAX) {
+      log.warn('account is disabled: its plan is not in the settings; add it, or use "accounts set-plan"', {
+        account: record.id,
+        name: record.name,
+        plan: record.planId,
+      });
+    }
+  }
+  if (withoutPlan > NAMED_MAX)
+    log.warn('more accounts are disabled for the same reason', { accounts: withoutPlan });
+  return accounts;
+}
+
+function recoverKeys({ store, keyTable, keysMax }: RecoveryOptions): number {
+  let keys = 0;
+  for (const record of store.keys()) {
+    assertCapacity(record.index, keysMax, 'keys');
+    keyTable.insert(record.index, record.digest, record.accountIndex, record.active);
+    keys++;
+  }
+  return keys;
+}
+
+function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'): void {
+  if (index < most) return;
+  const message = `The store has more ${what} than limits.${what} (${most}) allows: raise it to at least ${index + 1}.`;
+  throw new StoreFault('unreadable', message);
+}
+
+/** A debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing. */
+function assertCovered(record: AccountRecord, spending: SpendingRecord | undefined): void {
+  if (spending === undefined || spending.spent <= record.credited) return;
+  throw new StoreFault(
+    'damaged',
+    `The books of account ${record.id} (${record.name}) are damaged: more was spent than credited. ` +
+      'Restore the store from a backup.',
+  );
+}

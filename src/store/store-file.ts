@@ -1,0 +1,103 @@
+/**
+ * Where the store's file is, and whether it is one. Main thread.
+ *
+ * LMDB maps the file and trusts it: given anything else, the library ends the process with a segmentation fault instead
+ * of an error (tried with lmdb 3.5.6), so the first two pages are looked at before it gets to see them.
+ */
+import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
+import { join } from 'node:path';
+
+export type StoreFaultCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
+
+/** The store cannot be used as it is; the message names the file and says what to do. The start must stop. */
+export class StoreFault extends Error {
+  readonly code: StoreFaultCode;
+
+  constructor(code: StoreFaultCode, message: string) {
+    super(message);
+    this.name = 'StoreFault';
+    this.code = code;
+  }
+}
+
+/*
+ * A page of LMDB's meta data, of which the file begins with two:
+ *
+ *     byte  0        24     28       48
+ *           header   magic  version  page size
+ */
+const MAGIC_OFFSET = 24;
+const VERSION_OFFSET = 28;
+const PAGE_SIZE_OFFSET = 48;
+const HEAD_BYTES = 52;
+const MAGIC = 0xbeefc0de;
+/** The version's upper half holds flags. */
+const VERSION_MASK = 0xffff;
+const VERSION = 2;
+
+export function storePath(dataPath: string): string {
+  return join(dataPath, 'tollgate.lmdb');
+}
+
+/** Makes the folder, for its owner alone, where it is not there. Throws `unreadable`. */
+export function makeDataFolder(dataPath: string): void {
+  try {
+    mkdirSync(dataPath, { recursive: true, mode: 0o700 });
+  } catch (error) {
+    throw unreadable(dataPath, error);
+  }
+}
+
+/**
+ * Throws `foreign` where there is a file that LMDB cannot open, `unreadable` where the system does not let it be read.
+ * No file, and an empty one (left by a crash between making and filling it), are fine.
+ */
+export function assertStoreFile(path: string): void {
+  if (!existsSync(path)) return;
+  const pages = readPages(path);
+  if (pages === undefined) return;
+  for (const page of pages) {
+    if (
+      page.length < HEAD_BYTES ||
+      page.readUInt32LE(MAGIC_OFFSET) !== MAGIC ||
+      (page.readUInt32LE(VERSION_OFFSET) & VERSION_MASK) !== VERSION
+    ) {
+      throw foreign(path, 'it is not an LMDB file of the version that Tollgate reads');
+    }
+  }
+}
+
+export function foreign(path: string, reason: string): StoreFault {
+  return new StoreFault('foreign', `${path} is not a store of Tollgate: ${reason}. ${REMEDY}`);
+}
+
+const REMEDY =
+  'Move the file away, restore it from a backup, or point `data` (TOLLGATE_DATA) at another folder.';
+
+/** The heads of the two meta pages; undefined of an empty file. */
+function readPages(path: string): Buffer[] | undefined {
+  try {
+    const file = openSync(path, 'r');
+    try {
+      if (fstatSync(file).size === 0) return undefined;
+      const first = readHead(file, 0);
+      const second =
+        first.length < HEAD_BYTES ? Buffer.alloc(0) : readHead(file, first.readUInt32LE(PAGE_SIZE_OFFSET));
+      return [first, second];
+    } finally {
+      closeSync(file);
+    }
+  } catch (error) {
+    throw unreadable(path, error);
+  }
+}
+
+function readHead(file: number, position: number): Buffer {
+  const head = Buffer.alloc(HEAD_BYTES);
+  return head.subarray(0, readSync(file, head, 0, HEAD_BYTES, position));
+}
+
+function unreadable(path: string, error: unknown): StoreFault {
+  const reason = error instanceof Error ? error.message : String(error);
+  return new StoreFault('unreadable', `${path} cannot be opened: ${reason}. Check the path and its owner.`);
+}
