@@ -1,0 +1,84 @@
+/**
+ * The operator's token for the admin interface. Main thread; commands read it too.
+ */
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { makeDataFolder } from '../store/store-file.js';
+
+/** As much as an API key has. */
+const TOKEN_BITS = 256;
+/** Whatever an operator chooses must still be hard to guess, and fit a header. */
+const TOKEN = /^[\x21-\x7e]{16,256}$/;
+const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
+
+export function tokenPath(dataPath: string): string {
+  return join(dataPath, 'admin-token');
+}
+
+/**
+ * `TOLLGATE_ADMIN_TOKEN` where it is set and not empty, else what the token's file holds, else a new one, written there
+ * for its owner alone. Throws where the token is too weak to be one.
+ */
+export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
+  const known = findAdminToken(dataPath, environment);
+  if (known !== undefined) return known;
+  makeDataFolder(dataPath);
+  const path = tokenPath(dataPath);
+  const temporary = `${path}.${process.pid}`;
+  const token = randomBytes(TOKEN_BITS / 8).toString('base64url');
+  writeFileSync(temporary, `${token}\n`, { mode: 0o600, flag: 'w', flush: true });
+  try {
+    // A link appears whole or not at all, and fails where another process was first.
+    linkSync(temporary, path);
+    return token;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    return readToken(path);
+  } finally {
+    unlinkSync(temporary);
+  }
+}
+
+/** As `obtainAdminToken`, but undefined where there is none yet. */
+export function findAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string | undefined {
+  const given = environment.TOLLGATE_ADMIN_TOKEN;
+  if (given !== undefined && given !== '') {
+    if (!TOKEN.test(given)) throw new Error(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
+    return given;
+  }
+  try {
+    return readToken(tokenPath(dataPath));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+/** Compares what a caller sent with the token, in a time that tells nothing about where they differ. */
+export class TokenCheck {
+  readonly #digest: Buffer;
+
+  constructor(token: string) {
+    this.#digest = digestOf(token);
+  }
+
+  accepts(sent: string): boolean {
+    // Digests, because the comparison wants equal lengths and the token's own must not show.
+    return timingSafeEqual(digestOf(sent), this.#digest);
+  }
+}
+
+function readToken(path: string): string {
+  const token = readFileSync(path, 'utf8').trim();
+  if (!TOKEN.test(token)) {
+    throw new Error(
+      `${path} holds no token: ${TOKEN_RULE}. Remove the file and the next start makes a new one.`,
+    );
+  }
+  return token;
+}
+
+function digestOf(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
