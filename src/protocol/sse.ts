@@ -59,8 +59,6 @@ function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
   for (let end = length; end > from; end--) {
     const last = bytes[end - 1];
     if (last !== LF && last !== CR) continue;
-    // The first half of a CRLF ends no line; the loop came past its LF before.
-    if (last === CR && end < length && bytes[end] === LF) continue;
     const lineEnd = last === LF && end >= 2 && bytes[end - 2] === CR ? end - 2 : end - 1;
     if (lineEnd === 0) return end;
     const before = bytes[lineEnd - 1];

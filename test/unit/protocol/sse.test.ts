@@ -147,6 +147,19 @@ void t.test('whole events are given before the cut one, which does not change th
   t.end();
 });
 
+void t.test('a blank line is not cut between its CR and its LF', (t) => {
+  const splitter = new SseSplitter();
+  t.equal(splitter.push(Buffer.from('data: 1\r\n\r'))?.length, 0, 'the LF is waited for');
+  t.equal(splitter.push(Buffer.from('\ndata: 2\n\r'))?.toString(), 'data: 1\r\n\r\n');
+  t.equal(
+    splitter.push(Buffer.from('data: 3'))?.toString(),
+    'data: 2\n\r',
+    'none came, so the CR was the blank line',
+  );
+  t.equal(splitter.push(Buffer.from('\r\r'))?.toString(), 'data: 3\r\r', 'CR alone is not waited on');
+  t.end();
+});
+
 void t.test('end closes what the upstream left open', (t) => {
   const open = {
     'data: x': 'data: x\n\n',
