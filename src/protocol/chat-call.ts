@@ -7,7 +7,7 @@ export interface ChatCall {
   readonly stream: boolean;
   /** Whether the client asked for the usage chunk of a stream (`stream_options.include_usage`). */
   readonly includeUsage: boolean;
-  /** `max_completion_tokens`, else `max_tokens`; undefined where neither was given. */
+  /** `max_completion_tokens` or `max_tokens`, the larger where both were given; undefined where neither was. */
   readonly outputTokensMax: number | undefined;
   /** `n`, 1 where it was not given. */
   readonly choices: number;

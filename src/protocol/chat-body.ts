@@ -1,0 +1,98 @@
+/**
+ * Changes to a request's text on its way upstream. The text is spliced and never written anew, so that what the client sent stays
+ * byte for byte as it was everywhere else. Pure; any thread.
+ */
+import type { ChatCall } from './chat-call.js';
+import { MemberCursor } from './member-scan.js';
+
+/** Put in for `[start, end)` of a text. */
+interface Splice {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/** A body and where the model's name stands in it, with its quotes. */
+export type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
+
+const OUTPUT_TOKENS_FIELDS = ['max_tokens', 'max_completion_tokens'] as const;
+
+/** The body with `splice` made, and the span of the model's name where it stands then. `splice` does not touch that span. */
+function spliced(from: ModelBody, splice: Splice): ModelBody {
+  const { body, modelStart, modelEnd } = from;
+  const shift = splice.start < modelStart ? splice.text.length - (splice.end - splice.start) : 0;
+  return {
+    body: body.slice(0, splice.start) + splice.text + body.slice(splice.end),
+    modelStart: modelStart + shift,
+    modelEnd: modelEnd + shift,
+  };
+}
+
+/** The body with the upstream's own name of the model. Costs a copy of the body where the result is written. */
+export function withModelName(call: ModelBody, name: string): string {
+  return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
+}
+
+/** Where `stream_options` stands in a body: its value's span, undefined where it has none; `end` is the body's closing brace. */
+export interface StreamOptionsPlace {
+  readonly value: { readonly start: number; readonly end: number } | undefined;
+  readonly end: number;
+}
+
+/**
+ * The body with `stream_options.include_usage` true, whatever the client set. The place is that of `from.body`, whose stream_options
+ * are valid and name include_usage at most once.
+ */
+export function withUsageAsked(from: ModelBody, place: StreamOptionsPlace): ModelBody {
+  const { body } = from;
+  if (place.value === undefined) {
+    const text = ',"stream_options":{"include_usage":true}';
+    return spliced(from, { start: place.end, end: place.end, text });
+  }
+  const { start, end } = place.value;
+  if (!body.startsWith('{', start)) return spliced(from, { start, end, text: '{"include_usage":true}' });
+  const members = new MemberCursor(body, start);
+  let isFirst = true;
+  while (members.next()) {
+    if (members.isNamed('include_usage')) {
+      return spliced(from, { start: members.valueStart, end: members.valueEnd, text: 'true' });
+    }
+    isFirst = false;
+  }
+  const text = isFirst ? '"include_usage":true' : ',"include_usage":true';
+  return spliced(from, { start: members.end, end: members.end, text });
+}
+
+/**
+ * The call with at most `value` output tokens, for an account that can afford no more: lowers the field that the client used (both,
+ * if it used both), or adds `max_tokens` where it gave none. `value` is an integer from 0. Scans the body once.
+ */
+export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
+  const text = String(value);
+  const members = new MemberCursor(call.body, call.body.indexOf('{'));
+  const lowered: Splice[] = [];
+  let unset: Splice | undefined;
+  let isGiven = false;
+  while (members.next()) {
+    if (!OUTPUT_TOKENS_FIELDS.some((field) => members.isNamed(field))) continue;
+    const splice = { start: members.valueStart, end: members.valueEnd, text };
+    const given = JSON.parse(call.body.slice(splice.start, splice.end)) as number | null;
+    if (given === null) {
+      unset ??= splice;
+      continue;
+    }
+    isGiven = true;
+    if (given > value) lowered.push(splice);
+  }
+  if (!isGiven)
+    lowered.push(unset ?? { start: members.end, end: members.end, text: `,"max_tokens":${text}` });
+  // From the back, so that the spans before stay true.
+  const changed = lowered.reduceRight<ModelBody>((from, splice) => spliced(from, splice), call);
+  return {
+    ...call,
+    body: changed.body,
+    modelStart: changed.modelStart,
+    modelEnd: changed.modelEnd,
+    outputTokensMax: Math.min(call.outputTokensMax ?? value, value),
+  };
+}

@@ -1,0 +1,55 @@
+/**
+ * The schema of a chat-completion request. Loaded at build time alone: build-validators.ts makes a standalone module of it.
+ *
+ * Members that are not named here pass unread. The optional ones may be null, which means "not given": common client
+ * libraries send null for what their caller left out, and providers take it so. `model` has no least length, since an empty
+ * name is just an unknown model.
+ */
+import Type, { type Static, type TSchema } from 'typebox';
+import { MESSAGES_MAX } from '../core/limits.js';
+import {
+  CHAT_ROLES,
+  CHOICES_MAX,
+  CHOICES_MIN,
+  OUTPUT_TOKENS_MIN,
+  TEMPERATURE_MAX,
+  TEMPERATURE_MIN,
+  TOP_P_MAX,
+  TOP_P_MIN,
+} from './chat-rules.js';
+
+function optional<Schema extends TSchema>(schema: Schema) {
+  return Type.Optional(Type.Union([schema, Type.Null()]));
+}
+
+const Role = Type.Enum([...CHAT_ROLES]);
+const ContentPart = Type.Object({ type: Type.String() });
+
+const SpokenMessage = Type.Object({
+  role: Role,
+  content: Type.Union([Type.String(), Type.Array(ContentPart)]),
+});
+
+/** What an assistant says when it calls tools; its content is null, or left out by some clients. */
+const ToolCallingMessage = Type.Object({
+  role: Role,
+  content: Type.Optional(Type.Null()),
+  tool_calls: Type.Array(Type.Unknown()),
+});
+
+export const ChatRequestSchema = Type.Object({
+  model: Type.String(),
+  messages: Type.Array(Type.Union([SpokenMessage, ToolCallingMessage]), {
+    minItems: 1,
+    maxItems: MESSAGES_MAX,
+  }),
+  max_tokens: optional(Type.Integer({ minimum: OUTPUT_TOKENS_MIN })),
+  max_completion_tokens: optional(Type.Integer({ minimum: OUTPUT_TOKENS_MIN })),
+  temperature: optional(Type.Number({ minimum: TEMPERATURE_MIN, maximum: TEMPERATURE_MAX })),
+  top_p: optional(Type.Number({ minimum: TOP_P_MIN, maximum: TOP_P_MAX })),
+  n: optional(Type.Integer({ minimum: CHOICES_MIN, maximum: CHOICES_MAX })),
+  stream: optional(Type.Boolean()),
+  stream_options: optional(Type.Object({ include_usage: optional(Type.Boolean()) })),
+});
+
+export type ChatRequest = Static<typeof ChatRequestSchema>;

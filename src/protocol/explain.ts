@@ -1,0 +1,128 @@
+/**
+ * Why a parsed body is no chat-completion request: the first field that breaks a rule, the rule, and what was got. Called only
+ * after the compiled validator said no. Pure; any thread.
+ *
+ * It knows the same rules as chat-schema.ts; a test holds the two against each other.
+ */
+import { invariant } from '../core/errors.js';
+import { MESSAGES_MAX } from '../core/limits.js';
+import {
+  CHAT_ROLES,
+  CHOICES_MAX,
+  CHOICES_MIN,
+  OUTPUT_TOKENS_MIN,
+  TEMPERATURE_MAX,
+  TEMPERATURE_MIN,
+  TOP_P_MAX,
+  TOP_P_MIN,
+} from './chat-rules.js';
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** Characters of the caller's own text that a message repeats: enough to know it again, too few to fill a log. */
+const GOT_CHARS_MAX = 40;
+const ROLES: readonly string[] = CHAT_ROLES;
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+/** What was got, in words: `"some text…"`, `3`, `null`, `an array`, `nothing`. Never recurses into the value. */
+export function got(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object' && value !== null) return 'an object';
+  if (typeof value === 'string') {
+    return JSON.stringify(value.length > GOT_CHARS_MAX ? `${value.slice(0, GOT_CHARS_MAX)}…` : value);
+  }
+  return typeof value === 'number' ? String(value) : JSON.stringify(value);
+}
+
+function fault(field: string, rule: string, value: unknown): string {
+  return `${field} must ${rule}, got ${got(value)}`;
+}
+
+function numberFault(field: string, value: unknown, min: number, max: number): string | undefined {
+  if (!isGiven(value)) return undefined;
+  if (typeof value !== 'number') return fault(field, `be a number between ${min} and ${max}`, value);
+  return value >= min && value <= max ? undefined : fault(field, `be between ${min} and ${max}`, value);
+}
+
+function outputTokensFault(field: string, value: unknown): string | undefined {
+  if (!isGiven(value)) return undefined;
+  if (!Number.isInteger(value)) return fault(field, 'be an integer', value);
+  return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : fault(field, 'not be negative', value);
+}
+
+function choicesFault(value: unknown): string | undefined {
+  if (!isGiven(value)) return undefined;
+  const isInRange =
+    Number.isInteger(value) && (value as number) >= CHOICES_MIN && (value as number) <= CHOICES_MAX;
+  return isInRange ? undefined : fault('n', `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`, value);
+}
+
+function booleanFault(field: string, value: unknown): string | undefined {
+  return !isGiven(value) || typeof value === 'boolean' ? undefined : fault(field, 'be true or false', value);
+}
+
+function streamOptionsFault(value: unknown): string | undefined {
+  if (!isGiven(value)) return undefined;
+  if (!isFields(value)) return fault('stream_options', 'be an object', value);
+  return booleanFault('stream_options.include_usage', value.include_usage);
+}
+
+function contentFault(field: string, message: Fields): string | undefined {
+  const content = message.content;
+  if (typeof content === 'string') return undefined;
+  if (!isGiven(content) && Array.isArray(message.tool_calls)) return undefined;
+  if (!Array.isArray(content))
+    return fault(field, 'be a string, an array of parts, or null beside tool_calls', content);
+  for (const [index, part] of (content as unknown[]).entries()) {
+    if (!isFields(part)) return fault(`${field}[${index}]`, 'be an object', part);
+    if (typeof part.type !== 'string') return fault(`${field}[${index}].type`, 'be a string', part.type);
+  }
+  return undefined;
+}
+
+function messagesFault(messages: unknown): string | undefined {
+  if (!Array.isArray(messages)) return fault('messages', 'be an array of messages', messages);
+  if (messages.length === 0) return 'messages must have at least 1 item, got 0';
+  if (messages.length > MESSAGES_MAX) {
+    return `messages must have at most ${MESSAGES_MAX} items, got ${messages.length}`;
+  }
+  for (const [index, message] of (messages as unknown[]).entries()) {
+    const field = `messages[${index}]`;
+    if (!isFields(message)) return fault(field, 'be an object', message);
+    const role = message.role;
+    if (typeof role !== 'string' || !ROLES.includes(role)) {
+      return fault(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
+    }
+    const found = contentFault(`${field}.content`, message);
+    if (found !== undefined) return found;
+  }
+  return undefined;
+}
+
+/**
+ * The sentence for the caller: `temperature must be between 0 and 2, got 3`. `body` is a parsed JSON value that the validator
+ * refused; one that breaks no rule is a bug here and throws.
+ */
+export function explain(body: unknown): string {
+  if (!isFields(body)) return fault('the request body', 'be a JSON object', body);
+  const found =
+    (typeof body.model === 'string' ? undefined : fault('model', 'be a string', body.model)) ??
+    messagesFault(body.messages) ??
+    outputTokensFault('max_tokens', body.max_tokens) ??
+    outputTokensFault('max_completion_tokens', body.max_completion_tokens) ??
+    numberFault('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??
+    numberFault('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
+    choicesFault(body.n) ??
+    booleanFault('stream', body.stream) ??
+    streamOptionsFault(body.stream_options);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}

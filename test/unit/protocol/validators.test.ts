@@ -1,0 +1,106 @@
+/**
+ * The compiled validator against an independent judge (the former TypeBox line) and against its explanation; and that it is
+ * compiled, and runs where code generation from strings is disallowed.
+ */
+import t from 'tap';
+import { Worker } from 'node:worker_threads';
+import { readFileSync } from 'node:fs';
+import { setFlagsFromString } from 'node:v8';
+import { Type, type TSchema } from '@sinclair/typebox';
+import { TypeCompiler } from '@sinclair/typebox/compiler';
+import { explain } from '#src/protocol/explain.js';
+import { assertCompiled, checkChatRequest } from '#src/protocol/validators.js';
+import { anyValue, chatRequest, newSeed, random, type Random } from '../../support/protocol-values.js';
+
+const CASES = 20_000;
+
+const optional = (schema: TSchema): TSchema => Type.Optional(Type.Union([schema, Type.Null()]));
+const ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'];
+const Role = Type.Union(ROLES.map((role) => Type.Literal(role)));
+const JUDGE = TypeCompiler.Compile(
+  Type.Object({
+    model: Type.String(),
+    messages: Type.Array(
+      Type.Union([
+        Type.Object({
+          role: Role,
+          content: Type.Union([Type.String(), Type.Array(Type.Object({ type: Type.String() }))]),
+        }),
+        Type.Object({
+          role: Role,
+          content: Type.Optional(Type.Null()),
+          tool_calls: Type.Array(Type.Any()),
+        }),
+      ]),
+      { minItems: 1 },
+    ),
+    max_tokens: optional(Type.Integer({ minimum: 0 })),
+    max_completion_tokens: optional(Type.Integer({ minimum: 0 })),
+    temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
+    top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
+    n: optional(Type.Integer({ minimum: 1, maximum: 128 })),
+    stream: optional(Type.Boolean()),
+    stream_options: optional(Type.Object({ include_usage: optional(Type.Boolean()) })),
+  }),
+);
+
+void t.test('agrees with the judge and with the explanation on random requests', (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const next: Random = random(seed);
+  let valid = 0;
+  for (let index = 0; index < CASES; index++) {
+    const text = JSON.stringify(index % 20 === 0 ? anyValue(next) : chatRequest(next));
+    const value: unknown = JSON.parse(text);
+    const isValid = checkChatRequest(value);
+    if (isValid !== JUDGE.Check(value)) t.fail(`the judge says ${!isValid}: ${text}`);
+    if (isValid) valid++;
+    else if (!explain(value).includes(' must ')) t.fail(`no rule in the explanation: ${text}`);
+    else continue;
+    try {
+      if (isValid) t.fail(`explained though valid: ${explain(value)}: ${text}`);
+    } catch (fault) {
+      if (!String(fault).includes('invariant')) throw fault;
+    }
+  }
+  t.ok(valid > CASES / 5 && valid < (CASES * 4) / 5, `${valid} of ${CASES} were valid: both ways are tried`);
+  t.end();
+});
+
+void t.test('what is not the compiled module is refused with a sentence', (t) => {
+  const valid = { COMPILED: true, checkChatRequest };
+  t.doesNotThrow(() => assertCompiled(valid));
+  t.throws(() => assertCompiled({ checkChatRequest }), /not compiled: run `npm run build`/);
+  t.throws(() => assertCompiled({ ...valid, COMPILED: false }), /not compiled/);
+  t.throws(() => assertCompiled({ COMPILED: true }), /not compiled/);
+  t.throws(() => assertCompiled({ ...valid, checkChatRequest: () => true }), /wrong answers/);
+  t.throws(() => assertCompiled({ ...valid, checkChatRequest: () => false }), /wrong answers/);
+  t.end();
+});
+
+void t.test('the generated module imports nothing', (t) => {
+  const path = new URL('../../../../dist/protocol/generated-validators.js', import.meta.url);
+  t.notMatch(readFileSync(path, 'utf8'), /\bimport\b|\brequire\b|\bFunction\b|\beval\b/);
+  t.end();
+});
+
+void t.test('a thread without code generation from strings reads requests', async (t) => {
+  const source = `
+    import { parentPort, workerData } from 'node:worker_threads';
+    const { readChatRequest } = await import(workerData.module);
+    let isBarred = false;
+    try { new Function('return 1')(); } catch { isBarred = true; }
+    parentPort.postMessage({ isBarred, results: workerData.texts.map((text) => readChatRequest(text, text.length).ok) });
+  `;
+  const texts = ['{"model":"m","stream":true,"messages":[{"role":"user","content":""}]}', '{"model":"m"}'];
+  // As the gateway does: V8 reads the flag when a thread's context is made.
+  setFlagsFromString('--disallow-code-generation-from-strings');
+  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`), {
+    workerData: { module: import.meta.resolve('#src/protocol/chat-request.js'), texts },
+  });
+  const answer = await new Promise((resolve, reject) =>
+    worker.once('message', resolve).once('error', reject),
+  );
+  t.same(answer, { isBarred: true, results: [true, false] });
+  await worker.terminate();
+});
