@@ -176,7 +176,7 @@ export async function startGateway(t: Scope, options: GatewayOptions = {}): Prom
       TOLLGATE_DATA: join(folder, 'data'),
       ...options.env,
     },
-    ready: /listening on http:\/\/127\.0\.0\.1:(\d+)/,
+    ready: /Serving +http:\/\/127\.0\.0\.1:(\d+)\/v1/,
     readyTimeoutMs: READY_TIMEOUT_MS,
   });
   // The gateway notices the end of its supervisor by itself; a test that failed is not to wait for that.
