@@ -23,7 +23,7 @@ function parseDecimal(text: string, decimals: number): bigint | undefined {
   if (match === null) return undefined;
   const fraction = match[2] ?? '';
   if (fraction.length > decimals) return undefined;
-  return BigInt(match[1] + fraction.padEnd(decimals, '0'));
+  return BigInt(match[1]! + fraction.padEnd(decimals, '0'));
 }
 
 /** Pico-units of a decimal amount such as `10.00`; undefined where it is no such amount or above the largest balance. */

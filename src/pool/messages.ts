@@ -17,7 +17,7 @@
  * listener use the slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
-import type { Usage } from '../protocol/usage.js';
+import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 
 export const FRAME_CALL = 1;
 export const FRAME_CANCEL = 2;
@@ -63,3 +63,24 @@ export interface UpstreamSession {
 
 /** Made by upstream/, called by the link for every Call frame. May call the handle before it returns. */
 export type StartSession = (request: UpstreamRequest, downstream: DownstreamHandle) => UpstreamSession;
+
+/** Usage as it stands in an End frame: prompt, cached and completion tokens, index of the source. */
+export type UsageFrame = readonly [number, number, number, number];
+
+export function frameOfUsage(usage: Usage): UsageFrame {
+  return [
+    usage.promptTokens,
+    usage.cachedTokens,
+    usage.completionTokens,
+    USAGE_SOURCES.indexOf(usage.source),
+  ];
+}
+
+export function usageOfFrame(frame: UsageFrame): Usage {
+  return {
+    promptTokens: frame[0],
+    cachedTokens: frame[1],
+    completionTokens: frame[2],
+    source: USAGE_SOURCES[frame[3]]!,
+  };
+}

@@ -47,6 +47,7 @@ export function worstCaseOf(
   promptTokensMax: number,
   completionTokensMax: number,
 ): PicoUnits {
-  const input = price.inputPicoUnits > price.cachedInputPicoUnits ? price.inputPicoUnits : price.cachedInputPicoUnits;
+  const input =
+    price.inputPicoUnits > price.cachedInputPicoUnits ? price.inputPicoUnits : price.cachedInputPicoUnits;
   return (BigInt(promptTokensMax) * input + BigInt(completionTokensMax) * price.outputPicoUnits) as PicoUnits;
 }

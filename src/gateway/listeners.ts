@@ -1,0 +1,154 @@
+/**
+ * The listener threads of a gateway: started, connected to every worker, replaced when one fails, drained. Main thread.
+ */
+import { once } from 'node:events';
+import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { FromListener, ListenerInit, ToListener } from '../listener/messages.js';
+import type { Log } from '../telemetry/log.js';
+
+/** More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces its restarts. */
+const DEATHS_MAX = 5;
+const DEATHS_WINDOW_MS = 60_000;
+/** What a listener gets to cut its connections before its thread is given up. */
+const CLOSE_MS = 2_000;
+
+export type ListenerShape = Omit<ListenerInit, 'parserPort' | 'port'>;
+
+export interface ListenersOptions {
+  /** One a listener, by index. */
+  readonly shapes: readonly ListenerShape[];
+  readonly port: number;
+  readonly log: Log;
+  /** Workers that are up, for a new listener. */
+  readonly workerIndices: () => readonly number[];
+  readonly connect: (workerIndex: number, listenerIndex: number) => MessagePort;
+  readonly serveParser: (port: MessagePort) => void;
+  /** A listener has died; what its calls held must be released before another takes its slots. */
+  readonly onLost: (shape: ListenerShape) => void;
+  /** Listeners can't be kept alive. */
+  readonly onHopeless: (reason: string) => void;
+}
+
+interface Listener {
+  readonly thread: Worker;
+  drained: boolean;
+}
+
+export class Listeners {
+  readonly #options: ListenersOptions;
+  readonly #listeners = new Map<number, Listener>();
+  #port: number;
+  #deathsAtMs: number[] = [];
+  #draining = false;
+  #onDrained: () => void = () => undefined;
+
+  constructor(options: ListenersOptions) {
+    this.#options = options;
+    this.#port = options.port;
+  }
+
+  /** The port that all of them listen on. Throws where it can't be had. */
+  async start(): Promise<number> {
+    // One after the other: with port 0 the first is given the port that the others then share.
+    for (const shape of this.#options.shapes) await this.#start(shape);
+    return this.#port;
+  }
+
+  get count(): number {
+    return this.#listeners.size;
+  }
+
+  attachWorker(workerIndex: number): void {
+    for (const [index, { thread }] of this.#listeners) this.#attach(thread, index, workerIndex);
+  }
+
+  detachWorker(workerIndex: number): void {
+    for (const { thread } of this.#listeners.values()) {
+      thread.postMessage({ kind: 'worker_lost', index: workerIndex } satisfies ToListener);
+    }
+  }
+
+  /** Stops accepting; true when every call has ended, false where `timeoutMs` passed before. */
+  async drain(timeoutMs: number): Promise<boolean> {
+    this.#draining = true;
+    const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
+    for (const { thread } of this.#listeners.values())
+      thread.postMessage({ kind: 'drain' } satisfies ToListener);
+    this.#noteDrained();
+    return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
+  }
+
+  /** Cuts what is left and ends the threads. */
+  async close(): Promise<void> {
+    this.#draining = true;
+    const exits = [...this.#listeners.values()].map(({ thread }) => {
+      const exit = once(thread, 'exit');
+      thread.postMessage({ kind: 'close' } satisfies ToListener);
+      return exit;
+    });
+    await Promise.race([Promise.all(exits), delay(CLOSE_MS, undefined, { ref: false })]);
+  }
+
+  async #start(shape: ListenerShape): Promise<void> {
+    const parser = new MessageChannel();
+    this.#options.serveParser(parser.port1);
+    const init: ListenerInit = { ...shape, port: this.#port, parserPort: parser.port2 };
+    const thread = new Worker(new URL('../listener/listener.thread.js', import.meta.url), {
+      workerData: init,
+      transferList: [parser.port2],
+      name: `listener-${shape.index}`,
+    });
+    thread.on('error', (error) =>
+      this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
+    );
+    thread.on('exit', () => this.#onExit(shape));
+    const listener: Listener = { thread, drained: false };
+    this.#listeners.set(shape.index, listener);
+    for (const workerIndex of this.#options.workerIndices()) this.#attach(thread, shape.index, workerIndex);
+
+    await new Promise<void>((resolve, reject) => {
+      thread.once('exit', () => reject(new Error(`listener ${shape.index} ended while it started`)));
+      thread.on('message', (message: FromListener) => {
+        switch (message.kind) {
+          case 'listening':
+            this.#port = message.port;
+            resolve();
+            return;
+          case 'listen_failed':
+            reject(new Error(`cannot listen on ${shape.host}:${this.#port}: the address is not to be had`));
+            return;
+          case 'drained':
+            listener.drained = true;
+            this.#noteDrained();
+        }
+      });
+    });
+  }
+
+  #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {
+    const port = this.#options.connect(workerIndex, listenerIndex);
+    thread.postMessage({ kind: 'worker', index: workerIndex, port } satisfies ToListener, [port]);
+  }
+
+  #onExit(shape: ListenerShape): void {
+    this.#listeners.delete(shape.index);
+    this.#options.onLost(shape);
+    if (this.#draining) {
+      this.#noteDrained();
+      return;
+    }
+    const now = performance.now();
+    this.#deathsAtMs = [...this.#deathsAtMs.filter((at) => now - at < DEATHS_WINDOW_MS), now];
+    if (this.#deathsAtMs.length > DEATHS_MAX) {
+      this.#options.onHopeless(`listeners died ${this.#deathsAtMs.length} times within a minute`);
+      return;
+    }
+    this.#options.log.warn('listener is being replaced', { listener: shape.index });
+    this.#start(shape).catch((error: unknown) => this.#options.onHopeless(String(error)));
+  }
+
+  #noteDrained(): void {
+    if (this.#draining && [...this.#listeners.values()].every(({ drained }) => drained)) this.#onDrained();
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * The two Piscina pools of a gateway: upstream workers with one long-lived task each, and the counter threads. Main thread.
+ */
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Piscina } from 'piscina';
+import type { ErrorRecord } from '../core/errors.js';
+import { answerQuestions } from '../pool/ask-port.js';
+import type { CallTableBuffer } from '../pool/call-table.js';
+import { createPool } from '../pool/piscina.js';
+import type { Log } from '../telemetry/log.js';
+import type { CountRequest } from '../upstream/token-count.js';
+import type { ModelRoute } from '../upstream/target.js';
+import type { CounterTask, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
+
+/** Two threads, so that the count of a long prompt does not hold up the parsing of a large body. */
+const COUNTER_THREADS_MAX = 2;
+/** Tasks that wait for a counter thread: at 10 MB a body this is 640 MB, and a minute of work. */
+const COUNTER_QUEUE_MAX = 64;
+/** A tokenizer's table is 60 MB: a thread that nobody needed for so long gives it back. */
+const COUNTER_IDLE_MS = 300_000;
+/** A worker that died is replaced after so long, so that one that dies at once does not take a core. */
+const WORKER_PAUSE_MS = 100;
+
+const COUNTER_BUSY: ErrorRecord = {
+  code: 'overloaded',
+  message: 'The gateway has as many large requests in work as it may. Retry after 5 seconds.',
+  retryAfterSeconds: 5,
+};
+
+/** Short tasks: large bodies are parsed here and tokens counted. Starts no thread before the first task. */
+export class CounterPool {
+  readonly #pool: Piscina;
+  readonly #log: Log;
+
+  constructor(log: Log) {
+    this.#log = log;
+    this.#pool = createPool({
+      entry: new URL('../upstream/counter.worker.cjs', import.meta.url),
+      threadsMin: 0,
+      threadsMax: COUNTER_THREADS_MAX,
+      queueMax: COUNTER_QUEUE_MAX,
+      idleTimeoutMs: COUNTER_IDLE_MS,
+    });
+    this.#pool.on('error', (error: Error) => log.warn('counter thread failed', { error: error.message }));
+  }
+
+  /** Answers a listener's questions: bodies to parse. */
+  serveListener(port: MessagePort): void {
+    this.#serve(port, (ask) => ({ kind: 'parse', bytes: ask as Uint8Array }));
+  }
+
+  /** Answers an upstream worker's questions: tokens to count. */
+  serveWorker(port: MessagePort): void {
+    this.#serve(port, (ask) => ({ kind: 'count', request: ask as CountRequest }));
+  }
+
+  async close(): Promise<void> {
+    await this.#pool.destroy();
+  }
+
+  #serve(port: MessagePort, taskOf: (ask: unknown) => CounterTask): void {
+    answerQuestions(
+      port,
+      (ask) => this.#pool.run(taskOf(ask)) as Promise<unknown>,
+      (error) => {
+        this.#log.warn('counter task refused or failed', { error: String(error) });
+        return COUNTER_BUSY;
+      },
+    );
+  }
+}
+
+export interface UpstreamWorkersOptions {
+  readonly workers: number;
+  readonly routes: readonly ModelRoute[];
+  readonly calls: CallTableBuffer;
+  readonly counter: CounterPool;
+  readonly log: Log;
+  /** A worker has been started, or started again: every listener must be given a port to it. */
+  readonly onStarted: (workerIndex: number) => void;
+  /** A worker has died with its calls. */
+  readonly onLost: (workerIndex: number) => void;
+}
+
+/** Upstream workers, each kept alive: its task is started again whenever its thread has died. */
+export class UpstreamWorkers {
+  readonly #options: UpstreamWorkersOptions;
+  readonly #pool: Piscina;
+  readonly #controls = new Map<number, MessagePort>();
+  readonly #tasks: Promise<void>[] = [];
+  #closing = false;
+
+  constructor(options: UpstreamWorkersOptions) {
+    this.#options = options;
+    this.#pool = createPool({
+      entry: new URL('../upstream/upstream.worker.cjs', import.meta.url),
+      threadsMin: options.workers,
+      threadsMax: options.workers,
+      queueMax: options.workers,
+      idleTimeoutMs: Infinity,
+    });
+    this.#pool.on('error', (error: Error) =>
+      options.log.warn('upstream worker failed', { error: error.message }),
+    );
+  }
+
+  start(): void {
+    for (let index = 0; index < this.#options.workers; index += 1) this.#tasks.push(this.#keepAlive(index));
+  }
+
+  get indices(): number[] {
+    return [...this.#controls.keys()];
+  }
+
+  /** A new port to the worker for the listener; the worker takes it in the place of the listener's earlier one. */
+  connect(workerIndex: number, listenerIndex: number): MessagePort {
+    const { port1, port2 } = new MessageChannel();
+    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, port: port2 };
+    this.#controls.get(workerIndex)?.postMessage(message, [port2]);
+    return port1;
+  }
+
+  /** Ends all tasks, then the threads. */
+  async close(): Promise<void> {
+    this.#closing = true;
+    for (const control of this.#controls.values())
+      control.postMessage({ kind: 'close' } satisfies ToUpstreamWorker);
+    await Promise.race([Promise.all(this.#tasks), delay(WORKER_CLOSE_MS, undefined, { ref: false })]);
+    await this.#pool.destroy();
+  }
+
+  async #keepAlive(index: number): Promise<void> {
+    for (;;) {
+      const ended = this.#run(index);
+      this.#options.onStarted(index);
+      const fault = await ended;
+      this.#controls.delete(index);
+      if (this.#isClosing()) return;
+      this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
+        worker: index,
+        error: fault,
+      });
+      this.#options.onLost(index);
+      await delay(WORKER_PAUSE_MS);
+      if (this.#isClosing()) return;
+    }
+  }
+
+  /** Read anew after each wait: `close` may have been called meanwhile. */
+  #isClosing(): boolean {
+    return this.#closing;
+  }
+
+  /** Why the task ended. */
+  async #run(index: number): Promise<string> {
+    const control = new MessageChannel();
+    const counter = new MessageChannel();
+    this.#options.counter.serveWorker(counter.port1);
+    this.#controls.set(index, control.port1);
+    const task: UpstreamTask = {
+      index,
+      routes: this.#options.routes,
+      calls: this.#options.calls,
+      controlPort: control.port2,
+      counterPort: counter.port2,
+    };
+    try {
+      await this.#pool.run(task, { transferList: [control.port2, counter.port2] });
+      return 'the task returned';
+    } catch (error) {
+      return error instanceof Error ? (error.stack ?? error.message) : String(error);
+    } finally {
+      control.port1.close();
+      counter.port1.close();
+    }
+  }
+}
+
+/** What a worker gets to abort its calls and close its sockets. */
+const WORKER_CLOSE_MS = 2_000;

@@ -1,0 +1,72 @@
+/**
+ * The answers as they are written: status lines, headers, error bodies. Listener thread.
+ *
+ * Every function must run inside a corked callback of µWS, so that an answer is one write.
+ */
+import type { HttpResponse } from 'uWebSockets.js';
+import { errorBody, statusOf, type ErrorRecord } from '../core/errors.js';
+import type { CallContext } from '../pipeline/context.js';
+
+const STATUS_LINES: Readonly<Record<number, string>> = {
+  200: '200 OK',
+  400: '400 Bad Request',
+  401: '401 Unauthorized',
+  403: '403 Forbidden',
+  404: '404 Not Found',
+  405: '405 Method Not Allowed',
+  413: '413 Content Too Large',
+  429: '429 Too Many Requests',
+  500: '500 Internal Server Error',
+  502: '502 Bad Gateway',
+  503: '503 Service Unavailable',
+};
+
+export const JSON_TYPE = 'application/json';
+export const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
+
+/** Status and the headers that every answer has; those of the limit once it is known. */
+export function writeHead(
+  res: HttpResponse,
+  status: number,
+  context: CallContext,
+  contentType: string,
+): void {
+  res.writeStatus(STATUS_LINES[status]!);
+  res.writeHeader('content-type', contentType);
+  res.writeHeader('x-request-id', context.requestId);
+  const { rateLimit } = context;
+  if (rateLimit === undefined) return;
+  res.writeHeader('x-ratelimit-limit', String(rateLimit.limit));
+  res.writeHeader('x-ratelimit-remaining', String(rateLimit.remaining));
+  res.writeHeader('x-ratelimit-reset', String(rateLimit.resetSeconds));
+}
+
+/** A stream must reach its reader as it comes: nobody on the way may store or gather it. */
+export function writeStreamHead(res: HttpResponse, context: CallContext): void {
+  writeHead(res, 200, context, EVENT_STREAM_TYPE);
+  res.writeHeader('cache-control', 'no-cache');
+  res.writeHeader('x-accel-buffering', 'no');
+}
+
+export interface ErrorOptions {
+  /** Methods that the path knows, for a 405. */
+  readonly allow?: string;
+  /** Ends the connection: what follows on it would not be read, or the gateway is closing. */
+  readonly close?: boolean;
+  /** The answer to a HEAD has no body. */
+  readonly head?: boolean;
+}
+
+export function writeError(
+  res: HttpResponse,
+  error: ErrorRecord,
+  context: CallContext,
+  options: ErrorOptions = {},
+): void {
+  writeHead(res, statusOf(error), context, JSON_TYPE);
+  if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
+  if (options.allow !== undefined) res.writeHeader('allow', options.allow);
+  const body = errorBody(error);
+  if (options.head === true) res.endWithoutBody(Buffer.byteLength(body), options.close);
+  else res.end(body, options.close);
+}

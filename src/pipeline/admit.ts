@@ -1,0 +1,115 @@
+/**
+ * Phase 4: the model is on the plan, the day has a call left, the balance holds the worst case. Listener thread.
+ */
+import { invariant, type ErrorRecord } from '../core/errors.js';
+import { decimalOf } from '../core/money.js';
+import type { CallSlot, PicoUnits } from '../core/units.js';
+import type { ChatCall } from '../protocol/chat-call.js';
+import { withOutputTokensMax } from '../protocol/chat-body.js';
+import { worstCaseOf, type ModelEntry } from '../registry/catalog.js';
+import type { Caller, CallContext } from './context.js';
+import type { PipelineParts } from './parts.js';
+import { secondsUntil } from './rate-limit.js';
+
+const OVERLOADED: ErrorRecord = {
+  code: 'overloaded',
+  message: 'The gateway has as many calls in flight as it may. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
+
+/** Sets `context.admission`; a refusal has taken nothing. */
+export function admit(context: CallContext, call: ChatCall, parts: PipelineParts): ErrorRecord | undefined {
+  const { caller } = context;
+  invariant(caller !== undefined, 'authenticate comes before admission');
+  const modelIndex = parts.access.indexOf(call.model, caller.planIndex);
+  if (modelIndex === undefined) return unknownModel(call.model);
+  const model = parts.catalog.models[modelIndex]!;
+  const slot = parts.link.acquire();
+  if (slot === undefined) return OVERLOADED;
+  const admitted = reserve(slot, caller, model, call, parts);
+  if ('code' in admitted) {
+    parts.link.release(slot);
+    return admitted;
+  }
+  context.admission = { slot, modelIndex, model, call: admitted };
+  return undefined;
+}
+
+/** Takes the day's call and the hold; the call as it goes upstream, or why nothing was taken. */
+function reserve(
+  slot: CallSlot,
+  caller: Caller,
+  model: ModelEntry,
+  call: ChatCall,
+  parts: PipelineParts,
+): ChatCall | ErrorRecord {
+  const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
+  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold)) {
+    case 'admitted':
+      return call;
+    case 'daily_limit_exceeded':
+      return dailyLimit(caller, parts);
+    case 'insufficient_quota':
+      return parts.lowBalance === 'clamp'
+        ? reserveClamped(slot, caller, model, call, hold, parts)
+        : insufficient(hold, caller, parts);
+  }
+}
+
+/** Lowers the call's output to what the balance affords beside the prompt. */
+function reserveClamped(
+  slot: CallSlot,
+  caller: Caller,
+  model: ModelEntry,
+  call: ChatCall,
+  hold: PicoUnits,
+  parts: PipelineParts,
+): ChatCall | ErrorRecord {
+  const prompt = worstCaseOf(model.price, call.bodyBytes, 0);
+  const left = parts.ledger.available(caller.account) - prompt;
+  const perToken = model.price.outputPicoUnits * BigInt(call.choices);
+  if (perToken === 0n || left < perToken) return insufficient(hold, caller, parts);
+  const clamped = withOutputTokensMax(call, Number(left / perToken));
+  const lower = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, clamped));
+  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, lower)) {
+    case 'admitted':
+      return clamped;
+    case 'daily_limit_exceeded':
+      return dailyLimit(caller, parts);
+    case 'insufficient_quota':
+      // Another call of the account took the balance in between.
+      return insufficient(lower, caller, parts);
+  }
+}
+
+/** What the model can generate at most bounds what a client may write, such as 10^12, before it multiplies a price. */
+function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
+  return Math.min(call.outputTokensMax ?? model.outputTokensMax, model.outputTokensMax) * call.choices;
+}
+
+/** The longest model name that a message repeats. */
+const MODEL_CHARS_SHOWN = 100;
+
+export function unknownModel(model: string): ErrorRecord {
+  return {
+    code: 'model_not_found',
+    message: `The model ${JSON.stringify(model.slice(0, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
+  };
+}
+
+function dailyLimit(caller: Caller, parts: PipelineParts): ErrorRecord {
+  const retryAfterSeconds = secondsUntil(parts.ledger.nextResetOfDay(), parts);
+  return {
+    code: 'daily_limit_exceeded',
+    message: `The plan allows ${caller.plan.callsPerDay} calls per day and they are used up. Retry after ${retryAfterSeconds} seconds, at 00:00 UTC+8.`,
+    retryAfterSeconds,
+  };
+}
+
+function insufficient(hold: PicoUnits, caller: Caller, parts: PipelineParts): ErrorRecord {
+  const available = decimalOf(parts.ledger.available(caller.account));
+  return {
+    code: 'insufficient_quota',
+    message: `The call may cost up to ${decimalOf(hold)} and the balance is ${available}. Top up the account, or lower max_tokens.`,
+  };
+}

@@ -1,0 +1,55 @@
+/**
+ * Phase 1: who asks, from the `Authorization` header alone. Listener thread; about 0.5 µs.
+ */
+import type { ErrorRecord } from '../core/errors.js';
+import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
+import { digestOf, isWellFormedKey } from '../registry/key-digest.js';
+import type { CallContext } from './context.js';
+import type { PipelineParts } from './parts.js';
+
+const MISSING_KEY: ErrorRecord = {
+  code: 'missing_api_key',
+  message: 'No API key was given. Send it as the header "Authorization: Bearer sk-…".',
+};
+const MALFORMED_KEY: ErrorRecord = {
+  code: 'invalid_api_key',
+  message:
+    'The API key has a wrong format. A key is "sk-" and 43 letters, digits, "-" or "_", sent as "Authorization: Bearer sk-…" without extra spaces.',
+};
+const UNKNOWN_KEY: ErrorRecord = {
+  code: 'invalid_api_key',
+  message: 'The API key is not known. Check that the whole key was copied and has not been deleted.',
+};
+const DISABLED_KEY: ErrorRecord = {
+  code: 'key_disabled',
+  message: 'The API key has been disabled. Ask the administrator to enable it, or use another key.',
+};
+const DISABLED_ACCOUNT: ErrorRecord = {
+  code: 'key_disabled',
+  message: 'The account of the API key has been disabled. Ask the administrator to enable it.',
+};
+
+/** The scheme's name has no case (RFC 9110 §11.1). */
+const BEARER = /^bearer(?: |$)/i;
+const BEARER_CHARS = 'Bearer '.length;
+
+/** Sets `context.caller`; a refusal where the key is missing, malformed, unknown or disabled. */
+export function authenticate(
+  context: CallContext,
+  authorization: string,
+  parts: PipelineParts,
+): ErrorRecord | undefined {
+  if (authorization === '') return MISSING_KEY;
+  if (authorization.length > AUTHORIZATION_CHARS_MAX || !BEARER.test(authorization)) return MALFORMED_KEY;
+  const text = authorization.slice(BEARER_CHARS);
+  if (text.trim() === '') return MISSING_KEY;
+  if (!isWellFormedKey(text)) return MALFORMED_KEY;
+  const key = parts.keys.find(digestOf(text));
+  if (key === undefined) return UNKNOWN_KEY;
+  if (parts.keys.stateOf(key) !== 'active') return DISABLED_KEY;
+  const account = parts.keys.accountOf(key);
+  if (!parts.ledger.isActive(account)) return DISABLED_ACCOUNT;
+  const planIndex = parts.ledger.planIndexOf(account);
+  context.caller = { key, account, planIndex, plan: parts.catalog.plans[planIndex]! };
+  return undefined;
+}

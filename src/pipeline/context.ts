@@ -1,0 +1,42 @@
+/**
+ * What is known of one request while it goes through the phases. Filled in order, each field by the phase that is named
+ * with it; one object a request. Listener thread.
+ */
+import type { AccountIndex, CallSlot, KeyIndex } from '../core/units.js';
+import type { ChatCall } from '../protocol/chat-call.js';
+import type { ModelEntry, PlanEntry } from '../registry/catalog.js';
+
+/** Who asks. Set by `authenticate`. */
+export interface Caller {
+  readonly key: KeyIndex;
+  readonly account: AccountIndex;
+  readonly planIndex: number;
+  readonly plan: PlanEntry;
+}
+
+/** What the `X-RateLimit-*` headers say. Set by `rate limit`. */
+export interface RateLimitState {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Unix seconds. */
+  readonly resetSeconds: number;
+}
+
+/** A call that has its slot, its day's call and its hold. Set by `admit`; taken back once by `settle` or `release`. */
+export interface Admission {
+  readonly slot: CallSlot;
+  readonly modelIndex: number;
+  readonly model: ModelEntry;
+  readonly call: ChatCall;
+}
+
+export class CallContext {
+  readonly requestId: string;
+  caller: Caller | undefined = undefined;
+  rateLimit: RateLimitState | undefined = undefined;
+  admission: Admission | undefined = undefined;
+
+  constructor(requestId: string) {
+    this.requestId = requestId;
+  }
+}

@@ -1,0 +1,35 @@
+/**
+ * Phase 2: the plan's requests per minute. Every request that passed authentication counts here, whatever becomes of
+ * it; a refusal for the limit itself consumes nothing. Listener thread; about 0.2 µs.
+ */
+import { invariant, type ErrorRecord } from '../core/errors.js';
+import { ceilDiv } from '../core/units.js';
+import type { CallContext } from './context.js';
+import type { PipelineParts } from './parts.js';
+
+const MS_PER_SECOND = 1_000;
+
+/** Sets `context.rateLimit`, also for a refusal. */
+export function limitRate(context: CallContext, parts: PipelineParts): ErrorRecord | undefined {
+  const { caller } = context;
+  invariant(caller !== undefined, 'authenticate comes before the rate limit');
+  const limit = caller.plan.requestsPerMinute;
+  const take = parts.ledger.takeMinute(caller.account, limit);
+  context.rateLimit = {
+    limit,
+    remaining: take.remaining,
+    resetSeconds: ceilDiv(take.resetWallMs, MS_PER_SECOND),
+  };
+  if (take.admitted) return undefined;
+  const retryAfterSeconds = secondsUntil(context.rateLimit.resetSeconds * MS_PER_SECOND, parts);
+  return {
+    code: 'rate_limit_exceeded',
+    message: `The plan allows ${limit} requests per minute and they are used up. Retry after ${retryAfterSeconds} seconds.`,
+    retryAfterSeconds,
+  };
+}
+
+/** Whole seconds until `wallMs`, at least one: a client that waits for them is not early. */
+export function secondsUntil(wallMs: number, parts: PipelineParts): number {
+  return Math.max(1, ceilDiv(wallMs - parts.clock.wallMs(), MS_PER_SECOND));
+}

@@ -1,0 +1,128 @@
+/**
+ * The worker's side of the link to one listener: turns Call frames into sessions and what a session says into frames.
+ * Upstream worker.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import { invariant, type ErrorRecord } from '../core/errors.js';
+import { asCallSlot, type CallSlot } from '../core/units.js';
+import type { Usage } from '../protocol/usage.js';
+import type { CallTable } from './call-table.js';
+import { FramePort, type Frame } from './frame-port.js';
+import {
+  CALL_SLOT_BITS,
+  FRAME_CALL,
+  FRAME_CANCEL,
+  FRAME_CREDIT,
+  FRAME_DATA,
+  FRAME_END,
+  FRAME_FAIL,
+  frameOfUsage,
+  type CallId,
+  type DownstreamHandle,
+  type StartSession,
+  type UpstreamSession,
+} from './messages.js';
+
+export class WorkerLink {
+  readonly #table: CallTable;
+  readonly #port: FramePort;
+  readonly #startSession: StartSession;
+  readonly #sessions = new Map<CallId, UpstreamSession>();
+
+  constructor(port: MessagePort, table: CallTable, startSession: StartSession) {
+    this.#table = table;
+    this.#startSession = startSession;
+    this.#port = new FramePort(port, (frames) => {
+      for (const frame of frames) this.#receive(frame);
+    });
+    // The listener has gone: nobody is left to read the answers of its calls.
+    port.on('close', () => this.cancelAll());
+  }
+
+  get inFlight(): number {
+    return this.#sessions.size;
+  }
+
+  cancelAll(): void {
+    for (const session of [...this.#sessions.values()]) session.onCancel();
+  }
+
+  close(): void {
+    this.#port.close();
+  }
+
+  #receive(frame: Frame): void {
+    const id = frame[1] as CallId;
+    switch (frame[0]) {
+      case FRAME_CALL:
+        this.#start(id, frame);
+        return;
+      case FRAME_CANCEL:
+        this.#sessions.get(id)?.onCancel();
+        return;
+      case FRAME_CREDIT:
+        this.#sessions.get(id)?.onCredit();
+        return;
+      default:
+        invariant(false, `a listener sends call, cancel or credit, not kind ${String(frame[0])}`);
+    }
+  }
+
+  #start(id: CallId, frame: Frame): void {
+    const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
+    const session = this.#startSession(
+      {
+        requestId: frame[2] as string,
+        modelIndex: frame[3] as number,
+        stream: frame[4] as boolean,
+        includeUsage: frame[5] as boolean,
+        modelStart: frame[6] as number,
+        modelEnd: frame[7] as number,
+        body: frame[8] as string,
+      },
+      downstream,
+    );
+    if (!downstream.ended) this.#sessions.set(id, session);
+  }
+}
+
+/** What a session holds of its call; asserts that the last word is said once. */
+class SessionHandle implements DownstreamHandle {
+  readonly #id: CallId;
+  readonly #slot: CallSlot;
+  readonly #table: CallTable;
+  readonly #port: FramePort;
+  readonly #sessions: Map<CallId, UpstreamSession>;
+  ended = false;
+
+  constructor(id: CallId, table: CallTable, port: FramePort, sessions: Map<CallId, UpstreamSession>) {
+    this.#id = id;
+    this.#slot = asCallSlot(id % 2 ** CALL_SLOT_BITS);
+    this.#table = table;
+    this.#port = port;
+    this.#sessions = sessions;
+  }
+
+  data(bytes: Uint8Array): boolean {
+    invariant(!this.ended, 'no data after the end of a call');
+    // A client that has gone reads nothing more; its Cancel frame is on the way.
+    if (this.#table.isCancelled(this.#slot)) return true;
+    this.#port.push([FRAME_DATA, this.#id, bytes]);
+    return this.#table.spend(this.#slot, bytes.length);
+  }
+
+  end(bytes: Uint8Array, usage: Usage): void {
+    this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage)]);
+  }
+
+  fail(error: ErrorRecord): void {
+    this.#finish([FRAME_FAIL, this.#id, error]);
+  }
+
+  #finish(frame: Frame): void {
+    invariant(!this.ended, 'a call ends once');
+    this.ended = true;
+    this.#sessions.delete(this.#id);
+    this.#port.push(frame);
+  }
+}

@@ -1,0 +1,30 @@
+/**
+ * What passes between the main thread and an upstream worker, and between the main thread and the counter pool. All
+ * ends import this file.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import type { CallTableBuffer } from '../pool/call-table.js';
+import type { CountRequest } from './token-count.js';
+import type { ModelRoute } from './target.js';
+
+/** The long-lived task of one upstream worker. */
+export interface UpstreamTask {
+  readonly index: number;
+  readonly routes: readonly ModelRoute[];
+  readonly calls: CallTableBuffer;
+  readonly controlPort: MessagePort;
+  /** Questions to the counter pool go out here. */
+  readonly counterPort: MessagePort;
+}
+
+/** Orders over `controlPort`. */
+export type ToUpstreamWorker =
+  /** A listener speaks over this port, in the place of an earlier one of the same index. */
+  | { readonly kind: 'listener'; readonly index: number; readonly port: MessagePort }
+  /** Abort what is left and return from the task. */
+  | { readonly kind: 'close' };
+
+/** A short task of the counter pool. */
+export type CounterTask =
+  | { readonly kind: 'parse'; readonly bytes: Uint8Array }
+  | { readonly kind: 'count'; readonly request: CountRequest };

@@ -1,0 +1,63 @@
+import t from 'tap';
+import { asCallSlot } from '#src/core/units.js';
+import { CallTable, createCallTable } from '#src/pool/call-table.js';
+
+const WINDOW_BYTES = 8;
+const SLOT = asCallSlot(3);
+
+void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
+  const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+  table.open(SLOT);
+  t.equal(table.spend(SLOT, 7), true);
+  t.equal(table.spend(SLOT, 5), false, 'the frame that crosses the window is sent, and the worker pauses');
+  t.equal(table.refund(SLOT, 7), false, 'less than half a window is back: no wake-up yet');
+  t.equal(table.refund(SLOT, 1), true, 'half a window is back: the worker is owed its wake-up');
+  t.equal(table.refund(SLOT, 4), false, 'which it is owed once');
+  t.equal(table.spend(SLOT, 7), true);
+  t.end();
+});
+
+void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
+  const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+  table.open(SLOT);
+  table.spend(SLOT, 100);
+  table.cancel(SLOT);
+  t.equal(table.isCancelled(SLOT), true);
+  t.equal(table.isCancelled(asCallSlot(2)), false, 'its neighbour is not touched');
+  table.open(SLOT);
+  t.equal(table.isCancelled(SLOT), false);
+  t.equal(table.refund(SLOT, 0), false, 'nobody waits');
+  t.equal(table.spend(SLOT, WINDOW_BYTES - 1), true);
+  t.end();
+});
+
+void t.test('every order of spending and refunding wakes a worker that waits', (t) => {
+  // Small world: three frames of 4 bytes each against a window of 8, refunds of 4 in every possible place between.
+  const orders = (left: number, sent: number): string[] => {
+    if (left === 0 && sent === 0) return [''];
+    const next: string[] = [];
+    if (left > 0) next.push(...orders(left - 1, sent + 1).map((rest) => `s${rest}`));
+    if (sent > 0) next.push(...orders(left, sent - 1).map((rest) => `r${rest}`));
+    return next;
+  };
+  for (const order of orders(5, 0)) {
+    const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+    table.open(SLOT);
+    let waiting = false;
+    let wakeUps = 0;
+    let pauses = 0;
+    for (const step of order) {
+      if (step === 's') {
+        // A worker that waits sends nothing; the step is taken all the same to see that a second pause is not lost.
+        waiting = !table.spend(SLOT, 4);
+        if (waiting) pauses += 1;
+      } else if (table.refund(SLOT, 4)) {
+        wakeUps += 1;
+        waiting = false;
+      }
+    }
+    t.equal(waiting, false, `${order}: after all refunds nobody waits`);
+    t.ok(wakeUps <= pauses, `${order}: no wake-up without a pause`);
+  }
+  t.end();
+});

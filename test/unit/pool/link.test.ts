@@ -1,0 +1,182 @@
+import t, { type Test } from 'tap';
+import { once } from 'node:events';
+import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { ErrorRecord } from '#src/core/errors.js';
+import type { Usage } from '#src/protocol/usage.js';
+import { CallTable, createCallTable } from '#src/pool/call-table.js';
+import { ListenerLink, type CallReceiver } from '#src/pool/listener-link.js';
+import type { DownstreamHandle, UpstreamRequest } from '#src/pool/messages.js';
+import { WorkerLink } from '#src/pool/worker-link.js';
+
+const USAGE: Usage = { promptTokens: 7, cachedTokens: 2, completionTokens: 3, source: 'counted' };
+const REQUEST: UpstreamRequest = {
+  requestId: 'req-1',
+  modelIndex: 4,
+  stream: true,
+  includeUsage: false,
+  modelStart: 9,
+  modelEnd: 12,
+  body: '{"model":"é","messages":[]}',
+};
+const FAILURE: ErrorRecord = { code: 'provider_unavailable', message: 'gone', retryAfterSeconds: 3 };
+
+interface Session {
+  readonly request: UpstreamRequest;
+  readonly downstream: DownstreamHandle;
+  readonly told: string[];
+}
+
+/** Both ends of a link in one thread; sessions are what the worker's side was asked to start. */
+function bed(t: Test, slots = 4) {
+  const buffer = createCallTable(16, 64);
+  const link = new ListenerLink(new CallTable(buffer), { first: 8, count: slots });
+  const sessions: Session[] = [];
+  const workerLinks: WorkerLink[] = [];
+  const addWorker = (index: number): MessagePort => {
+    const { port1, port2 } = new MessageChannel();
+    link.attachWorker(index, port1);
+    workerLinks.push(
+      new WorkerLink(port2, new CallTable(buffer), (request, downstream) => {
+        const told: string[] = [];
+        sessions.push({ request, downstream, told });
+        return { onCredit: () => told.push('credit'), onCancel: () => told.push('cancel') };
+      }),
+    );
+    return port2;
+  };
+  t.teardown(() => {
+    link.close();
+    for (const workerLink of workerLinks) workerLink.close();
+  });
+  return { link, sessions, addWorker };
+}
+
+function recorder(): CallReceiver & { readonly heard: string[] } {
+  const heard: string[] = [];
+  return {
+    heard,
+    onData: (bytes) => heard.push(`data ${Buffer.from(bytes).toString()}`),
+    onEnd: (bytes, usage) => heard.push(`end ${Buffer.from(bytes).toString()} ${JSON.stringify(usage)}`),
+    onFail: (error) => heard.push(`fail ${JSON.stringify(error)}`),
+  };
+}
+
+/** Polls in turns of the event loop; a named error where it takes too long. */
+async function until(what: string, condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 5_000;
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error(`timed out waiting until ${what}`);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+void t.test('a call goes over whole, its answer comes back in order, its slot is free again', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const slot = link.acquire()!;
+  const receiver = recorder();
+  t.equal(link.dispatch(slot, REQUEST, receiver), true);
+  await until('the call arrives', () => sessions.length === 1);
+  t.same(sessions[0]!.request, REQUEST);
+  t.equal(link.inFlight, 1);
+  sessions[0]!.downstream.data(Buffer.from('a'));
+  sessions[0]!.downstream.data(Buffer.from('b'));
+  sessions[0]!.downstream.end(Buffer.from('c'), USAGE);
+  await until('the end arrives', () => receiver.heard.length === 3);
+  t.same(receiver.heard, ['data a', 'data b', `end c ${JSON.stringify(USAGE)}`]);
+  t.equal(link.inFlight, 0);
+  t.throws(() => sessions[0]!.downstream.fail(FAILURE), /a call ends once/);
+  t.throws(() => sessions[0]!.downstream.data(Buffer.from('d')), /no data after the end/);
+});
+
+void t.test('a failure arrives as the record it was', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const receiver = recorder();
+  link.dispatch(link.acquire()!, REQUEST, receiver);
+  await until('the call arrives', () => sessions.length === 1);
+  sessions[0]!.downstream.fail(FAILURE);
+  await until('it fails', () => receiver.heard.length === 1);
+  t.same(receiver.heard, [`fail ${JSON.stringify(FAILURE)}`]);
+});
+
+void t.test('slots are bounded: one more is refused, and one given back can be had again', (t) => {
+  const { link } = bed(t, 2);
+  const first = link.acquire()!;
+  const second = link.acquire()!;
+  t.same([first, second].sort(), [8, 9], 'out of its own range');
+  t.equal(link.acquire(), undefined);
+  link.release(first);
+  t.equal(link.acquire(), first);
+  t.end();
+});
+
+void t.test('without a worker nothing is dispatched', (t) => {
+  const { link } = bed(t);
+  t.equal(link.dispatch(link.acquire()!, REQUEST, recorder()), false);
+  t.end();
+});
+
+void t.test('credits stop a worker and start it again', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const slot = link.acquire()!;
+  const receiver = recorder();
+  link.dispatch(slot, REQUEST, receiver);
+  await until('the call arrives', () => sessions.length === 1);
+  const { downstream, told } = sessions[0]!;
+  t.equal(downstream.data(Buffer.alloc(63)), true);
+  t.equal(downstream.data(Buffer.alloc(1)), false, 'the window is spent');
+  await until('both arrive', () => receiver.heard.length === 2);
+  link.refund(slot, 64);
+  await until('the worker is told', () => told.length === 1);
+  t.same(told, ['credit']);
+});
+
+void t.test('a cancel reaches the session, and its end frees the slot', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const slot = link.acquire()!;
+  const receiver = recorder();
+  link.dispatch(slot, REQUEST, receiver);
+  await until('the call arrives', () => sessions.length === 1);
+  link.cancel(slot);
+  t.equal(sessions[0]!.downstream.data(Buffer.from('unseen')), true, 'known from the shared word at once');
+  await until('the session is told', () => sessions[0]!.told.length === 1);
+  t.equal(link.inFlight, 1, 'the slot is not free before the last frame');
+  sessions[0]!.downstream.end(new Uint8Array(0), USAGE);
+  await until('the slot is free', () => link.inFlight === 0);
+  t.match(receiver.heard, [/^end /]);
+});
+
+void t.test(
+  'a worker that dies fails its own calls; late frames of an earlier call are dropped',
+  async (t) => {
+    const { link, sessions, addWorker } = bed(t);
+    addWorker(0);
+    addWorker(1);
+    const receivers = [recorder(), recorder()];
+    for (const receiver of receivers) link.dispatch(link.acquire()!, REQUEST, receiver);
+    await until('both calls arrive', () => sessions.length === 2);
+    link.detachWorker(0);
+    const failed = receivers.filter(({ heard }) => heard.length > 0);
+    t.equal(failed.length, 1, 'least in flight: one call went to each worker, and one of them failed');
+    t.match(failed[0]!.heard, [/"code":"internal_error"/]);
+    t.equal(link.inFlight, 1);
+    // The dead worker's port is closed; the other one's call ends as always.
+    for (const { downstream } of sessions) downstream.end(Buffer.from('late'), USAGE);
+    await until('the other call ends', () => link.inFlight === 0);
+    t.equal(failed[0]!.heard.length, 1, 'the failed call hears nothing more');
+  },
+);
+
+void t.test('a listener that goes cancels its calls in the worker', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  const port = addWorker(0);
+  link.dispatch(link.acquire()!, REQUEST, recorder());
+  await until('the call arrives', () => sessions.length === 1);
+  link.close();
+  await once(port, 'close');
+  t.same(sessions[0]!.told, ['cancel']);
+  sessions[0]!.downstream.end(new Uint8Array(0), USAGE);
+});

@@ -1,0 +1,132 @@
+/**
+ * The tree itself: which folder may import which, where atomics may be used, how files are named, what is banned.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import t from 'tap';
+
+const ROOT = process.cwd();
+const SRC = join(ROOT, 'src');
+
+/** DESIGN §4: each folder and what it may import besides itself; an arrow that is not here points the wrong way. */
+const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  core: [],
+  config: ['core'],
+  protocol: ['core'],
+  telemetry: ['core'],
+  ledger: ['core'],
+  registry: ['core', 'config', 'protocol', 'telemetry', 'ledger'],
+  store: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry'],
+  pool: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry'],
+  upstream: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry', 'pool'],
+  pipeline: ['core', 'protocol', 'telemetry', 'ledger', 'registry', 'pool'],
+  listener: ['core', 'protocol', 'telemetry', 'ledger', 'registry', 'pool', 'pipeline'],
+  admin: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry', 'store'],
+  mock: ['core', 'protocol'],
+  gateway: [
+    'core',
+    'config',
+    'protocol',
+    'telemetry',
+    'ledger',
+    'registry',
+    'store',
+    'pool',
+    'upstream',
+    'listener',
+    'admin',
+  ],
+  supervisor: ['core', 'config', 'telemetry', 'gateway'],
+  cli: [
+    'core',
+    'config',
+    'registry',
+    'store',
+    'admin',
+    'gateway',
+    'supervisor',
+    'mock',
+    'telemetry',
+    'ledger',
+  ],
+};
+
+/** Shared words are touched where their layout is. */
+const ATOMICS_FOLDERS = ['ledger', 'pool', 'telemetry'];
+const ATOMICS_FILES = ['registry/key-table.ts'];
+
+const LINE_BANS: readonly { readonly pattern: RegExp; readonly instead: string }[] = [
+  { pattern: /\bFIXME\b/, instead: 'mend it, or a TODO that names what it waits for' },
+  { pattern: /\bDate\.now\(\)/, instead: 'a Clock (core/clock.ts)' },
+  { pattern: /\bfrom 'uwebsockets'/, instead: "its real name, 'uWebSockets.js'" },
+  { pattern: /\bnew Function\b|\beval\(/, instead: 'code: generation from strings is off' },
+];
+const DATE_NOW_ALLOWED = ['core/clock.ts'];
+
+interface SourceFile {
+  readonly path: string;
+  readonly folder: string;
+  readonly lines: readonly string[];
+}
+
+const files: SourceFile[] = readdirSync(SRC, { recursive: true, encoding: 'utf8' })
+  .filter((path) => /\.c?ts$/.test(path))
+  .map((path) => ({
+    path,
+    folder: path.split('/')[0]!,
+    lines: readFileSync(join(SRC, path), 'utf8').split('\n'),
+  }));
+
+void t.test('every folder is on the map', (t) => {
+  t.same([...new Set(files.map(({ folder }) => folder))].sort(), Object.keys(MAY_IMPORT).sort());
+  t.end();
+});
+
+void t.test('imports point one way', (t) => {
+  for (const { path, folder, lines } of files) {
+    for (const line of lines) {
+      const target = /(?:from|import\() ?'(\.[^']+)'/.exec(line)?.[1];
+      if (target === undefined) continue;
+      const imported = relative(SRC, resolve(SRC, dirname(path), target)).split('/')[0]!;
+      const allowed = imported === folder || MAY_IMPORT[folder]!.includes(imported);
+      if (!allowed) t.fail(`${path} imports ${imported}, which ${folder} must not`);
+    }
+  }
+  t.end();
+});
+
+void t.test('atomics stay where shared words are laid out', (t) => {
+  for (const { path, folder, lines } of files) {
+    if (ATOMICS_FOLDERS.includes(folder) || ATOMICS_FILES.includes(path)) continue;
+    for (const [at, line] of lines.entries()) {
+      if (/\bAtomics\.\w+\(/.test(line)) t.fail(`${path}:${at + 1} uses Atomics`);
+    }
+  }
+  t.end();
+});
+
+void t.test('names and first lines', (t) => {
+  for (const { path, lines } of files) {
+    t.match(
+      path,
+      /^(?:[a-z0-9-]+\/)+[a-z0-9-]+(?:\.(?:thread|worker|d))?\.c?ts$/,
+      `${path} is a kebab-case noun`,
+    );
+    const first = lines[0]!.startsWith('#!') ? lines[1]! : lines[0]!;
+    t.match(first, /^\/\*\*/, `${path} begins with what it is for`);
+  }
+  t.end();
+});
+
+void t.test('what is banned is not there', (t) => {
+  for (const { path, lines } of files) {
+    for (const [at, line] of lines.entries()) {
+      for (const { pattern, instead } of LINE_BANS) {
+        if (!pattern.test(line)) continue;
+        if (pattern.source.includes('Date') && DATE_NOW_ALLOWED.includes(path)) continue;
+        t.fail(`${path}:${at + 1}: ${pattern.source}; use ${instead}`);
+      }
+    }
+  }
+  t.end();
+});
