@@ -10,6 +10,8 @@ import type { UpstreamTarget } from './target.js';
 export interface UpstreamFault {
   readonly code: string;
   readonly message: string;
+  /** A second try on the same upstream repeats no work there: nothing was sent, or a kept-alive connection was found dead. */
+  readonly repeatable: boolean;
 }
 
 export interface UpstreamHandler {
@@ -22,12 +24,16 @@ export interface UpstreamHandler {
 }
 
 export interface UpstreamCall {
+  /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
+  readonly sent: boolean;
+  /** Holds onData back until resume(); one chunk that was already on its way may still come. Idempotent, as resume() is. */
   pause(): void;
   resume(): void;
   /** Ends the call and its connection at once; idempotent. */
   abort(): void;
 }
 
+/** `start` calls nothing of the handler before it has returned. `close` ends calls that still run with a fault. */
 export interface UpstreamClient {
   start(target: UpstreamTarget, body: string, requestId: string, handler: UpstreamHandler): UpstreamCall;
   close(): Promise<void>;

@@ -5,7 +5,7 @@
 export interface UpstreamTarget {
   /** For messages and logs: the URL without its path's query and without credentials. */
   readonly name: string;
-  /** `http:` or `https:` origin, or `echo:` for the built-in model. */
+  /** `http:` or `https:` origin, or ECHO_ORIGIN. */
   readonly origin: string;
   /** Path of the call: `/v1/chat/completions`. */
   readonly path: string;
@@ -21,6 +21,9 @@ export interface UpstreamTarget {
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
 }
+
+/** Origin of the built-in model. */
+export const ECHO_ORIGIN = 'echo:';
 
 export const TOKENIZERS = ['o200k_base', 'cl100k_base', 'none'] as const;
 export type Tokenizer = (typeof TOKENIZERS)[number];
