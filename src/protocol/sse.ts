@@ -23,11 +23,10 @@ import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
 const LF = 10;
 const CR = 13;
 const SPACE = 32;
-const TAB = 9;
 const COLON = 58;
-const LETTER_N = 110;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const DATA_FIELD = Buffer.from('data');
+const SIGNAL = /\[DONE\]|"(?:usage|error)"(?!\s*:\s*null)/;
 const NONE = Buffer.alloc(0);
 
 /** The data of the event that ends a stream. */
@@ -136,28 +135,13 @@ export class SseSplitter {
   }
 }
 
-/** Whether a member named `key` (quoted) stands somewhere in `text` with a value that is not null. May say yes wrongly. */
-function hasMember(text: string, key: string): boolean {
-  for (let at = text.indexOf(key); at !== -1; at = text.indexOf(key, at)) {
-    at += key.length;
-    while (isBlankOrColon(text.charCodeAt(at))) at++;
-    if (text.charCodeAt(at) !== LETTER_N) return true;
-  }
-  return false;
-}
-
-function isBlankOrColon(code: number): boolean {
-  return code === SPACE || code === COLON || code === TAB || code === LF || code === CR;
-}
-
 /**
  * Whether `events` may hold usage, an error or [DONE], so that its events must be looked at; false is certain. Inside of generated
  * text a quote is escaped, so text that speaks of "usage" is not taken for it; `"usage":null`, which providers put into
- * every chunk, is not either. 0.2 µs for a chunk of 250 bytes.
+ * every chunk, is not either. 0.2 µs for 280 bytes, where three plain searches take 1 µs: they stop at every quote.
  */
 export function mayHoldSignal(events: Buffer): boolean {
-  const text = events.toString('latin1');
-  return text.includes(SSE_DONE_DATA) || hasMember(text, '"usage"') || hasMember(text, '"error"');
+  return SIGNAL.test(events.toString('latin1'));
 }
 
 /** `data` is undefined for an event that has no data line: a comment, a lone `event:` or `retry:`, stray blank lines. */
@@ -166,7 +150,7 @@ export type VisitEvent = (start: number, end: number, data: string | undefined) 
 /**
  * Calls `visit` for each event of `events` (whole ones, as SseSplitter gives them) in order. The spans `[start, end)` are
  * offsets into `events`, leave no gap and reach to its end. `data` is the event's data lines, joined with LF. 0.4 µs an event
- * of 250 bytes.
+ * of 280 bytes.
  */
 export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   let start = 0;
