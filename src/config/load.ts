@@ -67,7 +67,7 @@ export function loadSettings(
     secrets,
     report,
   });
-  const draft = reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) as SettingsDraft;
+  const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   crossCheck(draft, report);
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);

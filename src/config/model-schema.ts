@@ -2,7 +2,7 @@
  * The settings of one model and of its upstreams: one declaration each. Main threads and commands; never imported by a
  * listener or a worker.
  */
-import { Type, type Static } from 'typebox';
+import { Type } from 'typebox';
 import { picoUnitsPerToken } from '../core/money.js';
 import { identifier, type Annotations } from './annotations.js';
 
@@ -48,7 +48,7 @@ export function isUpstreamUrl(text: string): boolean {
   );
 }
 
-export const upstreamSchema = Type.Object(
+const upstreamSchema = Type.Object(
   {
     url: Type.Refine(
       Type.String({
@@ -176,6 +176,3 @@ export const modelSchema = Type.Object(
   },
   { description: 'One model.', 'x-want': 'a map of settings' } satisfies Annotations,
 );
-
-export type ModelSettings = Static<typeof modelSchema>;
-export type UpstreamSettings = Static<typeof upstreamSchema>;

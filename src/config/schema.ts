@@ -193,7 +193,7 @@ export const settingsSchema = Type.Object(
 /** The same as data, for the settings reader and for printing. TypeBox's types do not tell the words that it keeps. */
 export const settingsDeclaration = settingsSchema as unknown as Declaration;
 
-type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
+export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
 
 /** The settings, complete and frozen, with the names of the file. `upstreams[].key` holds a secret. */
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;

@@ -179,11 +179,11 @@ export class SettingsReader {
   }
 
   #refuse(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
-    const wantedType = declaration.type === 'integer' ? 'number' : 'string';
-    const shown =
-      declaration['x-secret'] === true
-        ? 'a value that is not shown'
-        : describe(value, typeof value !== wantedType);
+    const { type } = declaration;
+    // The value's type is told where it is what is wrong.
+    const fitting =
+      typeof value === (type === 'integer' ? 'number' : 'string') && type !== 'object' && type !== 'array';
+    const shown = declaration['x-secret'] === true ? 'a value that is not shown' : describe(value, !fitting);
     this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);
     return undefined;
   }

@@ -57,7 +57,8 @@ export function parseYaml(text: string, name: string): YamlSource {
     intAsBigInt: false,
     keepSourceTokens: false,
     prettyErrors: false,
-    logLevel: 'silent',
+    // 'silent' would keep silent about a second document too.
+    logLevel: 'error',
     lineCounter,
   });
   const faults = [...document.errors, ...document.warnings];

@@ -25,19 +25,28 @@ export interface GatewayCallbacks {
   onExit(exit: GatewayExit): void;
 }
 
+export interface GatewayProcessOptions {
+  /** The gateway's main module. */
+  readonly entry: URL;
+  /** A start that takes longer has hung. */
+  readonly readyMsMax: number;
+  /** What a gateway that has nothing left to serve may take for its last flush and its end; then it is killed. */
+  readonly exitGraceMs: number;
+}
+
 export class GatewayProcess {
+  readonly #options: GatewayProcessOptions;
   readonly #child: ChildProcess;
   readonly #callbacks: GatewayCallbacks;
-  readonly #readyTimer: NodeJS.Timeout;
-  readonly #readyMsMax: number;
+  #killTimer: NodeJS.Timeout;
   #readyTimedOut = false;
   #refusal: string | undefined;
 
-  /** Forks `entry` and hands it the settings. A gateway not ready in `readyMsMax` is killed. */
-  constructor(entry: URL, start: StartGateway, readyMsMax: number, callbacks: GatewayCallbacks) {
+  /** Forks the entry and hands it the settings. A gateway that is not ready in time is killed. */
+  constructor(options: GatewayProcessOptions, start: StartGateway, callbacks: GatewayCallbacks) {
+    this.#options = options;
     this.#callbacks = callbacks;
-    this.#readyMsMax = readyMsMax;
-    this.#child = fork(fileURLToPath(entry), [], {
+    this.#child = fork(fileURLToPath(options.entry), [], {
       cwd: process.cwd(),
       env: process.env,
       execPath: process.execPath,
@@ -47,10 +56,10 @@ export class GatewayProcess {
       // Nothing is read from the terminal; answers to the operator and the log go where the supervisor's go.
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
-    this.#readyTimer = setTimeout(() => {
+    this.#killTimer = setTimeout(() => {
       this.#readyTimedOut = true;
       this.kill();
-    }, readyMsMax);
+    }, options.readyMsMax);
     this.#child.on('message', (message) => this.#onMessage(message as FromGateway));
     this.#child.once('error', (error) => {
       // Without a process there is no 'exit'; an error on a living one's channel is followed by its exit.
@@ -84,19 +93,19 @@ export class GatewayProcess {
   }
 
   #onMessage(message: FromGateway): void {
-    if (message.kind === 'refused') {
-      // The timer goes on: a gateway that refuses and does not exit is killed all the same.
-      this.#refusal = message.message;
+    clearTimeout(this.#killTimer);
+    if (message.kind === 'ready') {
+      this.#callbacks.onReady(message);
       return;
     }
-    clearTimeout(this.#readyTimer);
-    this.#callbacks.onReady(message);
+    this.#refusal = message.message;
+    this.#killTimer = setTimeout(() => this.kill(), this.#options.exitGraceMs);
   }
 
   #onEnd(how: string, clean: boolean): void {
-    clearTimeout(this.#readyTimer);
+    clearTimeout(this.#killTimer);
     this.#callbacks.onExit({
-      how: this.#readyTimedOut ? `not ready after ${this.#readyMsMax} ms, killed` : how,
+      how: this.#readyTimedOut ? `not ready after ${this.#options.readyMsMax} ms, killed` : how,
       clean,
       refusal: this.#refusal,
     });

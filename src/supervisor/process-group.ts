@@ -8,18 +8,12 @@
 import type { Clock } from '../core/clock.js';
 import type { GatewayReady, StartGateway } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { GatewayProcess, type GatewayExit } from './gateway-process.js';
+import { GatewayProcess, type GatewayExit, type GatewayProcessOptions } from './gateway-process.js';
 import { RestartPolicy, type RestartPauses } from './restart-policy.js';
 
-export interface GroupOptions {
-  /** The gateway's main module. */
-  readonly entry: URL;
+export interface GroupOptions extends GatewayProcessOptions {
   readonly start: StartGateway;
   readonly pauses: RestartPauses;
-  /** A start that takes longer has hung. */
-  readonly readyMsMax: number;
-  /** Time beyond `drain_timeout_ms` that a gateway has for its last flush before it is killed. */
-  readonly drainGraceMs: number;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -73,7 +67,7 @@ export class ProcessGroup {
   drain(): void {
     if (this.#stopping) return;
     this.#stopping = true;
-    const waitMs = this.#start.settings.drain_timeout_ms + this.#options.drainGraceMs;
+    const waitMs = this.#start.settings.drain_timeout_ms + this.#options.exitGraceMs;
     this.#killTimer = setTimeout(() => {
       this.#options.log.error('a gateway did not end in time and is killed', { waited_ms: waitMs });
       this.kill();
@@ -93,7 +87,7 @@ export class ProcessGroup {
 
   #launch(member: Member): void {
     member.restart = undefined;
-    member.process = new GatewayProcess(this.#options.entry, this.#start, this.#options.readyMsMax, {
+    member.process = new GatewayProcess(this.#options, this.#start, {
       onReady: (ready) => this.#onMemberReady(member, ready),
       onExit: (exit) => this.#onMemberExit(member, exit),
     });
@@ -136,11 +130,11 @@ export class ProcessGroup {
 
   #restartLater(member: Member, exit: GatewayExit): void {
     const pauseMs = member.policy.pauseAfterExitMs();
+    member.restart = setTimeout(() => this.#launch(member), pauseMs);
     this.#options.log.warn('gateway ended unasked and is started again', {
       how: exit.how,
       pause_ms: pauseMs,
     });
-    member.restart = setTimeout(() => this.#launch(member), pauseMs);
   }
 
   #endIfEmpty(): void {

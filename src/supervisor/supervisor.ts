@@ -12,7 +12,7 @@ const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Two million keys are read in seconds; a start that takes two minutes has hung. */
 const READY_MS_MAX = 120_000;
 /** The last flush takes milliseconds; a slow disk gets this long. */
-const DRAIN_GRACE_MS = 5_000;
+const EXIT_GRACE_MS = 5_000;
 
 /** Where signals come from: the process, or a test's emitter. */
 export interface SignalSource {
@@ -27,7 +27,7 @@ export function supervisorOptions(start: StartGateway, log: Log): GroupOptions {
     start,
     pauses: RESTART_PAUSES,
     readyMsMax: READY_MS_MAX,
-    drainGraceMs: DRAIN_GRACE_MS,
+    exitGraceMs: EXIT_GRACE_MS,
     clock: new SystemClock(),
     log,
   };
@@ -43,8 +43,11 @@ export async function supervise(
   onReady: (ready: GatewayReady) => void,
 ): Promise<GroupEnd> {
   const group = new ProcessGroup(options, onReady);
+  let stopping = false;
   let interrupted = false;
   const onTerminate = (): void => {
+    if (stopping) return;
+    stopping = true;
     options.log.info('stopping: no new calls, those in flight may finish', {
       drain_timeout_ms: options.start.settings.drain_timeout_ms,
     });
