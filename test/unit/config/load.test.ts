@@ -1,0 +1,184 @@
+/** Where settings come from: file, environment, command line, defaults; and paths. */
+import { join } from 'node:path';
+import t from 'tap';
+import { SOUND_YAML, worldOf } from './support.js';
+
+void t.test('no file: the demo, with every default', (t) => {
+  const world = worldOf(t, {});
+  const { settings, source, demo } = world.load();
+  t.equal(source, undefined);
+  t.equal(demo, true);
+  t.strictSame(settings, {
+    listen: { host: '127.0.0.1', port: 8080, listeners: 1 },
+    admin: { host: '127.0.0.1', port: 8081 },
+    workers: 1,
+    processes: 1,
+    data: join(world.folder, 'data'),
+    models: [
+      {
+        id: 'echo',
+        owned_by: 'tollgate',
+        created: 0,
+        price: { input: '0.15', output: '0.60' },
+        max_output_tokens: 16384,
+        tokenizer: 'o200k_base',
+        upstreams: [
+          {
+            url: 'echo:',
+            weight: 1,
+            priority: 1,
+            headers: {},
+            connect_timeout_ms: 5000,
+            first_byte_timeout_ms: 60000,
+            idle_timeout_ms: 60000,
+            total_timeout_ms: 600000,
+          },
+        ],
+      },
+    ],
+    plans: [{ id: 'demo', requests_per_minute: 1_000_000, calls_per_day: 1_440_000_000, models: ['*'] }],
+    limits: {
+      body_bytes: 10485760,
+      calls_in_flight: 20000,
+      parse_inline_bytes: 65536,
+      stream_buffer_bytes: 262144,
+      client_idle_timeout_ms: 120000,
+      accounts: 1000000,
+      keys: 2000000,
+    },
+    low_balance: 'refuse',
+    durability: 'interval',
+    flush_interval_ms: 1000,
+    drain_timeout_ms: 30000,
+  });
+  t.end();
+});
+
+void t.test('the settings are frozen to the bottom', (t) => {
+  const { settings } = worldOf(t, {}).load();
+  const walk = (value: unknown): boolean =>
+    typeof value !== 'object' ||
+    value === null ||
+    (Object.isFrozen(value) && Object.values(value).every(walk));
+  t.ok(walk(settings));
+  t.end();
+});
+
+void t.test('a file in the working directory is found', (t) => {
+  const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML });
+  const { settings, source, demo } = world.load();
+  t.equal(source, join(world.folder, 'tollgate.yaml'));
+  t.equal(demo, false);
+  t.strictSame(settings.plans, [{ id: 'p1', requests_per_minute: 60, calls_per_day: 1000, models: ['*'] }]);
+  t.end();
+});
+
+void t.test('a price left out is zero', (t) => {
+  const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML.replace(/ {4}price.*\n/, '') });
+  t.strictSame(world.load().settings.models[0]?.price, { input: '0', output: '0' });
+  t.end();
+});
+
+void t.test('command line before environment before file before default', (t) => {
+  const names = [
+    ['TOLLGATE_HOST', '10.0.0.2', 'listen', 'host'],
+    ['TOLLGATE_PORT', '1002', 'listen', 'port'],
+    ['TOLLGATE_ADMIN_HOST', '10.0.0.3', 'admin', 'host'],
+    ['TOLLGATE_ADMIN_PORT', '1003', 'admin', 'port'],
+  ] as const;
+  const file = 'listen: { host: 10.0.0.1, port: 1001 }\nadmin: { host: 10.0.0.4, port: 1004 }\n';
+  const world = worldOf(t, { 'tollgate.yaml': `${SOUND_YAML}${file}` });
+  t.same(world.load().settings.listen, { host: '10.0.0.1', port: 1001, listeners: 1 });
+  t.same(world.load().settings.admin, { host: '10.0.0.4', port: 1004 });
+  for (const [name, value, section, setting] of names) {
+    const { settings } = world.load({}, { [name]: value });
+    t.equal(String((settings[section] as Record<string, unknown>)[setting]), value, name);
+    const empty = world.load({}, { [name]: '' }).settings;
+    t.same(empty, world.load().settings, `${name} empty counts as not set`);
+  }
+  const environment = Object.fromEntries(names.map(([name, value]) => [name, value]));
+  const { settings } = world.load({ host: '::1', port: 0, adminPort: 9 }, environment);
+  t.same(settings.listen, { host: '::1', port: 0, listeners: 1 });
+  t.same(settings.admin, { host: '10.0.0.3', port: 9 });
+  t.end();
+});
+
+void t.test('a fault in an override names the override', (t) => {
+  const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML });
+  t.same(world.faults({ host: 'a b' }, { TOLLGATE_PORT: '-1', TOLLGATE_ADMIN_PORT: '70000' }), [
+    '--host: listen.host: got "a b", want an address or a host name such as 127.0.0.1 or 0.0.0.0',
+    'TOLLGATE_PORT: listen.port: got "-1" (a string), want a whole number from 0 to 65535',
+    'TOLLGATE_ADMIN_PORT: admin.port: got 70000, want a whole number from 0 to 65535',
+  ]);
+  t.end();
+});
+
+void t.test('data: relative to the file, elsewhere to the working directory', (t) => {
+  const world = worldOf(t, { 'tollgate.yaml': `${SOUND_YAML}data: books\n` });
+  const elsewhere = worldOf(t, {});
+  const config = join(world.folder, 'tollgate.yaml');
+  t.equal(elsewhere.load({ config }).settings.data, join(world.folder, 'books'));
+  t.equal(elsewhere.load({}, { TOLLGATE_CONFIG: config }).settings.data, join(world.folder, 'books'));
+  t.equal(elsewhere.load({ config, data: 'here' }).settings.data, join(elsewhere.folder, 'here'));
+  t.equal(
+    elsewhere.load({ config }, { TOLLGATE_DATA: 'there' }).settings.data,
+    join(elsewhere.folder, 'there'),
+  );
+  t.equal(elsewhere.load({ config, data: '/abs' }).settings.data, '/abs');
+  t.end();
+});
+
+void t.test('a file that was named must be there', (t) => {
+  const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML });
+  const place = join(world.folder, 'other.yaml');
+  const fault = `other.yaml: cannot be read: ENOENT: no such file or directory, open '${place}'`;
+  t.same(world.faults({ config: 'other.yaml' }), [fault]);
+  t.same(world.faults({}, { TOLLGATE_CONFIG: 'other.yaml' }), [fault]);
+  t.equal(world.load({}, { TOLLGATE_CONFIG: '' }).demo, false);
+  t.end();
+});
+
+void t.test('keys: from a variable or a file, into key', (t) => {
+  const yaml = SOUND_YAML.replace('url: "echo:"', 'url: "http://h/v1", KEY');
+  const world = worldOf(t, {
+    'variable.yaml': yaml.replace('KEY', 'key: "${SECRET}"'),
+    'file.yaml': yaml.replace('KEY', 'key_file: k.txt'),
+    'k.txt': 'sk-from-file\n',
+  });
+  const upstreamOf = (config: string, environment = {}) =>
+    world.load({ config }, environment).settings.models[0]?.upstreams[0];
+  t.equal(upstreamOf('variable.yaml', { SECRET: 'sk-from-variable' })?.key, 'sk-from-variable');
+  t.equal(upstreamOf('file.yaml')?.key, 'sk-from-file');
+  t.equal(upstreamOf('file.yaml')?.key_file, join(world.folder, 'k.txt'));
+  t.end();
+});
+
+void t.test('a command that needs no secrets loads without them', (t) => {
+  const upstreams = `[{ url: "http://h/v1", key: "\${NO}", headers: { X-Api-Key: "\${NO}", X-Team: a } },
+      { url: "http://h/v1", key_file: none.txt }]`;
+  const world = worldOf(t, { 'tollgate.yaml': SOUND_YAML.replace('[{ url: "echo:" }]', upstreams) });
+  const [first, second] = world.load({ secrets: false }).settings.models[0]?.upstreams ?? [];
+  t.equal(first?.key, undefined);
+  t.strictSame(first?.headers, { 'X-Team': 'a' });
+  t.equal(second?.key, undefined);
+  t.equal(world.faults().length, 3);
+  t.end();
+});
+
+void t.test('variables go into any text', (t) => {
+  const yaml = `${SOUND_YAML}data: "\${BASE}/$\${x}"\ndurability: "\${HOW}"\n`;
+  const { settings } = worldOf(t, { 'tollgate.yaml': yaml }).load({}, { BASE: '/srv', HOW: 'interval' });
+  t.equal(settings.data, '/srv/${x}');
+  t.equal(settings.durability, 'interval');
+  t.end();
+});
+
+void t.test('an alias shares a block', (t) => {
+  const yaml = SOUND_YAML.replace('{ input', '&price { input').replace(
+    'plans:',
+    '  - { id: m2, price: *price, upstreams: [{ url: "echo:" }] }\nplans:',
+  );
+  const { settings } = worldOf(t, { 'tollgate.yaml': yaml }).load();
+  t.same(settings.models[1]?.price, { input: '1', output: '2' });
+  t.end();
+});

@@ -1,0 +1,56 @@
+/** The declarations themselves, judged by TypeBox: the reader fills what they declare, and each says what it is. */
+import t from 'tap';
+import { Check } from 'typebox/value';
+import type { Declaration } from '#src/config/annotations.js';
+import { settingsJsonSchema } from '#src/config/json-schema.js';
+import { settingsDeclaration, settingsSchema } from '#src/config/schema.js';
+import { EXAMPLE_YAML } from '#src/config/example.js';
+import { worldOf } from './support.js';
+
+void t.test('what the loader makes, TypeBox accepts', (t) => {
+  t.ok(Check(settingsSchema, worldOf(t, {}).load().settings), 'the demo');
+  t.notOk(Check(settingsSchema, {}), 'and it does refuse');
+  t.end();
+});
+
+void t.test('the example passes with its variable and names it without', (t) => {
+  const world = worldOf(t, { 'tollgate.yaml': EXAMPLE_YAML });
+  const { settings } = world.load({}, { OPENAI_API_KEY: 'sk-test' });
+  t.ok(Check(settingsSchema, settings));
+  t.equal(settings.models[0]?.upstreams[0]?.key, 'sk-test');
+  t.equal(settings.models[0]?.price.cached_input, '0.075');
+  t.match(world.faults(), [
+    /^tollgate\.yaml:\d+: models\[0\]\.upstreams\[0\]\.key: .* OPENAI_API_KEY is not set$/,
+  ]);
+  t.end();
+});
+
+void t.test('every setting has a description, every number bounds, every text a rule in words', (t) => {
+  let settings = 0;
+  const walk = (declaration: Declaration, path: string): void => {
+    settings++;
+    t.ok(declaration.description, `${path} has a description`);
+    if (declaration.type === 'integer') {
+      t.type(declaration.minimum, 'number', path);
+      t.type(declaration.maximum, 'number', path);
+    } else if (declaration.enum === undefined) {
+      t.type(declaration['x-want'], 'string', path);
+    }
+    for (const [name, property] of Object.entries(declaration.properties ?? {}))
+      walk(property, `${path}.${name}`);
+    if (declaration.items !== undefined) walk(declaration.items, `${path}[]`);
+  };
+  walk(settingsDeclaration, 'settings');
+  t.ok(settings > 50, 'and all were seen');
+  t.end();
+});
+
+void t.test('the printed schema asks for what has no default alone', (t) => {
+  const printed = JSON.parse(JSON.stringify(settingsJsonSchema())) as Declaration;
+  t.same(printed.required, ['models', 'plans']);
+  t.same(printed.properties?.models?.items?.required, ['id', 'upstreams']);
+  t.same(printed.properties?.models?.items?.properties?.price?.required, ['input', 'output']);
+  t.same(printed.properties?.models?.items?.properties?.upstreams?.items?.required, ['url']);
+  t.notMatch(JSON.stringify(printed), /"~/, "TypeBox's own words stay out");
+  t.end();
+});
