@@ -1,0 +1,192 @@
+/** The supervisor over real processes that crash, refuse, stall and do not listen. */
+import { EventEmitter, once } from 'node:events';
+import { tmpdir } from 'node:os';
+import t from 'tap';
+import { loadSettings } from '#src/config/load.js';
+import type { GatewayReady } from '#src/gateway/messages.js';
+import type { GroupEnd, GroupOptions } from '#src/supervisor/process-group.js';
+import { supervise, supervisorOptions } from '#src/supervisor/supervisor.js';
+import type { LogFields } from '#src/telemetry/log.js';
+
+const FIXTURE = new URL('../../fixtures/supervisor-gateway.js', import.meta.url);
+/** Longer than a process takes to start on a busy machine; what a test waits for comes earlier. */
+const LONG_MS = 20_000;
+
+interface Run {
+  readonly signals: EventEmitter;
+  /** Resolves with the fields of the first line that says so. */
+  readonly logged: (message: RegExp) => Promise<LogFields>;
+  readonly ready: Promise<GatewayReady>;
+  readonly readyCount: () => number;
+  readonly end: Promise<GroupEnd>;
+}
+
+function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeoutMs = LONG_MS): Run {
+  const { settings } = loadSettings({}, { environment: {}, workingDirectory: tmpdir() });
+  const lines = new EventEmitter();
+  const seen: [string, LogFields][] = [];
+  const write = (message: string, fields: LogFields = {}): void => {
+    seen.push([message, fields]);
+    lines.emit('line');
+  };
+  const start = {
+    kind: 'start' as const,
+    demo: true,
+    settings: {
+      ...settings,
+      data: behaviour,
+      drain_timeout_ms: drainTimeoutMs,
+      listen: { ...settings.listen, port: 0 },
+      admin: { ...settings.admin, port: 0 },
+    },
+  };
+  const signals = new EventEmitter();
+  const readies = new EventEmitter();
+  let readyCount = 0;
+  const ready = once(readies, 'ready').then(([message]) => message as GatewayReady);
+  const end = supervise(
+    {
+      ...supervisorOptions(start, { error: write, warn: write, info: write }),
+      entry: FIXTURE,
+      pauses: { firstMs: 1, longestMs: 4, healthyMs: LONG_MS },
+      readyMsMax: LONG_MS,
+      exitGraceMs: 0,
+      ...changes,
+    },
+    signals,
+    (message) => {
+      readyCount++;
+      readies.emit('ready', message);
+    },
+  );
+  return {
+    signals,
+    logged: async (message) => {
+      for (;;) {
+        const line = seen.find(([text]) => message.test(text));
+        if (line !== undefined) return line[1];
+        await once(lines, 'line');
+      }
+    },
+    ready,
+    readyCount: () => readyCount,
+    end,
+  };
+}
+
+for (const signal of ['SIGTERM', 'SIGINT']) {
+  void t.test(`${signal} drains, and a gateway that ends well makes a 0`, async (t) => {
+    const { signals, ready, end } = run('serve');
+    t.match(await ready, { kind: 'ready', port: 4242, adminPort: 4243, demoAccountId: 'acct_1' });
+    signals.emit(signal);
+    signals.emit('SIGTERM');
+    t.same(await end, { exitCode: 0, refusal: undefined });
+    t.same(signals.eventNames(), [], 'the handlers are gone');
+  });
+}
+
+void t.test('a gateway that fails while draining makes a 1', async (t) => {
+  const { signals, ready, end } = run('drain-badly');
+  await ready;
+  signals.emit('SIGTERM');
+  t.same(await end, { exitCode: 1, refusal: undefined });
+});
+
+void t.test('a gateway that ignores the drain is killed after its time', async (t) => {
+  const { signals, ready, end, logged } = run('deaf', { exitGraceMs: 20 }, 30);
+  await ready;
+  signals.emit('SIGTERM');
+  t.same(await end, { exitCode: 1, refusal: undefined });
+  t.same(await logged(/did not end in time/), { waited_ms: 50 });
+});
+
+void t.test('a second SIGINT kills at once', async (t) => {
+  const { signals, ready, end } = run('deaf');
+  await ready;
+  signals.emit('SIGINT');
+  signals.emit('SIGINT');
+  t.same(await end, { exitCode: 1, refusal: undefined });
+});
+
+void t.test('SIGHUP changes nothing and says so', async (t) => {
+  const { signals, ready, end, logged } = run('serve');
+  await ready;
+  signals.emit('SIGHUP');
+  await logged(/^SIGHUP is ignored/);
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0);
+});
+
+for (const [behaviour, how] of [
+  ['crash-once', 'signal SIGKILL'],
+  ['end-once', 'exit code 0'],
+] as const) {
+  void t.test(`${behaviour}: started again, on the ports it had`, async (t) => {
+    const { signals, logged, readyCount, end } = run(behaviour);
+    t.same(await logged(/is started again/), { how, pause_ms: 1 });
+    t.same(await logged(/serves again/), { port: 4242 });
+    t.equal(readyCount(), 1, 'ready is told once');
+    signals.emit('SIGTERM');
+    t.equal((await end).exitCode, 0, 'a crash that was recovered does not spoil the end');
+  });
+}
+
+void t.test('a gateway that keeps crashing is started after growing pauses', async (t) => {
+  const pauses: unknown[] = [];
+  const log = {
+    error: () => undefined,
+    info: () => undefined,
+    warn: (_: string, fields: LogFields = {}) => {
+      pauses.push(fields.pause_ms);
+      if (pauses.length === 4) signals.emit('SIGTERM');
+    },
+  };
+  const { signals, end } = run('crash-always', { log });
+  t.same(await end, { exitCode: 0, refusal: undefined });
+  t.same(pauses, [1, 2, 4, 4]);
+});
+
+void t.test('a drain during the pause ends without another start', async (t) => {
+  const { signals, logged, end } = run('crash-once', {
+    pauses: { firstMs: LONG_MS, longestMs: LONG_MS, healthyMs: LONG_MS },
+  });
+  await logged(/is started again/);
+  signals.emit('SIGTERM');
+  t.same(await end, { exitCode: 0, refusal: undefined });
+});
+
+for (const [behaviour, refusal] of [
+  ['refuse', 'the books are damaged'],
+  ['refuse-silently', 'the gateway refused to start'],
+  ['crash-early', 'the gateway ended before it was ready (exit code 3)'],
+] as const) {
+  void t.test(`${behaviour}: not started again, and the reason is told`, async (t) => {
+    const { end, readyCount } = run(behaviour);
+    t.same(await end, { exitCode: 1, refusal });
+    t.equal(readyCount(), 0);
+  });
+}
+
+void t.test('a gateway that cannot be found', async (t) => {
+  const { end } = run('serve', { entry: new URL('file:///nowhere/gateway.js') });
+  t.same(await end, { exitCode: 1, refusal: 'the gateway ended before it was ready (exit code 1)' });
+});
+
+void t.test('a gateway that refuses after a restart ends everything', async (t) => {
+  const { end, readyCount } = run('crash-then-refuse');
+  t.same(await end, { exitCode: 1, refusal: 'the books are damaged' });
+  t.equal(readyCount(), 1);
+});
+
+void t.test('a start that hangs is killed', async (t) => {
+  const refusal = 'the gateway ended before it was ready (not ready after 50 ms, killed)';
+  t.same(await run('stall', { readyMsMax: 50 }).end, { exitCode: 1, refusal });
+  const staying = run('refuse-and-stay', { exitGraceMs: 20 });
+  t.same(await staying.end, { exitCode: 1, refusal: 'I stay' });
+});
+
+void t.test('SIGTERM before the gateway serves', async (t) => {
+  const { signals, end } = run('stall', { exitGraceMs: 10 }, 10);
+  signals.emit('SIGTERM');
+  t.same(await end, { exitCode: 1, refusal: undefined });
+});
