@@ -1,0 +1,166 @@
+/**
+ * The money of an account: credited = available + held + spent. Any thread, but for what says main thread.
+ *
+ * Three words are kept and `held` is what is missing between them, so the law cannot be broken by a thread that stops
+ * half-way. Money leaves `available` only by a compare-exchange that saw enough of it, so it never goes below zero.
+ *
+ * Why no word can overflow: `credited` never exceeds CREDITED_PICO_UNITS_MAX = 3 x BALANCE_PICO_UNITS_MAX = 9 x 10^18,
+ * which is below 2^63; available, held and spent are parts of it; `uncovered` stops growing at the same bound. Amounts
+ * that come in are bigints of any size and are compared before they are stored.
+ *
+ * The order of writes: money is seen in `held` for a moment too long, never in no place. To hold, take from `available`.
+ * To settle, give the rest back to `available`, then add to `spent`. A reader therefore reads `spent` before `available`.
+ */
+import { invariant } from '../core/errors.js';
+import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
+import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
+import { ACCOUNT_WORDS64, AVAILABLE, CREDITED, SPENT, UNCOVERED, type LedgerViews } from './layout.js';
+
+export const CREDITED_PICO_UNITS_MAX = asPicoUnits(3n * BALANCE_PICO_UNITS_MAX);
+invariant(CREDITED_PICO_UNITS_MAX < 1n << 63n, 'all the money of an account fits a signed word');
+
+/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+const TRIES_MAX = 100_000;
+
+/** What a settled call cost its account. */
+export interface Settlement {
+  /** Added to `spent`. */
+  readonly charged: PicoUnits;
+  /** Cost beyond hold and balance. */
+  readonly uncovered: PicoUnits;
+}
+
+/** The money of an account at one moment. */
+export interface Funds {
+  readonly credited: PicoUnits;
+  readonly available: PicoUnits;
+  readonly held: PicoUnits;
+  readonly spent: PicoUnits;
+  readonly uncovered: PicoUnits;
+}
+
+export class Balance {
+  readonly #words64: BigInt64Array;
+  readonly #settlement: { -readonly [Field in keyof Settlement]: Settlement[Field] } = {
+    charged: asPicoUnits(0n),
+    uncovered: asPicoUnits(0n),
+  };
+
+  constructor(views: LedgerViews) {
+    this.#words64 = views.accounts64;
+  }
+
+  available(account: AccountIndex): PicoUnits {
+    return asPicoUnits(Atomics.load(this.#words64, account * ACCOUNT_WORDS64 + AVAILABLE));
+  }
+
+  /** Takes `amount` (not negative, any size) out of `available`, or nothing: false where it is not there. */
+  hold(account: AccountIndex, amount: PicoUnits): boolean {
+    invariant(amount >= 0n, 'a hold is not negative');
+    return this.#takeAvailable(account, amount, amount) === amount;
+  }
+
+  giveBack(account: AccountIndex, held: PicoUnits): void {
+    Atomics.add(this.#words64, account * ACCOUNT_WORDS64 + AVAILABLE, held);
+  }
+
+  /**
+   * Turns `held` into a charge of `cost`, both not negative: the rest of the hold goes back; what the cost exceeds it by
+   * is taken as far as the balance goes. Returns one object that the next call overwrites.
+   */
+  settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
+    invariant(cost >= 0n, 'a cost is not negative');
+    const words = this.#words64;
+    const first = account * ACCOUNT_WORDS64;
+    const settlement = this.#settlement;
+    if (cost <= held) {
+      settlement.charged = cost;
+      settlement.uncovered = asPicoUnits(0n);
+      if (cost < held) Atomics.add(words, first + AVAILABLE, held - cost);
+    } else {
+      const beyond = asPicoUnits(cost - held);
+      const taken = this.#takeAvailable(account, asPicoUnits(0n), beyond);
+      settlement.charged = asPicoUnits(held + taken);
+      settlement.uncovered = asPicoUnits(beyond - taken);
+      if (taken < beyond) this.#addUncovered(account, settlement.uncovered);
+    }
+    Atomics.add(words, first + SPENT, settlement.charged);
+    return settlement;
+  }
+
+  /**
+   * Puts `amount` in, or takes it out where it is negative; false, and nothing is changed, where `available` does not
+   * cover it or `credited` would pass its bound. Main thread.
+   */
+  credit(account: AccountIndex, amount: PicoUnits): boolean {
+    const words = this.#words64;
+    const first = account * ACCOUNT_WORDS64;
+    const credited = Atomics.load(words, first + CREDITED);
+    if (amount >= 0n) {
+      if (credited + amount > CREDITED_PICO_UNITS_MAX) return false;
+      Atomics.store(words, first + CREDITED, credited + amount);
+      Atomics.add(words, first + AVAILABLE, amount);
+      return true;
+    }
+    if (!this.hold(account, asPicoUnits(0n - amount))) return false;
+    Atomics.store(words, first + CREDITED, credited + amount);
+    return true;
+  }
+
+  /**
+   * The law holds in what is returned at any moment. A charge that is being made while this reads is still shown as
+   * held. Main thread, because it alone changes `credited`.
+   */
+  read(account: AccountIndex): Funds {
+    const first = account * ACCOUNT_WORDS64;
+    const credited = Atomics.load(this.#words64, first + CREDITED);
+    const uncovered = Atomics.load(this.#words64, first + UNCOVERED);
+    const spent = Atomics.load(this.#words64, first + SPENT);
+    const available = Atomics.load(this.#words64, first + AVAILABLE);
+    return {
+      credited: asPicoUnits(credited),
+      available: asPicoUnits(available),
+      held: asPicoUnits(credited - available - spent),
+      spent: asPicoUnits(spent),
+      uncovered: asPicoUnits(uncovered),
+    };
+  }
+
+  /** Main thread, before the account is first used: nothing is held. */
+  set(account: AccountIndex, credited: PicoUnits, spent: PicoUnits, uncovered: PicoUnits): void {
+    invariant(spent >= 0n && spent <= credited, 'no more was spent than credited');
+    invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');
+    invariant(uncovered >= 0n && uncovered <= CREDITED_PICO_UNITS_MAX, 'uncovered is within its bound');
+    const first = account * ACCOUNT_WORDS64;
+    Atomics.store(this.#words64, first + CREDITED, credited);
+    Atomics.store(this.#words64, first + SPENT, spent);
+    Atomics.store(this.#words64, first + UNCOVERED, uncovered);
+    Atomics.store(this.#words64, first + AVAILABLE, credited - spent);
+  }
+
+  /** Takes at most `most` of what is available, or nothing where that is less than `least`; returns what was taken. */
+  #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
+    const index = account * ACCOUNT_WORDS64 + AVAILABLE;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const available = Atomics.load(this.#words64, index);
+      if (available < least) return asPicoUnits(0n);
+      const taken = available < most ? available : most;
+      if (Atomics.compareExchange(this.#words64, index, available, available - taken) === available) {
+        return asPicoUnits(taken);
+      }
+    }
+    throw new Error('invariant broken: money is taken or refused in bounded tries');
+  }
+
+  /** `uncovered` stops at its bound: beyond nine million units it is only ever reported, never collected. */
+  #addUncovered(account: AccountIndex, amount: PicoUnits): void {
+    const index = account * ACCOUNT_WORDS64 + UNCOVERED;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const before = Atomics.load(this.#words64, index);
+      const sum = before + amount;
+      const after = sum > CREDITED_PICO_UNITS_MAX ? CREDITED_PICO_UNITS_MAX : sum;
+      if (Atomics.compareExchange(this.#words64, index, before, after) === before) return;
+    }
+    throw new Error('invariant broken: an uncovered cost is recorded in bounded tries');
+  }
+}

@@ -1,0 +1,223 @@
+/**
+ * Requests per minute: in any span of 60 seconds at most the limit is admitted, whatever the threads do. Any thread.
+ *
+ * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
+ *
+ *     tick (38 bits)   the tick the account is in
+ *     age   (6 bits)   ticks since the count last began at 0, at most 51
+ *     count (20 bits)  permits given since then, modulo 2^20
+ *
+ * and 51 marks of 32 bits hold, for each tick, the count with which that tick began: turn (12 bits), count (20 bits). A
+ * mark's place is tick % 51, its turn is tick / 51. The permits of this tick and of the 50 before it are
+ * used = count - mark(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a permit weighs until 51
+ * ticks after the start of its own, which is more than 60 s after it was given and at most 61.2 s: under full pressure
+ * 50/51 = 98.04 % of what the limit allows is admitted.
+ *
+ * Why it is right:
+ * - Check and add are one compare-exchange of the head. The mark that the check read belongs to the head's tick and does
+ *   not change while the head stays in that tick, so if the exchange succeeds the check still held.
+ * - Rolling from tick T to T' first writes count into the marks T+1..T', then exchanges the head. Each mark is written by
+ *   load, check that the head is still the one read, compare-exchange. Within a tick the count only grows, so whoever
+ *   wins the head's exchange had its count in every mark; a thread that lags behind fails at its check of the head, or
+ *   at its exchange of the mark. Nothing is awaited: a thread that stops anywhere holds up nobody.
+ * - The mark for T+1 replaces the one for T-50, which tick T still needs. A reader that finds another turn there knows
+ *   that some thread's clock is past T, and helps to roll instead.
+ * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and marks at or before that
+ *   tick count as 0 unread. So what is left in them after an idle gap, of any length, is never believed.
+ * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is long over and
+ *   expires early. So the clock is read again after the exchange; where the tick has ended, that permit is abandoned
+ *   (it stays counted, nobody uses it) and the taking begins anew. That meets one call in ten million.
+ * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread would have to
+ *   sleep for exactly that between two instructions, and would then cause a roll one tick early.
+ * - The clocks of two threads may differ by a little; a thread whose clock lags takes the head's tick for the time, and a
+ *   tick is longer than a 50th of a minute by enough to cover 1.5 ms of difference.
+ */
+import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
+import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
+import { asWallMs, type AccountIndex, type WallMs } from '../core/units.js';
+import { ACCOUNT_WORDS32, ACCOUNT_WORDS64, MARKS, MARK_COUNT, WINDOW, type LedgerViews } from './layout.js';
+
+const TICKS_PER_MINUTE = 50;
+/** 1/32 ms more than a 50th of a minute: 1.5 ms a minute for clocks that differ. A binary fraction, so edges are exact. */
+export const TICK_MS = 60_000 / TICKS_PER_MINUTE + 1 / 32;
+
+const COUNT_BITS = 20;
+const COUNT_MASK = (1 << COUNT_BITS) - 1;
+const AGE_MASK = 63;
+const HEAD_TICK_SHIFT = 26n;
+const TURN_MASK = 0xfff;
+
+/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+const TRIES_MAX = 100_000;
+
+invariant(MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
+invariant(REQUESTS_PER_MINUTE_MAX < 1 << COUNT_BITS, 'a minute of permits fits the count');
+invariant(MARK_COUNT <= AGE_MASK, 'an age of all marks fits its field');
+
+/** What became of one request. Times are true at the moment of the call. */
+export interface MinuteTake {
+  readonly admitted: boolean;
+  /** Permits left now. */
+  readonly remaining: number;
+  /**
+   * Admitted: when all that is used now will have expired. Refused: when the next request is admitted, provided nobody
+   * else takes the permit. Rounded up to a whole millisecond.
+   */
+  readonly resetWallMs: WallMs;
+}
+
+function headOf(tick: number, age: number, count: number): bigint {
+  return (BigInt(tick) << HEAD_TICK_SHIFT) | BigInt((age << COUNT_BITS) | count);
+}
+
+function markOf(tick: number, count: number): number {
+  return ((Math.floor(tick / MARK_COUNT) & TURN_MASK) << COUNT_BITS) | count;
+}
+
+export class Window {
+  readonly #words64: BigInt64Array;
+  readonly #words32: Int32Array;
+  readonly #clock: Clock;
+  readonly #take: { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } = {
+    admitted: false,
+    remaining: 0,
+    resetWallMs: asWallMs(0),
+  };
+
+  constructor(views: LedgerViews, clock: Clock) {
+    this.#words64 = views.accounts64;
+    this.#words32 = views.accounts32;
+    this.#clock = clock;
+  }
+
+  /**
+   * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change from call to call. Returns one
+   * object that the next call overwrites. About 150 ns. Any thread.
+   */
+  take(account: AccountIndex, limit: number): MinuteTake {
+    const word = account * ACCOUNT_WORDS64 + WINDOW;
+    let tickMin = 0;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const nowMs = this.#clock.monotonicMs();
+      const nowTick = Math.max(tickMin, Math.floor(nowMs / TICK_MS));
+      const head = Atomics.load(this.#words64, word);
+      const tick = Number(head >> HEAD_TICK_SHIFT);
+      if (nowTick > tick) {
+        this.#roll(account, head, nowTick);
+        continue;
+      }
+      const low = Number(BigInt.asUintN(32, head));
+      const count = low & COUNT_MASK;
+      const age = (low >>> COUNT_BITS) & AGE_MASK;
+      const start = this.#startCount(account, tick, age, count, tick - TICKS_PER_MINUTE);
+      if (start === undefined) {
+        tickMin = tick + 1;
+        continue;
+      }
+      const used = (count - start) & COUNT_MASK;
+      if (used >= limit) {
+        const freeTick = this.#freeTick(account, tick, age, count, limit);
+        if (freeTick === undefined) {
+          tickMin = tick + 1;
+          continue;
+        }
+        return this.#answer(false, Math.max(0, limit - used), nowMs, freeTick);
+      }
+      // The count wraps inside its field; a carry must not reach the age.
+      const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
+      if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
+      if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
+      return this.#answer(true, limit - used - 1, nowMs, tick + MARK_COUNT);
+    }
+    throw new Error('invariant broken: a permit is taken or refused in bounded tries');
+  }
+
+  /** Permits of the last minute that weigh now; changes nothing. Any thread. */
+  usedOf(account: AccountIndex): number {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const head = Atomics.load(this.#words64, account * ACCOUNT_WORDS64 + WINDOW);
+      const headTick = Number(head >> HEAD_TICK_SHIFT);
+      const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
+      if (tick - headTick >= MARK_COUNT) return 0;
+      const low = Number(BigInt.asUintN(32, head));
+      const count = low & COUNT_MASK;
+      const age = (low >>> COUNT_BITS) & AGE_MASK;
+      const start = this.#startCount(account, headTick, age, count, tick - TICKS_PER_MINUTE);
+      if (start !== undefined) return (count - start) & COUNT_MASK;
+    }
+    throw new Error('invariant broken: a window is read in bounded tries');
+  }
+
+  /** Forgets everything. Main thread, before the account is first used. */
+  clear(account: AccountIndex): void {
+    Atomics.store(this.#words64, account * ACCOUNT_WORDS64 + WINDOW, 0n);
+  }
+
+  /** The count with which `wanted` began, for a head of `tick`, `age` and `count`; undefined where it was overwritten: time is past `tick`. */
+  #startCount(
+    account: AccountIndex,
+    tick: number,
+    age: number,
+    count: number,
+    wanted: number,
+  ): number | undefined {
+    if (wanted > tick) return count;
+    if (wanted <= tick - age) return 0;
+    const mark = Atomics.load(this.#words32, account * ACCOUNT_WORDS32 + MARKS + (wanted % MARK_COUNT));
+    return mark === markOf(wanted, mark & COUNT_MASK) ? mark & COUNT_MASK : undefined;
+  }
+
+  /** First tick in which fewer than `limit` of the permits given so far weigh: start counts only grow, so by halving. */
+  #freeTick(
+    account: AccountIndex,
+    tick: number,
+    age: number,
+    count: number,
+    limit: number,
+  ): number | undefined {
+    let low = tick - TICKS_PER_MINUTE + 1;
+    let high = tick + 1;
+    while (low < high) {
+      const middle = low + ((high - low) >> 1);
+      const start = this.#startCount(account, tick, age, count, middle);
+      if (start === undefined) return undefined;
+      if (((count - start) & COUNT_MASK) < limit) high = middle;
+      else low = middle + 1;
+    }
+    return low + TICKS_PER_MINUTE;
+  }
+
+  /** Tries once to bring the account from `head` to `nowTick`; where another thread was faster it leaves the rest to the caller's next look. */
+  #roll(account: AccountIndex, head: bigint, nowTick: number): void {
+    const word = account * ACCOUNT_WORDS64 + WINDOW;
+    const tick = Number(head >> HEAD_TICK_SHIFT);
+    if (nowTick - tick >= MARK_COUNT) {
+      Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, 0, 0));
+      return;
+    }
+    const low = Number(BigInt.asUintN(32, head));
+    const count = low & COUNT_MASK;
+    const age = Math.min(MARK_COUNT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
+    const marks = account * ACCOUNT_WORDS32 + MARKS;
+    for (let next = tick + 1; next <= nowTick; next++) {
+      const place = marks + (next % MARK_COUNT);
+      const mark = markOf(next, count);
+      const seen = Atomics.load(this.#words32, place);
+      if (seen === mark) continue;
+      // Whatever was seen there is older than this head, so it may go, unless another thread changes it first.
+      if (Atomics.load(this.#words64, word) !== head) return;
+      if (Atomics.compareExchange(this.#words32, place, seen, mark) !== seen) return;
+    }
+    Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, age, count));
+  }
+
+  #answer(admitted: boolean, remaining: number, nowMs: number, resetTick: number): MinuteTake {
+    const take = this.#take;
+    take.admitted = admitted;
+    take.remaining = remaining;
+    // The wall clock shows whole milliseconds rounded down, hence one more.
+    take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(resetTick * TICK_MS - nowMs) + 1);
+    return take;
+  }
+}

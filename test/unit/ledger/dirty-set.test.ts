@@ -1,0 +1,77 @@
+import t from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { DirtySet } from '#src/ledger/dirty-set.js';
+import { createLedgerBuffers, openLedgerViews } from '#src/ledger/layout.js';
+import { interruptAt } from '../../fixtures/ledger-world.js';
+
+const ACCOUNTS = 130;
+
+function createDirtySet(): { dirty: DirtySet; other: DirtySet; drained: (max?: number) => number[] } {
+  const views = openLedgerViews(createLedgerBuffers({ accountsMax: ACCOUNTS, callsInFlightMax: 1 }));
+  const dirty = new DirtySet(views);
+  const drained = (max = ACCOUNTS): number[] => {
+    const accounts: number[] = [];
+    t.equal(
+      dirty.drain((account) => accounts.push(account), max),
+      accounts.length,
+    );
+    return accounts.sort((a, b) => a - b);
+  };
+  return { dirty, other: new DirtySet(views), drained };
+}
+
+void t.test('each marked account is visited once', (t) => {
+  const { dirty, drained } = createDirtySet();
+  t.same(drained(), []);
+  const marked = [0, 1, 30, 31, 32, 63, 64, 129];
+  for (const account of [...marked, ...marked]) dirty.mark(asAccountIndex(account));
+  t.same(drained(), marked);
+  t.same(drained(), []);
+  for (let account = 0; account < ACCOUNTS; account++) dirty.mark(asAccountIndex(account));
+  t.equal(drained().length, ACCOUNTS);
+  t.end();
+});
+
+void t.test('a bounded drain leaves the rest, and comes round to all of it', (t) => {
+  const { dirty, drained } = createDirtySet();
+  for (let account = 0; account < ACCOUNTS; account++) dirty.mark(asAccountIndex(account));
+  const seen = new Set<number>();
+  for (let drain = 0; drain < 5; drain++) {
+    for (const account of drained(33)) seen.add(account);
+    dirty.mark(asAccountIndex(0));
+  }
+  t.equal(seen.size, ACCOUNTS, 'an account that is always dirty does not starve the others');
+  t.same(drained(), [0]);
+  t.throws(() => drained(31), /at least 32/);
+  t.end();
+});
+
+void t.test(
+  'a change that races with a drain, at any step of either, is seen by this drain or the next',
+  (t) => {
+    const account = asAccountIndex(33);
+    for (const wasMarked of [false, true]) {
+      for (const writerIsStopped of [false, true]) {
+        for (let step = 0, reached = true; reached; step++) {
+          const { dirty, other } = createDirtySet();
+          let value = 0;
+          let stored = 0;
+          const write = (): void => {
+            value = 1;
+            other.mark(account);
+          };
+          const drain = (): void => {
+            dirty.drain(() => (stored = value), ACCOUNTS);
+          };
+          if (wasMarked) other.mark(account);
+          const [stopped, intruder] = writerIsStopped ? [write, drain] : [drain, write];
+          reached = interruptAt(step, stopped, intruder);
+          if (!reached) intruder();
+          drain();
+          t.equal(stored, 1);
+        }
+      }
+    }
+    t.end();
+  },
+);

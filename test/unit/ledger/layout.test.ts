@@ -1,0 +1,51 @@
+import t from 'tap';
+import { CALLS_IN_FLIGHT_MAX } from '#src/core/limits.js';
+import * as layout from '#src/ledger/layout.js';
+
+void t.test('an account takes 256 bytes, a reservation 24, a dirty account one bit', (t) => {
+  const buffers = layout.createLedgerBuffers({ accountsMax: 33, callsInFlightMax: 5 });
+  t.equal(buffers.accounts.byteLength, 33 * 256);
+  t.equal(buffers.reservations.byteLength, 5 * 24);
+  t.equal(buffers.dirty.byteLength, 2 * 4);
+  t.end();
+});
+
+void t.test('no two fields of an account or a reservation share a byte', (t) => {
+  const span = (word: number, bytes: number): number[] =>
+    Array.from({ length: bytes }, (_, n) => word * bytes + n);
+  const wide = [layout.WINDOW, layout.DAY, layout.CREDITED, layout.AVAILABLE, layout.SPENT, layout.UNCOVERED];
+  const marks = Array.from({ length: layout.MARK_COUNT }, (_, n) => layout.MARKS + n);
+  const account = [
+    ...wide.flatMap((word) => span(word, 8)),
+    ...[layout.STANDING, ...marks].flatMap((word) => span(word, 4)),
+  ];
+  t.equal(new Set(account).size, account.length);
+  t.equal(Math.max(...account) + 1, layout.ACCOUNT_WORDS64 * 8);
+  const reservation = [
+    ...[layout.STATE, layout.ACCOUNT, layout.DAY_NUMBER].flatMap((word) => span(word, 4)),
+    ...span(layout.HOLD, 8),
+  ];
+  t.equal(new Set(reservation).size, reservation.length);
+  t.equal(Math.max(...reservation) + 1, layout.RESERVATION_WORDS32 * 4);
+  t.end();
+});
+
+void t.test('the buffers are a plain record that keeps its memory when cloned', (t) => {
+  const buffers = layout.createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1 });
+  const cloned = structuredClone(buffers);
+  layout.openLedgerViews(cloned).accounts64[3] = 7n;
+  t.equal(layout.openLedgerViews(buffers).accounts64[3], 7n);
+  t.equal(cloned.accountsMax, 2);
+  t.end();
+});
+
+void t.test('capacities have bounds', (t) => {
+  const create = (accountsMax: number, callsInFlightMax: number) => () =>
+    layout.createLedgerBuffers({ accountsMax, callsInFlightMax });
+  t.throws(create(0, 1), /accountsMax/);
+  t.throws(create(layout.ACCOUNTS_MAX + 1, 1), /accountsMax/);
+  t.throws(create(1, 0), /callsInFlightMax/);
+  t.throws(create(1, CALLS_IN_FLIGHT_MAX + 1), /callsInFlightMax/);
+  t.doesNotThrow(create(layout.ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX));
+  t.end();
+});
