@@ -1,0 +1,26 @@
+/**
+ * API keys: their form, their making and the digest by which they are known. The key itself is kept nowhere. Any thread.
+ */
+import { hash, randomBytes } from 'node:crypto';
+
+const KEY_PREFIX = 'sk-';
+const KEY_BYTES = 32;
+/** 256 bits are 43 characters of base64url. */
+const WELL_FORMED = /^sk-[A-Za-z0-9_-]{43}$/;
+
+export const DIGEST_BYTES = 32;
+
+/** Whether `text` could be a key at all; what is not is refused without a look at the table. */
+export function isWellFormedKey(text: string): boolean {
+  return WELL_FORMED.test(text);
+}
+
+/** A new key: `sk-` and 256 random bits. */
+export function generateKey(): string {
+  return KEY_PREFIX + randomBytes(KEY_BYTES).toString('base64url');
+}
+
+/** SHA-256 of the key's text, 32 bytes. No salt and no stretching: there are 256 random bits to guess. About 1 µs. */
+export function digestOf(key: string): Buffer {
+  return hash('sha256', key, 'buffer');
+}

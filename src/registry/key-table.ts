@@ -1,0 +1,186 @@
+/**
+ * The key table: from the digest of a key to its account, in shared buffers. The main thread writes, every thread reads,
+ * nobody locks: a million keys cost one copy and not one a thread.
+ *
+ * `slots` is an open-addressing table of 32-bit words, a power of two and at least twice the keys: empty, or the index of
+ * a key plus one. `records` has 40 bytes a key; with 8 to 16 bytes of slots that is at most 56 a key:
+ *
+ *     byte  bits  field     written by the main thread
+ *        0  8×32  digest    before a slot names the key
+ *       32    32  account   before a slot names the key
+ *       36    32  state     vacant, active or disabled; read afresh by each request
+ *
+ * A key's first slot is the first word of its digest, and the search goes on from slot to slot. No stronger hash is
+ * wanted: digests are SHA-256, so whoever wants many keys in one place has to find them by trying, and keys are made here.
+ *
+ * Removal closes the gap: keys behind it that may stand nearer to their first slot move up. No slot is left marked as
+ * removed, so the search for a key that does not exist stays short however many have come and gone.
+ *
+ * Readers: a slot is published after its record is whole. A key that moves stands in both slots, then `moves` is counted up,
+ * then it leaves the old one. So a search that found nothing while `moves` stood still is right; else it is made again.
+ */
+import { invariant } from '../core/errors.js';
+import { asAccountIndex, asKeyIndex, type AccountIndex, type KeyIndex } from '../core/units.js';
+import { DIGEST_BYTES } from './key-digest.js';
+
+/** 16 Mi keys are 640 MiB of records: beyond that one process is the wrong place. */
+export const KEYS_MAX = 1 << 24;
+
+const DIGEST_WORDS = DIGEST_BYTES / 4;
+const ACCOUNT = DIGEST_WORDS;
+const STATE = DIGEST_WORDS + 1;
+const RECORD_WORDS = DIGEST_WORDS + 2;
+
+const STATE_VACANT = 0;
+const STATE_ACTIVE = 1;
+const STATE_DISABLED = 2;
+
+const SLOT_EMPTY = 0;
+const SLOT_FIRST_KEY = 1;
+
+/** A search is repeated only when a removal overtook it; so often in a row is a bug. */
+const SEARCHES_MAX = 10_000;
+
+export type KeyState = 'active' | 'disabled';
+
+/** A plain record: hand it to a thread in its `workerData`. */
+export interface KeyTableBuffers {
+  readonly keysMax: number;
+  readonly slots: SharedArrayBuffer;
+  readonly records: SharedArrayBuffer;
+  /** One word: how often a key has moved. */
+  readonly moves: SharedArrayBuffer;
+}
+
+export function createKeyTableBuffers(capacity: { readonly keysMax: number }): KeyTableBuffers {
+  const { keysMax } = capacity;
+  invariant(keysMax >= 1 && keysMax <= KEYS_MAX, `keysMax within 1..${KEYS_MAX}`);
+  const slotCount = 2 ** Math.ceil(Math.log2(2 * keysMax));
+  return {
+    keysMax,
+    slots: new SharedArrayBuffer(slotCount * 4),
+    records: new SharedArrayBuffer(keysMax * RECORD_WORDS * 4),
+    moves: new SharedArrayBuffer(4),
+  };
+}
+
+export class KeyTable {
+  readonly #keysMax: number;
+  readonly #slots: Int32Array;
+  readonly #records: Int32Array;
+  readonly #moves: Int32Array;
+  readonly #slotMask: number;
+
+  constructor(buffers: KeyTableBuffers) {
+    this.#keysMax = buffers.keysMax;
+    this.#slots = new Int32Array(buffers.slots);
+    this.#records = new Int32Array(buffers.records);
+    this.#moves = new Int32Array(buffers.moves);
+    this.#slotMask = this.#slots.length - 1;
+  }
+
+  /** The key with this digest (32 bytes); undefined where there is none. All 32 bytes are compared. Any thread. */
+  find(digest: Buffer): KeyIndex | undefined {
+    for (let searches = 0; searches < SEARCHES_MAX; searches++) {
+      const moves = Atomics.load(this.#moves, 0);
+      const key = this.#search(digest);
+      if (key !== undefined || Atomics.load(this.#moves, 0) === moves) return key;
+    }
+    throw new Error('invariant broken: a search is overtaken by bounded removals');
+  }
+
+  accountOf(key: KeyIndex): AccountIndex {
+    return asAccountIndex(Atomics.load(this.#records, key * RECORD_WORDS + ACCOUNT));
+  }
+
+  /** A key that was removed since it was found is disabled. Any thread. */
+  stateOf(key: KeyIndex): KeyState {
+    return Atomics.load(this.#records, key * RECORD_WORDS + STATE) === STATE_ACTIVE ? 'active' : 'disabled';
+  }
+
+  /**
+   * Adds a key whose index is vacant and whose digest is not in the table. An index may be used again a second after its
+   * removal and not before: a request that found the former key might still ask for its account. Main thread.
+   */
+  insert(key: KeyIndex, digest: Buffer, account: AccountIndex, active: boolean): void {
+    invariant(key >= 0 && key < this.#keysMax, `key ${key} is within the table`);
+    invariant(digest.length === DIGEST_BYTES, 'a digest has 32 bytes');
+    const record = key * RECORD_WORDS;
+    invariant(Atomics.load(this.#records, record + STATE) === STATE_VACANT, `key ${key} is vacant`);
+    const position = this.#vacancyOf(digest);
+    for (let word = 0; word < DIGEST_WORDS; word++) {
+      Atomics.store(this.#records, record + word, digest.readInt32LE(word * 4));
+    }
+    Atomics.store(this.#records, record + ACCOUNT, account);
+    Atomics.store(this.#records, record + STATE, active ? STATE_ACTIVE : STATE_DISABLED);
+    Atomics.store(this.#slots, position, key + SLOT_FIRST_KEY);
+  }
+
+  /** In force on every thread with the next request. Main thread. */
+  setActive(key: KeyIndex, active: boolean): void {
+    const state = key * RECORD_WORDS + STATE;
+    invariant(Atomics.load(this.#records, state) !== STATE_VACANT, `key ${key} is in the table`);
+    Atomics.store(this.#records, state, active ? STATE_ACTIVE : STATE_DISABLED);
+  }
+
+  /** Takes a key out; its index is vacant then. Main thread. */
+  remove(key: KeyIndex): void {
+    const state = key * RECORD_WORDS + STATE;
+    invariant(Atomics.load(this.#records, state) !== STATE_VACANT, `key ${key} is in the table`);
+    let gap = this.#slotOf(key);
+    Atomics.store(this.#records, state, STATE_VACANT);
+    let position = gap;
+    for (let steps = 0; steps <= this.#slotMask; steps++) {
+      position = (position + 1) & this.#slotMask;
+      const slot = Atomics.load(this.#slots, position);
+      if (slot === SLOT_EMPTY) break;
+      const first = Atomics.load(this.#records, (slot - SLOT_FIRST_KEY) * RECORD_WORDS);
+      // It may stand in the gap if the gap is on its way: not nearer to it than its first slot is.
+      if (((position - first) & this.#slotMask) < ((position - gap) & this.#slotMask)) continue;
+      Atomics.store(this.#slots, gap, slot);
+      Atomics.add(this.#moves, 0, 1);
+      gap = position;
+    }
+    Atomics.store(this.#slots, gap, SLOT_EMPTY);
+  }
+
+  #search(digest: Buffer): KeyIndex | undefined {
+    let position = digest.readInt32LE(0) & this.#slotMask;
+    for (let steps = 0; steps <= this.#slotMask; steps++) {
+      const slot = Atomics.load(this.#slots, position);
+      if (slot === SLOT_EMPTY) return undefined;
+      if (this.#hasDigest(slot - SLOT_FIRST_KEY, digest)) return asKeyIndex(slot - SLOT_FIRST_KEY);
+      position = (position + 1) & this.#slotMask;
+    }
+    return undefined;
+  }
+
+  #hasDigest(key: number, digest: Buffer): boolean {
+    const record = key * RECORD_WORDS;
+    for (let word = 0; word < DIGEST_WORDS; word++) {
+      if (Atomics.load(this.#records, record + word) !== digest.readInt32LE(word * 4)) return false;
+    }
+    return true;
+  }
+
+  /** The empty slot where a new digest goes. */
+  #vacancyOf(digest: Buffer): number {
+    invariant(this.#search(digest) === undefined, 'a digest is in the table once');
+    let position = digest.readInt32LE(0) & this.#slotMask;
+    for (let steps = 0; steps <= this.#slotMask; steps++) {
+      if (Atomics.load(this.#slots, position) === SLOT_EMPTY) return position;
+      position = (position + 1) & this.#slotMask;
+    }
+    throw new Error('invariant broken: half of the slots are empty');
+  }
+
+  /** The slot that names a key of the table. */
+  #slotOf(key: KeyIndex): number {
+    let position = Atomics.load(this.#records, key * RECORD_WORDS) & this.#slotMask;
+    for (let steps = 0; steps <= this.#slotMask; steps++) {
+      if (Atomics.load(this.#slots, position) === key + SLOT_FIRST_KEY) return position;
+      position = (position + 1) & this.#slotMask;
+    }
+    throw new Error(`invariant broken: key ${key} has a slot`);
+  }
+}
