@@ -1,0 +1,123 @@
+/**
+ * What an upstream's failure means to the caller, and whether another upstream may do better. No text made here names a
+ * provider's key or address. Pure; upstream worker.
+ */
+import type { ErrorRecord } from '../core/errors.js';
+import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
+import type { WallMs } from '../core/units.js';
+import type { UpstreamFault } from './client.js';
+import { isRecord, parsedJson } from './json-value.js';
+
+/** Why one attempt on one upstream came to nothing. */
+export interface AttemptFailure {
+  /** What the caller is told where the request itself is at fault and no other upstream would take it; else undefined. */
+  readonly callerError: ErrorRecord | undefined;
+  /** For the caller: what was wrong, without an address. */
+  readonly reason: string;
+  /** The wait that the upstream asked for. */
+  readonly retryAfterSeconds: number | undefined;
+  /** The same upstream may be tried again without repeating work there. */
+  readonly repeatable: boolean;
+  /** For the log: status or fault code. */
+  readonly cause: string;
+  /** Our own key or account at that provider does not serve: an operator has to act. */
+  readonly credentials: boolean;
+}
+
+/** The statuses that say that the request is wrong. 401, 402 and 403 speak of our account there, all others of its state. */
+const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
+const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
+const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
+
+/** Nobody keeps a caller waiting for more than an hour on one answer's word. */
+const RETRY_AFTER_SECONDS_MAX = 3_600;
+
+/** Control characters, line separators, and half a surrogate pair, which the cut of a long message may leave. */
+const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
+
+const UNAVAILABLE = {
+  callerError: undefined,
+  retryAfterSeconds: undefined,
+  repeatable: false,
+  credentials: false,
+} as const;
+
+/** Reasons that name no address, by the codes of the clients behind UpstreamClient. */
+const FAULT_REASONS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'it refused the connection',
+  ECONNRESET: 'it closed the connection',
+  EPIPE: 'it closed the connection',
+  UND_ERR_SOCKET: 'it closed the connection',
+  UND_ERR_CONNECT_TIMEOUT: 'it could not be reached in time',
+  TIMEOUT_CONNECT: 'it could not be reached in time',
+  TIMEOUT_FIRST_BYTE: 'it did not answer in time',
+  TIMEOUT_IDLE: 'it stopped sending',
+  TIMEOUT_TOTAL: 'it did not finish in time',
+};
+
+export type StatusMeaning = 'answer' | 'caller' | 'unavailable';
+
+export function meaningOf(status: number): StatusMeaning {
+  if (status >= 200 && status < 300) return 'answer';
+  return CALLER_STATUSES.has(status) ? 'caller' : 'unavailable';
+}
+
+/** An answer whose status is neither a success nor the caller's mistake. */
+export function statusFailure(status: number, retryAfter: string | undefined, now: WallMs): AttemptFailure {
+  return {
+    ...UNAVAILABLE,
+    reason: status === 429 ? 'it is rate-limited' : 'it answered with an error',
+    retryAfterSeconds: RETRY_AFTER_STATUSES.has(status) ? retryAfterSeconds(retryAfter, now) : undefined,
+    cause: `status ${status}`,
+    credentials: CREDENTIAL_STATUSES.has(status),
+  };
+}
+
+/** The client behind the call gave no whole answer. */
+export function faultFailure(fault: UpstreamFault): AttemptFailure {
+  const reason = FAULT_REASONS[fault.code] ?? 'the connection to it failed';
+  return { ...UNAVAILABLE, reason, repeatable: fault.repeatable, cause: `${fault.code}: ${fault.message}` };
+}
+
+/** An answer that breaks the protocol. */
+export function garbageFailure(what: string): AttemptFailure {
+  return { ...UNAVAILABLE, reason: 'its answer was not valid', cause: `bad answer: ${what}` };
+}
+
+/** The upstream's 4xx with its own message, out of which `key` is cut should it stand there. */
+export function callerFailure(status: number, body: string, key: string | undefined): AttemptFailure {
+  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(body, key) };
+  return { ...UNAVAILABLE, callerError, reason: 'it refused the request', cause: `status ${status}` };
+}
+
+/** A `provider_unavailable` that says what to do. */
+export function unavailableError(reason: string, seconds: number | undefined): ErrorRecord {
+  const advice =
+    seconds === undefined ? 'retry later, with increasing intervals' : `retry after ${seconds} seconds`;
+  const message = `the provider of this model is temporarily unavailable (${reason}); ${advice}. This call is not billed.`;
+  return {
+    code: 'provider_unavailable',
+    message,
+    ...(seconds === undefined ? {} : { retryAfterSeconds: seconds }),
+  };
+}
+
+/** Seconds of a `Retry-After` (RFC 9110, 10.2.3: a number or a date), within 1..3600; undefined where it is neither. */
+export function retryAfterSeconds(header: string | undefined, now: WallMs): number | undefined {
+  if (header === undefined) return undefined;
+  const text = header.trim();
+  const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1_000);
+  if (Number.isNaN(seconds)) return undefined;
+  return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, seconds));
+}
+
+function callerMessage(body: string, key: string | undefined): string {
+  const value = parsedJson(body);
+  const error = isRecord(value) ? value.error : undefined;
+  const given = isRecord(error) ? error.message : error;
+  if (typeof given !== 'string')
+    return 'the provider of this model refused the request; check its parameters';
+  const open = key === undefined || key === '' ? given : given.replaceAll(key, '***');
+  const short = open.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
+  return short === '' ? 'the provider of this model refused the request; check its parameters' : short;
+}

@@ -1,0 +1,75 @@
+/** Whole answers: checked, unchanged, bounded. */
+import t from 'tap';
+import { UPSTREAM_ANSWER_BYTES_MAX } from '#src/core/limits.js';
+import { AnswerReader } from '#src/upstream/answer-reader.js';
+import type { AttemptFailure } from '#src/upstream/error-mapping.js';
+import { UsageMeter } from '#src/upstream/usage-meter.js';
+import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
+
+function read(chunks: readonly Uint8Array[]) {
+  const meter = new UsageMeter();
+  const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
+  const reader = new AnswerReader(
+    {
+      relay: () => t.fail('a whole answer is not relayed in parts'),
+      complete: (rest) => {
+        outcome.rest = Buffer.from(rest).toString('utf8');
+        outcome.endings++;
+      },
+      reject: (failure) => {
+        outcome.failure = failure;
+        outcome.endings++;
+      },
+    },
+    meter,
+  );
+  for (const chunk of chunks) reader.onData(chunk);
+  reader.onEnd();
+  return { ...outcome, meter };
+}
+
+void t.test('the bytes are handed on as they came', (t) => {
+  const answer = Buffer.from(` ${answerOf(USAGE, '\u00e9\u{1f600}')}\n`);
+  for (let cut = 0; cut <= answer.length; cut++) {
+    const { rest, endings, meter } = read([answer.subarray(0, cut), answer.subarray(cut)]);
+    if (rest !== answer.toString('utf8') || endings !== 1) t.fail(`cut at ${cut}`);
+    if (meter.reported?.promptTokens !== 7) t.fail(`usage lost at ${cut}`);
+  }
+  t.end();
+});
+
+void t.test('without usage there is what the counter needs', (t) => {
+  const { meter, rest } = read([Buffer.from(answerOf(undefined))]);
+  t.equal(meter.reported, undefined);
+  t.equal(meter.countRequest('none', '{}', 'answer').completion, rest);
+  t.end();
+});
+
+void t.test('what is no chat completion is refused', (t) => {
+  for (const text of [
+    '',
+    'null',
+    '[]',
+    '"x"',
+    '{"choices":{}}',
+    '{"error":{}}',
+    answerOf(USAGE).slice(0, -1),
+    '<html>',
+  ]) {
+    const { failure, endings } = read([Buffer.from(text)]);
+    t.match(failure?.cause, /bad answer/, text);
+    t.equal(endings, 1);
+  }
+  t.end();
+});
+
+void t.test('the bound', (t) => {
+  const head = Buffer.from('{"choices":[],"x":"');
+  const tail = Buffer.from('"}');
+  const filler = Buffer.alloc(UPSTREAM_ANSWER_BYTES_MAX - head.length - tail.length, 'a');
+  t.equal(read([head, filler, tail]).rest?.length, UPSTREAM_ANSWER_BYTES_MAX);
+  const { failure, endings } = read([head, filler, Buffer.from('a'), tail]);
+  t.match(failure?.cause, /above/);
+  t.equal(endings, 1);
+  t.end();
+});

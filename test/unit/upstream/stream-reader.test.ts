@@ -1,0 +1,166 @@
+/** What of a stream is relayed, what is held for the end, and what is refused. */
+import t from 'tap';
+import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
+import type { AnswerSink } from '#src/upstream/answer-sink.js';
+import type { AttemptFailure } from '#src/upstream/error-mapping.js';
+import { StreamReader } from '#src/upstream/stream-reader.js';
+import { UsageMeter } from '#src/upstream/usage-meter.js';
+import { chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
+
+class Sink implements AnswerSink {
+  relayed = '';
+  rest: string | undefined;
+  failure: AttemptFailure | undefined;
+  endings = 0;
+
+  relay(bytes: Uint8Array): void {
+    if (this.endings > 0) throw new Error('relayed after the end');
+    this.relayed += Buffer.from(bytes).toString('utf8');
+  }
+
+  complete(rest: Uint8Array): void {
+    this.rest = Buffer.from(rest).toString('utf8');
+    this.endings++;
+  }
+
+  reject(failure: AttemptFailure): void {
+    this.failure = failure;
+    this.endings++;
+  }
+}
+
+function read(
+  chunks: readonly (string | Uint8Array)[],
+  includeUsage = false,
+  end = true,
+): { sink: Sink; meter: UsageMeter } {
+  const sink = new Sink();
+  const meter = new UsageMeter();
+  const reader = new StreamReader(sink, meter, includeUsage);
+  for (const chunk of chunks) reader.onData(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
+  if (end) reader.onEnd();
+  return { sink, meter };
+}
+
+const CONTENT = [
+  sse(chunkOf('he')),
+  sse(chunkOf('llo \u00e9\u{1f600} "usage"')),
+  sse(chunkOf('', 'stop')),
+].join('');
+const STREAM = CONTENT + sse(usageEvent(USAGE)) + DONE;
+
+void t.test('cut at every byte, the client gets the same', (t) => {
+  const bytes = Buffer.from(STREAM);
+  for (let cut = 0; cut <= bytes.length; cut++) {
+    const { sink, meter } = read([bytes.subarray(0, cut), bytes.subarray(cut)]);
+    if (sink.relayed !== CONTENT || sink.rest !== DONE || sink.endings !== 1) t.fail(`cut at ${cut}`);
+    if (meter.reported?.completionTokens !== 3) t.fail(`usage lost at ${cut}`);
+  }
+  const { sink } = read([...bytes].map((byte) => Uint8Array.of(byte)));
+  t.equal(sink.relayed, CONTENT);
+  t.equal(sink.rest, DONE);
+  t.end();
+});
+
+void t.test('events are relayed as soon as they are whole, the end waits for the end', (t) => {
+  const { sink } = read([sse(chunkOf('a')) + 'data: {"cho'], false, false);
+  t.equal(sink.relayed, sse(chunkOf('a')));
+  t.equal(sink.endings, 0);
+  t.end();
+});
+
+void t.test('CRLF, comments and named events', (t) => {
+  const crlf = STREAM.replaceAll('\n', '\r\n');
+  t.equal(read([crlf]).sink.relayed, CONTENT.replaceAll('\n', '\r\n'));
+  const commented = `: ping\n\n${CONTENT}: ping\n\n${DONE}`;
+  t.equal(read([commented]).sink.relayed, CONTENT);
+  t.end();
+});
+
+void t.test('usage: handed on where it was asked for, or stands beside choices', (t) => {
+  t.equal(read([STREAM], true).sink.relayed, CONTENT + sse(usageEvent(USAGE)));
+  const beside = sse({ ...chunkOf('x', 'stop'), usage: USAGE }) + DONE;
+  const { sink, meter } = read([beside]);
+  t.equal(sink.relayed + (sink.rest ?? ''), beside);
+  t.equal(meter.reported?.promptTokens, 7);
+  t.end();
+});
+
+void t.test('usage after [DONE] is read, and waited for but shortly', async (t) => {
+  const late = CONTENT + DONE + sse(usageEvent(USAGE));
+  for (const chunks of [[late], [CONTENT + DONE, sse(usageEvent(USAGE))]]) {
+    const { sink, meter } = read(chunks, true, false);
+    t.equal(sink.relayed, CONTENT);
+    t.equal(sink.rest, DONE);
+    t.equal(meter.reported?.completionTokens, 3);
+  }
+  const { sink, meter } = read([CONTENT + DONE], false, false);
+  t.equal(sink.endings, 0, 'usage may still come');
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  t.equal(sink.rest, DONE);
+  t.equal(meter.reported, undefined);
+});
+
+void t.test('[DONE] is added where the upstream ended well without it', (t) => {
+  t.equal(read([CONTENT]).sink.rest, DONE);
+  t.equal(read([CONTENT + sse(usageEvent(USAGE))]).sink.rest, DONE);
+  t.equal(read([CONTENT.trimEnd()]).sink.rest, DONE, 'the last blank line missing as well');
+  t.match(read([sse(chunkOf('a'))]).sink.failure?.cause, /ended before/);
+  t.match(read([]).sink.failure?.cause, /ended before/);
+  t.end();
+});
+
+void t.test('what is refused, and that nothing of it went down', (t) => {
+  const first: [string, RegExp][] = [
+    ['data: <html>\n\n', /no JSON object/],
+    ['data: {"choices":[\n\n', /no JSON object/],
+    ['data: [1]\n\n', /no JSON object/],
+    [sse({ hello: 1 }), /no choices/],
+    [DONE, /before any choice/],
+    [sse({ error: { message: 'overloaded' } }), /error event/],
+    [`data: ${'x'.repeat(SSE_EVENT_BYTES_MAX + 1)}`, /too long/],
+  ];
+  for (const [text, cause] of first) {
+    const { sink } = read([text], false, false);
+    t.match(sink.failure?.cause, cause);
+    t.equal(sink.relayed, '');
+    t.equal(sink.endings, 1);
+  }
+  const { sink } = read([CONTENT + sse({ error: 'x' })]);
+  t.equal(
+    sink.relayed,
+    '',
+    'good events that came with the bad one are held back while another upstream may answer',
+  );
+  t.match(sink.failure?.cause, /error event/);
+  t.end();
+});
+
+void t.test('in the middle: what came before was relayed, the bad event is not', (t) => {
+  for (const bad of [sse({ error: { message: 'm' } }), 'data: {"choices":[{\n\n', 'data: oops\n\n']) {
+    const { sink } = read([sse(chunkOf('a')), sse(chunkOf('b')) + bad + CONTENT + DONE]);
+    t.equal(sink.relayed, sse(chunkOf('a')) + sse(chunkOf('b')));
+    t.match(sink.failure?.cause, /bad answer/);
+    t.equal(sink.endings, 1);
+  }
+  t.end();
+});
+
+void t.test('absurd usage is not believed, and not handed on unasked', (t) => {
+  const { sink, meter } = read([
+    CONTENT + sse(usageEvent({ prompt_tokens: -5, completion_tokens: 1e15 })) + DONE,
+  ]);
+  t.equal(meter.reported, undefined);
+  t.equal(sink.relayed, CONTENT);
+  t.equal(sink.rest, DONE);
+  t.end();
+});
+
+void t.test('an event of the longest kind passes', (t) => {
+  const long = sse(chunkOf('x'.repeat(SSE_EVENT_BYTES_MAX - 1_000)));
+  t.equal(
+    read([sse(chunkOf('a')), long + long + CONTENT + DONE]).sink.relayed,
+    sse(chunkOf('a')) + long + long + CONTENT,
+  );
+  t.end();
+});
