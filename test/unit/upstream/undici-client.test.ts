@@ -52,7 +52,7 @@ class Recorder implements UpstreamHandler {
 interface World {
   readonly client: UndiciClient;
   readonly upstream: Awaited<ReturnType<typeof startUpstream>>;
-  call(changes?: Partial<UpstreamTarget>): { recorder: Recorder; call: UpstreamCall };
+  readonly call: (changes?: Partial<UpstreamTarget>) => { recorder: Recorder; call: UpstreamCall };
 }
 
 async function world(t: Test, script: Script): Promise<World> {
@@ -159,7 +159,9 @@ void t.test('reset in the middle of an answer', async (t) => {
 });
 
 void t.test('the timeouts, each by its name', async (t) => {
-  const { upstream, call } = await world(t, (request, response) => {
+  const closed: Promise<unknown>[] = [];
+  const { call } = await world(t, (request, response) => {
+    closed.push(once(request.socket, 'close'));
     if (request.url === '/half') response.write('half');
     if (request.url === '/drip') {
       const drip = setInterval(() => response.write('x'), 20);
@@ -179,8 +181,8 @@ void t.test('the timeouts, each by its name', async (t) => {
     t.equal(recorder.endings, 1);
     t.ok(performance.now() - startMs < 2_000);
   }
-  while (upstream.sockets.size > 0) await turn();
-  t.pass('the connections were closed');
+  await Promise.all(closed);
+  t.equal(closed.length, 3, 'the connections were closed');
 });
 
 void t.test('a call that finds no connection in time has not been sent', async (t) => {

@@ -1,0 +1,197 @@
+/**
+ * One try of a call on one upstream: judges the status, gives the body to its reader, and sees to it that the session hears
+ * exactly one complete or reject and nothing after it. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
+import type { UpstreamRequest } from '../pool/messages.js';
+import { AnswerReader } from './answer-reader.js';
+import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
+import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from './client.js';
+import {
+  callerFailure,
+  faultFailure,
+  garbageFailure,
+  meaningOf,
+  statusFailure,
+  type AttemptFailure,
+} from './error-mapping.js';
+import { StreamReader } from './stream-reader.js';
+import type { TakenTarget } from './target-choice.js';
+import { UsageMeter } from './usage-meter.js';
+
+/** Of an error's body as much as a message can need; and of a body that nobody reads as much as a connection is worth. */
+const UNUSED_BODY_BYTES_MAX = 64 * 1024;
+
+/** The session's side; `crash` is for exceptions, which are bugs of ours. */
+export interface AttemptOwner extends AnswerSink {
+  crash(error: unknown): void;
+}
+
+/** unanswered → reading or refused → drained; a fault or abort may come at any point. */
+type Phase = 'unanswered' | 'reading' | 'refused' | 'drained';
+
+export class Attempt implements UpstreamHandler, AnswerSink {
+  readonly meter = new UsageMeter();
+  readonly taken: TakenTarget;
+  readonly #owner: AttemptOwner;
+  readonly #request: UpstreamRequest;
+  readonly #clock: Clock;
+  readonly #call: UpstreamCall;
+  #phase: Phase = 'unanswered';
+  #reader: AnswerBodyReader | undefined;
+  #status = 0;
+  #unusedChunks: Uint8Array[] = [];
+  #unusedBytes = 0;
+
+  constructor(
+    client: UpstreamClient,
+    taken: TakenTarget,
+    request: UpstreamRequest,
+    clock: Clock,
+    owner: AttemptOwner,
+  ) {
+    this.taken = taken;
+    this.#owner = owner;
+    this.#request = request;
+    this.#clock = clock;
+    this.#call = client.start(taken.target, bodyFor(taken.target.model, request), request.requestId, this);
+  }
+
+  get sent(): boolean {
+    return this.#call.sent;
+  }
+
+  pause(): void {
+    this.#call.pause();
+  }
+
+  resume(): void {
+    this.#call.resume();
+  }
+
+  /** Ends the connection at once; the owner hears nothing more. */
+  abort(): void {
+    this.#phase = 'drained';
+    this.taken.release();
+    this.#call.abort();
+  }
+
+  // What throws below is a bug of ours; the client must not take it for a failure of the upstream.
+
+  onStart(status: number, header: (name: string) => string | undefined): void {
+    try {
+      this.#start(status, header);
+    } catch (error) {
+      this.#owner.crash(error);
+    }
+  }
+
+  onData(chunk: Uint8Array): void {
+    try {
+      if (this.#phase === 'reading') this.#reader!.onData(chunk);
+      else this.#leave(chunk);
+    } catch (error) {
+      this.#owner.crash(error);
+    }
+  }
+
+  onEnd(): void {
+    try {
+      if (this.#phase === 'reading') this.#reader!.onEnd();
+      else this.#refuse();
+    } catch (error) {
+      this.#owner.crash(error);
+    }
+  }
+
+  onError(fault: UpstreamFault): void {
+    try {
+      if (this.#phase === 'refused') this.#refuse();
+      else if (this.#phase !== 'drained') this.#fault(fault);
+    } catch (error) {
+      this.#owner.crash(error);
+    }
+  }
+
+  relay(bytes: Uint8Array): void {
+    if (this.#phase === 'reading') this.#owner.relay(bytes);
+  }
+
+  complete(rest: Uint8Array): void {
+    if (this.#phase !== 'reading') return;
+    this.#settle();
+    this.#owner.complete(rest);
+  }
+
+  /** What breaks the protocol is not worth a connection. */
+  reject(failure: AttemptFailure): void {
+    if (this.#phase === 'drained') return;
+    this.abort();
+    this.#owner.reject(failure);
+  }
+
+  #start(status: number, header: (name: string) => string | undefined): void {
+    invariant(this.#phase === 'unanswered', 'an answer starts once');
+    this.#status = status;
+    const meaning = meaningOf(status);
+    if (meaning === 'caller') {
+      this.#phase = 'refused';
+    } else if (meaning === 'unavailable') {
+      this.#settle();
+      this.#owner.reject(statusFailure(status, header('retry-after'), this.#clock.wallMs()));
+    } else if (!isOfType(header('content-type'), this.#request.stream)) {
+      this.reject(garbageFailure('wrong content type'));
+    } else {
+      this.#phase = 'reading';
+      this.#reader = this.#request.stream
+        ? new StreamReader(this, this.meter, this.#request.includeUsage)
+        : new AnswerReader(this, this.meter);
+    }
+  }
+
+  #leave(chunk: Uint8Array): void {
+    invariant(this.#phase !== 'unanswered', 'data follows a status');
+    this.#unusedBytes += chunk.length;
+    if (this.#phase === 'refused') this.#unusedChunks.push(chunk);
+    if (this.#unusedBytes <= UNUSED_BODY_BYTES_MAX) return;
+    this.#call.abort();
+    this.#refuse();
+  }
+
+  #fault(fault: UpstreamFault): void {
+    this.#settle();
+    this.#owner.reject(faultFailure(fault));
+  }
+
+  /** The upstream found the request wrong; its message is there as far as it came. */
+  #refuse(): void {
+    if (this.#phase !== 'refused') return;
+    this.#settle();
+    const body = Buffer.concat(this.#unusedChunks).toString('utf8');
+    this.#unusedChunks = [];
+    this.#owner.reject(callerFailure(this.#status, body, this.taken.target.key));
+  }
+
+  /** The outcome is known. What is left of the body is let run off, so that the connection can be used again. */
+  #settle(): void {
+    this.#phase = 'drained';
+    this.taken.release();
+    this.#call.resume();
+  }
+}
+
+/** The body with the model's name as the upstream knows it. */
+function bodyFor(model: string | undefined, request: UpstreamRequest): string {
+  if (model === undefined) return request.body;
+  return (
+    request.body.slice(0, request.modelStart) + JSON.stringify(model) + request.body.slice(request.modelEnd)
+  );
+}
+
+/** A whole answer without a type is let through: it is checked as JSON all the same. */
+function isOfType(contentType: string | undefined, stream: boolean): boolean {
+  const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
+  if (stream) return type === 'text/event-stream';
+  return type === undefined || type === 'application/json' || type.endsWith('+json');
+}

@@ -1,0 +1,242 @@
+/**
+ * One call of a client, from its first attempt on an upstream to its one end or fail: failover before the first byte,
+ * back-pressure, cancelling, the bill. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import { invariant, type ErrorRecord } from '../core/errors.js';
+import { FRAME_BYTES_MAX } from '../core/limits.js';
+import type { DownstreamHandle, StartSession, UpstreamRequest, UpstreamSession } from '../pool/messages.js';
+import type { Usage } from '../protocol/usage.js';
+import type { Log } from '../telemetry/log.js';
+import { Attempt, type AttemptOwner } from './attempt.js';
+import type { UpstreamClient } from './client.js';
+import { countOrEstimate } from './count-wait.js';
+import { unavailableError, type AttemptFailure } from './error-mapping.js';
+import { FaultLog } from './fault-log.js';
+import { TargetChoice } from './target-choice.js';
+import { ECHO_ORIGIN, type ModelRoute } from './target.js';
+import type { CountTokens } from './token-count.js';
+
+export interface SessionDeps {
+  /** By the model's index in the catalogue. */
+  readonly routes: readonly ModelRoute[];
+  readonly http: UpstreamClient;
+  readonly echo: UpstreamClient;
+  readonly count: CountTokens;
+  readonly log: Log;
+  readonly clock: Clock;
+}
+
+/** What all sessions of a worker share. */
+interface Shared extends Omit<SessionDeps, 'log'> {
+  readonly choices: readonly TargetChoice[];
+  readonly faults: FaultLog;
+}
+
+/** The longest text takes the counter three seconds, once it is at its turn; no client waits longer for the end of its answer. */
+const COUNT_MS_MAX = 10_000;
+
+const EMPTY = new Uint8Array(0);
+const CLIENT_GONE: ErrorRecord = {
+  code: 'internal_error',
+  message: 'the client left before the call had reached a provider',
+};
+const CRASHED: ErrorRecord = {
+  code: 'internal_error',
+  message: 'the gateway failed on this call; retry it. It is not billed.',
+};
+
+/** The function that the link calls for each Call frame; never throws. One for a worker. */
+export function createStartSession(deps: SessionDeps): StartSession {
+  const { log, ...rest } = deps;
+  const choices = deps.routes.map((route) => new TargetChoice(route.targets));
+  const shared: Shared = { ...rest, choices, faults: new FaultLog(log, deps.clock) };
+  return (request, downstream) => {
+    const session = new ChatSession(shared, request, downstream);
+    session.start();
+    return session;
+  };
+}
+
+/** calling → settling (the count is awaited) → delivering → ended; from any of them straight to ended. */
+type State = 'calling' | 'settling' | 'delivering' | 'ended';
+
+class ChatSession implements UpstreamSession, AttemptOwner {
+  readonly #shared: Shared;
+  readonly #request: UpstreamRequest;
+  readonly #downstream: DownstreamHandle;
+  readonly #tried = new Set<number>();
+  #state: State = 'calling';
+  #attempt: Attempt | undefined;
+  #repeated = false;
+  #relayed = false;
+  #cancelled = false;
+  #retryAfterSeconds: number | undefined;
+  #rest: Uint8Array = EMPTY;
+  #usage: Usage | undefined;
+
+  constructor(shared: Shared, request: UpstreamRequest, downstream: DownstreamHandle) {
+    this.#shared = shared;
+    this.#request = request;
+    this.#downstream = downstream;
+  }
+
+  start(): void {
+    try {
+      this.#try();
+    } catch (error) {
+      this.crash(error);
+    }
+  }
+
+  onCredit(): void {
+    if (this.#state === 'calling') this.#attempt?.resume();
+    else if (this.#state === 'delivering') this.#deliver();
+  }
+
+  onCancel(): void {
+    if (this.#cancelled || this.#state === 'ended') return;
+    this.#cancelled = true;
+    // The whole answer had come: it was spent, whether the client reads it or not.
+    if (this.#state === 'delivering') {
+      this.#end();
+      return;
+    }
+    if (this.#state === 'settling') return;
+    const attempt = this.#attempt;
+    attempt?.abort();
+    if (attempt?.sent === true) this.#settle(EMPTY);
+    else this.#fail(CLIENT_GONE);
+  }
+
+  relay(bytes: Uint8Array): void {
+    invariant(this.#state === 'calling', 'bytes are relayed during the call');
+    this.#relayed = true;
+    if (!this.#downstream.data(bytes)) this.#attempt?.pause();
+  }
+
+  complete(rest: Uint8Array): void {
+    this.#settle(rest);
+  }
+
+  reject(failure: AttemptFailure): void {
+    invariant(this.#state === 'calling', 'an attempt fails during the call');
+    const attempt = this.#attempt!;
+    this.#attempt = undefined;
+    if (failure.callerError !== undefined) {
+      this.#fail(failure.callerError);
+      return;
+    }
+    this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
+    const again = !this.#relayed && this.#mayTryAgain(failure);
+    this.#note(attempt, failure, again);
+    if (!again) {
+      this.#fail(unavailableError(failure.reason, this.#retryAfterSeconds));
+      return;
+    }
+    // Out of the client's callback: it may stand in the middle of its parser.
+    queueMicrotask(() => {
+      if (this.#state === 'calling') this.start();
+    });
+  }
+
+  crash(error: unknown): void {
+    const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.#shared.faults.write('error', 'gateway', 'a call failed inside of the gateway', cause);
+    this.#attempt?.abort();
+    if (this.#state !== 'ended') this.#fail(CRASHED);
+  }
+
+  #try(): void {
+    const { choices, echo, http, clock } = this.#shared;
+    const taken = choices[this.#request.modelIndex]!.take(this.#tried);
+    invariant(taken !== undefined, 'there is an upstream left to try');
+    this.#tried.add(taken.index);
+    const client = taken.target.origin === ECHO_ORIGIN ? echo : http;
+    try {
+      this.#attempt = new Attempt(client, taken, this.#request, clock, this);
+    } catch (error) {
+      taken.release();
+      throw error;
+    }
+  }
+
+  /** Each upstream is tried once; a model's only one once more where that repeats no work there. */
+  #mayTryAgain(failure: AttemptFailure): boolean {
+    const { targets } = this.#shared.choices[this.#request.modelIndex]!;
+    if (this.#tried.size < targets) return true;
+    if (targets > 1 || this.#repeated || !failure.repeatable) return false;
+    this.#repeated = true;
+    this.#tried.clear();
+    return true;
+  }
+
+  #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
+    const { name } = attempt.taken.target;
+    const { faults } = this.#shared;
+    if (failure.credentials)
+      faults.write('error', name, 'an upstream refuses our key or account', failure.cause);
+    else if (again) faults.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
+    else faults.write('error', name, 'an upstream failed, the call was lost', failure.cause);
+  }
+
+  /** Finds the usage, then delivers `rest`. */
+  #settle(rest: Uint8Array): void {
+    invariant(this.#state === 'calling', 'a call is settled once');
+    this.#state = 'settling';
+    this.#rest = rest;
+    const { meter } = this.#attempt!;
+    if (meter.reported !== undefined) {
+      this.#settled(meter.reported);
+      return;
+    }
+    const { routes, count, faults } = this.#shared;
+    const { tokenizer } = routes[this.#request.modelIndex]!;
+    const wanted = meter.countRequest(
+      tokenizer,
+      this.#request.body,
+      this.#request.stream ? 'stream' : 'answer',
+    );
+    countOrEstimate(count, wanted, COUNT_MS_MAX, faults)
+      .then((usage) => this.#settled(this.#cancelled ? { ...usage, source: 'estimated' } : usage))
+      .catch((error: unknown) => this.crash(error));
+  }
+
+  #settled(usage: Usage): void {
+    this.#attempt = undefined;
+    this.#state = 'delivering';
+    this.#usage = usage;
+    if (this.#cancelled) this.#end();
+    else this.#deliver();
+  }
+
+  /** A large whole answer goes in pieces, as credits come. */
+  #deliver(): void {
+    while (this.#rest.length > FRAME_BYTES_MAX) {
+      const piece = this.#rest.subarray(0, FRAME_BYTES_MAX);
+      this.#rest = this.#rest.subarray(FRAME_BYTES_MAX);
+      if (!this.#downstream.data(piece)) return;
+    }
+    this.#end();
+  }
+
+  #end(): void {
+    invariant(this.#state === 'delivering' && this.#usage !== undefined, 'a call ends once, with its bill');
+    this.#state = 'ended';
+    this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage);
+    this.#rest = EMPTY;
+  }
+
+  #fail(error: ErrorRecord): void {
+    invariant(this.#state !== 'ended', 'a call fails once');
+    this.#state = 'ended';
+    this.#attempt = undefined;
+    this.#rest = EMPTY;
+    this.#downstream.fail(error);
+  }
+}
+
+/** The shortest wait that any of the upstreams asked for. */
+function shorter(one: number | undefined, other: number | undefined): number | undefined {
+  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
+}

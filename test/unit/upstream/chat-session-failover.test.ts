@@ -1,0 +1,196 @@
+/** Whole calls that go wrong: what each failure of an upstream means, and who is asked next. */
+import t from 'tap';
+import { UPSTREAM_ANSWER_BYTES_MAX } from '#src/core/limits.js';
+import type { UpstreamTarget } from '#src/upstream/target.js';
+import {
+  answerOf,
+  chunkOf,
+  closedOrigin,
+  DONE,
+  sse,
+  USAGE,
+  type Script,
+} from '../../fixtures/upstream-server.js';
+import {
+  REPORTED,
+  STREAM,
+  turn,
+  answering,
+  streaming,
+  failing,
+  world,
+} from '../../fixtures/upstream-world.js';
+
+void t.test('every status has its row', async (t) => {
+  let status = 200;
+  const { run, log } = await world(t, [(request, response) => failing(status)(request, response, '')]);
+  for (status of [400, 404, 409, 413, 422]) {
+    const { error } = await run();
+    t.strictSame(
+      error,
+      { code: 'invalid_parameters', message: 'internal host db-7 is down' },
+      `status ${status}`,
+    );
+  }
+  t.equal(log.lines.length, 0);
+  for (status of [301, 302, 304, 401, 402, 403, 405, 408, 418, 429, 500, 502, 503, 504, 529]) {
+    const { error } = await run();
+    t.equal(error?.code, 'provider_unavailable', `status ${status}`);
+    t.notMatch(error?.message, /db-7|127\.0\.0\.1|sk-provider/);
+  }
+  const refused = log.lines.filter((line) => line.message.includes('key or account'));
+  t.equal(refused[0]?.level, 'error');
+  t.equal(refused[0]?.fields.subject, 'upstream-0');
+  t.notMatch(JSON.stringify(log.lines), /sk-provider/);
+});
+
+void t.test('what is no answer', async (t) => {
+  let script: Script = () => undefined;
+  const { run } = await world(t, [(request, response, body) => script(request, response, body)]);
+  const rows: [string, Script][] = [
+    ['html', answering('<html></html>', 'text/html')],
+    ['html that calls itself JSON', answering('<html></html>')],
+    ['cut JSON', answering(answerOf(USAGE).slice(0, -5))],
+    ['an array', answering('[]')],
+    ['no choices', answering('{"object":"x"}')],
+    ['nothing', answering('')],
+    ['no content', (_request, response) => response.writeHead(204).end()],
+    ['an error that calls itself a success', answering('{"error":{"message":"m"}}')],
+    ['a stream', streaming(STREAM + DONE)],
+    ['too much', answering(`{"choices":[],"x":"${'a'.repeat(UPSTREAM_ANSWER_BYTES_MAX)}"}`)],
+    ['no HTTP', (request) => request.socket.end('oops\r\n\r\n')],
+    ['a reset', (request) => request.socket.resetAndDestroy()],
+  ];
+  for (const [name, next] of rows) {
+    script = next;
+    const { error, text } = await run();
+    t.equal(error?.code, 'provider_unavailable', name);
+    t.match(error?.message, /retry later/);
+    t.equal(text, '');
+  }
+  script = answering(answerOf(USAGE));
+  t.equal((await run({ stream: true })).error?.code, 'provider_unavailable', 'JSON for a stream');
+  t.equal((await run()).error, undefined, 'and the next call is well');
+});
+
+void t.test('an error body without end does not hold the caller', async (t) => {
+  const { run } = await world(t, [
+    (_request, response) => {
+      response.writeHead(400);
+      const write = (): void => {
+        while (response.write('x'.repeat(10_000)));
+        response.once('drain', write);
+      };
+      write();
+    },
+  ]);
+  t.equal((await run()).error?.code, 'invalid_parameters');
+});
+
+void t.test('failover: the next upstream answers', async (t) => {
+  const good = answering(answerOf(USAGE));
+  const bads: [string, Script | Partial<UpstreamTarget>][] = [
+    ['nobody there', { origin: await closedOrigin() }],
+    ['reset', (request) => request.socket.resetAndDestroy()],
+    ['429', failing(429)],
+    ['500', failing(500)],
+    ['our key refused', failing(401)],
+    ['garbage', answering('nonsense')],
+    [
+      'a reset in the middle of the answer',
+      (request, response) => {
+        response.writeHead(200, { 'content-type': 'application/json', 'content-length': '99' });
+        response.write('{"choices"', () => request.socket.resetAndDestroy());
+      },
+    ],
+  ];
+  for (const [name, bad] of bads) {
+    const { run, upstreams, log } = await world(t, [bad, good]);
+    const downstream = await run();
+    t.equal(downstream.text, answerOf(USAGE), name);
+    t.strictSame(downstream.usage, REPORTED);
+    t.ok(upstreams.every((upstream) => upstream.requests.length === 1));
+    t.equal(log.lines.length, 1);
+    t.equal(log.lines[0]?.level, name === 'our key refused' ? 'error' : 'warn');
+  }
+  const stalled = await world(t, [() => undefined, good], undefined, { firstByteTimeoutMs: 100 });
+  t.equal((await stalled.run()).text, answerOf(USAGE), 'a stall');
+  const streamed = await world(t, [streaming(sse({ error: 'x' })), streaming(STREAM + DONE)]);
+  t.equal((await streamed.run({ stream: true })).text, STREAM + DONE, 'a stream that starts with an error');
+});
+
+void t.test('a single upstream is tried again only where that repeats no work', async (t) => {
+  let calls = 0;
+  const kept = await world(t, [
+    (request, response, body) => {
+      calls++;
+      if (calls === 2) request.socket.resetAndDestroy();
+      else answering(answerOf(USAGE))(request, response, body);
+    },
+  ]);
+  t.equal((await kept.run()).error, undefined);
+  await turn();
+  t.equal((await kept.run()).error, undefined, 'the dead connection was not noticed by the caller');
+  t.equal(calls, 3);
+
+  const fresh = await world(t, [(request) => request.socket.resetAndDestroy()]);
+  t.equal((await fresh.run()).error?.code, 'provider_unavailable');
+  t.equal(fresh.upstreams[0]?.requests.length, 1, 'it may have begun to work on it');
+
+  const always = await world(t, [{ origin: await closedOrigin() }]);
+  t.equal((await always.run()).error?.code, 'provider_unavailable');
+});
+
+void t.test('a refused call leaves its connection usable', async (t) => {
+  const { run, upstreams } = await world(t, [failing(500)]);
+  for (let count = 0; count < 5; count++) {
+    await run();
+    await turn();
+    await turn();
+  }
+  t.equal(upstreams[0]?.connections, 1);
+});
+
+void t.test('after the first byte there is no second try', async (t) => {
+  const rows: [string, Script][] = [
+    [
+      'reset',
+      (request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(sse(chunkOf('a')), () => setTimeout(() => request.socket.resetAndDestroy(), 50));
+      },
+    ],
+    [
+      'error event',
+      (_request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(sse(chunkOf('a')), () =>
+          setTimeout(() => response.end(sse({ error: { message: 'm' } })), 50),
+        );
+      },
+    ],
+    [
+      'no end',
+      (_request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.end(sse(chunkOf('a')));
+      },
+    ],
+    [
+      'stall',
+      (_request, response) => {
+        response.writeHead(200, { 'content-type': 'text/event-stream' });
+        response.write(sse(chunkOf('a')));
+      },
+    ],
+  ];
+  for (const [name, bad] of rows) {
+    const { run, upstreams } = await world(t, [bad, streaming(STREAM + DONE)], undefined, {
+      idleTimeoutMs: 200,
+    });
+    const { error, text } = await run({ stream: true });
+    t.equal(error?.code, 'provider_unavailable', name);
+    t.equal(text, sse(chunkOf('a')));
+    t.equal(upstreams[1]?.requests.length, 0);
+  }
+});
