@@ -53,9 +53,8 @@ export async function within<T>(work: Promise<T>, timeoutMs: number, what: strin
 
 /** Starts node and resolves when it is ready; rejects with its output where it ends before, or is late. */
 export async function startChild(options: ChildOptions): Promise<Child> {
-  const env = { ...process.env, ...options.env };
+  const env = { ...process.env, NODE_OPTIONS: undefined, ...options.env };
   // Coverage and test-runner hooks of the parent are not the child's business.
-  delete env.NODE_OPTIONS;
   const running = spawn(process.execPath, options.args, {
     cwd: options.cwd,
     env,

@@ -9,7 +9,7 @@ import { addConfigCommands } from './config-command.js';
 import { addKeyCommands } from './key-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { addServeCommand } from './serve.js';
-import { packageVersion } from './version.js';
+import { packageVersion } from '../core/version.js';
 
 const EXIT_REFUSED = 1;
 const EXIT_USAGE = 2;

@@ -51,7 +51,7 @@ async function serve(options: ServeOptions): Promise<void> {
     import('../supervisor/supervisor.js'),
     import('./banner.js'),
     import('../telemetry/log.js'),
-    import('./version.js'),
+    import('../core/version.js'),
   ]);
   const { settings, source, demo } = loadSettings(options);
   const log = createLog('supervisor');

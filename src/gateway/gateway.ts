@@ -23,7 +23,7 @@ import type { Log } from '../telemetry/log.js';
 import { createMetrics, readMetrics, type MetricsBuffer } from '../telemetry/metrics.js';
 import { Listeners, type ListenerShape } from './listeners.js';
 import type { GatewayReady } from './messages.js';
-import { assertPortFree } from './port-probe.js';
+import { findPort } from './port-probe.js';
 import { CounterPool, UpstreamWorkers } from './pools.js';
 import { catalogOf, routesOf } from './snapshot.js';
 
@@ -103,7 +103,6 @@ export class Gateway {
         },
         lowBalance: settings.low_balance,
       })),
-      port: settings.listen.port,
       log,
       workerIndices: () => this.#workers.indices,
       connect: (workerIndex, listenerIndex) => this.#workers.connect(workerIndex, listenerIndex),
@@ -117,16 +116,16 @@ export class Gateway {
   async start(): Promise<GatewayReady> {
     const { settings } = this;
     const demo = this.#demo ? this.#registry.ensureDemo() : { accountId: undefined, key: undefined };
-    await assertPortFree(settings.listen.host, settings.listen.port);
+    const port = await findPort(settings.listen.host, settings.listen.port);
 
     // Every thread that faces the network runs without code from strings. Not this one: lmdb's `ordered-binary` needs it
     // when it is loaded, which it was above.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#workers.start();
-    const port = await this.#listeners.start();
+    await this.#listeners.start(port);
     this.#admin = await startAdmin({
       host: settings.admin.host,
-      port: settings.admin.port,
+      port: await findPort(settings.admin.host, settings.admin.port),
       token: obtainAdminToken(settings.data, process.env),
       registry: this.#registry,
       readiness: () => this.#ready,

@@ -18,7 +18,6 @@ export type ListenerShape = Omit<ListenerInit, 'parserPort' | 'port'>;
 export interface ListenersOptions {
   /** One a listener, by index. */
   readonly shapes: readonly ListenerShape[];
-  readonly port: number;
   readonly log: Log;
   /** Workers that are up, for a new listener. */
   readonly workerIndices: () => readonly number[];
@@ -38,21 +37,19 @@ interface Listener {
 export class Listeners {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
-  #port: number;
+  #port = 0;
   #deathsAtMs: number[] = [];
   #draining = false;
   #onDrained: () => void = () => undefined;
 
   constructor(options: ListenersOptions) {
     this.#options = options;
-    this.#port = options.port;
   }
 
-  /** The port that all of them listen on. Throws where it can't be had. */
-  async start(): Promise<number> {
-    // One after the other: with port 0 the first is given the port that the others then share.
-    for (const shape of this.#options.shapes) await this.#start(shape);
-    return this.#port;
+  /** Resolves when all of them listen on `port`; throws where one can't. */
+  async start(port: number): Promise<void> {
+    this.#port = port;
+    await Promise.all(this.#options.shapes.map((shape) => this.#start(shape)));
   }
 
   get count(): number {
@@ -108,15 +105,14 @@ export class Listeners {
     for (const workerIndex of this.#options.workerIndices()) this.#attach(thread, shape.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
-      thread.once('exit', () => reject(new Error(`listener ${shape.index} ended while it started`)));
+      thread.once('exit', () => reject(new Error(`Listener ${shape.index} ended while it started`)));
       thread.on('message', (message: FromListener) => {
         switch (message.kind) {
           case 'listening':
-            this.#port = message.port;
             resolve();
             return;
           case 'listen_failed':
-            reject(new Error(`cannot listen on ${shape.host}:${this.#port}: the address is not to be had`));
+            reject(new Error(`Listener ${shape.index} cannot listen on ${shape.host}:${this.#port}`));
             return;
           case 'drained':
             listener.drained = true;

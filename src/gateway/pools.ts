@@ -22,6 +22,9 @@ const COUNTER_IDLE_MS = 300_000;
 /** A worker that died is replaced after so long, so that one that dies at once does not take a core. */
 const WORKER_PAUSE_MS = 100;
 
+/** What a worker gets to abort its calls and close its sockets. */
+const WORKER_CLOSE_MS = 2_000;
+
 const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway has as many large requests in work as it may. Retry after 5 seconds.',
@@ -86,27 +89,27 @@ export interface UpstreamWorkersOptions {
 /** Upstream workers, each kept alive: its task is started again whenever its thread has died. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
-  readonly #pool: Piscina;
+  #pool: Piscina | undefined;
   readonly #controls = new Map<number, MessagePort>();
   readonly #tasks: Promise<void>[] = [];
   #closing = false;
 
   constructor(options: UpstreamWorkersOptions) {
     this.#options = options;
-    this.#pool = createPool({
-      entry: new URL('../upstream/upstream.worker.cjs', import.meta.url),
-      threadsMin: options.workers,
-      threadsMax: options.workers,
-      queueMax: options.workers,
-      idleTimeoutMs: Infinity,
-    });
-    this.#pool.on('error', (error: Error) =>
-      options.log.warn('upstream worker failed', { error: error.message }),
-    );
   }
 
+  /** Starts the threads, under the V8 flags of this moment. */
   start(): void {
-    for (let index = 0; index < this.#options.workers; index += 1) this.#tasks.push(this.#keepAlive(index));
+    const { workers, log } = this.#options;
+    this.#pool = createPool({
+      entry: new URL('../upstream/upstream.worker.cjs', import.meta.url),
+      threadsMin: workers,
+      threadsMax: workers,
+      queueMax: workers,
+      idleTimeoutMs: Infinity,
+    });
+    this.#pool.on('error', (error: Error) => log.warn('upstream worker failed', { error: error.message }));
+    for (let index = 0; index < workers; index += 1) this.#tasks.push(this.#keepAlive(index, this.#pool));
   }
 
   get indices(): number[] {
@@ -127,12 +130,12 @@ export class UpstreamWorkers {
     for (const control of this.#controls.values())
       control.postMessage({ kind: 'close' } satisfies ToUpstreamWorker);
     await Promise.race([Promise.all(this.#tasks), delay(WORKER_CLOSE_MS, undefined, { ref: false })]);
-    await this.#pool.destroy();
+    await this.#pool?.destroy();
   }
 
-  async #keepAlive(index: number): Promise<void> {
+  async #keepAlive(index: number, pool: Piscina): Promise<void> {
     for (;;) {
-      const ended = this.#run(index);
+      const ended = this.#run(index, pool);
       this.#options.onStarted(index);
       const fault = await ended;
       this.#controls.delete(index);
@@ -153,7 +156,7 @@ export class UpstreamWorkers {
   }
 
   /** Why the task ended. */
-  async #run(index: number): Promise<string> {
+  async #run(index: number, pool: Piscina): Promise<string> {
     const control = new MessageChannel();
     const counter = new MessageChannel();
     this.#options.counter.serveWorker(counter.port1);
@@ -166,7 +169,7 @@ export class UpstreamWorkers {
       counterPort: counter.port2,
     };
     try {
-      await this.#pool.run(task, { transferList: [control.port2, counter.port2] });
+      await pool.run(task, { transferList: [control.port2, counter.port2] });
       return 'the task returned';
     } catch (error) {
       return error instanceof Error ? (error.stack ?? error.message) : String(error);
@@ -176,6 +179,3 @@ export class UpstreamWorkers {
     }
   }
 }
-
-/** What a worker gets to abort its calls and close its sockets. */
-const WORKER_CLOSE_MS = 2_000;

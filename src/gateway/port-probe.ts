@@ -1,15 +1,15 @@
 /**
- * Whether a port is free. Main thread, before the listeners start.
+ * The port that all listeners of a gateway will share. Main thread, before they start.
  *
  * Listeners share their port with SO_REUSEPORT, and so would a second gateway that somebody starts by mistake: both would
- * get a part of the calls and neither would say a word. A bind without that option fails where anybody listens.
+ * get a part of the calls and neither would say a word. A bind without that option fails where anybody listens. µWS does
+ * not set it where the kernel is to choose the port (0), so that choice is made here too.
  */
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type AddressInfo } from 'node:net';
 
-/** Throws an Error that names the address where it can't be listened on. */
-export async function assertPortFree(host: string, port: number): Promise<void> {
-  if (port === 0) return;
+/** `port`, or a free one where it is 0. Throws an Error that names the address where it can't be listened on. */
+export async function findPort(host: string, port: number): Promise<number> {
   const server = createServer();
   try {
     server.listen({ host, port, exclusive: true });
@@ -21,6 +21,8 @@ export async function assertPortFree(host: string, port: number): Promise<void> 
       { cause: error },
     );
   }
+  const found = (server.address() as AddressInfo).port;
   server.close();
   await once(server, 'close');
+  return found;
 }

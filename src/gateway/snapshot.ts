@@ -1,7 +1,6 @@
 /**
  * From the settings of the file to the plain records that threads work with. Main thread, at start.
  */
-import { readFileSync } from 'node:fs';
 import { invariant } from '../core/errors.js';
 import { picoUnitsPerToken } from '../core/money.js';
 import type { PicoUnits } from '../core/units.js';
@@ -55,7 +54,7 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings): UpstreamTar
     name: isEcho ? 'echo' : url.host,
     origin: isEcho ? 'echo:' : url.origin,
     path: `${url.pathname.replace(/\/$/, '')}/chat/completions${url.search}`,
-    key: upstream.key ?? keyFromFile(upstream.key_file),
+    key: upstream.key,
     headers: upstream.headers,
     model: upstream.model === model.id ? undefined : upstream.model,
     weight: upstream.weight,
@@ -65,10 +64,6 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings): UpstreamTar
     idleTimeoutMs: upstream.idle_timeout_ms,
     totalTimeoutMs: upstream.total_timeout_ms,
   };
-}
-
-function keyFromFile(path: string | undefined): string | undefined {
-  return path === undefined ? undefined : readFileSync(path, 'utf8').trim();
 }
 
 function tokenPrice(text: string): PicoUnits {

@@ -4,24 +4,32 @@
 import type { HttpResponse } from 'uWebSockets.js';
 
 /**
+ * What is read and thrown away of a body that is too long. A client that still writes when its connection ends never sees
+ * the answer, so the answer waits for the end of the body, within reason.
+ */
+export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
+
+/**
  * Calls exactly one of the two, unless the client leaves first. `onBody`'s bytes are valid during the call only: a body
- * that came in one piece, nearly all of them, is never copied.
+ * that came in one piece, nearly all of them, is never copied. `onTooLarge` is told whether there is more to come, so that
+ * the connection must end.
  */
 export function readBody(
   res: HttpResponse,
   bodyBytesMax: number,
   onBody: (bytes: Uint8Array) => void,
-  onTooLarge: () => void,
+  onTooLarge: (more: boolean) => void,
 ): void {
-  const pieces: Uint8Array[] = [];
+  let pieces: Uint8Array[] = [];
   let bytesSeen = 0;
-  let tooLarge = false;
+  let answered = false;
   res.onData((chunk, isLast) => {
-    if (tooLarge) return;
+    if (answered) return;
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
-      tooLarge = true;
-      onTooLarge();
+      pieces = [];
+      answered = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
+      if (answered) onTooLarge(!isLast);
       return;
     }
     if (isLast && pieces.length === 0) {

@@ -62,14 +62,15 @@ export class ChatExchange implements CallReceiver {
     else this.refuse(read.error);
   }
 
-  onTooLarge(): void {
+  /** `more` of the body is still to come and will not be read. */
+  onTooLarge(more: boolean): void {
     const { bodyBytesMax } = this.#server.limits;
     this.refuse(
       {
         code: 'request_too_large',
         message: `The body is longer than the ${bodyBytesMax} bytes that are accepted. Shorten the messages.`,
       },
-      true,
+      more || this.#server.draining,
     );
   }
 

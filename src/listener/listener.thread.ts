@@ -71,5 +71,4 @@ main.on('message', (message: ToListener) => {
   }
 });
 
-const port = await server.listen(init.host, init.port);
-say(port === undefined ? { kind: 'listen_failed' } : { kind: 'listening', port });
+say({ kind: server.listen(init.host, init.port) ? 'listening' : 'listen_failed' });

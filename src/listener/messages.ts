@@ -22,7 +22,7 @@ export interface ListenerLimits {
 export interface ListenerInit {
   readonly index: number;
   readonly host: string;
-  /** 0 for the first listener of a gateway that lets the kernel choose. */
+  /** Shared with the other listeners. */
   readonly port: number;
   readonly slots: SlotRange;
   readonly ledger: LedgerBuffers;
@@ -46,6 +46,4 @@ export type ToListener =
   | { readonly kind: 'close' };
 
 export type FromListener =
-  | { readonly kind: 'listening'; readonly port: number }
-  | { readonly kind: 'listen_failed' }
-  | { readonly kind: 'drained' };
+  { readonly kind: 'listening' } | { readonly kind: 'listen_failed' } | { readonly kind: 'drained' };

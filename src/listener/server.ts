@@ -16,7 +16,7 @@ import { limitRate } from '../pipeline/rate-limit.js';
 import type { AskPort } from '../pool/ask-port.js';
 import type { Outcome } from '../telemetry/metrics.js';
 import { writeError } from './answer.js';
-import { readBody } from './body-reader.js';
+import { DISCARDED_BYTES_MAX, readBody } from './body-reader.js';
 import { ChatExchange } from './chat-exchange.js';
 import type { ListenerLimits } from './messages.js';
 import { ModelRoutes } from './model-routes.js';
@@ -56,18 +56,13 @@ export class ListenerServer {
     }, SWEEP_MS);
   }
 
-  /** Listens, with SO_REUSEPORT, beside the other listeners. The port, or undefined where it can't be had. */
-  listen(host: string, port: number): Promise<number | undefined> {
-    return new Promise((resolve) => {
-      this.#app.listen(host, port, (socket) => {
-        if (socket === false) {
-          resolve(undefined);
-          return;
-        }
-        this.#socket = socket;
-        resolve(uWS.us_socket_local_port(socket));
-      });
+  /** Listens, with SO_REUSEPORT, beside the other listeners. False where the port can't be had. */
+  listen(host: string, port: number): boolean {
+    // µWS calls back before it returns.
+    this.#app.listen(host, port, (socket) => {
+      if (socket !== false) this.#socket = socket;
     });
+    return this.#socket !== undefined;
   }
 
   get draining(): boolean {
@@ -138,15 +133,15 @@ export class ListenerServer {
       exchange.refuse(refusal);
       return;
     }
-    if (Number(req.getHeader('content-length')) > this.limits.bodyBytesMax) {
-      exchange.onTooLarge();
+    if (Number(req.getHeader('content-length')) > this.limits.bodyBytesMax + DISCARDED_BYTES_MAX) {
+      exchange.onTooLarge(true);
       return;
     }
     readBody(
       res,
       this.limits.bodyBytesMax,
       (bytes) => exchange.onBody(bytes),
-      () => exchange.onTooLarge(),
+      (more) => exchange.onTooLarge(more),
     );
   }
 

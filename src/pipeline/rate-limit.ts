@@ -21,7 +21,7 @@ export function limitRate(context: CallContext, parts: PipelineParts): ErrorReco
     resetSeconds: ceilDiv(take.resetWallMs, MS_PER_SECOND),
   };
   if (take.admitted) return undefined;
-  const retryAfterSeconds = secondsUntil(context.rateLimit.resetSeconds * MS_PER_SECOND, parts);
+  const retryAfterSeconds = secondsUntil(take.resetWallMs, parts);
   return {
     code: 'rate_limit_exceeded',
     message: `The plan allows ${limit} requests per minute and they are used up. Retry after ${retryAfterSeconds} seconds.`,

@@ -1,7 +1,0 @@
-/** The version, from package.json beside the built folder: it is written in one place. Commands. */
-import { readFileSync } from 'node:fs';
-
-export function packageVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
-}

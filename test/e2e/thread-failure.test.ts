@@ -1,0 +1,120 @@
+/**
+ * Threads that fail by an exception nobody caught: they are replaced, their calls end unbilled, every other call goes on.
+ */
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { startBed } from '../support/bed.js';
+import { eventually, temporaryFolder, type Gateway } from '../support/gateway.js';
+import { steered } from '../support/mock.js';
+
+const PRELOAD = join(process.cwd(), 'test/fixtures/fault-preload.mjs');
+
+async function startFaultyBed(t: Test, settings: Readonly<Record<string, unknown>>) {
+  const faults = temporaryFolder(t);
+  const bed = await startBed(t, settings, {
+    env: { NODE_OPTIONS: `--import=${PRELOAD}`, TOLLGATE_TEST_FAULTS: faults },
+  });
+  const { key, accountId } = await bed.gateway.admin.customer();
+  return { ...bed, key, account: accountId, faults };
+}
+
+interface Status {
+  readonly pid: number;
+  readonly listeners: number;
+  readonly workers: number;
+  readonly calls_in_flight: number;
+}
+
+const statusOf = async (gateway: Gateway): Promise<Status> =>
+  (await gateway.admin.send('GET', '/admin/v1/status')).json() as Status;
+
+void t.test('threads that face the network cannot make code from strings', async (t) => {
+  const { gateway, key, faults } = await startFaultyBed(t, { listen: { listeners: 2 }, workers: 2 });
+  // A body above the threshold starts a counter thread.
+  t.equal((await gateway.chat(key, 'x'.repeat(100_000))).status, 200);
+  const codes = Object.fromEntries(
+    readdirSync(faults)
+      .filter((file) => file.endsWith('.code'))
+      .map((file) => [file, readFileSync(join(faults, file), 'utf8')]),
+  );
+  t.equal(Object.keys(codes).length, 5, 'two listeners, two workers, a counter thread');
+  for (const [file, code] of Object.entries(codes)) t.equal(code, 'disallowed', file);
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test(
+  'an upstream worker that fails is replaced; its calls end as internal_error, unbilled',
+  async (t) => {
+    const { gateway, key, account, faults, mock } = await startFaultyBed(t, { workers: 1 });
+    t.equal((await gateway.chat(key, 'before')).status, 200);
+    const { spent } = await gateway.admin.account(account);
+
+    const hanging = gateway.chat(key, steered('fault=stall-before'));
+    await eventually('the call reaches the mock', async () =>
+      (await mock.stats()).open > 0 ? true : undefined,
+    );
+    const worker = readdirSync(faults)
+      .find((file) => file.startsWith('pool-'))!
+      .replace('.code', '');
+    writeFileSync(join(faults, `${worker}.throw`), '');
+    const answer = await hanging;
+    t.equal(answer.status, 500);
+    t.match(answer.json(), { error: { type: 'server_error', code: 'internal_error' } });
+
+    const after = await eventually('a new worker serves', async () => {
+      const next = await gateway.chat(key, 'after');
+      return next.status === 200 ? next : undefined;
+    });
+    t.equal(after.status, 200);
+    const view = await gateway.admin.account(account);
+    t.equal(view.held, '0.00', 'the hold is back');
+    t.equal(view.calls_today, 2, 'the call that failed was given back');
+    t.not(view.spent, spent);
+    t.equal(await gateway.stop(), 0);
+  },
+);
+
+void t.test('a listener that fails is replaced, and what its calls held is released', async (t) => {
+  const { gateway, key, account, faults, mock } = await startFaultyBed(t, { listen: { listeners: 2 } });
+  const pid = gateway.pid();
+  // Enough calls that some are on each listener: the kernel spreads connections over both.
+  const CALLS = 24;
+  const outcomes = Array.from({ length: CALLS }, () =>
+    gateway.chat(key, steered('first_byte_ms=3000')).then(
+      (answer) => answer.status,
+      () => 'cut' as const,
+    ),
+  );
+  await eventually('all calls reach the mock', async () =>
+    (await mock.stats()).open === CALLS ? true : undefined,
+  );
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  const ended = await Promise.all(outcomes);
+  const cut = ended.filter((outcome) => outcome === 'cut').length;
+  t.ok(cut > 0 && cut < CALLS, `${cut} of ${CALLS} calls were on the listener that failed`);
+  t.equal(ended.filter((outcome) => outcome === 200).length, CALLS - cut, 'every other call went on');
+
+  await eventually('both listeners are there', async () =>
+    (await statusOf(gateway)).listeners === 2 ? true : undefined,
+  );
+  const view = await gateway.admin.account(account);
+  t.equal(view.held, '0.00', 'nothing is held');
+  t.equal(view.calls_today, CALLS - cut, 'the calls that were cut were given back');
+  t.equal((await statusOf(gateway)).calls_in_flight, 0);
+  for (let call = 0; call < CALLS; call += 1) t.equal((await gateway.chat(key, 'after')).status, 200);
+  t.equal(gateway.pid(), pid, 'the process is the same');
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('a gateway process that dies is started again by the supervisor', async (t) => {
+  const { gateway, key } = await startFaultyBed(t, {});
+  t.equal((await gateway.chat(key, 'before')).status, 200);
+  const pid = gateway.pid();
+  process.kill(pid, 'SIGKILL');
+  await eventually('another process serves on the same port', async () => {
+    if (gateway.pid() === pid) return undefined;
+    return (await gateway.chat(key, 'after')).status === 200 ? true : undefined;
+  });
+  t.equal(await gateway.stop(), 0);
+});
