@@ -11,6 +11,7 @@ import { isWholeText } from '../support/sse.js';
 
 const UPSTREAM_KEY = 'secret-of-the-upstream';
 const ABORT_MS = 50;
+const CALLS_IN_FLIGHT = 8;
 const TOOLS: OpenAI.ChatCompletionTool[] = [
   {
     type: 'function',
@@ -45,7 +46,7 @@ void t.test('the openai package', async (t) => {
     t,
     {
       upstream: { key: '${TEST_UPSTREAM_KEY}' },
-      limits: { calls_in_flight: 2 },
+      limits: { calls_in_flight: CALLS_IN_FLIGHT },
       plans: [
         { id: 'one-a-minute', requests_per_minute: 1, calls_per_day: 1_000 },
         { id: 'narrow', requests_per_minute: 1_000, calls_per_day: 1_000, models: [TEST_MODEL] },
@@ -114,11 +115,12 @@ void t.test('the openai package', async (t) => {
         stream: true,
       });
       let chunks = 0;
+      let leftMs = 0;
       for await (const chunk of stream) {
         chunks += chunk.choices.length;
+        leftMs = Date.now();
         if (chunks === 4) break;
       }
-      const leftMs = Date.now();
       const abortMs = await eventually(
         'the abort',
         async () => (await mock.stats()).lastAbortMs ?? undefined,
@@ -179,23 +181,28 @@ void t.test('the openai package', async (t) => {
         return error;
       }
     };
-    const cases: [string, Promise<unknown>, new (...args: never[]) => Error, object][] = [
+    const cases: [string, () => Promise<unknown>, new (...args: never[]) => Error, object][] = [
       [
         '401',
-        create(clientOf(`sk-${'A'.repeat(43)}`), 'x'),
+        () => create(clientOf(`sk-${'A'.repeat(43)}`), 'x'),
         OpenAI.AuthenticationError,
         { code: 'invalid_api_key' },
       ],
       [
         '400',
-        create(client, 'x', { temperature: 3 }),
+        () => create(client, 'x', { temperature: 3 }),
         OpenAI.BadRequestError,
         { code: 'invalid_parameters' },
       ],
-      ['model', create(client, 'x', { model: 'none' }), OpenAI.BadRequestError, { code: 'model_not_found' }],
+      [
+        'model',
+        () => create(client, 'x', { model: 'none' }),
+        OpenAI.BadRequestError,
+        { code: 'model_not_found' },
+      ],
       [
         '502',
-        create(client, steered('status=500')),
+        () => create(client, steered('status=500')),
         OpenAI.InternalServerError,
         { code: 'provider_unavailable' },
       ],
@@ -203,7 +210,7 @@ void t.test('the openai package', async (t) => {
     const poor = await gateway.admin.customer({ credit: '0' });
     cases.push([
       '403',
-      create(clientOf(poor.key), 'x'),
+      () => create(clientOf(poor.key), 'x'),
       OpenAI.PermissionDeniedError,
       { code: 'insufficient_quota', type: 'permission_error' },
     ]);
@@ -211,20 +218,27 @@ void t.test('the openai package', async (t) => {
     await create(clientOf(slow.key), 'x');
     cases.push([
       '429',
-      create(clientOf(slow.key), 'x'),
+      () => create(clientOf(slow.key), 'x'),
       OpenAI.RateLimitError,
       { code: 'rate_limit_exceeded' },
     ]);
     for (const [name, work, Class, fields] of cases) {
-      const error = await rejection(work);
+      const error = await rejection(work());
       t.ok(error instanceof Class, `${name}: ${String(error)}`);
       t.match(error, fields, name);
     }
   });
 
   await t.test('a 503 is retried after the seconds of Retry-After', async (t) => {
+    // A call that its client left keeps its place until its tokens are counted.
+    await eventually('no call in flight', async () => {
+      const status = (await gateway.admin.send('GET', '/admin/v1/status')).json() as {
+        calls_in_flight: number;
+      };
+      return status.calls_in_flight === 0 ? true : undefined;
+    });
     const busy = await Promise.all(
-      [1, 2].map(() =>
+      Array.from({ length: CALLS_IN_FLIGHT }, () =>
         client.chat.completions.create({
           model: TEST_MODEL,
           messages: prompt(steered('chunks=1000&chunk_ms=20')),

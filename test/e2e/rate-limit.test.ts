@@ -76,7 +76,7 @@ void t.test('2,000 requests at a limit of 100 a minute', async (t) => {
     const refusal = await gateway.chat(key, 'Hello');
     checkError(t, refusal, 'rate_limit_exceeded', 'still');
     const resetMs = Number(refusal.headers['x-ratelimit-reset']) * 1_000;
-    t.ok(resetMs - Date.now() <= 61_000, 'at most a minute ahead');
+    t.ok(resetMs - Date.now() <= 63_000, 'a minute, a sub-bucket and a rounding ahead at most');
     await sleep(Math.max(0, resetMs - earlyMs - Date.now()));
   };
 
