@@ -32,7 +32,10 @@ export interface AdminServer {
   close(): void;
 }
 
-/** Resolves when the port is open; rejects where it cannot be had. */
+/**
+ * Resolves when the port is open; rejects where it cannot be had. The caller has seen that nobody else listens there: µWS
+ * would share the port, and its exclusive mode fails while the kernel remembers connections of a gateway that died.
+ */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, registry, readiness, status, log } = options;
   const api = new AdminApi({ registry, status, log });
@@ -55,22 +58,9 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
         },
       });
     };
-    (app.listen as unknown as ListenExclusively).call(app, host, port, EXCLUSIVE_PORT, onListening);
+    app.listen(host, port, onListening);
   });
 }
-
-/**
- * A host together with options is taken by the library, but missing in its types. Without the option, two gateways on one
- * port would silently share it. The value is `LIBUS_LISTEN_EXCLUSIVE_PORT`, which the types declare and the binaries export
- * in some versions only.
- */
-type ListenExclusively = (
-  host: string,
-  port: number,
-  options: number,
-  callback: (socket: us_listen_socket | false) => void,
-) => void;
-const EXCLUSIVE_PORT = 1;
 
 function serve(
   response: HttpResponse,

@@ -137,9 +137,10 @@ export class ChatExchange implements CallReceiver {
     this.#server.parts.metrics.add('calls_in_flight', -1);
     if (!this.#clientGone) {
       this.#res.cork(() => {
+        const begun = this.#phase === 'answering';
         this.#begin();
         this.#writeQueue();
-        this.#res.end(bytes, this.#server.draining);
+        this.#res.end(bytes, !begun && this.#server.draining);
       });
     }
     this.#finish(this.#clientGone ? 'client_gone' : 'ok');
@@ -159,7 +160,8 @@ export class ChatExchange implements CallReceiver {
     } else if (this.#isStream) {
       this.#res.cork(() => {
         this.#writeQueue();
-        this.#res.end(errorEvent(error), true);
+        // Not with µWS's own "close": once the head is out it writes the header's text into the body.
+        this.#res.end(errorEvent(error));
       });
     } else {
       // Half of a whole answer is out and its length was not promised: only a cut tells that it is not whole.
