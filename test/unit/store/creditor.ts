@@ -1,0 +1,15 @@
+/**
+ * Credits an account one unit at a time and says each time that it is done, until it is killed: `creditor <data>`.
+ */
+import { writeSync } from 'node:fs';
+import { SystemClock } from '#src/core/clock.js';
+import { asPicoUnits } from '#src/core/units.js';
+import { Store } from '#src/store/store.js';
+import { offlineRegistry } from './support.js';
+
+const CREDITS_MAX = 100_000;
+const registry = offlineRegistry(new Store(process.argv[2]!), new SystemClock());
+for (let credits = 1; credits <= CREDITS_MAX; credits++) {
+  registry.credit('a', asPicoUnits(1n), 'one');
+  writeSync(1, `${credits}\n`);
+}

@@ -1,0 +1,91 @@
+import t from 'tap';
+import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
+import { digestOf } from '#src/registry/key-digest.js';
+import { LedgerFlush } from '#src/store/flush.js';
+import { recover } from '#src/store/recovery.js';
+import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, openHouse } from './support.js';
+
+const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, catalog: CATALOG };
+const FIRST = asAccountIndex(0);
+const SECOND = asAccountIndex(1);
+
+void t.test('a start finds money, days, plans and keys as they were', async (t) => {
+  const path = t.testdir();
+  const before = openHouse(path);
+  before.registry.createAccount({ name: 'a', planId: 'paid', credit: asPicoUnits(1_000n) });
+  before.registry.createAccount({ name: 'b', planId: 'free', credit: asPicoUnits(0n) });
+  before.registry.setAccountActive('b', false);
+  const good = before.registry.createKey({ account: 'a', name: 'good' });
+  const disabled = before.registry.createKey({ account: 'b', name: 'disabled' });
+  const deleted = before.registry.createKey({ account: 'a', name: 'deleted' });
+  before.registry.setKeyActive(disabled.record.id, false);
+  before.registry.deleteKey(deleted.record.id);
+  const { ledger, store, clock } = before;
+  ledger.admit(asCallSlot(0), FIRST, 10, asPicoUnits(100n));
+  ledger.settle(asCallSlot(0), asPicoUnits(70n));
+  ledger.admit(asCallSlot(1), FIRST, 10, asPicoUnits(900n));
+  new LedgerFlush({ ledger, store, clock, log: new ListLog() }).run();
+  const { held, ...rest } = ledger.snapshot(FIRST);
+  t.equal(held, 900n);
+  await store.close();
+
+  const after = openHouse(path);
+  const log = new ListLog();
+  t.same(recover({ ...after, ...CAPACITY, log }), { accounts: 2, keys: 2 });
+  t.same(
+    after.ledger.snapshot(FIRST),
+    { ...rest, available: 930n, held: 0n, minuteUsed: 0 },
+    'the hold of the call that is gone is back',
+  );
+  t.same([after.ledger.planIndexOf(FIRST), after.ledger.isActive(FIRST)], [1, true]);
+  t.same([after.ledger.planIndexOf(SECOND), after.ledger.isActive(SECOND)], [0, false]);
+  const found = after.keyTable.find(digestOf(good.key))!;
+  t.same([after.keyTable.accountOf(found), after.keyTable.stateOf(found)], [FIRST, 'active']);
+  t.equal(after.keyTable.stateOf(after.keyTable.find(digestOf(disabled.key))!), 'disabled');
+  t.equal(after.keyTable.find(digestOf(deleted.key)), undefined);
+  t.same(log.lines, []);
+  await after.store.close();
+});
+
+void t.test('an account whose plan has gone is disabled and told, until it is moved', async (t) => {
+  const path = t.testdir();
+  const before = openHouse(path);
+  before.registry.createAccount({ name: 'a', planId: 'paid', credit: asPicoUnits(5n) });
+  await before.store.close();
+
+  const catalog = { ...CATALOG, plans: CATALOG.plans.slice(0, 1) };
+  const after = openHouse(path, catalog);
+  const log = new ListLog();
+  recover({ ...after, ...CAPACITY, catalog, log });
+  t.match(log.lines, [/^warn account is disabled: its plan/]);
+  t.equal(after.ledger.isActive(FIRST), false);
+  after.registry.setAccountActive('a', true);
+  t.equal(after.ledger.isActive(FIRST), false, 'enabling alone does not give it limits');
+  after.registry.setPlan('a', 'free');
+  t.equal(after.ledger.isActive(FIRST), true);
+  await after.store.close();
+});
+
+void t.test('what cannot be right stops the start', async (t) => {
+  const { store, registry, clock, ...house } = openHouse(t.testdir());
+  registry.createAccount({ name: 'a', planId: 'free', credit: asPicoUnits(5n) });
+  registry.createAccount({ name: 'b', planId: 'free', credit: asPicoUnits(5n) });
+  for (const name of ['x', 'y']) registry.createKey({ account: 'a', name });
+  const start = (over: object) => recover({ ...house, store, ...CAPACITY, log: new ListLog(), ...over });
+  t.throws(() => start({ accountsMax: 1 }), {
+    message: /limits.accounts \(1\) allows: raise it to at least 2/,
+  });
+  const empty = openHouse(t.testdir({ other: {} }) + '/other');
+  t.throws(() => start({ ...empty, store, keysMax: 1 }), { message: /limits.keys \(1\)/ });
+  const total = {
+    uncovered: asPicoUnits(0n),
+    dayNumber: 1,
+    dayCalls: 1,
+    minuteUsed: 1,
+    takenMs: clock.wallMs(),
+  };
+  store.putSpendings(new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]));
+  t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
+  await store.close();
+  await empty.store.close();
+});

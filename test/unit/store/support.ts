@@ -1,0 +1,101 @@
+/**
+ * A data directory of its own, a clock that stands still, and a registry over real buffers.
+ */
+import type { Clock } from '#src/core/clock.js';
+import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from '#src/core/units.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import type { Catalog } from '#src/registry/catalog.js';
+import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
+import { Registry } from '#src/registry/registry.js';
+import { Store } from '#src/store/store.js';
+import type { Log } from '#src/telemetry/log.js';
+import { picoUnitsPerToken } from '#src/core/money.js';
+
+export class StoppedClock implements Clock {
+  nowMs = Date.UTC(2025, 0, 31, 12);
+
+  monotonicMs(): MonotonicMs {
+    return asMonotonicMs(this.nowMs);
+  }
+
+  wallMs(): WallMs {
+    return asWallMs(this.nowMs);
+  }
+}
+
+const price = picoUnitsPerToken('0.15')!;
+
+export const CATALOG: Catalog = {
+  models: [
+    {
+      id: 'small',
+      ownedBy: 'house',
+      createdSeconds: 1_700_000_000,
+      price: { inputPicoUnits: price, cachedInputPicoUnits: price, outputPicoUnits: price },
+      outputTokensMax: 100,
+    },
+  ],
+  plans: [
+    { id: 'free', requestsPerMinute: 60, callsPerDay: 1_000, modelIndices: [0] },
+    { id: 'paid', requestsPerMinute: 600, callsPerDay: 100_000, modelIndices: [0] },
+    { id: 'demo', requestsPerMinute: 600, callsPerDay: 100_000, modelIndices: [] },
+  ],
+};
+
+/** Keeps what was logged. */
+export class ListLog implements Log {
+  readonly lines: string[] = [];
+
+  error(message: string): void {
+    this.lines.push(`error ${message}`);
+  }
+
+  warn(message: string): void {
+    this.lines.push(`warn ${message}`);
+  }
+
+  info(message: string): void {
+    this.lines.push(`info ${message}`);
+  }
+}
+
+export const ACCOUNTS_MAX = 4;
+export const KEYS_MAX = 4;
+
+/** What a gateway's main thread has. */
+export interface House {
+  readonly clock: StoppedClock;
+  readonly store: Store;
+  readonly ledger: Ledger;
+  readonly keyTable: KeyTable;
+  readonly registry: Registry;
+}
+
+export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
+  const clock = new StoppedClock();
+  const store = new Store(dataPath);
+  const ledger = new Ledger(createLedgerBuffers({ accountsMax: ACCOUNTS_MAX, callsInFlightMax: 16 }), clock);
+  const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
+  const registry = new Registry({
+    store,
+    catalog,
+    clock,
+    accountsMax: ACCOUNTS_MAX,
+    keysMax: KEYS_MAX,
+    live: { ledger, keyTable },
+  });
+  return { clock, store, ledger, keyTable, registry };
+}
+
+/** A registry as commands have it while no gateway runs. */
+export function offlineRegistry(store: Store, clock: Clock): Registry {
+  return new Registry({
+    store,
+    catalog: CATALOG,
+    clock,
+    accountsMax: ACCOUNTS_MAX,
+    keysMax: KEYS_MAX,
+    live: undefined,
+  });
+}
