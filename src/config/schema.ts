@@ -3,14 +3,7 @@
  * The type that the program uses is derived from it. Main threads and commands; workers get plain records made from it.
  */
 import { Type, type Static } from 'typebox';
-import {
-  CALLS_IN_FLIGHT_MAX,
-  CALLS_PER_DAY_MAX,
-  FRAME_BYTES_MAX,
-  LISTENERS_MAX,
-  REQUESTS_PER_MINUTE_MAX,
-  WORKERS_MAX,
-} from '../core/limits.js';
+import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, FRAME_BYTES_MAX, KEYS_MAX, LISTENERS_MAX, REQUESTS_PER_MINUTE_MAX, WORKERS_MAX } from '../core/limits.js';
 import { identifier, type Annotations, type Declaration } from './annotations.js';
 import { modelSchema } from './model-schema.js';
 
@@ -25,9 +18,6 @@ const BODY_BYTES_MAX = 256 * 1024 * 1024;
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Held per stream with a slow reader; times `calls_in_flight` it is memory. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
-/** Slots of the shared tables, 64 bytes and more each. */
-const ACCOUNTS_MAX = 10_000_000;
-const KEYS_MAX = 20_000_000;
 
 const host = (environment: string, description: string) =>
   Type.String({

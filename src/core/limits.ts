@@ -16,6 +16,12 @@ export const CALLS_IN_FLIGHT_MAX = 1 << 20;
 export const LISTENERS_MAX = 64;
 export const WORKERS_MAX = 64;
 
+/** Accounts in one process: 1 GiB of addresses, and 32-bit indices still reach all of its words. */
+export const ACCOUNTS_MAX = 4_194_304;
+
+/** Keys in one process: 640 MiB of records; beyond that one process is the wrong place. */
+export const KEYS_MAX = 16_777_216;
+
 /** One event of an upstream's stream. The longest seen is a tool call of some 100 KB; beyond this it is garbage. */
 export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 

@@ -1,6 +1,7 @@
 /**
  * Entry of a gateway process: follows the supervisor's orders. Main thread of a gateway process.
  */
+import { findGateway } from '../admin/gateway-file.js';
 import { createLog } from '../telemetry/log.js';
 import { Gateway } from './gateway.js';
 import {
@@ -22,8 +23,18 @@ function say(message: FromGateway): Promise<void> {
   });
 }
 
+/** Two gateways on one store would each admit the whole of every limit. */
+async function assertDataUnused(dataPath: string): Promise<void> {
+  const other = await findGateway(dataPath);
+  if (other === undefined) return;
+  throw new Error(
+    `Another gateway (process ${other.pid}) serves from ${dataPath}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
+  );
+}
+
 async function start(message: StartGateway): Promise<void> {
   try {
+    await assertDataUnused(message.settings.data);
     gateway = new Gateway({
       settings: message.settings,
       demo: message.demo,

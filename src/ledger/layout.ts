@@ -29,14 +29,11 @@
  */
 import { ceilDiv } from '../core/units.js';
 import { invariant } from '../core/errors.js';
-import { CALLS_IN_FLIGHT_MAX } from '../core/limits.js';
+import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX } from '../core/limits.js';
 
 const ACCOUNT_BYTES = 256;
 const RESERVATION_BYTES = 24;
 export const ACCOUNTS_PER_DIRTY_WORD = 32;
-
-/** 1 GiB of addresses; one buffer of 256 bytes each must also stay below what 32-bit indices of words reach. */
-export const ACCOUNTS_MAX = 4_194_304;
 
 /** Words of one account in the view of 64-bit words, and the fields in it. */
 export const ACCOUNT_WORDS64 = ACCOUNT_BYTES / 8;

@@ -20,11 +20,9 @@
  * then it leaves the old one. So a search that found nothing while `moves` stood still is right; else it is made again.
  */
 import { invariant } from '../core/errors.js';
+import { KEYS_MAX } from '../core/limits.js';
 import { asAccountIndex, asKeyIndex, type AccountIndex, type KeyIndex } from '../core/units.js';
 import { DIGEST_BYTES } from './key-digest.js';
-
-/** 16 Mi keys are 640 MiB of records: beyond that one process is the wrong place. */
-export const KEYS_MAX = 1 << 24;
 
 const DIGEST_WORDS = DIGEST_BYTES / 4;
 const ACCOUNT = DIGEST_WORDS;

@@ -1,7 +1,8 @@
 import t from 'tap';
 import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
 import { digestOf } from '#src/registry/key-digest.js';
-import { createKeyTableBuffers, KEYS_MAX, KeyTable } from '#src/registry/key-table.js';
+import { KEYS_MAX } from '#src/core/limits.js';
+import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { interruptAt, randomFrom } from '../../fixtures/ledger-world.js';
 
 const ACCOUNT = asAccountIndex(77);
