@@ -1,0 +1,134 @@
+import t from 'tap';
+import { decimalOf } from '#src/core/money.js';
+import { admit } from '#src/pipeline/admit.js';
+import { release, settle } from '#src/pipeline/settle.js';
+import type { Usage } from '#src/protocol/usage.js';
+import { SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
+
+const fundsOf = ({ parts, account }: House) => {
+  const { available, held, spent, dayCalls } = parts.ledger.snapshot(account);
+  return { available: decimalOf(available), held: decimalOf(held), spent: decimalOf(spent), dayCalls };
+};
+const USAGE: Usage = { promptTokens: 10, cachedTokens: 4, completionTokens: 5, source: 'reported' };
+
+void t.test('an admitted call holds its worst case and is charged its cost', (t) => {
+  const house = openHouse();
+  const context = knownCaller(house);
+  const call = chatCall({ max_tokens: 10 });
+  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(context.admission?.call, call, 'the call is not changed');
+  const hold = BigInt(call.bodyBytes) * 1_000_000n + 10n * 2_000_000n;
+  t.match(fundsOf(house), { held: decimalOf(hold), spent: '0.00', dayCalls: 1 });
+  settle(context, USAGE, house.parts);
+  // 6 × 1 + 4 × 0.5 + 5 × 2 millionths.
+  t.match(fundsOf(house), { available: '0.999982', held: '0.00', spent: '0.000018', dayCalls: 1 });
+  t.match(house.outcomes(), { promptTokens: 10, completionTokens: 5 });
+  t.end();
+});
+
+void t.test('the worst case is bounded by the model, and multiplied by the choices', (t) => {
+  for (const [fields, completionTokens] of [
+    [{}, 1_000],
+    [{ max_tokens: 0 }, 0],
+    [{ max_tokens: 1e12 }, 1_000],
+    [{ max_completion_tokens: 7 }, 7],
+    [{ max_tokens: 7, n: 3 }, 21],
+  ] as const) {
+    const house = openHouse();
+    const call = chatCall(fields);
+    t.equal(admit(knownCaller(house), call, house.parts), undefined);
+    const hold = BigInt(call.bodyBytes) * 1_000_000n + BigInt(completionTokens) * 2_000_000n;
+    t.equal(fundsOf(house).held, decimalOf(hold), JSON.stringify(fields));
+  }
+  t.end();
+});
+
+void t.test('each refusal has its code and has taken nothing', (t) => {
+  const cases: readonly { what: string; house: House; fields: object; refusal: object }[] = [
+    {
+      what: 'unknown model',
+      house: openHouse(),
+      fields: { model: 'nope' },
+      refusal: { code: 'model_not_found', message: /"nope"/ },
+    },
+    {
+      what: 'hidden model',
+      house: openHouse(),
+      fields: { model: 'hidden' },
+      refusal: { code: 'model_not_found' },
+    },
+    {
+      what: 'too little money',
+      house: openHouse({ credit: '0.0001' }),
+      fields: {},
+      refusal: { code: 'insufficient_quota', message: /balance is 0\.0001/ },
+    },
+    {
+      what: 'no slot',
+      house: openHouse({ slots: 0 }),
+      fields: {},
+      refusal: { code: 'overloaded', retryAfterSeconds: 1 },
+    },
+  ];
+  for (const { what, house, fields, refusal } of cases) {
+    const before = fundsOf(house);
+    const context = knownCaller(house);
+    t.match(admit(context, chatCall(fields), house.parts), refusal, what);
+    t.same(fundsOf(house), before, what);
+    t.equal(house.parts.link.inFlight, 0, what);
+    t.equal(context.admission, undefined, what);
+  }
+  t.end();
+});
+
+void t.test('a long model name is not repeated whole', (t) => {
+  const house = openHouse();
+  const refusal = admit(knownCaller(house), chatCall({ model: 'x'.repeat(100_000) }), house.parts);
+  t.ok(refusal!.message.length < 300);
+  t.end();
+});
+
+void t.test('the day: its last call, its refusal, and what gives a call back', (t) => {
+  const house = openHouse();
+  const admitted = Array.from({ length: 3 }, () => {
+    const context = knownCaller(house);
+    t.equal(admit(context, chatCall({}), house.parts), undefined);
+    return context;
+  });
+  const refusal = admit(knownCaller(house), chatCall({}), house.parts);
+  t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
+  t.match(refusal!.message, `${SECONDS_TO_MIDNIGHT} seconds`);
+
+  release(admitted[0]!, { code: 'provider_unavailable', message: '' }, house.parts);
+  t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'a 502 is given back');
+  release(admitted[1]!, { code: 'invalid_parameters', message: '' }, house.parts);
+  t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'what a provider refused costs nothing and counts');
+  settle(admitted[2]!, USAGE, house.parts);
+  t.match(fundsOf(house), { dayCalls: 2, held: '0.00', spent: '0.000018' });
+  t.end();
+});
+
+void t.test('clamp lowers max_tokens to what the balance affords, and no further than the prompt', (t) => {
+  const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
+  const context = knownCaller(house);
+  const call = chatCall({});
+  t.equal(admit(context, call, house.parts), undefined);
+  const affordable = Math.floor((200 - call.bodyBytes) / 2);
+  t.equal((JSON.parse(context.admission!.call.body) as { max_tokens: number }).max_tokens, affordable);
+  t.equal(
+    Number(fundsOf(house).available),
+    ((200 - call.bodyBytes) % 2) / 1e6,
+    'what is left would not pay a token',
+  );
+
+  const poor = openHouse({ credit: '0.00001', lowBalance: 'clamp' });
+  t.match(admit(knownCaller(poor), call, poor.parts), { code: 'insufficient_quota' });
+  t.equal(poor.parts.link.inFlight, 0);
+  t.end();
+});
+
+void t.test('a free model needs no balance', (t) => {
+  const house = openHouse({ credit: '0' });
+  t.equal(admit(knownCaller(house), chatCall({ model: 'free' }), house.parts), undefined);
+  t.end();
+});

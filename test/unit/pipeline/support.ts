@@ -1,0 +1,119 @@
+/**
+ * The phases over real shared buffers, a clock that stands still, and no sockets.
+ */
+import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { picoUnitsOf } from '#src/core/money.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { CallContext } from '#src/pipeline/context.js';
+import { ModelAccess } from '#src/pipeline/model-access.js';
+import type { PipelineParts } from '#src/pipeline/parts.js';
+import { CallTable, createCallTable } from '#src/pool/call-table.js';
+import { ListenerLink } from '#src/pool/listener-link.js';
+import { readChatRequest } from '#src/protocol/chat-request.js';
+import type { ChatCall } from '#src/protocol/chat-call.js';
+import type { Catalog } from '#src/registry/catalog.js';
+import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
+import { MetricsStripe, createMetrics, readMetrics } from '#src/telemetry/metrics.js';
+
+const pico = (amount: string) => picoUnitsOf(amount)!;
+
+/** One token of input costs 1, cached 0.5, of output 2 millionths of a unit. */
+const PRICE = {
+  inputPicoUnits: asPicoUnits(1_000_000n),
+  cachedInputPicoUnits: asPicoUnits(500_000n),
+  outputPicoUnits: asPicoUnits(2_000_000n),
+};
+const model = (id: string, price = PRICE) => ({
+  id,
+  ownedBy: 'test',
+  createdSeconds: 0,
+  price,
+  outputTokensMax: 1_000,
+});
+const FREE = {
+  inputPicoUnits: asPicoUnits(0n),
+  cachedInputPicoUnits: asPicoUnits(0n),
+  outputPicoUnits: asPicoUnits(0n),
+};
+
+export const CATALOG: Catalog = {
+  models: [model('priced'), model('free', FREE), model('hidden')],
+  plans: [{ id: 'plan', requestsPerMinute: 2, callsPerDay: 3, modelIndices: [0, 1] }],
+};
+
+/** 2026-03-01T12:00:00.500Z: 20:00 in UTC+8. */
+const NOON_MS = Date.UTC(2026, 2, 1, 12, 0, 0, 500);
+export const SECONDS_TO_MIDNIGHT = 4 * 60 * 60;
+
+export class StillClock {
+  nowMs = 0;
+
+  monotonicMs() {
+    return asMonotonicMs(1_000_000 + this.nowMs);
+  }
+
+  wallMs() {
+    return asWallMs(NOON_MS + this.nowMs);
+  }
+}
+
+export interface House {
+  readonly parts: PipelineParts;
+  readonly clock: StillClock;
+  readonly key: string;
+  readonly keyIndex: ReturnType<typeof asKeyIndex>;
+  readonly account: ReturnType<typeof asAccountIndex>;
+  readonly outcomes: () => ReturnType<typeof readMetrics>;
+}
+
+export function openHouse({
+  credit = '1.00',
+  lowBalance = 'refuse',
+  slots = 4,
+}: { credit?: string; lowBalance?: 'refuse' | 'clamp'; slots?: number } = {}): House {
+  const clock = new StillClock();
+  const ledger = new Ledger(createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 8 }), clock);
+  const keys = new KeyTable(createKeyTableBuffers({ keysMax: 4 }));
+  const metrics = createMetrics(1);
+  const account = asAccountIndex(2);
+  const keyIndex = asKeyIndex(3);
+  const key = generateKey();
+  ledger.openAccount(account, {
+    credited: pico(credit),
+    spent: asPicoUnits(0n),
+    uncovered: asPicoUnits(0n),
+    dayNumber: dayNumberOf(clock.wallMs()),
+    dayCalls: 0,
+    planIndex: 0,
+    active: true,
+  });
+  keys.insert(keyIndex, digestOf(key), account, true);
+  const parts: PipelineParts = {
+    clock,
+    ledger,
+    keys,
+    catalog: CATALOG,
+    access: new ModelAccess(CATALOG),
+    link: new ListenerLink(new CallTable(createCallTable(8, 64)), { first: 0, count: slots }),
+    metrics: new MetricsStripe(metrics, 0),
+    lowBalance,
+  };
+  return { parts, clock, key, keyIndex, account, outcomes: () => readMetrics(metrics) };
+}
+
+/** A context whose caller is known. */
+export function knownCaller({ account, keyIndex }: House): CallContext {
+  const context = new CallContext('req_test');
+  context.caller = { key: keyIndex, account, planIndex: 0, plan: CATALOG.plans[0]! };
+  return context;
+}
+
+export function chatCall(fields: object): ChatCall {
+  const text = JSON.stringify({ model: 'priced', messages: [{ role: 'user', content: 'hi' }], ...fields });
+  const read = readChatRequest(text, Buffer.byteLength(text));
+  if (!read.ok) throw new Error(read.error.message);
+  return read.call;
+}
