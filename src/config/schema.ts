@@ -3,7 +3,16 @@
  * The type that the program uses is derived from it. Main threads and commands; workers get plain records made from it.
  */
 import { Type, type Static } from 'typebox';
-import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, FRAME_BYTES_MAX, KEYS_MAX, LISTENERS_MAX, REQUESTS_PER_MINUTE_MAX, WORKERS_MAX } from '../core/limits.js';
+import {
+  ACCOUNTS_MAX,
+  CALLS_IN_FLIGHT_MAX,
+  CALLS_PER_DAY_MAX,
+  FRAME_BYTES_MAX,
+  KEYS_MAX,
+  LISTENERS_MAX,
+  REQUESTS_PER_MINUTE_MAX,
+  WORKERS_MAX,
+} from '../core/limits.js';
 import { identifier, type Annotations, type Declaration } from './annotations.js';
 import { modelSchema } from './model-schema.js';
 
