@@ -1,0 +1,76 @@
+/**
+ * What must stop the start: said in words on standard error, exit code 1, and nothing left running.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { cpSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer, type AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
+import t from 'tap';
+import { startGateway, temporaryFolder } from '../support/gateway.js';
+
+const ROOT = process.cwd();
+const END_TIMEOUT_MS = 30_000;
+
+/** Runs `tollgate serve` until it ends by itself. */
+async function serve(folder: string, args: readonly string[], root = ROOT) {
+  const child = spawn(process.execPath, [join(root, 'dist/cli/main.js'), 'serve', ...args], {
+    cwd: folder,
+    env: { ...process.env, NODE_OPTIONS: undefined, TOLLGATE_ADMIN_PORT: '0' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const timer = setTimeout(() => child.kill('SIGKILL'), END_TIMEOUT_MS);
+  const [stdout, stderr, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'exit') as Promise<[number | null]>,
+  ]);
+  clearTimeout(timer);
+  return { stdout, stderr, code };
+}
+
+void t.test('a port that somebody uses', async (t) => {
+  const server = createServer().listen(0, '127.0.0.1');
+  t.teardown(() => server.close());
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const { stdout, stderr, code } = await serve(temporaryFolder(t), ['--port', String(port)]);
+  t.equal(code, 1);
+  t.match(stderr, `Cannot listen on 127.0.0.1:${port} (EADDRINUSE)`);
+  t.match(stderr, 'TOLLGATE_PORT');
+  t.equal(stdout, '');
+});
+
+void t.test('a data folder that another gateway serves from', async (t) => {
+  const first = await startGateway(t);
+  const { stderr, code } = await serve(first.folder, ['--port', '0']);
+  t.equal(code, 1);
+  t.match(stderr, `Another gateway (process ${first.pid()}) serves from`);
+  t.equal(await first.stop(), 0);
+});
+
+void t.test('a wrong file', async (t) => {
+  const folder = temporaryFolder(t);
+  writeFileSync(join(folder, 'tollgate.yaml'), 'models: []\nlisten: { prot: 1 }\n');
+  const { stderr, code } = await serve(folder, []);
+  t.equal(code, 1);
+  t.match(stderr, 'tollgate.yaml:1: models: got an empty list, want a list of at least one model');
+  t.match(stderr, 'tollgate.yaml:2: listen.prot: unknown setting, the nearest known one is listen.port');
+});
+
+void t.test('a validator that is not the compiled one', async (t) => {
+  const root = temporaryFolder(t);
+  cpSync(join(ROOT, 'dist'), join(root, 'dist'), { recursive: true });
+  cpSync(join(ROOT, 'package.json'), join(root, 'package.json'));
+  symlinkSync(join(ROOT, 'node_modules'), join(root, 'node_modules'));
+  const generated = join(root, 'dist/protocol/generated-validators.js');
+  const source = readFileSync(generated, 'utf8');
+  const broken = source.replace('export const COMPILED = true;', 'export const COMPILED = false;');
+  t.not(broken, source);
+  writeFileSync(generated, broken);
+  const { stdout, stderr, code } = await serve(temporaryFolder(t), ['--port', '0'], root);
+  t.equal(code, 1);
+  t.match(stderr, 'the request validator is not compiled: run `npm run build`');
+  t.equal(stdout, '');
+});
