@@ -70,10 +70,12 @@ function serve(
   readiness: () => boolean,
 ): void {
   // Everything is read now: the request is gone when this function returns.
-  const method = request.getCaseSensitiveMethod();
+  const sentMethod = request.getCaseSensitiveMethod();
   const path = request.getUrl();
   const query = request.getQuery();
-  const head = method === 'HEAD';
+  // HEAD asks for what GET would answer, without its body.
+  const head = sentMethod === 'HEAD';
+  const method = head ? 'GET' : sentMethod;
 
   if (method === 'GET' && path === '/healthz') {
     send(response, ok({ status: 'ok', pid: process.pid }), head, false);
@@ -153,8 +155,13 @@ function send(response: HttpResponse, answer: AdminAnswer, head: boolean, closeC
     // An answer may hold a new key.
     response.writeHeader('cache-control', 'no-store');
     if (answer.allow !== undefined) response.writeHeader('allow', answer.allow);
-    // An answer to HEAD has the length of a body and not the body.
-    if (head) response.endWithoutBody(Buffer.byteLength(answer.body), closeConnection);
-    else response.end(answer.body, closeConnection);
+    if (!head) {
+      response.end(answer.body, closeConnection);
+      return;
+    }
+    // The length of the body and not the body. Given as an argument the length would make µWS 20.41 wait for the body, and
+    // end the process where nothing else waits for the request.
+    response.writeHeader('content-length', String(Buffer.byteLength(answer.body)));
+    response.endWithoutBody();
   });
 }

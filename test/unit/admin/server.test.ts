@@ -1,0 +1,145 @@
+/** What HTTP adds to the interface: who is let in, how much is read, how it is answered. */
+import t from 'tap';
+import { ADMIN_BODY_BYTES_MAX } from '#src/admin/api.js';
+import { startAdmin } from '#src/admin/server.js';
+import { checkError } from '../../support/error-answer.js';
+import { startAdminHouse, TOKEN } from './support.js';
+
+void t.test('health and readiness are told to anybody', async (t) => {
+  const house = await startAdminHouse(t);
+  const open = { headers: {} };
+  const healthy = await house.send('GET', '/healthz', undefined, open);
+  t.equal(healthy.status, 200);
+  t.same(healthy.json(), { status: 'ok', pid: process.pid });
+  t.equal(healthy.headers['content-type'], 'application/json');
+  const head = await house.send('HEAD', '/healthz', undefined, open);
+  t.match(head, { status: 200, body: '' });
+  t.equal(head.headers['content-length'], String(healthy.body.length), 'the length of what GET answers');
+
+  t.match(await house.send('GET', '/readyz', undefined, open), { status: 200, body: '{"status":"ready"}' });
+  house.ready = false;
+  t.match(await house.send('GET', '/readyz', undefined, open), {
+    status: 503,
+    body: '{"status":"not ready"}',
+  });
+  t.match(await house.send('HEAD', '/readyz', undefined, open), { status: 503, body: '' });
+  t.equal((await house.send('GET', '/healthz', undefined, open)).status, 200, 'alive all the same');
+});
+
+void t.test('everything else wants the token', async (t) => {
+  const house = await startAdminHouse(t);
+  const authorizations: [string | undefined, 'missing_api_key' | 'invalid_api_key'][] = [
+    [undefined, 'missing_api_key'],
+    ['', 'missing_api_key'],
+    ['Bearer', 'missing_api_key'],
+    ['Bearer   ', 'missing_api_key'],
+    [`Basic ${TOKEN}`, 'missing_api_key'],
+    [TOKEN, 'missing_api_key'],
+    ['Bearer wrong', 'invalid_api_key'],
+    [`Bearer ${TOKEN}x`, 'invalid_api_key'],
+    [`Bearer ${TOKEN.slice(1)}`, 'invalid_api_key'],
+    [`Bearer ${TOKEN.toUpperCase()}`, 'invalid_api_key'],
+    [`Bearer ${'x'.repeat(600)}`, 'invalid_api_key'],
+  ];
+  for (const [authorization, code] of authorizations) {
+    const headers = authorization === undefined ? {} : { authorization };
+    for (const [method, path] of [
+      ['GET', '/admin/v1/accounts'],
+      ['POST', '/admin/v1/accounts'],
+      ['GET', '/admin/v1/status'],
+      ['GET', '/nowhere'],
+      ['POST', '/healthz'],
+    ] as const) {
+      const body = method === 'POST' ? { name: 'x', plan: 'free' } : undefined;
+      const answer = await house.send(method, path, body, { headers });
+      checkError(t, answer, code, `${method} ${path} with ${authorization}`);
+      t.notMatch(answer.body, TOKEN, 'the token is not told');
+    }
+  }
+  t.equal(house.registry.listAccounts(0, 1).items.length, 0, 'and nothing was done');
+  for (const scheme of ['Bearer ', 'bearer ', 'BEARER   ']) {
+    const headers = { authorization: `${scheme}${TOKEN}` };
+    t.equal((await house.send('GET', '/admin/v1/accounts', undefined, { headers })).status, 200, scheme);
+  }
+  t.same(house.log.lines, []);
+});
+
+void t.test('HEAD answers as GET without the body', async (t) => {
+  const house = await startAdminHouse(t);
+  const get = await house.send('GET', '/admin/v1/plans');
+  const head = await house.send('HEAD', '/admin/v1/plans');
+  t.match(head, { status: 200, body: '' });
+  t.equal(head.headers['content-length'], String(Buffer.byteLength(get.body)));
+  t.match(await house.send('HEAD', '/admin/v1/nowhere'), { status: 404, body: '' });
+});
+
+void t.test('a body is read up to its bound', async (t) => {
+  const house = await startAdminHouse(t);
+  const padded = (bytes: number, name: string): string =>
+    JSON.stringify({ name, plan: 'free' }).padEnd(bytes);
+  const fits = await house.send('POST', '/admin/v1/accounts', padded(ADMIN_BODY_BYTES_MAX, 'fits'));
+  t.equal(fits.status, 200);
+  const over = await house.send('POST', '/admin/v1/accounts', padded(ADMIN_BODY_BYTES_MAX + 1, 'over'));
+  t.match(checkError(t, over, 'request_too_large', 'one byte more'), String(ADMIN_BODY_BYTES_MAX));
+  t.throws(() => house.registry.findAccount('over'), { code: 'not_found' });
+  const chunked = await fetch(`http://127.0.0.1:${house.port}/admin/v1/accounts`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}` },
+    body: new ReadableStream({
+      start(controller) {
+        const bytes = Buffer.from(padded(2_000, 'chunked'));
+        for (let at = 0; at < bytes.length; at += 500) controller.enqueue(bytes.subarray(at, at + 500));
+        controller.close();
+      },
+    }),
+    duplex: 'half',
+  });
+  t.equal(chunked.status, 200, 'in chunks, and without content-type');
+  t.equal(house.registry.findAccount('chunked').record.planId, 'free');
+});
+
+void t.test('a body needs no content-type and must be JSON', async (t) => {
+  const house = await startAdminHouse(t);
+  const bytes = (text: string): RequestInit => ({
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}` },
+    body: Buffer.from(text),
+  });
+  const at = `http://127.0.0.1:${house.port}/admin/v1/accounts`;
+  t.equal((await fetch(at, bytes('{"name":"bare","plan":"free"}'))).status, 200);
+  const answer = await house.send('POST', '/admin/v1/accounts', '{"name":');
+  t.match(checkError(t, answer, 'invalid_parameters', 'cut'), /^the body must be JSON: /);
+});
+
+void t.test('answers are not to be kept, and their connection may be', async (t) => {
+  const house = await startAdminHouse(t);
+  const { headers } = await house.send('GET', '/admin/v1/accounts');
+  t.equal(headers['cache-control'], 'no-store');
+  t.equal(headers['content-type'], 'application/json');
+});
+
+void t.test('a bug is an answer and a line of the log', async (t) => {
+  const house = await startAdminHouse(t);
+  house.store.findAccountByName = () => {
+    throw new Error('the store burns');
+  };
+  const answer = await house.send('GET', '/admin/v1/accounts/acme');
+  const message = checkError(t, answer, 'internal_error', 'a throw');
+  t.notMatch(message, /burns/, 'the inside is not told');
+  t.same(house.log.lines, ['error admin request failed']);
+  t.equal((await house.send('GET', '/admin/v1/accounts')).status, 200, 'and it goes on');
+});
+
+void t.test('an address that cannot be had is named', async (t) => {
+  const house = await startAdminHouse(t);
+  const options = {
+    host: '203.0.113.1',
+    port: 9,
+    token: TOKEN,
+    registry: house.registry,
+    readiness: () => true,
+    status: () => ({}),
+    log: house.log,
+  };
+  await t.rejects(startAdmin(options), { message: /cannot listen on 203\.0\.113\.1:9/ });
+});
