@@ -6,6 +6,9 @@ import { Type, type Static, type TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { ProxyError, invariant } from '../core/errors.js';
 
+/** Of a wrong value in a message: enough to know it again, where a whole body may be 64 KiB. */
+const SHOWN_CHARS_MAX = 100;
+
 const CLOSED = { additionalProperties: false };
 
 /** Decimal text: a JSON number is a binary fraction, and 0.1 is none. */
@@ -60,7 +63,12 @@ function faultOf(errors: ReturnType<Validator['Errors']>, noun: string, value: u
   }
   const first = errors[0];
   const name = first?.instancePath.slice(1) ?? '';
-  if (name === '') return `the body must be a JSON object, got ${JSON.stringify(value)}`;
-  const got = JSON.stringify((value as Record<string, unknown>)[name]);
+  if (name === '') return `the body must be a JSON object, got ${shown(value)}`;
+  const got = shown((value as Record<string, unknown>)[name]);
   return `${name} ${first?.message ?? 'is invalid'}, got ${got}`;
+}
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value);
+  return text.length <= SHOWN_CHARS_MAX ? text : `${text.slice(0, SHOWN_CHARS_MAX)}…`;
 }

@@ -1,0 +1,64 @@
+import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { findAdminToken, obtainAdminToken, TokenCheck, tokenPath } from '#src/admin/token.js';
+
+void t.test('a token is made once, for its owner alone', (t) => {
+  const path = join(t.testdir(), 'made', 'data');
+  t.equal(findAdminToken(path, {}), undefined);
+  const token = obtainAdminToken(path, {});
+  t.match(token, /^[A-Za-z0-9_-]{43}$/);
+  t.equal(statSync(tokenPath(path)).mode & 0o777, 0o600);
+  t.equal(statSync(path).mode & 0o777, 0o700);
+  t.same(readdirSync(path), ['admin-token'], 'no temporary file is left');
+  t.equal(readFileSync(tokenPath(path), 'utf8'), `${token}\n`);
+  t.equal(obtainAdminToken(path, {}), token);
+  t.equal(findAdminToken(path, {}), token);
+  t.not(obtainAdminToken(t.testdir(), {}), token);
+  t.end();
+});
+
+void t.test('the environment’s token comes first and is not written down', (t) => {
+  const path = t.testdir();
+  const environment = { TOLLGATE_ADMIN_TOKEN: 'x'.repeat(16) };
+  t.equal(obtainAdminToken(path, environment), 'x'.repeat(16));
+  t.same(readdirSync(path), []);
+  const own = obtainAdminToken(path, { TOLLGATE_ADMIN_TOKEN: '' });
+  t.equal(findAdminToken(path, {}), own, 'an empty one is none');
+  t.equal(findAdminToken(path, environment), 'x'.repeat(16));
+  t.end();
+});
+
+void t.test('a weak token is refused, and not told', (t) => {
+  for (const weak of [
+    'short',
+    'x'.repeat(15),
+    'x'.repeat(257),
+    'sixteen chars with spaces',
+    'ümlaut-and-so-on-1',
+  ]) {
+    t.throws(() => findAdminToken('nowhere', { TOLLGATE_ADMIN_TOKEN: weak }), {
+      message: /^TOLLGATE_ADMIN_TOKEN is no token: wanted are 16 to 256/,
+    });
+    const path = t.testdir();
+    writeFileSync(tokenPath(path), `${weak}\n`);
+    t.throws(() => obtainAdminToken(path, {}), { message: `${tokenPath(path)} holds no token` });
+    t.throws(() => findAdminToken(path, {}), { message: /^(?!.*short).*Remove the file/ });
+  }
+  const path = t.testdir();
+  mkdirSync(tokenPath(path));
+  t.throws(() => findAdminToken(path, {}), { code: 'EISDIR' }, 'nor is another fault taken for no token');
+  t.end();
+});
+
+void t.test('only the token itself is accepted', (t) => {
+  const token = 'operator-token-0123456789';
+  const check = new TokenCheck(token);
+  t.equal(check.accepts(token), true);
+  for (let at = 0; at < token.length; at++) {
+    t.equal(check.accepts(`${token.slice(0, at)}#${token.slice(at + 1)}`), false);
+    t.equal(check.accepts(token.slice(0, at)), false);
+  }
+  t.equal(check.accepts(`${token} `), false);
+  t.end();
+});
