@@ -3,6 +3,7 @@
  */
 import { randomBytes } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
+import { isWellFormedKey } from './key-digest.js';
 
 /** Crockford's base 32, lower case: no i, l, o, u, so that an id can be read out. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -39,8 +40,17 @@ export function assertName(field: string, name: string): void {
   }
   if (UNPRINTABLE.test(name)) throw invalid(`${field} must not have control characters`);
   if (isId(name)) throw invalid(`${field} must not have the form of an id, got ${name}`);
+  // Names are kept and shown, and a key is neither.
+  if (isWellFormedKey(name)) throw invalid(`${field} must not be an API key`);
   // A URL drops these two segments, so such an account could not be addressed.
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
+}
+
+/** Throws `invalid_parameters`, without repeating it, where an API key was given in place of its id or name. */
+export function assertNoKey(idOrName: string): void {
+  if (isWellFormedKey(idOrName)) {
+    throw invalid('an id or a name is wanted and not an API key itself: see the list of keys');
+  }
 }
 
 /** A refusal of what the caller gave. */

@@ -6,6 +6,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { DEMO_PLAN } from '../config/defaults.js';
+import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { asPicoUnits, asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
@@ -17,7 +18,7 @@ import type { Catalog } from './catalog.js';
 import { digestOf, generateKey } from './key-digest.js';
 import { prefixOf, type KeyRecord } from './key-record.js';
 import type { KeyTable } from './key-table.js';
-import { assertName, createId, invalid, isId, notFound } from './record-id.js';
+import { assertName, assertNoKey, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page, RecordStore } from './record-store.js';
 
 /** What the running gateway's threads share; a command has none. */
@@ -206,7 +207,10 @@ export class Registry {
     const nowMs = this.#nowMs();
     const index = this.#store.takeKeyIndex(asWallMs(nowMs - KEY_INDEX_REST_MS));
     if (index >= this.#keysMax) {
-      throw invalid(`there are ${index} keys, the most that limits.keys allows: raise it and restart`);
+      throw invalid(
+        `limits.keys allows ${this.#keysMax} keys, of which those deleted in the last seconds still count: ` +
+          'raise it and restart',
+      );
     }
     const record: KeyRecord = {
       index,
@@ -244,21 +248,26 @@ export class Registry {
    * disk covers too.
    */
   #debit(idOrName: string, amount: PicoUnits, note: string): AccountStatement {
+    if (this.#live === undefined) return this.#debitOnDisk(idOrName, amount, note);
+    const { ledger } = this.#live;
     const account = this.#accountOf(idOrName);
-    const covered =
-      this.#live === undefined
-        ? this.#statementOf(account).available + amount >= 0n
-        : this.#live.ledger.credit(account.index, amount);
-    if (!covered) {
-      const { available } = this.#statementOf(account);
-      throw invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
-    }
+    if (!ledger.credit(account.index, amount)) throw notCovered(this.#statementOf(account));
     try {
       return this.#statementOf(this.#store.commit(() => this.#putCredit(account.id, amount, note)));
     } catch (error) {
-      this.#live?.ledger.credit(account.index, asPicoUnits(0n - amount));
+      ledger.credit(account.index, asPicoUnits(0n - amount));
       throw error;
     }
+  }
+
+  /** Looks and takes in one transaction, so that two commands at once cannot take the same money. */
+  #debitOnDisk(idOrName: string, amount: PicoUnits, note: string): AccountStatement {
+    const record = this.#store.commit(() => {
+      const statement = this.findAccount(idOrName);
+      if (statement.available + amount < 0n) throw notCovered(statement);
+      return this.#putCredit(idOrName, amount, note);
+    });
+    return this.#statementOf(record);
   }
 
   #changeAccount(idOrName: string, change: (account: AccountRecord) => AccountRecord): AccountRecord {
@@ -278,6 +287,7 @@ export class Registry {
   }
 
   #accountOf(idOrName: string): AccountRecord {
+    assertNoKey(idOrName);
     const record = isId(idOrName)
       ? this.#store.findAccount(idOrName)
       : this.#store.findAccountByName(idOrName);
@@ -286,6 +296,7 @@ export class Registry {
   }
 
   #keyOf(idOrName: string): KeyRecord {
+    assertNoKey(idOrName);
     if (isId(idOrName)) {
       const record = this.#store.findKey(idOrName);
       if (record !== undefined) return record;
@@ -315,6 +326,10 @@ export class Registry {
     // Records hold whole milliseconds.
     return asWallMs(Math.floor(this.#clock.wallMs()));
   }
+}
+
+function notCovered({ available }: AccountStatement): ProxyError {
+  return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
 }
 
 function assertNote(note: string): void {

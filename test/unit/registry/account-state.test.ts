@@ -1,0 +1,60 @@
+import t from 'tap';
+import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { accountStateOf, findPlanIndex } from '#src/registry/account-state.js';
+import { CATALOG } from '../store/support.js';
+
+const record = {
+  index: asAccountIndex(3),
+  id: 'acct_x',
+  name: 'acme',
+  planId: 'paid',
+  active: true,
+  createdMs: asWallMs(1),
+  credited: asPicoUnits(70n),
+};
+const spending = {
+  spent: asPicoUnits(20n),
+  uncovered: asPicoUnits(5n),
+  dayNumber: 20_000,
+  dayCalls: 9,
+  minuteUsed: 4,
+  takenMs: asWallMs(2),
+};
+
+void t.test('plans by id', (t) => {
+  t.equal(findPlanIndex(CATALOG, 'free'), 0);
+  t.equal(findPlanIndex(CATALOG, 'paid'), 1);
+  t.equal(findPlanIndex(CATALOG, 'PAID'), undefined);
+  t.end();
+});
+
+void t.test('a new account has spent nothing; a flushed one what was flushed', (t) => {
+  const fresh = {
+    credited: 70n,
+    spent: 0n,
+    uncovered: 0n,
+    dayNumber: 0,
+    dayCalls: 0,
+    planIndex: 1,
+    active: true,
+  };
+  t.same(accountStateOf(record, undefined, CATALOG), fresh);
+  t.same(accountStateOf(record, spending, CATALOG), {
+    ...fresh,
+    spent: 20n,
+    uncovered: 5n,
+    dayNumber: 20_000,
+    dayCalls: 9,
+  });
+  t.end();
+});
+
+void t.test('active only when it is and its plan is there', (t) => {
+  for (const active of [true, false]) {
+    for (const planId of ['free', 'gone']) {
+      const state = accountStateOf({ ...record, active, planId }, undefined, CATALOG);
+      t.equal(state.active, active && planId === 'free', `${active} ${planId}`);
+    }
+  }
+  t.end();
+});

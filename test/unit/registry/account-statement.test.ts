@@ -1,0 +1,71 @@
+import t from 'tap';
+import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import { flushedStatement, liveStatement } from '#src/registry/account-statement.js';
+
+const nowMs = asWallMs(Date.UTC(2025, 0, 31, 12));
+const today = dayNumberOf(nowMs);
+const record = {
+  index: asAccountIndex(0),
+  id: 'acct_x',
+  name: 'acme',
+  planId: 'free',
+  active: true,
+  createdMs: asWallMs(1),
+  credited: asPicoUnits(100n),
+};
+
+void t.test('live: the ledger’s words, and the day’s calls only if they are of today', (t) => {
+  const snapshot = {
+    credited: asPicoUnits(100n),
+    available: asPicoUnits(60n),
+    held: asPicoUnits(30n),
+    spent: asPicoUnits(10n),
+    uncovered: asPicoUnits(2n),
+    minuteUsed: 5,
+    dayNumber: today,
+    dayCalls: 7,
+  };
+  const wanted = {
+    record,
+    available: 60n,
+    held: 30n,
+    spent: 10n,
+    uncovered: 2n,
+    callsToday: 7,
+    requestsThisMinute: 5,
+  };
+  t.same(liveStatement(record, snapshot, nowMs), wanted);
+  const yesterday = { ...snapshot, dayNumber: today - 1 };
+  t.same(liveStatement(record, yesterday, nowMs), { ...wanted, callsToday: 0 });
+  t.end();
+});
+
+void t.test('flushed: nothing is held, and counters age', (t) => {
+  const fresh = {
+    record,
+    available: 100n,
+    held: 0n,
+    spent: 0n,
+    uncovered: 0n,
+    callsToday: 0,
+    requestsThisMinute: 0,
+  };
+  t.same(flushedStatement(record, undefined, nowMs), fresh);
+  const spending = {
+    spent: asPicoUnits(40n),
+    uncovered: asPicoUnits(3n),
+    dayNumber: today,
+    dayCalls: 8,
+    minuteUsed: 6,
+    takenMs: asWallMs(nowMs - 59_999),
+  };
+  const used = { ...fresh, available: 60n, spent: 40n, uncovered: 3n, callsToday: 8, requestsThisMinute: 6 };
+  t.same(flushedStatement(record, spending, nowMs), used);
+  t.same(flushedStatement(record, { ...spending, takenMs: asWallMs(nowMs - 60_000) }, nowMs), {
+    ...used,
+    requestsThisMinute: 0,
+  });
+  t.same(flushedStatement(record, { ...spending, dayNumber: today - 1 }, nowMs), { ...used, callsToday: 0 });
+  t.end();
+});
