@@ -13,9 +13,11 @@ import {
 import { nonEmpty, printFields, printJson, printTable, timeText, type Column } from './output.js';
 
 export function addAccountCommands(program: Command): void {
-  const accounts = program.command('accounts').description('accounts: plan, balance, limits');
+  const accounts = program
+    .command('accounts')
+    .description('Create, list, credit, move and disable accounts.');
 
-  addPlaceOptions(accounts.command('create').description('create an account'))
+  addPlaceOptions(accounts.command('create').description('Create an account.'))
     .argument('<name>', 'unique name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .option('--credit <amount>', 'first credit, such as 10.00', nonEmpty)
@@ -26,24 +28,27 @@ export function addAccountCommands(program: Command): void {
       }),
     );
 
-  addPlaceOptions(accounts.command('list').description('list all accounts')).action((options: PlaceOptions) =>
-    withAdminClient(options, async (client) => {
-      const data = await listAll<AccountView>(client, '/accounts');
-      if (options.json) printJson({ data, next: null });
-      else printTable(COLUMNS, data, 'There are no accounts: see "accounts create --help".');
-    }),
+  addPlaceOptions(accounts.command('list').description('List all accounts.')).action(
+    (options: PlaceOptions) =>
+      withAdminClient(options, async (client) => {
+        const data = await listAll<AccountView>(client, '/accounts');
+        if (options.json) printJson({ data, next: null });
+        else printTable(COLUMNS, data, 'There are no accounts: see "accounts create --help".');
+      }),
   );
 
-  addPlaceOptions(accounts.command('show').description('show an account'))
+  addPlaceOptions(accounts.command('show').description('Show an account.'))
     .argument('<account>', 'id or name', nonEmpty)
     .action((account: string, options: PlaceOptions) =>
       show(options, (client) => client.call('GET', pathOf(account))),
     );
 
-  addPlaceOptions(accounts.command('credit').description('add to the balance; a negative amount takes away'))
+  addPlaceOptions(
+    accounts.command('credit').description('Add to the balance, or take away with a negative amount.'),
+  )
     .argument('<account>', 'id or name', nonEmpty)
-    .argument('<amount>', 'such as 10.00; a negative one after --: credit acme -- -2.50', nonEmpty)
-    .option('--note <text>', 'kept in the journal of the account')
+    .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', nonEmpty)
+    .option('--note <text>', 'why, for the journal of the account; at most 500 characters')
     .action((account: string, amount: string, options: PlaceOptions & { note?: string }) =>
       show(options, (client) => {
         const note = options.note === undefined ? {} : { note: options.note };
@@ -51,7 +56,7 @@ export function addAccountCommands(program: Command): void {
       }),
     );
 
-  addPlaceOptions(accounts.command('set-plan').description('move an account to another plan'))
+  addPlaceOptions(accounts.command('set-plan').description('Move an account to another plan.'))
     .argument('<account>', 'id or name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .action((account: string, options: PlaceOptions & { plan: string }) =>
@@ -59,8 +64,8 @@ export function addAccountCommands(program: Command): void {
     );
 
   for (const [word, description] of [
-    ['disable', 'refuse all keys of an account'],
-    ['enable', 'take the keys of an account again'],
+    ['disable', 'Refuse all keys of an account.'],
+    ['enable', 'Take the keys of a disabled account again.'],
   ] as const) {
     addPlaceOptions(accounts.command(word).description(description))
       .argument('<account>', 'id or name', nonEmpty)

@@ -25,8 +25,11 @@ export interface PlaceOptions {
 
 export function addPlaceOptions(command: Command): Command {
   return command
-    .option('--config <path>', 'configuration file (default: tollgate.yaml where it exists)')
-    .option('--data <path>', 'data directory (default: that of the configuration)')
+    .option(
+      '--config <file>',
+      'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
+    )
+    .option('--data <folder>', 'folder of the books (TOLLGATE_DATA; default: that of the configuration)')
     .option('--json', 'print JSON');
 }
 
@@ -78,19 +81,35 @@ async function openHttpClient(dataPath: string, address: GatewayAddress): Promis
       `A gateway runs, but its token is not in ${tokenPath(dataPath)}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
     );
   }
+  const origin = adminOrigin(address);
+  const exchange = async (method: string, path: string, body: object | undefined) => {
+    const response = await fetch(`${origin}/admin/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: body === undefined ? null : JSON.stringify(body),
+      signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+      redirect: 'error',
+    });
+    return { status: response.status, text: await response.text() };
+  };
   return {
     call: async (method, path, body) => {
-      const response = await fetch(`${adminOrigin(address)}/admin/v1${path}`, {
-        method,
-        headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-        body: body === undefined ? null : JSON.stringify(body),
-        signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
-        redirect: 'error',
+      const { status, text } = await exchange(method, path, body).catch((error: unknown) => {
+        throw new Refusal(unansweredText(origin, error));
       });
-      return answerOf(response.status, await response.text());
+      return answerOf(status, text);
     },
     close: () => Promise.resolve(),
   };
+}
+
+/** fetch hides the reason in the cause of its error. */
+function unansweredText(origin: string, error: unknown): string {
+  const reason = error instanceof Error ? (error.cause ?? error) : error;
+  return (
+    `The gateway at ${origin} was there and did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
+    'A change may have been made or not: look before trying again.'
+  );
 }
 
 async function openStoreClient(settings: Settings): Promise<AdminClient> {

@@ -17,9 +17,11 @@ import {
 } from './output.js';
 
 export function addKeyCommands(program: Command): void {
-  const keys = program.command('keys').description('API keys of accounts');
+  const keys = program
+    .command('keys')
+    .description('Make, list, disable and delete the API keys of accounts.');
 
-  addPlaceOptions(keys.command('create').description('make a key; it is shown this once'))
+  addPlaceOptions(keys.command('create').description('Make a key. It is shown this once.'))
     .requiredOption('--account <account>', 'id or name', nonEmpty)
     .requiredOption('--name <name>', 'what the key is for', nonEmpty)
     .action((options: PlaceOptions & { account: string; name: string }) =>
@@ -30,12 +32,12 @@ export function addKeyCommands(program: Command): void {
           printJson(created);
           return;
         }
-        printFields([...fieldsOf(created), ['key', created.key]]);
+        printFields(fieldsOf(created, created.key));
         printLine('Keep the key now: it cannot be shown again.');
       }),
     );
 
-  addPlaceOptions(keys.command('list').description('list keys'))
+  addPlaceOptions(keys.command('list').description('List keys, those of all accounts by default.'))
     .option('--account <account>', 'of this account alone (id or name)', nonEmpty)
     .action((options: PlaceOptions & { account?: string }) =>
       withAdminClient(options, async (client) => {
@@ -48,8 +50,8 @@ export function addKeyCommands(program: Command): void {
     );
 
   for (const [word, description] of [
-    ['disable', 'refuse a key from now on'],
-    ['enable', 'take a key again'],
+    ['disable', 'Refuse a key from now on.'],
+    ['enable', 'Take a disabled key again.'],
   ] as const) {
     addPlaceOptions(keys.command(word).description(description))
       .argument('<key>', "the key's id, or its name where that is unique", nonEmpty)
@@ -57,12 +59,12 @@ export function addKeyCommands(program: Command): void {
         withAdminClient(options, async (client) => {
           const changed = (await client.call('POST', `${pathOf(key)}/${word}`)) as KeyView;
           if (options.json) printJson(changed);
-          else printFields(fieldsOf(changed));
+          else printFields(fieldsOf(changed, changed.prefix));
         }),
       );
   }
 
-  addPlaceOptions(keys.command('delete').description('delete a key for good'))
+  addPlaceOptions(keys.command('delete').description('Delete a key for good.'))
     .argument('<key>', "the key's id, or its name where that is unique", nonEmpty)
     .option('--yes', 'do not ask')
     .action(async (key: string, options: PlaceOptions & { yes?: boolean }) => {
@@ -84,13 +86,15 @@ const COLUMNS: readonly Column<KeyView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
-function fieldsOf(key: KeyView): (readonly [string, string])[] {
+/** `shown` is the key itself when it is new, else its beginning. */
+function fieldsOf(key: KeyView, shown: string): (readonly [string, string])[] {
   return [
     ['name', key.name],
     ['id', key.id],
     ['account', key.account],
     ['active', key.active ? 'yes' : 'no'],
     ['created', timeText(key.created)],
+    ['key', shown],
   ];
 }
 

@@ -1,0 +1,95 @@
+/** How a command finds its gateway, and what it says of one that does not answer. */
+import { createServer, type RequestListener } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import type { Test } from 'tap';
+import { writeGatewayFile } from '#src/admin/gateway-file.js';
+import { Store } from '#src/store/store.js';
+import { listAll, type AdminClient } from '#src/cli/admin-client.js';
+import { runCommand } from '../../support/command.js';
+import { checkRefused, commandFolder, SETTINGS } from './support.js';
+
+const TOKEN = 'operator-token-0123456789';
+
+/** A folder in which a gateway seems to run that answers everything but `/healthz` with `answer`. */
+async function seemingGateway(t: Test, answer: RequestListener, pid = process.pid): Promise<string> {
+  const folder = t.testdir({ data: {} });
+  writeFileSync(join(folder, 'tollgate.yaml'), SETTINGS);
+  const server = createServer((request, response) => {
+    if (request.url === '/healthz') response.end(JSON.stringify({ status: 'ok', pid: process.pid }));
+    else answer(request, response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const { port } = server.address() as AddressInfo;
+  writeGatewayFile(join(folder, 'data'), { pid, adminHost: '127.0.0.1', adminPort: port });
+  return folder;
+}
+
+void t.test('lists are read page by page', async (t) => {
+  const asked: string[] = [];
+  const client: AdminClient = {
+    call: (_method, path) => {
+      asked.push(path);
+      const cursor = Number(new URL(path, 'http://x').searchParams.get('cursor') ?? 0);
+      return Promise.resolve({ data: [cursor], next: cursor < 2 ? String(cursor + 1) : null });
+    },
+    close: () => Promise.resolve(),
+  };
+  t.same(await listAll(client, '/keys?account=a%20b'), [0, 1, 2]);
+  t.same(asked, [
+    '/keys?account=a%20b&limit=1000',
+    '/keys?account=a%20b&limit=1000&cursor=1',
+    '/keys?account=a%20b&limit=1000&cursor=2',
+  ]);
+  t.same(await listAll(client, '/accounts'), [0, 1, 2]);
+  t.equal(asked[3], '/accounts?limit=1000');
+});
+
+void t.test('a gateway that runs is asked, with the token', async (t) => {
+  let asked: unknown;
+  const folder = await seemingGateway(t, ({ method, url, headers }, response) => {
+    asked = [method, url, headers.authorization];
+    response.end('{"data":[],"next":null}');
+  });
+  const end = await runCommand(folder, ['accounts', 'list', '--json'], { TOLLGATE_ADMIN_TOKEN: TOKEN });
+  t.same(end.json(), { data: [], next: null });
+  t.same(asked, ['GET', '/admin/v1/accounts?limit=1000', `Bearer ${TOKEN}`]);
+  checkRefused(
+    t,
+    await runCommand(folder, ['accounts', 'list']),
+    /^A gateway runs, but its token is not in .*admin-token: /,
+  );
+});
+
+void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t) => {
+  const env = { TOLLGATE_ADMIN_TOKEN: TOKEN };
+  const gone = await seemingGateway(t, ({ socket }) => socket.destroy());
+  const end = await runCommand(gone, ['accounts', 'credit', 'acme', '1'], env);
+  checkRefused(
+    t,
+    end,
+    /^The gateway at http:\/\/127\.0\.0\.1:\d+ was there and did not answer: .*look before trying again/,
+  );
+  t.notMatch(end.stderr, TOKEN);
+});
+
+void t.test('a file that was left behind by a gateway is not believed', async (t) => {
+  const folder = await seemingGateway(t, ({ socket }) => socket.destroy(), process.pid + 1);
+  const end = await runCommand(folder, ['accounts', 'create', 'acme', '--plan', 'free', '--json']);
+  t.match(end, { code: 0 });
+  const store = new Store(join(folder, 'data'));
+  t.equal(store.findAccountByName('acme')?.planId, 'free', 'written to the store itself');
+  await store.close();
+});
+
+void t.test('a store that is none stops the command with its reason', async (t) => {
+  const { folder, run } = commandFolder(t);
+  writeFileSync(join(folder, 'rubbish'), 'x');
+  checkRefused(t, await run('accounts', 'list', '--data', 'rubbish'), /rubbish/);
+});
