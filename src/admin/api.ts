@@ -2,6 +2,7 @@
  * The admin interface without its sockets: a request as plain text in, an answer as plain text out. Main thread. The
  * server hands it what comes over HTTP; a command, while no gateway runs, calls it directly.
  */
+import { jsonText } from '../core/json-text.js';
 import { errorBody, ProxyError, statusOf, type ErrorRecord } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
 import type { Registry } from '../registry/registry.js';
@@ -79,7 +80,7 @@ export class AdminApi {
     }
     const id = segments[route.path.indexOf(':id')] ?? '';
     const view = route.answer({ id, query: parseQuery(request.query), body: parseBody(request.body) });
-    return { status: 200, body: JSON.stringify(view), allow: undefined };
+    return { status: 200, body: jsonText(view), allow: undefined };
   }
 }
 

@@ -4,6 +4,7 @@
  * An expected failure is a `ProxyError` with a code of this catalogue. Between threads it travels as an `ErrorRecord`,
  * because structured clone drops the `code` of an Error. Match on `code`, never on class or message.
  */
+import { jsonText } from './json-text.js';
 
 export interface ErrorKind {
   readonly status: number;
@@ -64,7 +65,7 @@ export function statusOf(record: ErrorRecord): number {
 
 /** The body of the specification's error object, as JSON text. */
 export function errorBody(record: ErrorRecord): string {
-  return JSON.stringify({
+  return jsonText({
     error: { message: record.message, type: ERROR_KINDS[record.code].type, code: record.code },
   });
 }

@@ -67,6 +67,12 @@ export function writeError(
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (options.allow !== undefined) res.writeHeader('allow', options.allow);
   const body = errorBody(error);
-  if (options.head === true) res.endWithoutBody(Buffer.byteLength(body), options.close);
-  else res.end(body, options.close);
+  if (options.head !== true) {
+    res.end(body, options.close);
+    return;
+  }
+  // µWS 20.41 leaves an answer open, and aborts the process for it, when it is told the length it should write itself.
+  res.writeHeader('content-length', String(Buffer.byteLength(body)));
+  if (options.close === true) res.writeHeader('connection', 'close');
+  res.endWithoutBody();
 }

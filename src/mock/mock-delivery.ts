@@ -9,6 +9,8 @@ import type { MockStats } from './mock-stats.js';
 
 const STATUS_TEXTS: Readonly<Record<number, string>> = { 200: '200 OK', 400: '400 Bad Request' };
 
+const NOTHING = new Uint8Array(0);
+
 export class Delivery {
   readonly #response: HttpResponse;
   readonly #stats: MockStats;
@@ -52,7 +54,7 @@ export class Delivery {
 
   /** One piece, or none, of an answer with a Content-Length. */
   #sendSized(answer: Answer, lengthBytes: number): void {
-    const piece = answer.pieces[0] ?? '';
+    const piece = answer.pieces[0] ?? NOTHING;
     this.#stats.sentBytes += piece.length;
     if (answer.ending === 'end') {
       this.#finished();

@@ -147,7 +147,7 @@ class MockServer {
 }
 
 function json(response: HttpResponse, status: string, body: string): void {
-  response.writeStatus(status).writeHeader('content-type', 'application/json').end(body);
+  response.writeStatus(status).writeHeader('content-type', 'application/json').end(Buffer.from(body));
 }
 
 /**

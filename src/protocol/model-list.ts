@@ -1,6 +1,7 @@
 /**
  * Bodies of `GET /v1/models` and `GET /v1/models/{id}`, encoded once for each plan when a catalogue is loaded. Pure; any thread.
  */
+import { jsonText } from '../core/json-text.js';
 
 /** What a caller may know of a model; a registry's ModelEntry is one. */
 export interface ModelCard {
@@ -18,7 +19,7 @@ export interface ModelBodies {
 }
 
 function modelBody(model: ModelCard): string {
-  return JSON.stringify({
+  return jsonText({
     id: model.id,
     object: 'model',
     created: model.createdSeconds,
