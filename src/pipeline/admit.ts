@@ -43,43 +43,42 @@ function reserve(
   call: ChatCall,
   parts: PipelineParts,
 ): ChatCall | ErrorRecord {
-  const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
-  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold)) {
-    case 'admitted':
-      return call;
-    case 'daily_limit_exceeded':
-      return dailyLimit(caller, parts);
-    case 'insufficient_quota':
-      return parts.lowBalance === 'clamp'
-        ? reserveClamped(slot, caller, model, call, hold, parts)
-        : insufficient(hold, caller, parts);
-  }
+  const refusal = take(slot, caller, model, call, parts);
+  if (refusal?.code !== 'insufficient_quota' || parts.lowBalance === 'refuse') return refusal ?? call;
+  const clamped = clampedCall(caller, model, call, parts);
+  // A second refusal: another call of the account took the balance in between.
+  return clamped === undefined ? refusal : (take(slot, caller, model, clamped, parts) ?? clamped);
 }
 
-/** Lowers the call's output to what the balance affords beside the prompt. */
-function reserveClamped(
+function take(
   slot: CallSlot,
   caller: Caller,
   model: ModelEntry,
   call: ChatCall,
-  hold: PicoUnits,
   parts: PipelineParts,
-): ChatCall | ErrorRecord {
-  const prompt = worstCaseOf(model.price, call.bodyBytes, 0);
-  const left = parts.ledger.available(caller.account) - prompt;
-  const perToken = model.price.outputPicoUnits * BigInt(call.choices);
-  if (perToken === 0n || left < perToken) return insufficient(hold, caller, parts);
-  const clamped = withOutputTokensMax(call, Number(left / perToken));
-  const lower = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, clamped));
-  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, lower)) {
+): ErrorRecord | undefined {
+  const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
+  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold)) {
     case 'admitted':
-      return clamped;
+      return undefined;
     case 'daily_limit_exceeded':
       return dailyLimit(caller, parts);
     case 'insufficient_quota':
-      // Another call of the account took the balance in between.
-      return insufficient(lower, caller, parts);
+      return insufficient(hold, caller, parts);
   }
+}
+
+/** The call with its output lowered to what the balance affords beside the prompt; undefined where that is nothing. */
+function clampedCall(
+  caller: Caller,
+  model: ModelEntry,
+  call: ChatCall,
+  parts: PipelineParts,
+): ChatCall | undefined {
+  const prompt = worstCaseOf(model.price, call.bodyBytes, 0);
+  const left = parts.ledger.available(caller.account) - prompt;
+  const perToken = model.price.outputPicoUnits * BigInt(call.choices);
+  return perToken === 0n || left < perToken ? undefined : withOutputTokensMax(call, Number(left / perToken));
 }
 
 /** What the model can generate at most bounds what a client may write, such as 10^12, before it multiplies a price. */
