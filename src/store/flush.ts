@@ -9,6 +9,7 @@ import { asWallMs, type AccountIndex } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 import type { Log } from '../telemetry/log.js';
+import type { BooksRows } from './store.js';
 
 /** Rows of one transaction: it blocks the main thread for some 100 ms, and the admin interface with it. */
 const ROWS_MAX = 20_000;
@@ -19,7 +20,7 @@ const BATCHES_MAX = 500;
 /** The store's part of the bargain. */
 export interface SpendingStore {
   /** Durable when it returns; all or nothing. */
-  putSpendings(records: ReadonlyMap<AccountIndex, SpendingRecord>): void;
+  putBooks(rows: BooksRows): void;
 }
 
 export interface LedgerFlushOptions {
@@ -53,7 +54,7 @@ export class LedgerFlush {
       const drained = this.#drain();
       if (this.#pending.size === 0) return true;
       try {
-        this.#store.putSpendings(this.#pending);
+        this.#store.putBooks({ spendings: this.#pending, usages: [] });
       } catch (error) {
         this.#log.error('charges could not be written; they are kept and written with the next flush', {
           accounts: this.#pending.size,

@@ -8,8 +8,10 @@
  *     account_names      name                      → id
  *     credits            [account slot, sequence]  → journal line
  *     spending           account slot              → totals of the last flush
+ *     usage              [account slot, hour, key id, model id]  → totals of these calls
  *     keys               id                        → key
  *     key_slots          key slot                  → id
+ *     key_ids            key slot                  → id of the key that has or last had the slot
  *     key_slots_free     [deleted at ms, key slot] → true
  *     keys_of_account    [account slot, key slot]  → id
  *     key_names          [name, id]                → true
@@ -30,8 +32,10 @@ export interface Tables {
   readonly accountNames: Table<string>;
   readonly credits: Table<[number, number]>;
   readonly spending: Table<number>;
+  readonly usage: Table<[number, number, string, string]>;
   readonly keys: Table<string>;
   readonly keySlots: Table<number>;
+  readonly keyIds: Table<number>;
   readonly keySlotsFree: Table<[number, number]>;
   readonly keysOfAccount: Table<[number, number]>;
   readonly keyNames: Table<[string, string]>;
@@ -39,7 +43,7 @@ export interface Tables {
 
 const OPTIONS = {
   noSubdir: true,
-  // Eleven tables; the others are room for a later format to open.
+  // Thirteen tables; the others are room for a later format to open.
   maxDbs: 16,
   // Address space and not memory. A million accounts with two million keys take about 2 GB of it.
   mapSize: 16 * 1024 ** 3,
@@ -90,8 +94,10 @@ export function openTables(dataPath: string): Tables {
       accountNames: root.openDB('account_names', TABLE),
       credits: root.openDB('credits', TABLE),
       spending: root.openDB('spending', TABLE),
+      usage: root.openDB('usage', TABLE),
       keys: root.openDB('keys', TABLE),
       keySlots: root.openDB('key_slots', TABLE),
+      keyIds: root.openDB('key_ids', TABLE),
       keySlotsFree: root.openDB('key_slots_free', TABLE),
       keysOfAccount: root.openDB('keys_of_account', TABLE),
       keyNames: root.openDB('key_names', TABLE),

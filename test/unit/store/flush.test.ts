@@ -10,9 +10,9 @@ void t.test('totals of changed accounts, and of those alone, are written; once',
   const { store, registry, ledger, clock } = openHouse(t.testdir());
   const written: ReadonlyMap<AccountIndex, SpendingRecord>[] = [];
   const counted: SpendingStore = {
-    putSpendings: (records) => {
-      written.push(new Map(records));
-      store.putSpendings(records);
+    putBooks: (rows) => {
+      written.push(new Map(rows.spendings));
+      store.putBooks(rows);
     },
   };
   const flush = new LedgerFlush({ ledger, store: counted, clock, log: new ListLog() });
@@ -30,7 +30,7 @@ void t.test('totals of changed accounts, and of those alone, are written; once',
   t.same([...written[0]!.keys()], [FIRST]);
   t.match(store.findSpending(FIRST), { spent: 250n, uncovered: 0n, dayCalls: 1, minuteUsed: 1 });
 
-  store.putSpendings(written[0]!);
+  store.putBooks({ spendings: written[0]!, usages: [] });
   t.match(store.findSpending(FIRST), { spent: 250n, dayCalls: 1 }, 'replay changes nothing');
   await store.close();
 });
@@ -40,9 +40,9 @@ void t.test('a failed flush is told and loses nothing', async (t) => {
   const log = new ListLog();
   let broken = true;
   const flaky: SpendingStore = {
-    putSpendings: (records) => {
+    putBooks: (rows) => {
       if (broken) throw new Error('no space left on device');
-      store.putSpendings(records);
+      store.putBooks(rows);
     },
   };
   const flush = new LedgerFlush({ ledger, store: flaky, clock, log });

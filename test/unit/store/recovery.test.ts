@@ -84,7 +84,8 @@ void t.test('what cannot be right stops the start', async (t) => {
     minuteUsed: 1,
     takenMs: clock.wallMs(),
   };
-  store.putSpendings(new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]));
+  const spendings = new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]);
+  store.putBooks({ spendings, usages: [] });
   t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
   await store.close();
   await empty.store.close();
