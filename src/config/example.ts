@@ -48,4 +48,9 @@ low_balance: refuse         # or clamp: lower max_tokens to what the balance aff
 durability: interval
 flush_interval_ms: 1000     # the most of charges that a crash can lose
 drain_timeout_ms: 30000     # how long calls in flight may go on at a stop
+
+# usage_log:                # every call as one line of JSON
+#   path: usage.ndjson
+#   rotate_bytes: 104857600
+#   keep: 10
 `;
