@@ -175,7 +175,12 @@ export const settingsSchema = Type.Object(
     durability: Type.Enum(['interval', 'commit'], {
       default: 'interval',
       description:
-        'When charges are on disk: after flush_interval_ms; commit is not available in this version.',
+        'When charges are on disk: within flush_interval_ms, or before the end of each answer is given (commit).',
+    } satisfies Annotations),
+    on_store_error: Type.Enum(['serve', 'refuse'], {
+      default: 'serve',
+      description:
+        'While the disk takes no charges: keep them in memory and go on, or refuse new calls with 503. With durability commit calls are refused in either case.',
     } satisfies Annotations),
     flush_interval_ms: whole(
       10,

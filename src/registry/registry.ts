@@ -46,10 +46,10 @@ const DEMO_NAME = 'demo';
 const DEMO_CREDIT = asPicoUnits(100_000_000_000_000n);
 
 /**
- * How long a deleted key's slot stays unused: a request that found the former key may still ask for its account. That
- * takes microseconds, the key table wants a second, and the calendar's clock may be stepped by some of it.
+ * How long a deleted key's slot stays unused. A call that found the former key names its slot in the journal when it ends,
+ * an hour later at most, and the hour's usage row is known by the slot while it is in memory.
  */
-const KEY_INDEX_REST_MS = 2_000;
+const KEY_INDEX_REST_MS = 24 * 3_600_000;
 
 /** Of a journal line: a sentence and a document's number, not the document. */
 const NOTE_CHARS_MAX = 500;

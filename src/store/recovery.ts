@@ -8,6 +8,8 @@ import type { Ledger } from '../ledger/ledger.js';
 import { accountStateOf, findPlanIndex } from '../registry/account-state.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { KeyTable } from '../registry/key-table.js';
+import type { Clock } from '../core/clock.js';
+import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
 import { StoreFault } from './store-file.js';
@@ -19,11 +21,14 @@ const NAMED_MAX = 10;
 export interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
+  /** Empty; gets what each account has spent. */
+  readonly totals: SpentTotals;
   readonly keyTable: KeyTable;
   readonly catalog: Catalog;
   /** Capacities of ledger and key table (`limits.accounts`, `limits.keys`). */
   readonly accountsMax: number;
   readonly keysMax: number;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
@@ -37,7 +42,8 @@ export function recover(options: RecoveryOptions): Recovered {
   return { accounts: recoverAccounts(options), keys: recoverKeys(options) };
 }
 
-function recoverAccounts({ store, ledger, catalog, accountsMax, log }: RecoveryOptions): number {
+function recoverAccounts(options: RecoveryOptions): number {
+  const { store, ledger, totals, catalog, accountsMax, clock, log } = options;
   let accounts = 0;
   let withoutPlan = 0;
   for (const record of store.accounts()) {
@@ -45,6 +51,10 @@ function recoverAccounts({ store, ledger, catalog, accountsMax, log }: RecoveryO
     const spending = store.findSpending(record.index);
     assertCovered(record, spending);
     ledger.openAccount(record.index, accountStateOf(record, spending, catalog));
+    if (spending !== undefined) {
+      totals.set(record.index, spending.spent, spending.uncovered);
+      ledger.restoreMinute(record.index, spending.minuteUsed, clock.wallMs() - spending.takenMs);
+    }
     accounts++;
     if (findPlanIndex(catalog, record.planId) !== undefined) continue;
     withoutPlan++;

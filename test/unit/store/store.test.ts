@@ -183,7 +183,7 @@ void t.test('a damaged record is named and never guessed at', async (t) => {
   const store = new Store(path);
   store.commit(() => store.putAccount(account(0)));
   await store.close();
-  const root = open(storePath(path), { noSubdir: true });
+  const root = open(storePath(path), { noSubdir: true, maxDbs: 16 });
   const table = root.openDB<Record<string, unknown>, string>({ name: 'accounts' });
   const good = table.get('acct_0')!;
   for (const bad of [
