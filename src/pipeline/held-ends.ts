@@ -53,7 +53,7 @@ export class HeldEnds {
     this.#asked = false;
     this.#letGo();
     if (!ok) this.#giveUp(this.#held.length);
-    if (this.#held.length === 0 || this.#asked) return;
+    if (this.#held.length === 0) return;
     this.#asked = true;
     this.#askCommit();
   }

@@ -63,7 +63,7 @@ export function reverse(context: CallContext, settled: Settled, parts: PipelineP
     completionTokens: -usage.completionTokens,
     source: usage.source,
   };
-  const refund = { charged: asPicoUnits(-charged), uncovered: asPicoUnits(-uncovered) };
+  const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
   append(context, 'reversed', negative, refund, parts);
   parts.metrics.add('prompt_tokens', negative.promptTokens);
   parts.metrics.add('completion_tokens', negative.completionTokens);

@@ -19,6 +19,7 @@ import { prefixOf, type KeyRecord } from './key-record.js';
 import type { KeyTable } from './key-table.js';
 import { assertName, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page, RecordStore } from './record-store.js';
+import { reportUsage, type UsageLine, type UsageQuestion } from './usage-report.js';
 
 /** What the running gateway's threads share; a command has none. */
 export interface LiveBuffers {
@@ -86,6 +87,12 @@ export class Registry {
 
   findAccount(idOrName: string): AccountStatement {
     return this.#statementOf(this.#accountOf(idOrName));
+  }
+
+  /** What is on disk: a running gateway is ahead of it by one flush. */
+  reportUsage(question: Omit<UsageQuestion, 'account'> & { account: string | undefined }): UsageLine[] {
+    const account = question.account === undefined ? undefined : this.#accountOf(question.account).index;
+    return reportUsage({ ...question, account }, (range) => this.#store.usages(range));
   }
 
   /** A negative amount is a debit, refused where the balance does not cover it. */
