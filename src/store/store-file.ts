@@ -54,12 +54,12 @@ export function makeDataFolder(dataPath: string): void {
 /**
  * Throws `foreign` where there is a file that LMDB cannot open, `damaged` where pages of it are missing or are none,
  * `unreadable` where the system does not let it be read. No file, and an empty one (left by a crash between making and
- * filling it), are fine. Reads all of the file that is in use: 0.4 s a GB on warm disk caches.
+ * filling it), are fine: then it returns false. Reads all of the file that is in use: 0.4 s a GB on warm disk caches.
  */
-export function assertStoreFile(path: string): void {
-  if (!existsSync(path)) return;
+export function assertStoreFile(path: string): boolean {
+  if (!existsSync(path)) return false;
   const pages = readPages(path);
-  if (pages === undefined) return;
+  if (pages === undefined) return false;
   for (const page of pages) {
     if (
       page.length < HEAD_BYTES ||
@@ -71,7 +71,7 @@ export function assertStoreFile(path: string): void {
     }
   }
   const fault = pageFaultOf(path);
-  if (fault === undefined) return;
+  if (fault === undefined) return true;
   throw new StoreFault(
     'damaged',
     `${path} is damaged at page ${fault.page} (byte ${fault.byte}): ${fault.reason}. ` +

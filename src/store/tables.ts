@@ -18,6 +18,7 @@
  */
 import { open, type Database, type Key, type RootDatabase } from 'lmdb';
 import { FORMAT } from './record-codec.js';
+import { RowEncoder } from './row-encoder.js';
 import { StoreFault, assertStoreFile, foreign, makeDataFolder, storePath } from './store-file.js';
 
 /** What comes out of a table is checked by whoever reads it. */
@@ -41,7 +42,8 @@ export interface Tables {
   readonly keyNames: Table<[string, string]>;
 }
 
-const OPTIONS = {
+/** Of every opening of the file, but for `readOnly`. */
+export const OPTIONS = {
   noSubdir: true,
   // Thirteen tables; the others are room for a later format to open.
   maxDbs: 16,
@@ -68,10 +70,11 @@ const OPTIONS = {
   keyEncoding: 'ordered-binary' as const,
 };
 
-const TABLE = {
+/** Of every table. */
+export const TABLE = {
   compression: false,
   cache: false,
-  encoding: 'msgpack' as const,
+  encoder: { Encoder: RowEncoder },
   keyEncoding: 'ordered-binary' as const,
   useVersions: false,
   dupSort: false,
@@ -118,15 +121,19 @@ function openMeta(path: string, root: RootDatabase): Table<string> {
   root.transactionSync(() => {
     const format = meta.get('format');
     if (format === undefined && fresh) meta.putSync('format', FORMAT);
-    else if (format === undefined) throw foreign(path, 'it does not name its format');
-    else if (typeof format !== 'number' || format < 1) throw foreign(path, 'its format is none of ours');
-    else if (format > FORMAT) {
-      throw new StoreFault(
-        'newer',
-        `${path} has format ${format}, this Tollgate reads up to ${FORMAT}. Run the newer Tollgate that wrote it, ` +
-          'or point `data` (TOLLGATE_DATA) at another folder.',
-      );
-    }
+    else assertFormat(path, format);
   });
   return meta;
+}
+
+/** Throws `foreign` or `newer` where `format`, the mark of the file, is not one that this program reads. */
+export function assertFormat(path: string, format: unknown): void {
+  if (format === undefined) throw foreign(path, 'it does not name its format');
+  if (typeof format !== 'number' || format < 1) throw foreign(path, 'its format is none of ours');
+  if (format <= FORMAT) return;
+  throw new StoreFault(
+    'newer',
+    `${path} has format ${format}, this Tollgate reads up to ${FORMAT}. Run the newer Tollgate that wrote it, ` +
+      'or point `data` (TOLLGATE_DATA) at another folder.',
+  );
 }
