@@ -42,6 +42,11 @@ export class Store implements RecordStore {
     this.#tables = openTables(dataPath);
   }
 
+  /** Of the file, for messages. */
+  get path(): string {
+    return this.#tables.path;
+  }
+
   async close(): Promise<void> {
     await this.#tables.root.close();
   }
