@@ -22,7 +22,9 @@ import { LedgerFlush } from '../store/flush.js';
 import { recover } from '../store/recovery.js';
 import { SpentTotals } from '../store/spent-totals.js';
 import { Store } from '../store/store.js';
+import { UsageLines } from '../store/usage-lines.js';
 import type { Log } from '../telemetry/log.js';
+import { UsageLog } from '../telemetry/usage-log.js';
 import { createMetrics, readMetrics, type MetricsBuffer } from '../telemetry/metrics.js';
 import { Listeners, type ListenerShape } from './listeners.js';
 import type { GatewayReady } from './messages.js';
@@ -39,12 +41,19 @@ export interface GatewayOptions {
   readonly onHopeless: (reason: string) => void;
 }
 
+function usageLogOf({ usage_log: usageLog }: Settings, log: Log): UsageLog | undefined {
+  if (usageLog === undefined) return undefined;
+  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
+  return new UsageLog({ path, rotateBytes, keep, log });
+}
+
 export class Gateway {
   readonly #settings: Settings;
   readonly #log: Log;
   readonly #store: Store;
   readonly #ledger: Ledger;
   readonly #flush: LedgerFlush;
+  readonly #usageLog: UsageLog | undefined;
   readonly #registry: Registry;
   readonly #metrics: MetricsBuffer;
   readonly #counter: CounterPool;
@@ -91,6 +100,7 @@ export class Gateway {
     const journals = Array.from({ length: settings.listen.listeners }, () =>
       createJournalBuffer(slotsPerListener),
     );
+    this.#usageLog = usageLogOf(settings, log);
     this.#flush = new LedgerFlush({
       ledger: this.#ledger,
       journals: journals.map((journal) => new JournalReader(journal)),
@@ -98,6 +108,7 @@ export class Gateway {
       store: this.#store,
       modelIds: catalog.models.map(({ id }) => id),
       refuseOnError: settings.on_store_error === 'refuse' || settings.durability === 'commit',
+      usageLines: this.#usageLinesOf(this.#usageLog),
       clock,
       log,
     });
@@ -201,10 +212,25 @@ export class Gateway {
     await this.#counter.close();
     clearInterval(this.#flushTimer);
     const flushed = this.#flush.run();
+    this.#usageLog?.close();
     this.#admin?.close();
     removeGatewayFile(this.#settings.data, process.pid);
     await this.#store.close();
+    if (!flushed) {
+      this.#log.error('charges were lost: the books could not be written before the end', {
+        accounts: this.#flush.state.unflushedAccounts,
+      });
+    }
     this.#log.info('gateway ended', { flushed });
+  }
+
+  #usageLinesOf(usageLog: UsageLog | undefined): UsageLines | undefined {
+    if (usageLog === undefined) return undefined;
+    return new UsageLines({
+      append: (lines) => usageLog.append(lines),
+      accountIdOf: (account) => this.#store.findAccountId(account),
+      requestIdOf: (journal, request) => this.#listeners.requestIdOf(journal, request),
+    });
   }
 
   /** One commit for all listeners that ask in the same turn, and for all that ask while it is being made. */

@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createRequestPrefix } from '../listener/request-id.js';
+import { createRequestPrefix, requestIdOf } from '../listener/request-id.js';
 import type { FromListener, ListenerInit, ToListener } from '../listener/messages.js';
 import type { Log } from '../telemetry/log.js';
 
@@ -41,6 +41,8 @@ interface Listener {
 export class Listeners {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
+  /** By index of the listener, of its present life or its last. */
+  readonly #requestPrefixes = new Map<number, string>();
   #port = 0;
   #deathsAtMs: number[] = [];
   #draining = false;
@@ -68,6 +70,11 @@ export class Listeners {
     for (const { thread } of this.#listeners.values()) {
       thread.postMessage({ kind: 'worker_lost', index: workerIndex } satisfies ToListener);
     }
+  }
+
+  /** Of a request of the listener that has that index, or had it last. */
+  requestIdOf(listenerIndex: number, request: number): string {
+    return requestIdOf(this.#requestPrefixes.get(listenerIndex) ?? '', request);
   }
 
   /** What was in the listener's journal is on disk, or the store fails. */
@@ -99,11 +106,13 @@ export class Listeners {
   async #start(shape: ListenerShape): Promise<void> {
     const parser = new MessageChannel();
     this.#options.serveParser(parser.port1);
+    const requestPrefix = createRequestPrefix();
+    this.#requestPrefixes.set(shape.index, requestPrefix);
     const init: ListenerInit = {
       ...shape,
       port: this.#port,
       parserPort: parser.port2,
-      requestPrefix: createRequestPrefix(),
+      requestPrefix,
     };
     const thread = new Worker(new URL('../listener/listener.thread.js', import.meta.url), {
       workerData: init,

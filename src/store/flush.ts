@@ -17,6 +17,7 @@ import type { Log } from '../telemetry/log.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { BooksRows } from './store.js';
 import { UsageBook, type UsageStore } from './usage-book.js';
+import type { UsageLines } from './usage-lines.js';
 
 /** Dirty accounts of one transaction: it blocks the main thread for some 100 ms, and the admin interface with it. */
 const ACCOUNTS_MAX = 20_000;
@@ -44,6 +45,8 @@ export interface LedgerFlushOptions {
   readonly modelIds: readonly string[];
   /** Whether new calls are refused while the store fails. */
   readonly refuseOnError: boolean;
+  /** Absent where calls are not logged. */
+  readonly usageLines?: Pick<UsageLines, 'note' | 'handOver'> | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -91,7 +94,9 @@ export class LedgerFlush {
   /** Takes the journals into memory. False where a row could not be read: what is behind it stays in its journal. */
   drain(): boolean {
     try {
-      for (const journal of this.#options.journals) journal.drain((record) => this.#note(record));
+      this.#options.journals.forEach((journal, index) =>
+        journal.drain((record) => this.#note(index, record)),
+      );
       return true;
     } catch (error) {
       this.#fail(error);
@@ -107,15 +112,22 @@ export class LedgerFlush {
     };
   }
 
-  #note(record: JournalRecord): void {
+  #note(journal: number, record: JournalRecord): void {
     // First what may throw: a record is counted whole or not at all.
     const row = this.#usage.rowOf(record);
     this.#options.totals.add(record.account, record.charged, record.uncovered);
     this.#usage.add(row, record);
     this.#accounts.add(record.account);
+    this.#options.usageLines?.note(journal, record, row);
   }
 
   #write(): boolean {
+    const written = this.#writeRows();
+    this.#options.usageLines?.handOver();
+    return written;
+  }
+
+  #writeRows(): boolean {
     const { store, journals } = this.#options;
     try {
       if (this.#accounts.size > 0) {

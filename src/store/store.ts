@@ -65,6 +65,13 @@ export class Store implements RecordStore {
     return id === undefined ? undefined : this.#accountOf(id);
   }
 
+  /** Who has the slot. */
+  findAccountId(index: AccountIndex): string | undefined {
+    const id = this.#tables.accountSlots.get(index);
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('account_slots', index));
+    return id;
+  }
+
   listAccounts(from: number, limit: number): Page<AccountRecord> {
     const range = this.#tables.accountSlots.getRange({ start: from, limit: limit + 1 });
     const entries = Array.from(range);
