@@ -117,7 +117,11 @@ function readHead(file: number, position: number): Buffer {
   return head.subarray(0, readSync(file, head, 0, HEAD_BYTES, position));
 }
 
-function unreadable(path: string, error: unknown): StoreFault {
+/** The system's reason is in the message: a disk that is full or read-only, an owner that is another. */
+export function unreadable(path: string, error: unknown): StoreFault {
   const reason = error instanceof Error ? error.message : String(error);
-  return new StoreFault('unreadable', `${path} cannot be opened: ${reason}. Check the path and its owner.`);
+  return new StoreFault(
+    'unreadable',
+    `${path} cannot be opened: ${reason}. Check the path, its owner, and that the disk is neither full nor read-only.`,
+  );
 }

@@ -19,7 +19,7 @@
 import { open, type Database, type Key, type RootDatabase } from 'lmdb';
 import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
-import { StoreFault, assertStoreFile, foreign, makeDataFolder, storePath } from './store-file.js';
+import { StoreFault, assertStoreFile, foreign, makeDataFolder, storePath, unreadable } from './store-file.js';
 
 /** What comes out of a table is checked by whoever reads it. */
 type Table<TableKey extends Key> = Database<unknown, TableKey>;
@@ -85,7 +85,7 @@ export function openTables(dataPath: string): Tables {
   const path = storePath(dataPath);
   makeDataFolder(dataPath);
   assertStoreFile(path);
-  const root: RootDatabase = open(path, OPTIONS);
+  const root = openRoot(path);
   try {
     const meta = openMeta(path, root);
     return {
@@ -107,7 +107,16 @@ export function openTables(dataPath: string): Tables {
     };
   } catch (error) {
     void root.close();
-    throw error;
+    // What is no fault of the contents is one of the disk: the tables of a new file could not be made.
+    throw error instanceof StoreFault ? error : unreadable(path, error);
+  }
+}
+
+function openRoot(path: string): RootDatabase {
+  try {
+    return open(path, OPTIONS);
+  } catch (error) {
+    throw unreadable(path, error);
   }
 }
 

@@ -2,6 +2,8 @@
  * The books: usage on disk is what the answers said, a restart keeps minute, day and money, and with `durability: commit`
  * an answer that has ended has its charge on disk whatever happens next.
  */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import { startBed } from '../support/bed.js';
@@ -10,6 +12,7 @@ import {
   TEST_MODEL,
   eventually,
   startGateway,
+  temporaryFolder,
   testSettings,
   type Gateway,
 } from '../support/gateway.js';
@@ -19,6 +22,8 @@ import { startMock, steered } from '../support/mock.js';
 const INPUT = 1_500_000n;
 const CACHED = 750_000n;
 const OUTPUT = 2_250_000n;
+
+const FAULTS = join(process.cwd(), 'test/fixtures/fault-preload.mjs');
 
 interface UsageView {
   readonly calls: number;
@@ -153,6 +158,39 @@ void t.test('a restart keeps minute, day and money', async (t) => {
   t.match((await gateway.chat(customer.key, 'x')).json(), { error: { code: 'daily_limit_exceeded' } });
   t.match((await gateway.chat(customer.key, 'x')).json(), { error: { code: 'rate_limit_exceeded' } });
   t.equal(await gateway.stop(), 0);
+});
+
+void t.test('a listener that dies by an exception takes none of its records with it', async (t) => {
+  const faults = temporaryFolder(t);
+  const { gateway } = await startBed(
+    t,
+    // No flush before the end.
+    { flush_interval_ms: 60_000, listen: { listeners: 1 } },
+    { env: { NODE_OPTIONS: `--import=${FAULTS}`, TOLLGATE_TEST_FAULTS: faults } },
+  );
+  const customer = await gateway.admin.customer();
+  const CALLS = 25;
+  const callAll = async (): Promise<void> => {
+    for (let call = 0; call < CALLS; call++)
+      t.equal((await gateway.chat(customer.key, prompt([10, 2, 5]))).status, 200);
+  };
+  await callAll();
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  await eventually('the listener is replaced', () =>
+    gateway.log().some((line) => line.includes('listener is being replaced')) ? true : undefined,
+  );
+  await eventually('another answers', async () => {
+    const models = await gateway.request(customer.key, { method: 'GET', path: '/v1/models' });
+    return models.status === 200 ? true : undefined;
+  });
+  await callAll();
+  t.equal(await gateway.stop(), 0);
+  const config = testSettings('http://127.0.0.1:9/v1');
+  const next = await startGateway(t, { folder: gateway.folder, config });
+  const spent = decimalOf(BigInt(2 * CALLS) * costOf([10, 2, 5]));
+  t.match(await usageOf(next, `account=${customer.accountId}`), [{ calls: 2 * CALLS, cost: spent }]);
+  t.equal((await next.admin.account(customer.accountId)).spent, spent);
+  t.equal(await next.stop(), 0);
 });
 
 void t.test(
