@@ -3,9 +3,11 @@
  * thread.
  */
 import { picoUnitsOf } from '../core/money.js';
-import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import { asPicoUnits, asWallMs, type PicoUnits } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
 import type { Registry } from '../registry/registry.js';
+import { hourOf } from '../registry/usage-record.js';
+import { USAGE_GROUPS } from '../registry/usage-report.js';
 import {
   readCredit,
   readKeysQuery,
@@ -15,9 +17,18 @@ import {
   readNothing,
   readPageQuery,
   readPlanChange,
+  readUsageQuery,
   type PageQuery,
 } from './schemas.js';
-import { listOf, viewOfAccount, viewOfCreatedKey, viewOfKey, viewOfModel, viewOfPlan } from './views.js';
+import {
+  listOf,
+  viewOfAccount,
+  viewOfCreatedKey,
+  viewOfKey,
+  viewOfModel,
+  viewOfPlan,
+  viewOfUsage,
+} from './views.js';
 
 /** A page costs the main thread 10 µs an item. */
 const PAGE_ITEMS_MAX = 1_000;
@@ -38,7 +49,12 @@ export interface Route {
 }
 
 export function adminRoutes(registry: Registry, status: () => object): readonly Route[] {
-  return [...accountRoutes(registry), ...keyRoutes(registry), ...catalogRoutes(registry, status)];
+  return [
+    ...accountRoutes(registry),
+    ...keyRoutes(registry),
+    usageRoute(registry),
+    ...catalogRoutes(registry, status),
+  ];
 }
 
 function accountRoutes(registry: Registry): Route[] {
@@ -101,6 +117,39 @@ function keyRoutes(registry: Registry): Route[] {
       },
     },
   ];
+}
+
+/** `from` and `to` are Unix seconds or days (UTC); the hours they fall into belong to the report, as does the whole day `to`. */
+function usageRoute(registry: Registry): Route {
+  return get(['usage'], ({ query }) => {
+    const { account, from, to, by: asked = 'day' } = readUsageQuery(query);
+    const by = USAGE_GROUPS.find((group) => group === asked);
+    if (by === undefined) {
+      throw invalid(`by must be one of ${USAGE_GROUPS.join(', ')}, got ${JSON.stringify(asked)}`);
+    }
+    const fromHour = from === undefined ? 0 : hourOf(asWallMs(momentOf('from', from)));
+    const toHour =
+      to === undefined ? LAST_HOUR : hourOf(asWallMs(momentOf('to', to) + (isDay(to) ? DAY_MS - 1 : 0)));
+    const lines = registry.reportUsage({ account, fromHour, toHour, by });
+    return listOf(
+      lines.map((line) => viewOfUsage(line, by)),
+      undefined,
+    );
+  });
+}
+
+const DAY_MS = 86_400_000;
+/** Of the year 9999, the last that a date can name. */
+const LAST_HOUR = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
+
+function isDay(text: string): boolean {
+  return /^\d{4}-\d{2}-\d{2}$/.test(text);
+}
+
+function momentOf(field: string, text: string): number {
+  const moment = isDay(text) ? Date.parse(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
+  if (!Number.isNaN(moment)) return moment;
+  throw invalid(`${field} must be Unix seconds or a day such as 2025-01-31, got ${JSON.stringify(text)}`);
 }
 
 function catalogRoutes({ catalog }: Registry, status: () => object): Route[] {

@@ -28,6 +28,16 @@ const PageQuery = Type.Object(
 );
 const KeysQuery = Type.Object({ ...PageQuery.properties, account: Type.Optional(Type.String()) }, CLOSED);
 
+const UsageQuery = Type.Object(
+  {
+    account: Type.Optional(Type.String()),
+    from: Type.Optional(Type.String()),
+    to: Type.Optional(Type.String()),
+    by: Type.Optional(Type.String()),
+  },
+  CLOSED,
+);
+
 /** Gives back the value, typed, or throws `invalid_parameters` that names the first field at fault and its rule. */
 export type Reader<Value> = (value: unknown) => Value;
 
@@ -37,6 +47,7 @@ export const readPlanChange = reader(PlanChange, 'field');
 export const readNewKey = reader(NewKey, 'field');
 export const readNothing = reader(Nothing, 'field');
 export const readPageQuery = reader(PageQuery, 'query parameter');
+export const readUsageQuery = reader(UsageQuery, 'query parameter');
 export const readKeysQuery = reader(KeysQuery, 'query parameter');
 export const readNoQuery = reader(Nothing, 'query parameter');
 

@@ -10,6 +10,7 @@ import type { AccountStatement } from '../registry/account-statement.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { KeyRecord } from '../registry/key-record.js';
 import type { CreatedKey } from '../registry/registry.js';
+import type { UsageGroup, UsageLine } from '../registry/usage-report.js';
 
 export interface AccountView {
   readonly id: string;
@@ -99,6 +100,20 @@ export function viewOfPlan(plan: PlanEntry, catalog: Catalog): object {
     requests_per_minute: plan.requestsPerMinute,
     calls_per_day: plan.callsPerDay,
     models: plan.modelIndices.map((index) => catalog.models[index]!.id),
+  };
+}
+
+export function viewOfUsage(line: UsageLine, by: UsageGroup): object {
+  return {
+    [by]: by === 'hour' ? Number(line.name) : line.name,
+    calls: line.calls,
+    failed_calls: line.failedCalls,
+    estimated_calls: line.estimatedCalls,
+    prompt_tokens: line.promptTokens,
+    cached_tokens: line.cachedTokens,
+    completion_tokens: line.completionTokens,
+    cost: decimalOf(line.cost),
+    uncovered: decimalOf(line.uncovered),
   };
 }
 

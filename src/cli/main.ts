@@ -5,6 +5,7 @@
  */
 import { Command, CommanderError } from 'commander';
 import { addAccountCommands } from './account-commands.js';
+import { addAuditCommand } from './audit-command.js';
 import { addConfigCommands } from './config-command.js';
 import { addKeyCommands } from './key-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
@@ -25,6 +26,7 @@ addServeCommand(program);
 addConfigCommands(program);
 addAccountCommands(program);
 addKeyCommands(program);
+addAuditCommand(program);
 addMockUpstreamCommand(program);
 
 try {

@@ -70,12 +70,6 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
 }
 
 function checkAvailable(draft: SettingsDraft, report: Report): void {
-  if (draft.durability === 'commit') {
-    report(
-      ['durability'],
-      'commit is not available in this version; use interval, with which a crash loses at most flush_interval_ms of charges',
-    );
-  }
   if (draft.processes !== undefined && draft.processes !== 1) {
     report(
       ['processes'],

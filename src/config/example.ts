@@ -45,7 +45,13 @@ limits:
   calls_in_flight: 20000
 
 low_balance: refuse         # or clamp: lower max_tokens to what the balance affords
-durability: interval
+durability: interval        # or commit: an answer ends only when its charge is on disk
+on_store_error: serve       # or refuse: no new calls while the disk takes no charges
 flush_interval_ms: 1000     # the most of charges that a crash can lose
 drain_timeout_ms: 30000     # how long calls in flight may go on at a stop
+
+# usage_log:                # every call as one line of JSON
+#   path: usage.ndjson
+#   rotate_bytes: 104857600
+#   keep: 10
 `;

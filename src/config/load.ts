@@ -74,6 +74,9 @@ export function loadSettings(
   if (draft.data !== undefined) {
     draft.data = resolve(reader.isOverridden(['data']) ? workingDirectory : folder, draft.data);
   }
+  if (draft.usage_log?.path !== undefined) {
+    draft.usage_log.path = resolve(folder, draft.usage_log.path);
+  }
   readKeyFiles(draft, folder, secrets, report);
 
   if (faults.length > 0) {

@@ -27,6 +27,11 @@ const BODY_BYTES_MAX = 256 * 1024 * 1024;
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Held per stream with a slow reader; times `calls_in_flight` it is memory. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
+/** Files of the usage log: a smaller one would be rotated several times in one flush of a busy gateway. */
+const USAGE_LOG_BYTES_MIN = 1024 * 1024;
+const USAGE_LOG_BYTES_MAX = 1024 ** 4;
+/** Each rotation renames all of them. */
+const USAGE_LOG_FILES_MAX = 1_000;
 
 const host = (environment: string, description: string) =>
   Type.String({
@@ -169,7 +174,12 @@ export const settingsSchema = Type.Object(
     durability: Type.Enum(['interval', 'commit'], {
       default: 'interval',
       description:
-        'When charges are on disk: after flush_interval_ms; commit is not available in this version.',
+        'When charges are on disk: within flush_interval_ms, or before the end of each answer is given (commit).',
+    } satisfies Annotations),
+    on_store_error: Type.Enum(['serve', 'refuse'], {
+      default: 'serve',
+      description:
+        'While the disk takes no charges: keep them in memory and go on, or refuse new calls with 503. With durability commit calls are refused in either case.',
     } satisfies Annotations),
     flush_interval_ms: whole(
       10,
@@ -177,6 +187,32 @@ export const settingsSchema = Type.Object(
       1_000,
       'milliseconds',
       'Period in which charges are written to disk.',
+    ),
+    usage_log: Type.Optional(
+      Type.Object(
+        {
+          path: Type.String({
+            minLength: 1,
+            maxLength: 4_096,
+            description:
+              'File to append to; relative to the configuration file. Older files are path.1, path.2, ….',
+            'x-want': 'the path of a file',
+          } satisfies Annotations),
+          rotate_bytes: whole(
+            USAGE_LOG_BYTES_MIN,
+            USAGE_LOG_BYTES_MAX,
+            104_857_600,
+            'bytes',
+            'Size at which a new file is begun.',
+          ),
+          keep: whole(1, USAGE_LOG_FILES_MAX, 10, 'files', 'Older files that are kept.'),
+        },
+        {
+          description:
+            'Where to log every call, as one line of JSON: who, model, outcome, tokens, cost. Without it no call is logged.',
+          'x-want': 'a map of settings',
+        } satisfies Annotations,
+      ),
     ),
     drain_timeout_ms: whole(
       0,

@@ -45,3 +45,18 @@ export const MESSAGES_MAX = 100_000;
 
 /** An `Authorization` header or a path longer than this is refused unread. */
 export const AUTHORIZATION_CHARS_MAX = 512;
+
+/**
+ * Records of ended calls that a listener can leave for the main thread, at least: more than one listener ends in two
+ * seconds, and the main thread is asked to take them when half are there. 80 bytes each, 5 MB.
+ */
+export const JOURNAL_RECORDS_MIN = 65_536;
+
+/** The end of an answer waits so long for its charge to reach the disk; a disk that needs longer is taken for broken. */
+export const COMMIT_WAIT_MS_MAX = 10_000;
+
+/** Rows of usage that are kept in memory because they may grow further; beyond it they are read from disk when needed. */
+export const USAGE_ROWS_HOT_MAX = 200_000;
+
+/** Rows that wait in memory while the disk takes none, some 100 MB; then new calls are refused whatever the settings say. */
+export const BOOKS_ROWS_WAITING_MAX = 500_000;

@@ -2,7 +2,7 @@
  * A gateway: order of start, what runs, order of shutdown. Main thread of a gateway process.
  *
  *     start   store → shared buffers → recovery → code from strings off → workers → listeners → admin → ready
- *     drain   not ready → listeners drain → listeners end → workers end → last flush → store closed
+ *     drain   not ready → listeners drain → listeners end → workers end → journals drained, last flush → store closed
  */
 import { setFlagsFromString } from 'node:v8';
 import { SystemClock } from '../core/clock.js';
@@ -11,6 +11,8 @@ import type { Settings } from '../config/schema.js';
 import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
 import { startAdmin, type AdminServer } from '../admin/server.js';
 import { obtainAdminToken } from '../admin/token.js';
+import { createJournalBuffer } from '../ledger/journal-layout.js';
+import { JournalReader } from '../ledger/journal.js';
 import { createLedgerBuffers } from '../ledger/layout.js';
 import { Ledger } from '../ledger/ledger.js';
 import { createCallTable } from '../pool/call-table.js';
@@ -18,8 +20,11 @@ import { KeyTable, createKeyTableBuffers } from '../registry/key-table.js';
 import { Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
 import { recover } from '../store/recovery.js';
+import { SpentTotals } from '../store/spent-totals.js';
 import { Store } from '../store/store.js';
+import { UsageLines } from '../store/usage-lines.js';
 import type { Log } from '../telemetry/log.js';
+import { UsageLog } from '../telemetry/usage-log.js';
 import { createMetrics, readMetrics, type MetricsBuffer } from '../telemetry/metrics.js';
 import { Listeners, type ListenerShape } from './listeners.js';
 import type { GatewayReady } from './messages.js';
@@ -36,18 +41,27 @@ export interface GatewayOptions {
   readonly onHopeless: (reason: string) => void;
 }
 
+function usageLogOf({ usage_log: usageLog }: Settings, log: Log): UsageLog | undefined {
+  if (usageLog === undefined) return undefined;
+  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
+  return new UsageLog({ path, rotateBytes, keep, log });
+}
+
 export class Gateway {
   readonly #settings: Settings;
   readonly #log: Log;
   readonly #store: Store;
   readonly #ledger: Ledger;
   readonly #flush: LedgerFlush;
+  readonly #usageLog: UsageLog | undefined;
   readonly #registry: Registry;
   readonly #metrics: MetricsBuffer;
   readonly #counter: CounterPool;
   readonly #workers: UpstreamWorkers;
   readonly #listeners: Listeners;
   readonly #demo: boolean;
+  /** Listeners whose answers wait for the disk. */
+  readonly #commitAsked = new Set<number>();
   readonly #startedAtMs = performance.now();
   #admin: AdminServer | undefined;
   #flushTimer: NodeJS.Timeout | undefined;
@@ -70,8 +84,34 @@ export class Gateway {
     this.#metrics = createMetrics(settings.listen.listeners);
     this.#ledger = new Ledger(ledgerBuffers, clock);
     const keyTable = new KeyTable(keyBuffers);
-    recover({ store: this.#store, ledger: this.#ledger, keyTable, catalog, accountsMax, keysMax, log });
-    this.#flush = new LedgerFlush({ ledger: this.#ledger, store: this.#store, clock, log });
+    const totals = new SpentTotals(accountsMax);
+    recover({
+      store: this.#store,
+      ledger: this.#ledger,
+      totals,
+      keyTable,
+      catalog,
+      accountsMax,
+      keysMax,
+      clock,
+      log,
+    });
+    const slotsPerListener = Math.floor(callsInFlightMax / settings.listen.listeners);
+    const journals = Array.from({ length: settings.listen.listeners }, () =>
+      createJournalBuffer(slotsPerListener),
+    );
+    this.#usageLog = usageLogOf(settings, log);
+    this.#flush = new LedgerFlush({
+      ledger: this.#ledger,
+      journals: journals.map((journal) => new JournalReader(journal)),
+      totals,
+      store: this.#store,
+      modelIds: catalog.models.map(({ id }) => id),
+      refuseOnError: settings.on_store_error === 'refuse' || settings.durability === 'commit',
+      usageLines: this.#usageLinesOf(this.#usageLog),
+      clock,
+      log,
+    });
     const live = { ledger: this.#ledger, keyTable };
     this.#registry = new Registry({ store: this.#store, catalog, clock, accountsMax, keysMax, live });
 
@@ -85,13 +125,13 @@ export class Gateway {
       onStarted: (workerIndex) => this.#listeners.attachWorker(workerIndex),
       onLost: (workerIndex) => this.#listeners.detachWorker(workerIndex),
     });
-    const slotsPerListener = Math.floor(callsInFlightMax / settings.listen.listeners);
     this.#listeners = new Listeners({
       shapes: Array.from({ length: settings.listen.listeners }, (_, index): ListenerShape => ({
         index,
         host: settings.listen.host,
         slots: { first: index * slotsPerListener, count: slotsPerListener },
         ledger: ledgerBuffers,
+        journal: journals[index]!,
         keys: keyBuffers,
         calls,
         metrics: this.#metrics,
@@ -102,12 +142,19 @@ export class Gateway {
           clientIdleTimeoutMs: settings.limits.client_idle_timeout_ms,
         },
         lowBalance: settings.low_balance,
+        durability: settings.durability,
       })),
       log,
       workerIndices: () => this.#workers.indices,
       connect: (workerIndex, listenerIndex) => this.#workers.connect(workerIndex, listenerIndex),
       serveParser: (port) => this.#counter.serveListener(port),
-      onLost: ({ slots }) => this.#releaseSlots(slots.first, slots.count),
+      onLost: ({ slots }) => {
+        // What it has settled goes to the books before another goes on in its journal.
+        this.#flush.drain();
+        this.#releaseSlots(slots.first, slots.count);
+      },
+      onCommitAsked: (listenerIndex) => this.#commitSoon(listenerIndex),
+      onJournalHalfFull: () => this.#flush.drain(),
       onHopeless: options.onHopeless,
     });
   }
@@ -165,10 +212,37 @@ export class Gateway {
     await this.#counter.close();
     clearInterval(this.#flushTimer);
     const flushed = this.#flush.run();
+    this.#usageLog?.close();
     this.#admin?.close();
     removeGatewayFile(this.#settings.data, process.pid);
     await this.#store.close();
+    if (!flushed) {
+      this.#log.error('charges were lost: the books could not be written before the end', {
+        accounts: this.#flush.state.unflushedAccounts,
+      });
+    }
     this.#log.info('gateway ended', { flushed });
+  }
+
+  #usageLinesOf(usageLog: UsageLog | undefined): UsageLines | undefined {
+    if (usageLog === undefined) return undefined;
+    return new UsageLines({
+      append: (lines) => usageLog.append(lines),
+      accountIdOf: (account) => this.#store.findAccountId(account),
+      requestIdOf: (journal, request) => this.#listeners.requestIdOf(journal, request),
+    });
+  }
+
+  /** One commit for all listeners that ask in the same turn, and for all that ask while it is being made. */
+  #commitSoon(listenerIndex: number): void {
+    this.#commitAsked.add(listenerIndex);
+    if (this.#commitAsked.size > 1) return;
+    setImmediate(() => {
+      const asked = [...this.#commitAsked];
+      this.#commitAsked.clear();
+      const ok = this.#flush.commit();
+      for (const index of asked) this.#listeners.answerCommit(index, ok);
+    });
   }
 
   #releaseSlots(first: number, count: number): void {
@@ -179,6 +253,7 @@ export class Gateway {
 
   #status(): object {
     const metrics = readMetrics(this.#metrics);
+    const store = this.#flush.state;
     return {
       pid: process.pid,
       ready: this.#ready,
@@ -188,6 +263,11 @@ export class Gateway {
       workers: this.#workers.indices.length,
       calls_in_flight: metrics.callsInFlight,
       outcomes: metrics.outcomes,
+      store: {
+        ok: store.ok,
+        last_error: store.lastError ?? null,
+        unflushed_accounts: store.unflushedAccounts,
+      },
       tokens: { prompt: metrics.promptTokens, completion: metrics.completionTokens },
     };
   }

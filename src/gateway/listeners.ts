@@ -4,6 +4,7 @@
 import { once } from 'node:events';
 import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
+import { createRequestPrefix, requestIdOf } from '../listener/request-id.js';
 import type { FromListener, ListenerInit, ToListener } from '../listener/messages.js';
 import type { Log } from '../telemetry/log.js';
 
@@ -13,7 +14,7 @@ const DEATHS_WINDOW_MS = 60_000;
 /** What a listener gets to cut its connections before its thread is given up. */
 const CLOSE_MS = 2_000;
 
-export type ListenerShape = Omit<ListenerInit, 'parserPort' | 'port'>;
+export type ListenerShape = Omit<ListenerInit, 'parserPort' | 'port' | 'requestPrefix'>;
 
 export interface ListenersOptions {
   /** One a listener, by index. */
@@ -25,6 +26,9 @@ export interface ListenersOptions {
   readonly serveParser: (port: MessagePort) => void;
   /** A listener has died; what its calls held must be released before another takes its slots. */
   readonly onLost: (shape: ListenerShape) => void;
+  /** Ends of answers wait for what is in the listener's journal; `answerCommit` follows. */
+  readonly onCommitAsked: (listenerIndex: number) => void;
+  readonly onJournalHalfFull: () => void;
   /** Listeners can't be kept alive. */
   readonly onHopeless: (reason: string) => void;
 }
@@ -37,6 +41,8 @@ interface Listener {
 export class Listeners {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
+  /** By index of the listener, of its present life or its last. */
+  readonly #requestPrefixes = new Map<number, string>();
   #port = 0;
   #deathsAtMs: number[] = [];
   #draining = false;
@@ -66,6 +72,16 @@ export class Listeners {
     }
   }
 
+  /** Of a request of the listener that has that index, or had it last. */
+  requestIdOf(listenerIndex: number, request: number): string {
+    return requestIdOf(this.#requestPrefixes.get(listenerIndex) ?? '', request);
+  }
+
+  /** What was in the listener's journal is on disk, or the store fails. */
+  answerCommit(listenerIndex: number, ok: boolean): void {
+    this.#listeners.get(listenerIndex)?.thread.postMessage({ kind: 'committed', ok } satisfies ToListener);
+  }
+
   /** Stops accepting; true when every call has ended, false where `timeoutMs` passed before. */
   async drain(timeoutMs: number): Promise<boolean> {
     this.#draining = true;
@@ -90,7 +106,14 @@ export class Listeners {
   async #start(shape: ListenerShape): Promise<void> {
     const parser = new MessageChannel();
     this.#options.serveParser(parser.port1);
-    const init: ListenerInit = { ...shape, port: this.#port, parserPort: parser.port2 };
+    const requestPrefix = createRequestPrefix();
+    this.#requestPrefixes.set(shape.index, requestPrefix);
+    const init: ListenerInit = {
+      ...shape,
+      port: this.#port,
+      parserPort: parser.port2,
+      requestPrefix,
+    };
     const thread = new Worker(new URL('../listener/listener.thread.js', import.meta.url), {
       workerData: init,
       transferList: [parser.port2],
@@ -117,6 +140,12 @@ export class Listeners {
           case 'drained':
             listener.drained = true;
             this.#noteDrained();
+            return;
+          case 'commit':
+            this.#options.onCommitAsked(shape.index);
+            return;
+          case 'journal_half_full':
+            this.#options.onJournalHalfFull();
         }
       });
     });

@@ -39,6 +39,16 @@ export interface Funds {
   readonly uncovered: PicoUnits;
 }
 
+/**
+ * `uncovered` after `amount` more, or less where that is negative. It stops at its bound: beyond nine million units it is
+ * only ever reported, never collected.
+ */
+export function uncoveredAfter(before: bigint, amount: bigint): PicoUnits {
+  const sum = before + amount;
+  if (sum < 0n) return asPicoUnits(0n);
+  return sum > CREDITED_PICO_UNITS_MAX ? CREDITED_PICO_UNITS_MAX : asPicoUnits(sum);
+}
+
 export class Balance {
   readonly #words64: BigInt64Array;
   readonly #settlement: { -readonly [Field in keyof Settlement]: Settlement[Field] } = {
@@ -88,6 +98,14 @@ export class Balance {
     return settlement;
   }
 
+  /** Takes back a settlement of this account. `spent` shrinks before `available` grows: seen in `held` for a moment. */
+  reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
+    const first = account * ACCOUNT_WORDS64;
+    Atomics.sub(this.#words64, first + SPENT, charged);
+    Atomics.add(this.#words64, first + AVAILABLE, charged);
+    if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
+  }
+
   /**
    * Puts `amount` in, or takes it out where it is negative; false, and nothing is changed, where `available` does not
    * cover it or `credited` would pass its bound. Main thread.
@@ -115,8 +133,7 @@ export class Balance {
     const first = account * ACCOUNT_WORDS64;
     const credited = Atomics.load(this.#words64, first + CREDITED);
     const uncovered = Atomics.load(this.#words64, first + UNCOVERED);
-    const spent = Atomics.load(this.#words64, first + SPENT);
-    const available = Atomics.load(this.#words64, first + AVAILABLE);
+    const { spent, available } = this.#readSpentAndAvailable(first);
     return {
       credited: asPicoUnits(credited),
       available: asPicoUnits(available),
@@ -138,6 +155,16 @@ export class Balance {
     Atomics.store(this.#words64, first + AVAILABLE, credited - spent);
   }
 
+  /** A reversal between the two loads would be counted in both; it shows by a `spent` that has shrunk. */
+  #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const spent = Atomics.load(this.#words64, first + SPENT);
+      const available = Atomics.load(this.#words64, first + AVAILABLE);
+      if (Atomics.load(this.#words64, first + SPENT) >= spent) return { spent, available };
+    }
+    throw new Error('invariant broken: an account is read in bounded tries');
+  }
+
   /** Takes at most `most` of what is available, or nothing where that is less than `least`; returns what was taken. */
   #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
     const index = account * ACCOUNT_WORDS64 + AVAILABLE;
@@ -152,13 +179,11 @@ export class Balance {
     throw new Error('invariant broken: money is taken or refused in bounded tries');
   }
 
-  /** `uncovered` stops at its bound: beyond nine million units it is only ever reported, never collected. */
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
     const index = account * ACCOUNT_WORDS64 + UNCOVERED;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const before = Atomics.load(this.#words64, index);
-      const sum = before + amount;
-      const after = sum > CREDITED_PICO_UNITS_MAX ? CREDITED_PICO_UNITS_MAX : sum;
+      const after = uncoveredAfter(before, amount);
       if (Atomics.compareExchange(this.#words64, index, before, after) === before) return;
     }
     throw new Error('invariant broken: an uncovered cost is recorded in bounded tries');

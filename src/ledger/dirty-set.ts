@@ -1,5 +1,5 @@
 /**
- * The dirty set: which accounts' money or day count has changed since the store last took them. One bit an account.
+ * The dirty set: which accounts' money, day count or minute has changed since the store last took them. One bit an account.
  * Marked by any thread, drained by the main thread.
  *
  * A writer changes the account, then marks it; the drain takes the bits, then reads the account. Whatever the drain did not

@@ -94,6 +94,18 @@ export class Ledger {
     return settlement;
   }
 
+  /** The day whose call is in `slot`, which is held. Owner of the slot. */
+  dayNumberOf(slot: CallSlot): number {
+    return this.#reservations.dayNumberOf(slot);
+  }
+
+  /** Takes back what `settle` did, and gives back the call of the day: the answer could not be given after all. Any thread. */
+  reverse(account: AccountIndex, dayNumber: number, { charged, uncovered }: Settlement): void {
+    this.#balance.reverse(account, charged, uncovered);
+    this.#day.giveBack(account, dayNumber);
+    this.#dirty.mark(account);
+  }
+
   /** Gives back hold and call of the day, and frees the slot; false where it was settled or released before. Any thread. */
   release(slot: CallSlot): boolean {
     if (!this.#reservations.claim(slot)) return false;
@@ -126,6 +138,11 @@ export class Ledger {
     this.#day.set(account, initial.dayNumber, initial.dayCalls);
     this.#balance.set(account, initial.credited, initial.spent, initial.uncovered);
     this.#setStanding(account, initial.planIndex, initial.active);
+  }
+
+  /** After `openAccount`: the minute that ended `ageMs` ago counts `used` requests; see `Window.restore`. Main thread. */
+  restoreMinute(account: AccountIndex, used: number, ageMs: number): void {
+    this.#window.restore(account, used, ageMs);
   }
 
   /** Main thread; the data plane reads it from the next request on. */
@@ -167,11 +184,11 @@ export class Ledger {
   }
 
   /**
-   * Visits accounts whose money or day count has changed since they were last visited, at most `max`; returns how many.
-   * A change made meanwhile is in the snapshot or in the next drain, or in both. Main thread.
+   * Visits accounts whose money, day count or minute has changed since they were last visited, at most `max`; returns how many.
+   * A change made meanwhile is seen by who then reads the account, or comes with the next drain, or both. Main thread.
    */
-  drainDirty(visit: (account: AccountIndex, snapshot: AccountSnapshot) => void, max: number): number {
-    return this.#dirty.drain((account) => visit(account, this.snapshot(account)), max);
+  drainDirty(visit: (account: AccountIndex) => void, max: number): number {
+    return this.#dirty.drain(visit, max);
   }
 
   /** The next 00:00 UTC+8. Any thread. */

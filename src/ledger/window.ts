@@ -36,6 +36,7 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex, type WallMs } from '../core/units.js';
+import { DirtySet } from './dirty-set.js';
 import { ACCOUNT_WORDS32, ACCOUNT_WORDS64, MARKS, MARK_COUNT, WINDOW, type LedgerViews } from './layout.js';
 
 const TICKS_PER_MINUTE = 50;
@@ -79,6 +80,7 @@ export class Window {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
   readonly #clock: Clock;
+  readonly #dirty: DirtySet;
   readonly #take: { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } = {
     admitted: false,
     remaining: 0,
@@ -89,11 +91,13 @@ export class Window {
     this.#words64 = views.accounts64;
     this.#words32 = views.accounts32;
     this.#clock = clock;
+    this.#dirty = new DirtySet(views);
   }
 
   /**
    * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change from call to call. Returns one
-   * object that the next call overwrites. About 150 ns. Any thread.
+   * object that the next call overwrites. About 150 ns. Marks the
+   * account dirty where it took one. Any thread.
    */
   take(account: AccountIndex, limit: number): MinuteTake {
     const word = account * ACCOUNT_WORDS64 + WINDOW;
@@ -127,6 +131,8 @@ export class Window {
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
+      // Before the clock is read, so that a stall in it is noticed below.
+      this.#dirty.mark(account);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
       return this.#answer(true, limit - used - 1, nowMs, tick + MARK_COUNT);
     }
@@ -147,6 +153,23 @@ export class Window {
       if (start !== undefined) return (count - start) & COUNT_MASK;
     }
     throw new Error('invariant broken: a window is read in bounded tries');
+  }
+
+  /**
+   * Takes over what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all had been
+   * given at that moment, so that it errs on refusing. Main thread, before the account is first used.
+   */
+  restore(account: AccountIndex, used: number, ageMs: number): void {
+    const nowMs = this.#clock.monotonicMs();
+    // A clock that was set back meanwhile makes the age negative, a host that was started anew makes it reach before its
+    // first tick; both times the permits weigh for too long rather than too short.
+    const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
+    if (tick + MARK_COUNT <= Math.floor(nowMs / TICK_MS)) return;
+    Atomics.store(
+      this.#words64,
+      account * ACCOUNT_WORDS64 + WINDOW,
+      headOf(tick, 0, Math.min(used, COUNT_MASK)),
+    );
   }
 
   /** Forgets everything. Main thread, before the account is first used. */

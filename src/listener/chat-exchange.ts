@@ -1,7 +1,10 @@
 /**
  * One chat-completion request on its socket, from its body to the last byte of its answer. Listener thread.
  *
- *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → done
+ *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → held → done
+ *
+ * With `durability: commit` the last bytes of an answer are held until its charge is on disk, and the books alone know of
+ * the call from then on: its slot belongs to another.
  *
  * Back-pressure: µWS's `write` says false when the client's socket takes no more. From then on frames queue here, and no
  * credit goes back to the worker; both sides together hold one window. When the socket takes bytes again, the queue is
@@ -15,14 +18,15 @@ import { readChatBytes } from '../protocol/request-bytes.js';
 import type { Usage } from '../protocol/usage.js';
 import { admit } from '../pipeline/admit.js';
 import type { CallContext } from '../pipeline/context.js';
-import { release, settle } from '../pipeline/settle.js';
+import type { HeldEnd } from '../pipeline/held-ends.js';
+import { release, reverse, settle, type Settled } from '../pipeline/settle.js';
 import { AskRefused } from '../pool/ask-port.js';
 import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics.js';
 import { JSON_TYPE, writeError, writeHead, writeStreamHead } from './answer.js';
 import type { ListenerServer } from './server.js';
 
-type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'done';
+type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'held' | 'done';
 
 const NO_WORKER: ErrorRecord = {
   code: 'overloaded',
@@ -30,12 +34,21 @@ const NO_WORKER: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
-export class ChatExchange implements CallReceiver {
+const NOT_IN_BOOKS: ErrorRecord = {
+  code: 'internal_error',
+  message:
+    'The gateway could not write the charge of this call to its books and has withheld the answer. The call was not billed; try it again.',
+};
+
+export class ChatExchange implements CallReceiver, HeldEnd {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
   #phase: Phase = 'reading';
   #clientGone = false;
+  /** Status and headers are out. */
+  #begun = false;
+  #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** Frames that the client's socket had no room for, oldest first. */
   #queue: Uint8Array[] = [];
   #blocked = false;
@@ -133,11 +146,37 @@ export class ChatExchange implements CallReceiver {
   }
 
   onEnd(bytes: Uint8Array, usage: Usage): void {
-    settle(this.#context, usage, this.#server.parts);
-    this.#server.parts.metrics.add('calls_in_flight', -1);
+    const { parts } = this.#server;
+    const settled = settle(this.#context, usage, parts);
+    parts.metrics.add('calls_in_flight', -1);
+    if (parts.durability === 'commit' && !this.#clientGone) {
+      this.#phase = 'held';
+      this.#held = { settled, bytes };
+      parts.held.hold(settled.position, this);
+    } else {
+      this.#end(bytes);
+    }
+  }
+
+  onCommitted(): void {
+    invariant(this.#held !== undefined, 'what is let go was held');
+    this.#end(this.#held.bytes);
+  }
+
+  /** Who has left has had what was relayed and pays for it: that charge waits in memory like any other. */
+  onUncommitted(): void {
+    invariant(this.#held !== undefined, 'what is given up was held');
+    if (!this.#clientGone) {
+      reverse(this.#context, this.#held.settled, this.#server.parts);
+      this.#writeFailure(NOT_IN_BOOKS);
+    }
+    this.#finish(this.#clientGone ? 'client_gone' : NOT_IN_BOOKS.code);
+  }
+
+  #end(bytes: Uint8Array): void {
     if (!this.#clientGone) {
       this.#res.cork(() => {
-        const begun = this.#phase === 'answering';
+        const begun = this.#begun;
         this.#begin();
         this.#writeQueue();
         this.#res.end(bytes, !begun && this.#server.draining);
@@ -155,7 +194,7 @@ export class ChatExchange implements CallReceiver {
   }
 
   #writeFailure(error: ErrorRecord): void {
-    if (this.#phase === 'waiting') {
+    if (!this.#begun) {
       this.#res.cork(() => writeError(this.#res, error, this.#context, { close: this.#server.draining }));
     } else if (this.#isStream) {
       this.#res.cork(() => {
@@ -187,16 +226,17 @@ export class ChatExchange implements CallReceiver {
 
   /** Status and headers, once. Inside a cork. */
   #begin(): void {
-    if (this.#phase === 'answering') return;
-    this.#phase = 'answering';
+    if (this.#begun) return;
+    this.#begun = true;
     if (this.#isStream) writeStreamHead(this.#res, this.#context);
     else writeHead(this.#res, 200, this.#context, JSON_TYPE);
   }
 
   #write(bytes: Uint8Array): void {
     this.#res.cork(() => {
-      if (this.#phase === 'waiting') {
+      if (!this.#begun) {
         this.#begin();
+        this.#phase = 'answering';
         this.#server.streaming.add(this);
         this.#res.onWritable(() => this.#onWritable());
       }
@@ -233,6 +273,8 @@ export class ChatExchange implements CallReceiver {
   }
 
   #refund(bytes: number): void {
+    // The worker has sent its last frame, and the slot with its credits is another call's.
+    if (this.#phase === 'held') return;
     const { admission } = this.#context;
     invariant(admission !== undefined, 'only an admitted call has an answer');
     this.#server.parts.link.refund(admission.slot, bytes);
@@ -243,7 +285,7 @@ export class ChatExchange implements CallReceiver {
     this.#queue = [];
     const { admission } = this.#context;
     if (this.#phase === 'reading') this.#finish('client_gone');
-    else if (admission !== undefined && this.#phase !== 'done')
+    else if (admission !== undefined && this.#phase !== 'held' && this.#phase !== 'done')
       this.#server.parts.link.cancel(admission.slot);
   }
 

@@ -7,7 +7,9 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import { JournalWriter } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
+import { HeldEnds } from '../pipeline/held-ends.js';
 import { ModelAccess } from '../pipeline/model-access.js';
 import { AskPort } from '../pool/ask-port.js';
 import { CallTable } from '../pool/call-table.js';
@@ -24,23 +26,28 @@ invariant(main !== null, 'a listener runs in a thread of the gateway');
 
 const log = createLog(`listener-${init.index}`);
 const clock = new SystemClock();
+const say = (message: FromListener): void => main.postMessage(message);
+const journal = new JournalWriter(init.journal, () => say({ kind: 'journal_half_full' }));
+const held = new HeldEnds(journal, clock, () => say({ kind: 'commit' }));
 const link = new ListenerLink(new CallTable(init.calls), init.slots);
 const server = new ListenerServer(
   {
     clock,
     ledger: new Ledger(init.ledger, clock),
+    journal,
+    held,
     keys: new KeyTable(init.keys),
     catalog: init.catalog,
     access: new ModelAccess(init.catalog),
     link,
     metrics: new MetricsStripe(init.metrics, init.index),
     lowBalance: init.lowBalance,
+    durability: init.durability,
   },
   init.limits,
+  init.requestPrefix,
   new AskPort(init.parserPort),
 );
-
-const say = (message: FromListener): void => main.postMessage(message);
 
 function end(exitCode: number): void {
   server.close();
@@ -62,6 +69,9 @@ main.on('message', (message: ToListener) => {
       return;
     case 'worker_lost':
       link.detachWorker(message.index);
+      return;
+    case 'committed':
+      held.onCommit(message.ok);
       return;
     case 'drain':
       server.drain(() => say({ kind: 'drained' }));

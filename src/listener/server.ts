@@ -20,7 +20,7 @@ import { DISCARDED_BYTES_MAX, readBody } from './body-reader.js';
 import { ChatExchange } from './chat-exchange.js';
 import type { ListenerLimits } from './messages.js';
 import { ModelRoutes } from './model-routes.js';
-import { createRequestIds } from './request-id.js';
+import { requestIdOf } from './request-id.js';
 
 /** A stream that has been silent for so long gets a comment, before proxies on the way take it for dead. */
 const KEEP_ALIVE_MS = 15_000;
@@ -36,16 +36,23 @@ export class ListenerServer {
   /** Exchanges whose answer has begun and has not ended. */
   readonly streaming = new Set<ChatExchange>();
   readonly #app: TemplatedApp;
-  readonly #nextRequestId = createRequestIds();
+  readonly #requestPrefix: string;
+  #requestCount = 0;
   readonly #sweeper: NodeJS.Timeout;
   #socket: us_listen_socket | undefined;
   #openExchanges = 0;
   #onDrained: (() => void) | undefined;
 
-  constructor(parts: PipelineParts, limits: ListenerLimits, parser: AskPort<Uint8Array, ChatRequestResult>) {
+  constructor(
+    parts: PipelineParts,
+    limits: ListenerLimits,
+    requestPrefix: string,
+    parser: AskPort<Uint8Array, ChatRequestResult>,
+  ) {
     this.parts = parts;
     this.limits = limits;
     this.parser = parser;
+    this.#requestPrefix = requestPrefix;
     this.#app = uWS.App();
     // A listener that died in this one's place had calls in flight; they are gone.
     parts.metrics.reset('calls_in_flight');
@@ -53,6 +60,7 @@ export class ListenerServer {
     this.#sweeper = setInterval(() => {
       const nowMs = parts.clock.monotonicMs();
       for (const exchange of this.streaming) exchange.onSweep(nowMs, KEEP_ALIVE_MS);
+      parts.held.onSweep();
     }, SWEEP_MS);
   }
 
@@ -121,7 +129,8 @@ export class ListenerServer {
   }
 
   #newContext(): CallContext {
-    return new CallContext(this.#nextRequestId());
+    this.#requestCount += 1;
+    return new CallContext(requestIdOf(this.#requestPrefix, this.#requestCount), this.#requestCount);
   }
 
   #chat(res: HttpResponse, req: HttpRequest): void {

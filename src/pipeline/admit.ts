@@ -17,6 +17,18 @@ const OVERLOADED: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
+const BOOKS_FULL: ErrorRecord = {
+  code: 'overloaded',
+  message: 'The gateway is behind with its books. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
+/** A disk is rarely emptied within a second. */
+const BOOKS_CLOSED: ErrorRecord = {
+  code: 'overloaded',
+  message: 'The gateway cannot write its books and takes no calls. Retry after 5 seconds.',
+  retryAfterSeconds: 5,
+};
+
 /** Sets `context.admission`; a refusal has taken nothing. */
 export function admit(context: CallContext, call: ChatCall, parts: PipelineParts): ErrorRecord | undefined {
   const { caller } = context;
@@ -24,6 +36,8 @@ export function admit(context: CallContext, call: ChatCall, parts: PipelineParts
   const modelIndex = parts.access.indexOf(call.model, caller.planIndex);
   if (modelIndex === undefined) return unknownModel(call.model);
   const model = parts.catalog.models[modelIndex]!;
+  const room = parts.journal.roomFor(parts.link.inFlight + parts.held.size);
+  if (room !== 'room') return room === 'full' ? BOOKS_FULL : BOOKS_CLOSED;
   const slot = parts.link.acquire();
   if (slot === undefined) return OVERLOADED;
   const admitted = reserve(slot, caller, model, call, parts);
@@ -31,7 +45,7 @@ export function admit(context: CallContext, call: ChatCall, parts: PipelineParts
     parts.link.release(slot);
     return admitted;
   }
-  context.admission = { slot, modelIndex, model, call: admitted };
+  context.admission = { slot, modelIndex, model, call: admitted, admittedMs: parts.clock.monotonicMs() };
   return undefined;
 }
 

@@ -2,7 +2,7 @@
  * What is known of one request while it goes through the phases. Filled in order, each field by the phase that is named
  * with it; one object a request. Listener thread.
  */
-import type { AccountIndex, CallSlot, KeyIndex } from '../core/units.js';
+import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ModelEntry, PlanEntry } from '../registry/catalog.js';
 
@@ -28,15 +28,19 @@ export interface Admission {
   readonly modelIndex: number;
   readonly model: ModelEntry;
   readonly call: ChatCall;
+  readonly admittedMs: MonotonicMs;
 }
 
 export class CallContext {
   readonly requestId: string;
+  /** The count part of the identifier. */
+  readonly requestNumber: number;
   caller: Caller | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
   admission: Admission | undefined = undefined;
 
-  constructor(requestId: string) {
+  constructor(requestId: string, requestNumber: number) {
     this.requestId = requestId;
+    this.requestNumber = requestNumber;
   }
 }

@@ -6,6 +6,7 @@
 import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
 import type { AccountRecord, CreditRecord, SpendingRecord } from './account-record.js';
 import type { KeyRecord } from './key-record.js';
+import type { UsageRange, UsageRecord } from './usage-record.js';
 
 /** Items in the order of their slots; `next` is the cursor that continues, absent after the last. */
 export interface Page<Item> {
@@ -31,6 +32,9 @@ export interface RecordStore {
   addCredit(account: AccountIndex, record: CreditRecord): void;
   /** Undefined for an account that has never been flushed. */
   findSpending(account: AccountIndex): SpendingRecord | undefined;
+
+  /** In the order of accounts and, within one, of hours. */
+  usages(range: UsageRange): Iterable<UsageRecord>;
 
   findKey(id: string): KeyRecord | undefined;
   /** Keys of that name, at most `limit`. */

@@ -20,6 +20,7 @@ import { prefixOf, type KeyRecord } from './key-record.js';
 import type { KeyTable } from './key-table.js';
 import { assertName, assertNoKey, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page, RecordStore } from './record-store.js';
+import { reportUsage, type UsageLine, type UsageQuestion } from './usage-report.js';
 
 /** What the running gateway's threads share; a command has none. */
 export interface LiveBuffers {
@@ -47,10 +48,10 @@ const DEMO_NAME = 'demo';
 const DEMO_CREDIT = asPicoUnits(100_000_000_000_000n);
 
 /**
- * How long a deleted key's slot stays unused: a request that found the former key may still ask for its account. That
- * takes microseconds, the key table wants a second, and the calendar's clock may be stepped by some of it.
+ * How long a deleted key's slot stays unused. A call that found the former key names its slot in the journal when it ends,
+ * an hour later at most, and the hour's usage row is known by the slot while it is in memory.
  */
-const KEY_INDEX_REST_MS = 2_000;
+const KEY_INDEX_REST_MS = 24 * 3_600_000;
 
 /** Of a journal line: a sentence and a document's number, not the document. */
 const NOTE_CHARS_MAX = 500;
@@ -87,6 +88,12 @@ export class Registry {
 
   findAccount(idOrName: string): AccountStatement {
     return this.#statementOf(this.#accountOf(idOrName));
+  }
+
+  /** What is on disk: a running gateway is ahead of it by one flush. */
+  reportUsage(question: Omit<UsageQuestion, 'account'> & { account: string | undefined }): UsageLine[] {
+    const account = question.account === undefined ? undefined : this.#accountOf(question.account).index;
+    return reportUsage({ ...question, account }, (range) => this.#store.usages(range));
   }
 
   /** A negative amount is a debit, refused where the balance does not cover it. */

@@ -10,6 +10,7 @@ import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
 import type { AccountRecord, CreditRecord, SpendingRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
+import type { UsageTotals } from '../registry/usage-record.js';
 import { StoreFault } from './store-file.js';
 
 /** Of the whole store and of each record. A later format adds its reader here and raises this word. */
@@ -54,6 +55,21 @@ const StoredSpending = Type.Object(
   { additionalProperties: false },
 );
 
+const StoredUsage = Type.Object(
+  {
+    format: Format,
+    calls: Count,
+    failedCalls: Count,
+    estimatedCalls: Count,
+    promptTokens: Count,
+    cachedTokens: Count,
+    completionTokens: Count,
+    costPicoUnits: Money,
+    uncoveredPicoUnits: Money,
+  },
+  { additionalProperties: false },
+);
+
 const StoredKey = Type.Object(
   {
     format: Format,
@@ -73,11 +89,13 @@ const StoredKey = Type.Object(
 export type StoredAccount = Static<typeof StoredAccount>;
 export type StoredCredit = Static<typeof StoredCredit>;
 export type StoredSpending = Static<typeof StoredSpending>;
+export type StoredUsage = Static<typeof StoredUsage>;
 export type StoredKey = Static<typeof StoredKey>;
 
 const accounts = fast(Compile(StoredAccount));
 const credits = fast(Compile(StoredCredit));
 const spendings = fast(Compile(StoredSpending));
+const usages = fast(Compile(StoredUsage));
 const keys = fast(Compile(StoredKey));
 
 export function packAccount(record: AccountRecord): StoredAccount {
@@ -129,6 +147,34 @@ export function readSpending(stored: unknown, place: string): SpendingRecord {
     dayCalls: stored.dayCalls,
     minuteUsed: stored.minuteUsed,
     takenMs: asWallMs(stored.takenMs),
+  };
+}
+
+export function packUsage(totals: UsageTotals): StoredUsage {
+  return {
+    format: FORMAT,
+    calls: totals.calls,
+    failedCalls: totals.failedCalls,
+    estimatedCalls: totals.estimatedCalls,
+    promptTokens: totals.promptTokens,
+    cachedTokens: totals.cachedTokens,
+    completionTokens: totals.completionTokens,
+    costPicoUnits: totals.cost.toString(),
+    uncoveredPicoUnits: totals.uncovered.toString(),
+  };
+}
+
+export function readUsage(stored: unknown, place: string): UsageTotals {
+  if (!usages.Check(stored)) throw damaged(place);
+  return {
+    calls: stored.calls,
+    failedCalls: stored.failedCalls,
+    estimatedCalls: stored.estimatedCalls,
+    promptTokens: stored.promptTokens,
+    cachedTokens: stored.cachedTokens,
+    completionTokens: stored.completionTokens,
+    cost: asPicoUnits(BigInt(stored.costPicoUnits)),
+    uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
   };
 }
 

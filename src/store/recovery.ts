@@ -4,10 +4,13 @@
  * What an account can spend is what was credited less what was spent: holds are not kept, for the calls that had them are
  * gone. What cannot be right stops the start and is named.
  */
+import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { accountStateOf, findPlanIndex } from '../registry/account-state.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { KeyTable } from '../registry/key-table.js';
+import type { Clock } from '../core/clock.js';
+import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
 import { StoreFault } from './store-file.js';
@@ -19,11 +22,14 @@ const NAMED_MAX = 10;
 export interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
+  /** Empty; gets what each account has spent. */
+  readonly totals: SpentTotals;
   readonly keyTable: KeyTable;
   readonly catalog: Catalog;
   /** Capacities of ledger and key table (`limits.accounts`, `limits.keys`). */
   readonly accountsMax: number;
   readonly keysMax: number;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
@@ -37,14 +43,19 @@ export function recover(options: RecoveryOptions): Recovered {
   return { accounts: recoverAccounts(options), keys: recoverKeys(options) };
 }
 
-function recoverAccounts({ store, ledger, catalog, accountsMax, log }: RecoveryOptions): number {
+function recoverAccounts(options: RecoveryOptions): number {
+  const { store, ledger, totals, catalog, accountsMax, clock, log } = options;
   let accounts = 0;
   let withoutPlan = 0;
   for (const record of store.accounts()) {
     assertCapacity(record.index, accountsMax, 'accounts');
     const spending = store.findSpending(record.index);
-    assertCovered(record, spending);
+    assertSound(store, record, spending);
     ledger.openAccount(record.index, accountStateOf(record, spending, catalog));
+    if (spending !== undefined) {
+      totals.set(record.index, spending.spent, spending.uncovered);
+      ledger.restoreMinute(record.index, spending.minuteUsed, clock.wallMs() - spending.takenMs);
+    }
     accounts++;
     if (findPlanIndex(catalog, record.planId) !== undefined) continue;
     withoutPlan++;
@@ -77,12 +88,24 @@ function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'):
   throw new StoreFault('unreadable', message);
 }
 
-/** A debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing. */
-function assertCovered(record: AccountRecord, spending: SpendingRecord | undefined): void {
-  if (spending === undefined || spending.spent <= record.credited) return;
+/**
+ * A debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing, nor
+ * more than the ledger's words can hold.
+ */
+function assertSound(store: Store, record: AccountRecord, spending: SpendingRecord | undefined): void {
+  const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
+  const fault =
+    spent > record.credited
+      ? 'more was spent than credited'
+      : record.credited > CREDITED_PICO_UNITS_MAX || uncovered > CREDITED_PICO_UNITS_MAX
+        ? 'more was credited, or left uncovered, than an account can have'
+        : spent < 0n || uncovered < 0n
+          ? 'an amount is negative'
+          : undefined;
+  if (fault === undefined) return;
   throw new StoreFault(
     'damaged',
-    `The books of account ${record.id} (${record.name}) are damaged: more was spent than credited. ` +
-      'Restore the store from a backup.',
+    `${store.path}: the books of account ${record.id} (${record.name}) are damaged, record ${record.index} of table ` +
+      `spending: ${fault}. Restore the store from a backup; "tollgate audit" tells what differs.`,
   );
 }

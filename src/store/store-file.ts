@@ -2,10 +2,11 @@
  * Where the store's file is, and whether it is one. Main thread.
  *
  * LMDB maps the file and trusts it: given anything else, the library ends the process with a segmentation fault instead
- * of an error (tried with lmdb 3.5.6), so the first two pages are looked at before it gets to see them.
+ * of an error (tried with lmdb 3.5.6), so its pages are looked at before it gets to see them.
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
+import { findPageFault, type PageFault } from './page-walk.js';
 
 export type StoreFaultCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
 
@@ -34,6 +35,8 @@ const MAGIC = 0xbeefc0de;
 /** The version's upper half holds flags. */
 const VERSION_MASK = 0xffff;
 const VERSION = 2;
+/** What LMDB can make; Tollgate's have 4096 bytes. */
+const PAGE_BYTES = [512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536];
 
 export function storePath(dataPath: string): string {
   return join(dataPath, 'tollgate.lmdb');
@@ -49,21 +52,38 @@ export function makeDataFolder(dataPath: string): void {
 }
 
 /**
- * Throws `foreign` where there is a file that LMDB cannot open, `unreadable` where the system does not let it be read.
- * No file, and an empty one (left by a crash between making and filling it), are fine.
+ * Throws `foreign` where there is a file that LMDB cannot open, `damaged` where pages of it are missing or are none,
+ * `unreadable` where the system does not let it be read. No file, and an empty one (left by a crash between making and
+ * filling it), are fine: then it returns false. Reads all of the file that is in use: 0.4 s a GB on warm disk caches.
  */
-export function assertStoreFile(path: string): void {
-  if (!existsSync(path)) return;
+export function assertStoreFile(path: string): boolean {
+  if (!existsSync(path)) return false;
   const pages = readPages(path);
-  if (pages === undefined) return;
+  if (pages === undefined) return false;
   for (const page of pages) {
     if (
       page.length < HEAD_BYTES ||
       page.readUInt32LE(MAGIC_OFFSET) !== MAGIC ||
-      (page.readUInt32LE(VERSION_OFFSET) & VERSION_MASK) !== VERSION
+      (page.readUInt32LE(VERSION_OFFSET) & VERSION_MASK) !== VERSION ||
+      !PAGE_BYTES.includes(page.readUInt32LE(PAGE_SIZE_OFFSET))
     ) {
       throw foreign(path, 'it is not an LMDB file of the version that Tollgate reads');
     }
+  }
+  const fault = pageFaultOf(path);
+  if (fault === undefined) return true;
+  throw new StoreFault(
+    'damaged',
+    `${path} is damaged at page ${fault.page} (byte ${fault.byte}): ${fault.reason}. ` +
+      'Restore it from a backup; a part of it is not enough to go on from.',
+  );
+}
+
+function pageFaultOf(path: string): PageFault | undefined {
+  try {
+    return findPageFault(path);
+  } catch (error) {
+    throw unreadable(path, error);
   }
 }
 
@@ -97,7 +117,11 @@ function readHead(file: number, position: number): Buffer {
   return head.subarray(0, readSync(file, head, 0, HEAD_BYTES, position));
 }
 
-function unreadable(path: string, error: unknown): StoreFault {
+/** The system's reason is in the message: a disk that is full or read-only, an owner that is another. */
+export function unreadable(path: string, error: unknown): StoreFault {
   const reason = error instanceof Error ? error.message : String(error);
-  return new StoreFault('unreadable', `${path} cannot be opened: ${reason}. Check the path and its owner.`);
+  return new StoreFault(
+    'unreadable',
+    `${path} cannot be opened: ${reason}. Check the path, its owner, and that the disk is neither full nor read-only.`,
+  );
 }

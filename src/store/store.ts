@@ -7,16 +7,19 @@ import { asAccountIndex, asKeyIndex, type AccountIndex, type KeyIndex, type Wall
 import type { AccountRecord, CreditRecord, SpendingRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
+import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-record.js';
 import {
   damaged,
   packAccount,
   packCredit,
   packKey,
   packSpending,
+  packUsage,
   readAccount,
   readCredit,
   readKey,
   readSpending,
+  readUsage,
 } from './record-codec.js';
 import { openTables, type Tables } from './tables.js';
 
@@ -25,12 +28,23 @@ const KEY_SLOTS_USED = 'key_slots_used';
 /** Above every slot, and still a key that LMDB orders after them. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
+/** Both sorts of rows that a flush writes; they agree with each other, so they are written together. */
+export interface BooksRows {
+  readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
+  readonly usages: Iterable<UsageRecord>;
+}
+
 export class Store implements RecordStore {
   readonly #tables: Tables;
 
   /** Opens or makes the store under `dataPath`. Throws `StoreFault`. */
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
+  }
+
+  /** Of the file, for messages. */
+  get path(): string {
+    return this.#tables.path;
   }
 
   async close(): Promise<void> {
@@ -49,6 +63,13 @@ export class Store implements RecordStore {
   findAccountByName(name: string): AccountRecord | undefined {
     const id = this.#tables.accountNames.get(name);
     return id === undefined ? undefined : this.#accountOf(id);
+  }
+
+  /** Who has the slot. */
+  findAccountId(index: AccountIndex): string | undefined {
+    const id = this.#tables.accountSlots.get(index);
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('account_slots', index));
+    return id;
   }
 
   listAccounts(from: number, limit: number): Page<AccountRecord> {
@@ -101,15 +122,50 @@ export class Store implements RecordStore {
   }
 
   /** Writes absolute totals, all in one transaction; they are on disk when it returns. */
-  putSpendings(records: ReadonlyMap<AccountIndex, SpendingRecord>): void {
+  putBooks({ spendings, usages }: BooksRows): void {
+    const { spending, usage } = this.#tables;
     this.commit(() => {
-      for (const [account, record] of records) this.#tables.spending.putSync(account, packSpending(record));
+      for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
+      for (const record of usages) {
+        usage.putSync([record.account, record.hour, record.keyId, record.modelId], packUsage(record));
+      }
     });
+  }
+
+  /** Undefined where there was no such call in that hour. */
+  findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
+    const key: [number, number, string, string] = [account, hour, keyId, modelId];
+    const stored = this.#tables.usage.get(key);
+    return stored === undefined ? undefined : readUsage(stored, this.#place('usage', key.join('/')));
+  }
+
+  /** In the order of accounts and, within one, of hours. */
+  *usages({ account, fromHour, toHour }: UsageRange): Generator<UsageRecord> {
+    const range =
+      account === undefined
+        ? this.#tables.usage.getRange()
+        : this.#tables.usage.getRange({
+            start: [account, fromHour, '', ''],
+            end: [account, toHour + 1, '', ''],
+          });
+    for (const { key, value } of range) {
+      const [index, hour, keyId, modelId] = key;
+      if (hour < fromHour || hour > toHour) continue;
+      const totals = readUsage(value, this.#place('usage', key.join('/')));
+      yield { account: asAccountIndex(index), hour, keyId, modelId, ...totals };
+    }
   }
 
   findKey(id: string): KeyRecord | undefined {
     const stored = this.#tables.keys.get(id);
     return stored === undefined ? undefined : readKey(stored, this.#place('keys', id));
+  }
+
+  /** Who has the slot, or had it last: a call may end after its key was deleted. */
+  findKeyId(index: KeyIndex): string | undefined {
+    const id = this.#tables.keyIds.get(index);
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('key_ids', index));
+    return id;
   }
 
   findKeysByName(name: string, limit: number): KeyRecord[] {
@@ -149,6 +205,7 @@ export class Store implements RecordStore {
   putKey(record: KeyRecord): void {
     this.#tables.keys.putSync(record.id, packKey(record));
     this.#tables.keySlots.putSync(record.index, record.id);
+    this.#tables.keyIds.putSync(record.index, record.id);
     this.#tables.keysOfAccount.putSync([record.accountIndex, record.index], record.id);
     this.#tables.keyNames.putSync([record.name, record.id], true);
   }

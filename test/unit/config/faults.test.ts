@@ -209,11 +209,6 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   // Not there yet, and enumerations.
   [
     'plans:',
-    'durability: commit\nplans:',
-    '5: durability: commit is not available in this version; use interval, with which a crash loses at most flush_interval_ms of charges',
-  ],
-  [
-    'plans:',
     'processes: 2\nplans:',
     '5: processes: got 2; more than one process is not available in this version; use 1 and raise listen.listeners and workers',
   ],

@@ -48,6 +48,7 @@ void t.test('no file: the demo, with every default', (t) => {
     },
     low_balance: 'refuse',
     durability: 'interval',
+    on_store_error: 'serve',
     flush_interval_ms: 1000,
     drain_timeout_ms: 30000,
   });

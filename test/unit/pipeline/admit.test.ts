@@ -23,6 +23,20 @@ void t.test('an admitted call holds its worst case and is charged its cost', (t)
   // 6 × 1 + 4 × 0.5 + 5 × 2 millionths.
   t.match(fundsOf(house), { available: '0.999982', held: '0.00', spent: '0.000018', dayCalls: 1 });
   t.match(house.outcomes(), { promptTokens: 10, completionTokens: 5 });
+  t.match(house.records(), [
+    {
+      request: 1,
+      account: house.account,
+      key: house.keyIndex,
+      model: 0,
+      outcome: 'served',
+      promptTokens: 10,
+      cachedTokens: 4,
+      completionTokens: 5,
+      charged: 18_000_000n,
+      uncovered: 0n,
+    },
+  ]);
   t.end();
 });
 
@@ -105,6 +119,15 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
   t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'what a provider refused costs nothing and counts');
   settle(admitted[2]!, USAGE, house.parts);
   t.match(fundsOf(house), { dayCalls: 2, held: '0.00', spent: '0.000018' });
+  t.same(
+    house.records().map(({ outcome, charged }) => [outcome, charged]),
+    [
+      ['provider_unavailable', 0n],
+      ['invalid_parameters', 0n],
+      ['served', 18_000_000n],
+    ],
+    'one record for each',
+  );
   t.end();
 });
 

@@ -7,7 +7,7 @@ import { openHouse } from './support.js';
 void t.test('a known key gives its caller', (t) => {
   const house = openHouse();
   for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
-    const context = new CallContext('req_1');
+    const context = new CallContext('req_1', 1);
     t.equal(authenticate(context, `${scheme} ${house.key}`, house.parts), undefined, scheme);
     t.match(context.caller, {
       key: house.keyIndex,
@@ -38,7 +38,7 @@ void t.test('each wrong header has its code', (t) => {
     [`Bearer ${generateKey()}`, 'invalid_api_key'],
   ];
   for (const [header, code] of cases) {
-    const context = new CallContext('req_1');
+    const context = new CallContext('req_1', 1);
     const refusal = authenticate(context, header, parts);
     t.equal(refusal?.code, code, JSON.stringify(header.slice(0, 60)));
     t.notMatch(refusal?.message, key.slice(3, 20), 'the message repeats no key');
@@ -49,7 +49,7 @@ void t.test('each wrong header has its code', (t) => {
 
 void t.test('disabling a key or its account counts from the next request on', (t) => {
   const { parts, key, keyIndex, account } = openHouse();
-  const code = () => authenticate(new CallContext('req_1'), `Bearer ${key}`, parts)?.code;
+  const code = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts)?.code;
   parts.keys.setActive(keyIndex, false);
   t.equal(code(), 'key_disabled');
   parts.keys.setActive(keyIndex, true);

@@ -5,8 +5,11 @@ import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from
 import { picoUnitsOf } from '#src/core/money.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
+import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { CallContext } from '#src/pipeline/context.js';
+import { HeldEnds } from '#src/pipeline/held-ends.js';
 import { ModelAccess } from '#src/pipeline/model-access.js';
 import type { PipelineParts } from '#src/pipeline/parts.js';
 import { CallTable, createCallTable } from '#src/pool/call-table.js';
@@ -67,6 +70,8 @@ export interface House {
   readonly keyIndex: ReturnType<typeof asKeyIndex>;
   readonly account: ReturnType<typeof asAccountIndex>;
   readonly outcomes: () => ReturnType<typeof readMetrics>;
+  /** What the journal was told since it was last asked. */
+  readonly records: () => JournalRecord[];
 }
 
 export function openHouse({
@@ -91,9 +96,15 @@ export function openHouse({
     active: true,
   });
   keys.insert(keyIndex, digestOf(key), account, true);
+  const ring = createRing(16);
+  const journal = new JournalWriter(ring, () => undefined);
+  const reader = new JournalReader(ring);
   const parts: PipelineParts = {
     clock,
     ledger,
+    journal,
+    held: new HeldEnds(journal, clock, () => undefined),
+    durability: 'interval',
     keys,
     catalog: CATALOG,
     access: new ModelAccess(CATALOG),
@@ -101,12 +112,20 @@ export function openHouse({
     metrics: new MetricsStripe(metrics, 0),
     lowBalance,
   };
-  return { parts, clock, key, keyIndex, account, outcomes: () => readMetrics(metrics) };
+  return {
+    parts,
+    clock,
+    key,
+    keyIndex,
+    account,
+    outcomes: () => readMetrics(metrics),
+    records: () => drained(reader),
+  };
 }
 
 /** A context whose caller is known. */
 export function knownCaller({ account, keyIndex }: House): CallContext {
-  const context = new CallContext('req_test');
+  const context = new CallContext('req_test', 1);
   context.caller = { key: keyIndex, account, planIndex: 0, plan: CATALOG.plans[0]! };
   return context;
 }
@@ -116,4 +135,10 @@ export function chatCall(fields: object): ChatCall {
   const read = readChatRequest(text, Buffer.byteLength(text));
   if (!read.ok) throw new Error(read.error.message);
   return read.call;
+}
+
+function drained(reader: JournalReader): JournalRecord[] {
+  const records: JournalRecord[] = [];
+  reader.drain((record) => records.push({ ...record }));
+  return records;
 }

@@ -5,8 +5,7 @@ import { BALANCE_PICO_UNITS_MAX, decimalOf } from '#src/core/money.js';
 import { asCallSlot, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import { CREDITED_PICO_UNITS_MAX } from '#src/ledger/balance.js';
 import type { AccountStatement } from '#src/registry/account-statement.js';
-import { LedgerFlush } from '#src/store/flush.js';
-import { ListLog, offlineRegistry, openHouse, type House } from '../store/support.js';
+import { ListLog, flushOf, offlineRegistry, openHouse, serve, type House } from '../store/support.js';
 
 const pico = asPicoUnits;
 const refused = (message: RegExp) => ({ code: 'invalid_parameters', message });
@@ -28,8 +27,7 @@ function busyHouse(path: string): House & { index: AccountStatement['record']['i
     planId: 'free',
     credit: pico(1_000n),
   }).record;
-  house.ledger.admit(asCallSlot(0), index, 10, pico(200n));
-  house.ledger.settle(asCallSlot(0), pico(100n));
+  serve(house, index, 100n);
   house.ledger.admit(asCallSlot(1), index, 10, pico(300n));
   return { ...house, index };
 }
@@ -124,8 +122,9 @@ void t.test('a disk that fails rolls the words back', async (t) => {
 });
 
 void t.test('without a gateway the flushed totals say what is there', async (t) => {
-  const { registry, store, ledger, clock } = busyHouse(t.testdir());
-  new LedgerFlush({ ledger, store, clock, log: new ListLog() }).run();
+  const house = busyHouse(t.testdir());
+  const { registry, store, clock } = house;
+  flushOf(house, new ListLog()).run();
   const offline = offlineRegistry(store, clock);
   t.match(offline.findAccount('acme'), { available: 900n, held: 0n, spent: 100n, callsToday: 2 });
   t.throws(

@@ -1,67 +1,265 @@
 import t from 'tap';
-import { asAccountIndex, asCallSlot, asPicoUnits, type AccountIndex } from '#src/core/units.js';
-import type { SpendingRecord } from '#src/registry/account-record.js';
-import { LedgerFlush, type SpendingStore } from '#src/store/flush.js';
-import { ListLog, openHouse } from './support.js';
+import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import type { BooksStore } from '#src/store/flush.js';
+import type { Store } from '#src/store/store.js';
+import { hourOf, type UsageRecord } from '#src/registry/usage-record.js';
+import { CATALOG, ListLog, flushOf, openHouse, serve, type House } from './support.js';
 
 const FIRST = asAccountIndex(0);
+const SECOND = asAccountIndex(1);
+const CREDIT = asPicoUnits(1_000n);
+const ALL = { account: undefined, fromHour: 0, toHour: Number.MAX_SAFE_INTEGER - 1 };
 
-void t.test('totals of changed accounts, and of those alone, are written; once', async (t) => {
-  const { store, registry, ledger, clock } = openHouse(t.testdir());
-  const written: ReadonlyMap<AccountIndex, SpendingRecord>[] = [];
-  const counted: SpendingStore = {
-    putSpendings: (records) => {
-      written.push(new Map(records));
-      store.putSpendings(records);
+const RECORD = {
+  request: 2,
+  endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
+  promptTokens: 0,
+  cachedTokens: 0,
+  completionTokens: 0,
+  charged: asPicoUnits(0n),
+  uncovered: asPicoUnits(0n),
+  account: FIRST,
+  key: asKeyIndex(0),
+  model: 0,
+  outcome: 'internal_error',
+  source: 0,
+  durationMs: 1,
+} as const;
+
+/** A house with two accounts of one key each. */
+function openShop(path: string): House {
+  const house = openHouse(path);
+  for (const name of ['a', 'b']) {
+    house.registry.createAccount({ name, planId: 'free', credit: CREDIT });
+    house.registry.createKey({ account: name, name: `key of ${name}` });
+  }
+  return house;
+}
+
+interface WatchedStore extends BooksStore {
+  broken: boolean;
+  readonly written: { spendings: number; usages: number }[];
+}
+
+function watch(store: Store): WatchedStore {
+  const watched: WatchedStore = {
+    broken: false,
+    written: [],
+    findKeyId: (index) => store.findKeyId(index),
+    findUsage: (key) => store.findUsage(key),
+    putBooks: (rows) => {
+      if (watched.broken) throw new Error('no space left on device');
+      watched.written.push({ spendings: rows.spendings.size, usages: [...rows.usages].length });
+      store.putBooks(rows);
     },
   };
-  const flush = new LedgerFlush({ ledger, store: counted, clock, log: new ListLog() });
-  for (const name of ['a', 'b'])
-    registry.createAccount({ name, planId: 'free', credit: asPicoUnits(1_000n) });
-  t.equal(flush.run(), true);
-  t.equal(written.length, 0, 'nothing was spent');
+  return watched;
+}
 
-  ledger.takeMinute(FIRST, 60);
-  t.equal(ledger.admit(asCallSlot(0), FIRST, 10, asPicoUnits(300n)), 'admitted');
-  ledger.settle(asCallSlot(0), asPicoUnits(250n));
-  t.equal(flush.run(), true);
-  t.equal(flush.run(), true);
-  t.equal(written.length, 1);
-  t.same([...written[0]!.keys()], [FIRST]);
-  t.match(store.findSpending(FIRST), { spent: 250n, uncovered: 0n, dayCalls: 1, minuteUsed: 1 });
+/** The law of the books: each account's usage sums up to its spending. */
+function usageOf(store: Store): UsageRecord[] {
+  const rows = [...store.usages(ALL)];
+  for (const account of [FIRST, SECOND]) {
+    const mine = rows.filter((row) => row.account === account);
+    const spending = store.findSpending(account);
+    const cost = mine.reduce((sum, row) => sum + row.cost, 0n);
+    if (cost !== (spending?.spent ?? 0n)) throw new Error(`usage ${cost}, spent ${spending?.spent}`);
+  }
+  return rows;
+}
 
-  store.putSpendings(written[0]!);
-  t.match(store.findSpending(FIRST), { spent: 250n, dayCalls: 1 }, 'replay changes nothing');
-  await store.close();
+void t.test(
+  'money, usage and counters of changed accounts, and of those alone, are written; once',
+  async (t) => {
+    const house = openShop(t.testdir());
+    const store = watch(house.store);
+    const flush = flushOf(house, new ListLog(), store);
+    t.equal(flush.run(), true);
+    t.equal(store.written.length, 0, 'nothing was spent');
+
+    house.ledger.takeMinute(FIRST, 60);
+    serve(house, 0, 250n);
+    serve(house, 0, 0n, {
+      outcome: 'provider_unavailable',
+      promptTokens: 0,
+      cachedTokens: 0,
+      completionTokens: 0,
+    });
+    serve(house, 0, 7n, { source: 2 });
+    t.equal(flush.run(), true);
+    t.equal(flush.run(), true);
+    t.same(store.written, [{ spendings: 1, usages: 1 }]);
+    t.match(house.store.findSpending(FIRST), { spent: 257n, uncovered: 0n, dayCalls: 3, minuteUsed: 1 });
+    const hour = hourOf(house.clock.wallMs());
+    const keyId = house.store.findKeyId(asKeyIndex(0));
+    const row = {
+      ...{ account: FIRST, hour, keyId, modelId: CATALOG.models[0]!.id },
+      ...{
+        calls: 3,
+        failedCalls: 1,
+        estimatedCalls: 1,
+        promptTokens: 6,
+        cachedTokens: 2,
+        completionTokens: 4,
+      },
+      ...{ cost: 257n, uncovered: 0n },
+    };
+    t.same(usageOf(house.store), [row]);
+
+    house.ledger.takeMinute(SECOND, 60);
+    t.equal(flush.run(), true);
+    t.same(store.written.at(-1), { spendings: 1, usages: 0 }, 'a minute alone is written too');
+    t.match(house.store.findSpending(SECOND), { spent: 0n, minuteUsed: 1 });
+    t.equal(flush.commit(), true);
+    t.equal(store.written.length, 2);
+    await house.store.close();
+  },
+);
+
+void t.test('hours, keys and models are told apart, and rows go on after they left memory', async (t) => {
+  const house = openShop(t.testdir());
+  const flush = flushOf(house, new ListLog());
+  const hour = hourOf(house.clock.wallMs());
+  const HOUR_MS = 3_600_000;
+  for (let round = 1; round <= 3; round++) {
+    serve(house, 0, 1n);
+    serve(house, 1, 10n, { key: asKeyIndex(1) });
+    flush.run();
+    // The next hour has begun, then the clock is set back: the first row is read from disk again.
+    house.clock.nowMs += HOUR_MS;
+    serve(house, 0, 100n);
+    flush.run();
+    house.clock.nowMs -= HOUR_MS;
+  }
+  const rows = usageOf(house.store).map(({ account, hour: at, calls, cost }) => [
+    account,
+    at - hour,
+    calls,
+    cost,
+  ]);
+  t.same(rows, [
+    [0, 0, 3, 3n],
+    [0, 1, 3, 300n],
+    [1, 0, 3, 30n],
+  ]);
+  await house.store.close();
 });
 
-void t.test('a failed flush is told and loses nothing', async (t) => {
-  const { store, registry, ledger, clock } = openHouse(t.testdir());
-  const log = new ListLog();
-  let broken = true;
-  const flaky: SpendingStore = {
-    putSpendings: (records) => {
-      if (broken) throw new Error('no space left on device');
-      store.putSpendings(records);
-    },
-  };
-  const flush = new LedgerFlush({ ledger, store: flaky, clock, log });
-  for (const name of ['a', 'b'])
-    registry.createAccount({ name, planId: 'free', credit: asPicoUnits(1_000n) });
-  const spend = (account: number, cost: bigint) => {
-    ledger.admit(asCallSlot(0), asAccountIndex(account), 10, asPicoUnits(cost));
-    ledger.settle(asCallSlot(0), asPicoUnits(cost));
-  };
-  spend(0, 10n);
-  spend(1, 20n);
-  t.equal(flush.run(), false);
-  t.match(log.lines, [/^error charges could not be written/]);
-  t.equal(store.findSpending(FIRST), undefined);
+void t.test('a call that ends after its key was deleted is booked on that key', async (t) => {
+  const house = openShop(t.testdir());
+  const keyId = house.store.findKeyId(asKeyIndex(0));
+  house.registry.deleteKey(keyId!);
+  house.registry.createKey({ account: 'a', name: 'next' });
+  serve(house, 0, 5n);
+  flushOf(house, new ListLog()).run();
+  t.match(usageOf(house.store), [{ keyId, cost: 5n }]);
+  await house.store.close();
+});
 
-  spend(1, 5n);
-  broken = false;
+void t.test('a charge that is taken back leaves a failed call and no cost', async (t) => {
+  const house = openShop(t.testdir());
+  const flush = flushOf(house, new ListLog());
+  serve(house, 0, 5n, { source: 2 });
+  flush.run();
+  serve(house, 0, 0n, {
+    outcome: 'reversed',
+    source: 2,
+    promptTokens: -3,
+    cachedTokens: -1,
+    completionTokens: -2,
+    charged: asPicoUnits(-5n),
+  });
+  flush.run();
+  t.match(usageOf(house.store), [
+    {
+      calls: 1,
+      failedCalls: 1,
+      estimatedCalls: 0,
+      promptTokens: 0,
+      cachedTokens: 0,
+      completionTokens: 0,
+      cost: 0n,
+    },
+  ]);
+  await house.store.close();
+});
+
+void t.test('a failed flush is told once in ten seconds, loses nothing and ends by itself', async (t) => {
+  const house = openShop(t.testdir());
+  const log = new ListLog();
+  const store = watch(house.store);
+  const flush = flushOf(house, log, store);
+  store.broken = true;
+  serve(house, 0, 10n);
+  serve(house, 1, 20n, { key: asKeyIndex(1) });
+  const position = house.journal.append({ ...RECORD, account: SECOND, key: asKeyIndex(1) });
+  t.equal(flush.run(), false);
+  t.equal(flush.commit(), false);
+  t.match(log.lines, [/^error the books cannot be written/]);
+  t.same(flush.state, { ok: false, lastError: 'no space left on device', unflushedAccounts: 2 });
+  t.equal(house.journal.roomFor(0), 'room', 'calls are served');
+  t.equal(house.journal.isCommitted(position), false);
+  t.equal(house.store.findSpending(FIRST), undefined);
+  house.clock.nowMs += 10_000;
+  flush.run();
+  t.equal(log.lines.length, 2);
+
+  serve(house, 1, 5n, { key: asKeyIndex(1) });
+  store.broken = false;
   t.equal(flush.run(), true);
-  t.equal(store.findSpending(FIRST)?.spent, 10n, 'kept from the failed run');
-  t.equal(store.findSpending(asAccountIndex(1))?.spent, 25n, 'replaced by the newer total');
-  await store.close();
+  t.equal(house.store.findSpending(FIRST)?.spent, 10n, 'kept from the failed run');
+  t.equal(house.store.findSpending(SECOND)?.spent, 25n, 'with what came meanwhile');
+  usageOf(house.store);
+  t.equal(house.journal.isCommitted(position), true);
+  t.same(flush.state, { ok: true, lastError: undefined, unflushedAccounts: 0 });
+  t.match(log.lines.at(-1), /^warn the books are written again/);
+  await house.store.close();
+});
+
+void t.test('new calls are refused while the store fails, where that is wanted', async (t) => {
+  const house = openShop(t.testdir());
+  const store = watch(house.store);
+  const flush = flushOf(house, new ListLog(), store, { refuseOnError: true });
+  store.broken = true;
+  serve(house, 0, 10n);
+  flush.run();
+  t.equal(house.journal.roomFor(0), 'refusing');
+  store.broken = false;
+  flush.run();
+  t.equal(house.journal.roomFor(0), 'room');
+  await house.store.close();
+});
+
+void t.test('a row that cannot be read holds up its journal and loses none of it', async (t) => {
+  const house = openShop(t.testdir());
+  const store = watch(house.store);
+  let damaged = true;
+  const flush = flushOf(house, new ListLog(), {
+    ...store,
+    findUsage: (key) => {
+      if (damaged && key.account === SECOND) throw new Error('damaged');
+      return house.store.findUsage(key);
+    },
+  });
+  serve(house, 0, 1n);
+  serve(house, 1, 2n, { key: asKeyIndex(1) });
+  serve(house, 0, 4n);
+  t.equal(flush.run(), false);
+  damaged = false;
+  t.equal(flush.run(), true);
+  t.equal(house.store.findSpending(FIRST)?.spent, 5n);
+  t.equal(house.store.findSpending(SECOND)?.spent, 2n);
+  usageOf(house.store);
+  await house.store.close();
+});
+
+void t.test('a hold is not spent', async (t) => {
+  const house = openShop(t.testdir());
+  const flush = flushOf(house, new ListLog());
+  for (let round = 0; round < 3; round++) {
+    t.equal(house.ledger.admit(asCallSlot(round), SECOND, 1_000, asPicoUnits(1n)), 'admitted');
+    t.equal(flush.run(), true);
+    t.match(house.store.findSpending(SECOND), { spent: 0n, dayCalls: round + 1 });
+  }
+  await house.store.close();
 });

@@ -1,9 +1,8 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { digestOf } from '#src/registry/key-digest.js';
-import { LedgerFlush } from '#src/store/flush.js';
 import { recover } from '#src/store/recovery.js';
-import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, openHouse } from './support.js';
+import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, flushOf, openHouse, serve } from './support.js';
 
 const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, catalog: CATALOG };
 const FIRST = asAccountIndex(0);
@@ -20,11 +19,11 @@ void t.test('a start finds money, days, plans and keys as they were', async (t) 
   const deleted = before.registry.createKey({ account: 'a', name: 'deleted' });
   before.registry.setKeyActive(disabled.record.id, false);
   before.registry.deleteKey(deleted.record.id);
-  const { ledger, store, clock } = before;
-  ledger.admit(asCallSlot(0), FIRST, 10, asPicoUnits(100n));
-  ledger.settle(asCallSlot(0), asPicoUnits(70n));
+  const { ledger, store } = before;
+  ledger.takeMinute(FIRST, 60);
+  serve(before, 0, 70n);
   ledger.admit(asCallSlot(1), FIRST, 10, asPicoUnits(900n));
-  new LedgerFlush({ ledger, store, clock, log: new ListLog() }).run();
+  flushOf(before, new ListLog()).run();
   const { held, ...rest } = ledger.snapshot(FIRST);
   t.equal(held, 900n);
   await store.close();
@@ -34,9 +33,12 @@ void t.test('a start finds money, days, plans and keys as they were', async (t) 
   t.same(recover({ ...after, ...CAPACITY, log }), { accounts: 2, keys: 2 });
   t.same(
     after.ledger.snapshot(FIRST),
-    { ...rest, available: 930n, held: 0n, minuteUsed: 0 },
+    { ...rest, available: 930n, held: 0n, minuteUsed: 1 },
     'the hold of the call that is gone is back',
   );
+  after.clock.nowMs += 61_202;
+  t.equal(after.ledger.snapshot(FIRST).minuteUsed, 0, 'the minute passes');
+  t.equal(after.totals.spentOf(FIRST), 70n);
   t.same([after.ledger.planIndexOf(FIRST), after.ledger.isActive(FIRST)], [1, true]);
   t.same([after.ledger.planIndexOf(SECOND), after.ledger.isActive(SECOND)], [0, false]);
   const found = after.keyTable.find(digestOf(good.key))!;
@@ -71,7 +73,8 @@ void t.test('what cannot be right stops the start', async (t) => {
   registry.createAccount({ name: 'a', planId: 'free', credit: asPicoUnits(5n) });
   registry.createAccount({ name: 'b', planId: 'free', credit: asPicoUnits(5n) });
   for (const name of ['x', 'y']) registry.createKey({ account: 'a', name });
-  const start = (over: object) => recover({ ...house, store, ...CAPACITY, log: new ListLog(), ...over });
+  const start = (over: object) =>
+    recover({ ...house, store, clock, ...CAPACITY, log: new ListLog(), ...over });
   t.throws(() => start({ accountsMax: 1 }), {
     message: /limits.accounts \(1\) allows: raise it to at least 2/,
   });
@@ -84,7 +87,8 @@ void t.test('what cannot be right stops the start', async (t) => {
     minuteUsed: 1,
     takenMs: clock.wallMs(),
   };
-  store.putSpendings(new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]));
+  const spendings = new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]);
+  store.putBooks({ spendings, usages: [] });
   t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
   await store.close();
   await empty.store.close();

@@ -4,7 +4,12 @@
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
+import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
+import { LedgerFlush, type BooksStore, type LedgerFlushOptions } from '#src/store/flush.js';
+import { SpentTotals } from '#src/store/spent-totals.js';
+import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import type { Catalog } from '#src/registry/catalog.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { Registry } from '#src/registry/registry.js';
@@ -70,6 +75,9 @@ export interface House {
   readonly ledger: Ledger;
   readonly keyTable: KeyTable;
   readonly registry: Registry;
+  readonly totals: SpentTotals;
+  readonly journal: JournalWriter;
+  readonly journalReader: JournalReader;
 }
 
 export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
@@ -85,7 +93,11 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
     keysMax: KEYS_MAX,
     live: { ledger, keyTable },
   });
-  return { clock, store, ledger, keyTable, registry };
+  const ring = createRing(16);
+  const journal = new JournalWriter(ring, () => undefined);
+  const journalReader = new JournalReader(ring);
+  const totals = new SpentTotals(ACCOUNTS_MAX);
+  return { clock, store, ledger, keyTable, registry, totals, journal, journalReader };
 }
 
 /** A registry as commands have it while no gateway runs. */
@@ -97,5 +109,52 @@ export function offlineRegistry(store: Store, clock: Clock): Registry {
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
     live: undefined,
+  });
+}
+
+/** The flush of a house; `store` stands in for the real one where it is given. */
+export function flushOf(
+  house: House,
+  log: Log,
+  store: BooksStore = house.store,
+  more: Partial<LedgerFlushOptions> = {},
+): LedgerFlush {
+  const { ledger, journalReader, totals, clock } = house;
+  const modelIds = CATALOG.models.map(({ id }) => id);
+  return new LedgerFlush({
+    ledger,
+    journals: [journalReader],
+    totals,
+    store,
+    modelIds,
+    refuseOnError: false,
+    clock,
+    log,
+    ...more,
+  });
+}
+
+/** A call from admission to its record, as a listener makes it. */
+export function serve(house: House, account: number, cost: bigint, more: Partial<JournalRecord> = {}): void {
+  const slot = asCallSlot(0);
+  const index = asAccountIndex(account);
+  if (house.ledger.admit(slot, index, 1_000, asPicoUnits(cost)) !== 'admitted')
+    throw new Error('not admitted');
+  house.ledger.settle(slot, asPicoUnits(cost));
+  house.journal.append({
+    request: 1,
+    endedMs: house.clock.wallMs(),
+    promptTokens: 3,
+    cachedTokens: 1,
+    completionTokens: 2,
+    charged: asPicoUnits(cost),
+    uncovered: asPicoUnits(0n),
+    account: index,
+    key: asKeyIndex(0),
+    model: 0,
+    outcome: 'served',
+    source: 0,
+    durationMs: 5,
+    ...more,
   });
 }

@@ -1,0 +1,104 @@
+/**
+ * The layout of the settlement journal, one ring a listener; both ends open it through this file: see journal.ts.
+ *
+ *     byte 0   appended   listener      records ever written, modulo 2^32
+ *         64   drained    main thread   records ever taken into the books' memory, modulo 2^32
+ *        128   committed  main thread   records that are on disk, modulo 2^32
+ *        132   refusing   main thread   1 while no new call may be admitted, because the books cannot be written
+ *        192   records    listener      `capacity` times 80 bytes:
+ *
+ *     byte  bits  field
+ *        0    64  request      number of the request in its listener (float)
+ *        8    64  endedMs      wall clock (float)
+ *       16    64  prompt       tokens (float, as the two that follow: a count up to 2^53)
+ *       24    64  cached
+ *       32    64  completion
+ *       40    64  charged      pico-units, signed
+ *       48    64  uncovered    pico-units, signed
+ *       56    32  account      slot
+ *       60    32  key          slot
+ *       64    32  model        index into the catalogue
+ *       68     8  outcome, source: indices into JOURNAL_OUTCOMES and USAGE_SOURCES, 8 bits each
+ *       72    32  durationMs
+ *       76    32  -
+ */
+import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
+import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
+import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
+
+/** `reversed` takes back what an earlier record of the call has charged: its figures are negative. */
+export const JOURNAL_OUTCOMES = ['served', 'reversed', ...ERROR_CODES] as const;
+export type JournalOutcome = 'served' | 'reversed' | ErrorCode;
+
+/** Words of the head in the view of 32-bit words. */
+export const APPENDED = 0;
+export const DRAINED = 16;
+export const COMMITTED = 32;
+export const REFUSING = 33;
+const HEAD_BYTES = 192;
+const RECORD_BYTES = 80;
+
+/** The records in the view of 64-bit words, and the fields in one. */
+export const HEAD_WORDS64 = HEAD_BYTES / 8;
+export const RECORD_WORDS64 = RECORD_BYTES / 8;
+export const REQUEST = 0;
+export const ENDED_MS = 1;
+export const PROMPT = 2;
+export const CACHED = 3;
+export const COMPLETION = 4;
+export const CHARGED = 5;
+export const UNCOVERED = 6;
+
+/** The records in the view of 32-bit words, and the fields in one. */
+export const HEAD_WORDS32 = HEAD_BYTES / 4;
+export const RECORD_WORDS32 = RECORD_BYTES / 4;
+export const ACCOUNT = 14;
+export const KEY = 15;
+export const MODEL = 16;
+export const OUTCOME = 17;
+export const DURATION_MS = 18;
+export const SOURCE_SHIFT = 8;
+export const BYTE_MASK = 255;
+
+invariant(JOURNAL_OUTCOMES.length <= BYTE_MASK, 'an outcome fits its byte');
+
+export interface JournalRecord {
+  /** The count part of the request's identifier. */
+  readonly request: number;
+  readonly endedMs: WallMs;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly charged: PicoUnits;
+  /** Below 2^63. */
+  readonly uncovered: PicoUnits;
+  readonly account: AccountIndex;
+  readonly key: KeyIndex;
+  readonly model: number;
+  readonly outcome: JournalOutcome;
+  /** Index into `USAGE_SOURCES`. */
+  readonly source: number;
+  readonly durationMs: number;
+}
+
+/** A plain record: hand it to a thread in its `workerData`. */
+export interface JournalBuffer {
+  readonly shared: SharedArrayBuffer;
+  readonly capacity: number;
+}
+
+/**
+ * An empty ring for a listener that has at most `callsMax` calls in flight: a power of two, JOURNAL_RECORDS_MIN or more, and
+ * twice the calls, so that each of them finds a place also where nothing is drained while they end.
+ */
+export function createJournalBuffer(callsMax: number): JournalBuffer {
+  invariant(callsMax >= 0 && callsMax <= CALLS_IN_FLIGHT_MAX, `callsMax within 0..${CALLS_IN_FLIGHT_MAX}`);
+  const capacity = 2 ** Math.ceil(Math.log2(Math.max(JOURNAL_RECORDS_MIN, 2 * callsMax)));
+  return createRing(capacity);
+}
+
+/** A ring of any power of two: small ones are for tests. */
+export function createRing(capacity: number): JournalBuffer {
+  invariant(Number.isInteger(Math.log2(capacity)), 'the capacity is a power of two, which divides 2^32');
+  return { shared: new SharedArrayBuffer(HEAD_BYTES + capacity * RECORD_BYTES), capacity };
+}

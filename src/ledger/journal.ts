@@ -1,0 +1,199 @@
+/**
+ * The settlement journal: what each call that ended after its admission has cost, on its way from its listener to the main
+ * thread, which keeps the books. One ring a listener, in a shared buffer; the listener appends, the main thread drains.
+ *
+ * A record is written first and then counted in `appended`, by an atomic store: the reader, which loads that word, sees it
+ * whole or not at all. It counts it in `drained` when it has no more use for it, and only then is the place written again.
+ * No word has two writers, so nothing is ever retried.
+ *
+ * The buffer outlives its listener: what a dead one has appended is drained all the same, and the next goes on behind it.
+ */
+import { invariant } from '../core/errors.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
+import {
+  ACCOUNT,
+  APPENDED,
+  BYTE_MASK,
+  CACHED,
+  CHARGED,
+  COMMITTED,
+  COMPLETION,
+  DRAINED,
+  DURATION_MS,
+  ENDED_MS,
+  HEAD_WORDS32,
+  HEAD_WORDS64,
+  JOURNAL_OUTCOMES,
+  KEY,
+  MODEL,
+  OUTCOME,
+  PROMPT,
+  RECORD_WORDS32,
+  RECORD_WORDS64,
+  REFUSING,
+  REQUEST,
+  SOURCE_SHIFT,
+  UNCOVERED,
+  type JournalBuffer,
+  type JournalRecord,
+} from './journal-layout.js';
+
+class Ring {
+  protected readonly capacity: number;
+  protected readonly words32: Int32Array;
+  protected readonly floats: Float64Array;
+  protected readonly words64: BigInt64Array;
+
+  constructor({ shared, capacity }: JournalBuffer) {
+    this.capacity = capacity;
+    this.words32 = new Int32Array(shared);
+    this.floats = new Float64Array(shared);
+    this.words64 = new BigInt64Array(shared);
+  }
+
+  /** Records from `position` up to `end`; both count modulo 2^32. */
+  protected static between(position: number, end: number): number {
+    return (end - position) >>> 0;
+  }
+
+  protected placeOf(position: number): number {
+    return (position >>> 0) & (this.capacity - 1);
+  }
+}
+
+/** Whether a new call may be admitted: `full` means that the main thread stands still, `refusing` that it has said so. */
+export type JournalRoom = 'room' | 'full' | 'refusing';
+
+/** The listener's end. */
+export class JournalWriter extends Ring {
+  #appended: number;
+  /** As it was last read: the true one is at or ahead of it. */
+  #drained: number;
+  #asked = false;
+  readonly #onHalfFull: () => void;
+
+  /** Goes on where an earlier listener of this ring has stopped. `onHalfFull` is called once each time it fills so far. */
+  constructor(buffer: JournalBuffer, onHalfFull: () => void) {
+    super(buffer);
+    this.#onHalfFull = onHalfFull;
+    this.#appended = Atomics.load(this.words32, APPENDED);
+    this.#drained = Atomics.load(this.words32, DRAINED);
+  }
+
+  /** Looks whether one more record fits beside those that `pending` admitted calls may still append. 10 ns. */
+  roomFor(pending: number): JournalRoom {
+    if (Atomics.load(this.words32, REFUSING) === 1) return 'refusing';
+    if (this.#used() + pending < this.capacity) return 'room';
+    this.#drained = Atomics.load(this.words32, DRAINED);
+    return this.#used() + pending < this.capacity ? 'room' : 'full';
+  }
+
+  /** Appends a record; there is room, because `roomFor` was asked when its call was admitted. Returns its position for `isCommitted`. */
+  append(record: JournalRecord): number {
+    if (this.#used() * 2 >= this.capacity) this.#noteHalfFull();
+    const position = this.#appended;
+    const place = this.placeOf(position);
+    const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
+    const { floats, words64, words32 } = this;
+    floats[first64 + REQUEST] = record.request;
+    floats[first64 + ENDED_MS] = record.endedMs;
+    floats[first64 + PROMPT] = record.promptTokens;
+    floats[first64 + CACHED] = record.cachedTokens;
+    floats[first64 + COMPLETION] = record.completionTokens;
+    words64[first64 + CHARGED] = record.charged;
+    words64[first64 + UNCOVERED] = record.uncovered;
+    const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
+    words32[first32 + ACCOUNT] = record.account;
+    words32[first32 + KEY] = record.key;
+    words32[first32 + MODEL] = record.model;
+    words32[first32 + OUTCOME] = JOURNAL_OUTCOMES.indexOf(record.outcome) | (record.source << SOURCE_SHIFT);
+    words32[first32 + DURATION_MS] = record.durationMs;
+    this.#appended = (position + 1) | 0;
+    Atomics.store(words32, APPENDED, this.#appended);
+    return position;
+  }
+
+  /** Whether the record at `position` is on disk. Positions are comparable while they are less than 2^31 apart. */
+  isCommitted(position: number): boolean {
+    return ((Atomics.load(this.words32, COMMITTED) - position) | 0) > 0;
+  }
+
+  #used(): number {
+    return Ring.between(this.#drained, this.#appended);
+  }
+
+  #noteHalfFull(): void {
+    this.#drained = Atomics.load(this.words32, DRAINED);
+    const used = this.#used();
+    invariant(used < this.capacity, 'a record is appended where room was seen when its call was admitted');
+    const halfFull = used * 2 >= this.capacity;
+    if (halfFull && !this.#asked) this.#onHalfFull();
+    this.#asked = halfFull;
+  }
+}
+
+/** The main thread's end. */
+export class JournalReader extends Ring {
+  readonly #record: { -readonly [Field in keyof JournalRecord]: JournalRecord[Field] } = {
+    request: 0,
+    endedMs: asWallMs(0),
+    promptTokens: 0,
+    cachedTokens: 0,
+    completionTokens: 0,
+    charged: asPicoUnits(0n),
+    uncovered: asPicoUnits(0n),
+    account: asAccountIndex(0),
+    key: asKeyIndex(0),
+    model: 0,
+    outcome: 'served',
+    source: 0,
+    durationMs: 0,
+  };
+
+  /**
+   * Visits what was appended before the call, oldest first; returns how many. A record that `visit` throws at stays in the
+   * ring, and so do those behind it. The record is one object that the next visit overwrites.
+   */
+  drain(visit: (record: JournalRecord) => void): number {
+    const { words32 } = this;
+    let drained = Atomics.load(words32, DRAINED);
+    const count = Ring.between(drained, Atomics.load(words32, APPENDED));
+    for (let taken = 0; taken < count; taken++) {
+      visit(this.#read(this.placeOf(drained)));
+      drained = (drained + 1) | 0;
+      Atomics.store(words32, DRAINED, drained);
+    }
+    return count;
+  }
+
+  /** All that was drained is on disk now. */
+  noteCommitted(): void {
+    Atomics.store(this.words32, COMMITTED, Atomics.load(this.words32, DRAINED));
+  }
+
+  setRefusing(refusing: boolean): void {
+    Atomics.store(this.words32, REFUSING, refusing ? 1 : 0);
+  }
+
+  #read(place: number): JournalRecord {
+    const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
+    const { floats, words64, words32 } = this;
+    const record = this.#record;
+    record.request = floats[first64 + REQUEST]!;
+    record.endedMs = asWallMs(floats[first64 + ENDED_MS]!);
+    record.promptTokens = floats[first64 + PROMPT]!;
+    record.cachedTokens = floats[first64 + CACHED]!;
+    record.completionTokens = floats[first64 + COMPLETION]!;
+    record.charged = asPicoUnits(words64[first64 + CHARGED]!);
+    record.uncovered = asPicoUnits(words64[first64 + UNCOVERED]!);
+    const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
+    record.account = asAccountIndex(words32[first32 + ACCOUNT]!);
+    record.key = asKeyIndex(words32[first32 + KEY]!);
+    record.model = words32[first32 + MODEL]!;
+    const outcome = words32[first32 + OUTCOME]!;
+    record.outcome = JOURNAL_OUTCOMES[outcome & BYTE_MASK]!;
+    record.source = outcome >>> SOURCE_SHIFT;
+    record.durationMs = words32[first32 + DURATION_MS]!;
+    return record;
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * What the parts of the audit share: the snapshot that they read, the bounds, and what they found. Main thread of a command.
+ */
+import { decimalOf } from '../core/money.js';
+import { StoreFault } from './store-file.js';
+import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
+
+/** Listed; more than that have one cause, and only their number is told. */
+const DIFFERENCES_MAX = 1_000;
+
+export interface Difference {
+  /** Id of the account that it is about; null where it is about none, or one that is not there. */
+  readonly account: string | null;
+  /** `record 7 of table spending`. */
+  readonly place: string;
+  readonly what: string;
+  readonly is: string;
+  readonly shouldBe: string;
+}
+
+export interface AuditBounds {
+  /** Capacities of ledger and key table (`limits.accounts`, `limits.keys`). */
+  readonly accountsMax: number;
+  readonly keysMax: number;
+}
+
+/** What a difference is about, before it is known whether there is one. */
+export interface Subject {
+  readonly account: string | null;
+  readonly place: string;
+}
+
+type Figure = bigint | number | string | undefined;
+
+export class AuditScope {
+  readonly snapshot: StoreSnapshot;
+  readonly bounds: AuditBounds;
+  readonly #differences: Difference[] = [];
+  #count = 0;
+  #ownerSlot = -1;
+  #owner: string | undefined;
+
+  constructor(snapshot: StoreSnapshot, bounds: AuditBounds) {
+    this.snapshot = snapshot;
+    this.bounds = bounds;
+  }
+
+  /** The first of them, in the order of their finding. */
+  get differences(): readonly Difference[] {
+    return this.#differences;
+  }
+
+  get differencesCount(): number {
+    return this.#count;
+  }
+
+  differs(subject: Subject, what: string, is: Figure, shouldBe: Figure): void {
+    this.#count++;
+    if (this.#differences.length >= DIFFERENCES_MAX) return;
+    this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
+  }
+
+  /** Amounts are bigints, in pico-units. */
+  expect(subject: Subject, what: string, is: Figure, shouldBe: Figure): void {
+    if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
+  }
+
+  /** The record in `value`; undefined, and a difference, where it is damaged. */
+  read<Name extends TableName, Decoded>(
+    reader: (stored: unknown, place: string) => Decoded,
+    name: Name,
+    key: TableKeys[Name],
+    value: unknown,
+    account: string | null = null,
+  ): Decoded | undefined {
+    const place = this.snapshot.place(name, key);
+    try {
+      return reader(value, place);
+    } catch (error) {
+      if (!(error instanceof StoreFault)) throw error;
+      this.differs({ account, place }, 'the row', 'damaged', 'a row of this format');
+      return undefined;
+    }
+  }
+
+  /** The record under `key`; undefined where there is none, or it is damaged, which is told when its table is read. */
+  peek<Name extends TableName, Decoded>(
+    reader: (stored: unknown, place: string) => Decoded,
+    name: Name,
+    key: TableKeys[Name],
+  ): Decoded | undefined {
+    const stored = this.snapshot.get(name, key);
+    if (stored === undefined) return undefined;
+    try {
+      return reader(stored, '');
+    } catch (error) {
+      if (!(error instanceof StoreFault)) throw error;
+      return undefined;
+    }
+  }
+
+  /** Id of the account that has the slot. Rows come in the order of slots, so the last answer is kept. */
+  accountIdOf(slot: number): string | undefined {
+    if (slot !== this.#ownerSlot) {
+      const id = this.snapshot.get('account_slots', slot);
+      this.#ownerSlot = slot;
+      this.#owner = typeof id === 'string' ? id : undefined;
+    }
+    return this.#owner;
+  }
+}
+
+function textOf(figure: Figure): string {
+  if (figure === undefined) return 'nothing';
+  return typeof figure === 'bigint' ? decimalOf(figure) : String(figure);
+}

@@ -1,0 +1,118 @@
+/**
+ * The store as it was at one moment, to be read and not changed: for the audit, beside a running gateway too. Main thread of
+ * a command.
+ *
+ * All reads are of one transaction, so they agree with each other however long they take; pages that a gateway frees
+ * meanwhile are used again only after `close`.
+ */
+import { open, type Database, type Key, type RootDatabase, type Transaction } from 'lmdb';
+import { StoreFault, assertStoreFile, storePath } from './store-file.js';
+import { OPTIONS, TABLE, assertFormat } from './tables.js';
+
+/** The keys of each table: see tables.ts. */
+export interface TableKeys {
+  readonly meta: string;
+  readonly accounts: string;
+  readonly account_slots: number;
+  readonly account_names: string;
+  readonly credits: [number, number];
+  readonly spending: number;
+  readonly usage: [number, number, string, string];
+  readonly keys: string;
+  readonly key_slots: number;
+  readonly key_ids: number;
+  readonly key_slots_free: [number, number];
+  readonly keys_of_account: [number, number];
+  readonly key_names: [string, string];
+}
+
+export type TableName = keyof TableKeys;
+
+const TABLES: Readonly<Record<TableName, true>> = {
+  meta: true,
+  accounts: true,
+  account_slots: true,
+  account_names: true,
+  credits: true,
+  spending: true,
+  usage: true,
+  keys: true,
+  key_slots: true,
+  key_ids: true,
+  key_slots_free: true,
+  keys_of_account: true,
+  key_names: true,
+};
+
+export interface Row<Name extends TableName> {
+  readonly key: TableKeys[Name];
+  readonly value: unknown;
+}
+
+export class StoreSnapshot {
+  readonly path: string;
+  readonly format: number;
+  readonly #root: RootDatabase;
+  readonly #transaction: Transaction;
+  readonly #tables = new Map<TableName, Database<unknown> | undefined>();
+
+  /** Throws `StoreFault` where there is no store, or none that can be read. */
+  constructor(dataPath: string) {
+    this.path = storePath(dataPath);
+    // Given an empty file to read, lmdb 3.5.6 ends the process with a segmentation fault.
+    if (!assertStoreFile(this.path)) {
+      throw new StoreFault(
+        'unreadable',
+        `${this.path} is not there, or empty: there are no books. Point \`data\` (TOLLGATE_DATA) at their folder.`,
+      );
+    }
+    this.#root = open(this.path, { ...OPTIONS, readOnly: true });
+    try {
+      // Tables are opened first: that ends a transaction which is open.
+      for (const name of Object.keys(TABLES)) this.#openTable(name as TableName);
+      this.#transaction = this.#root.useReadTransaction();
+      const format = this.get('meta', 'format');
+      assertFormat(this.path, format);
+      this.format = format as number;
+    } catch (error) {
+      void this.#root.close();
+      throw error;
+    }
+  }
+
+  /** Undefined where there is no such row. */
+  get<Name extends TableName>(name: Name, key: TableKeys[Name]): unknown {
+    return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
+  }
+
+  /** All rows, or those from `start` to before `end`, in the order of their keys. */
+  *rows<Name extends TableName>(
+    name: Name,
+    start?: readonly number[],
+    end?: readonly number[],
+  ): Generator<Row<Name>> {
+    const table = this.#tables.get(name);
+    if (table === undefined) return;
+    const range = table.getRange({
+      ...(start === undefined ? {} : { start: [...start] }),
+      ...(end === undefined ? {} : { end: [...end] }),
+      transaction: this.#transaction,
+    });
+    for (const { key, value } of range) yield { key: key as TableKeys[Name], value };
+  }
+
+  /** Names a row for whoever has to look at it. */
+  place(name: TableName, key: Key): string {
+    return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${name}`;
+  }
+
+  async close(): Promise<void> {
+    this.#transaction.done();
+    await this.#root.close();
+  }
+
+  /** A table that a crash kept from being made has no rows; lmdb gives undefined for it, and its types do not say so. */
+  #openTable(name: TableName): void {
+    this.#tables.set(name, this.#root.openDB(name, TABLE));
+  }
+}

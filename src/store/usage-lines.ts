@@ -1,0 +1,84 @@
+/**
+ * From records of the journal to lines of the usage log. Main thread of a gateway process.
+ *
+ *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…","key":"key_…",
+ *      "model":"gpt-4o-mini","outcome":"served","prompt_tokens":9,"cached_tokens":0,"completion_tokens":12,
+ *      "source":"reported","cost":"0.00000855","uncovered":"0.00","duration_ms":640}
+ *
+ * `time` is when the call ended; `outcome` is `served`, the code of an error, or `reversed`, whose line takes back the figures
+ * of an earlier one of the same request. `source` is null where nothing was served.
+ */
+import { decimalOf } from '../core/money.js';
+import type { AccountIndex } from '../core/units.js';
+import type { JournalRecord } from '../ledger/journal-layout.js';
+import { USAGE_SOURCES } from '../protocol/usage.js';
+import type { UsageKey } from '../registry/usage-record.js';
+
+/** Ids that are remembered; a gateway with more accounts in use looks them up again. */
+const ACCOUNT_IDS_MAX = 100_000;
+
+/** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
+const LINES_WAITING_MAX = 20_000;
+
+export interface UsageLinesOptions {
+  /** UsageLog's. */
+  readonly append: (lines: readonly string[]) => void;
+  /** May throw what a store throws. */
+  readonly accountIdOf: (account: AccountIndex) => string | undefined;
+  /** Of a request of the listener that appends to the journal of that index. */
+  readonly requestIdOf: (journal: number, request: number) => string;
+}
+
+export class UsageLines {
+  readonly #options: UsageLinesOptions;
+  readonly #accountIds = new Map<AccountIndex, string>();
+  #lines: string[] = [];
+
+  constructor(options: UsageLinesOptions) {
+    this.#options = options;
+  }
+
+  /** Notes a call whose record came from the journal of that index; `row` is the usage row that it was counted in. */
+  note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
+    const served = record.outcome === 'served' || record.outcome === 'reversed';
+    const line = {
+      time: new Date(record.endedMs).toISOString(),
+      request_id: this.#options.requestIdOf(journal, record.request),
+      account: this.#accountIdOf(record.account),
+      key: row.keyId,
+      model: row.modelId,
+      outcome: record.outcome,
+      prompt_tokens: record.promptTokens,
+      cached_tokens: record.cachedTokens,
+      completion_tokens: record.completionTokens,
+      source: served ? USAGE_SOURCES[record.source] : null,
+      cost: decimalOf(record.charged),
+      uncovered: decimalOf(record.uncovered),
+      duration_ms: record.durationMs,
+    };
+    this.#lines.push(JSON.stringify(line));
+    if (this.#lines.length >= LINES_WAITING_MAX) this.handOver();
+  }
+
+  /** After each flush, whether the store took it or not: the calls were made. */
+  handOver(): void {
+    if (this.#lines.length === 0) return;
+    this.#options.append(this.#lines);
+    this.#lines = [];
+  }
+
+  /** Null where it cannot be read: the record is in the books already, so nothing here may throw. */
+  #accountIdOf(account: AccountIndex): string | null {
+    const known = this.#accountIds.get(account);
+    if (known !== undefined) return known;
+    try {
+      const id = this.#options.accountIdOf(account);
+      if (id === undefined) return null;
+      if (this.#accountIds.size >= ACCOUNT_IDS_MAX) this.#accountIds.clear();
+      this.#accountIds.set(account, id);
+      return id;
+    } catch {
+      return null;
+    }
+  }
+}

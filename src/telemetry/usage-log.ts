@@ -1,0 +1,183 @@
+/**
+ * The usage log: one JSON line a call, appended to a file that is rotated by size. Main thread of a gateway process.
+ *
+ * It is for reading, not for billing: lines are written after the charges that they tell of are in the store, and what
+ * cannot be written waits in memory up to a bound and is then dropped, oldest first. A file holds whole lines: what was
+ * written of a batch when the disk became full is cut off again, and a line that a crash cut is ended before the next.
+ */
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  openSync,
+  readSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeSync,
+} from 'node:fs';
+import type { Log } from './log.js';
+
+/** What waits while nothing can be written: at 250 bytes a line some 130,000 calls. */
+const PENDING_BYTES_MAX = 32 * 1024 * 1024;
+const NEWLINE = 0x0a;
+
+export interface UsageLogOptions {
+  /** Of the current file; the older ones are `path.1`, the youngest of them, to `path.<keep>`. */
+  readonly path: string;
+  /** A file is not made longer than this, but where one line is. */
+  readonly rotateBytes: number;
+  /** Older files that are kept, at least 1. */
+  readonly keep: number;
+  readonly log: Log;
+  /** Default 32 MiB. */
+  readonly pendingBytesMax?: number | undefined;
+}
+
+export class UsageLog {
+  readonly #path: string;
+  readonly #rotateBytes: number;
+  readonly #keep: number;
+  readonly #log: Log;
+  readonly #pendingBytesMax: number;
+  #file: number | undefined;
+  #fileBytes = 0;
+  /** Not written yet, oldest first, each with its newline. */
+  #pending: Buffer[] = [];
+  #pendingBytes = 0;
+  #failing = false;
+  #droppedLines = 0;
+
+  /** Opens nothing yet: a path that cannot be written is told with the first lines, and stops no start. */
+  constructor(options: UsageLogOptions) {
+    this.#path = options.path;
+    this.#rotateBytes = options.rotateBytes;
+    this.#keep = options.keep;
+    this.#log = options.log;
+    this.#pendingBytesMax = options.pendingBytesMax ?? PENDING_BYTES_MAX;
+  }
+
+  /** Lines that were dropped since the start. */
+  get droppedLines(): number {
+    return this.#droppedLines;
+  }
+
+  /**
+   * Writes `lines`, which have no newlines in them, and what waited before, in one write a file. Never throws: a failure
+   * is logged, and the lines wait for the next call. Costs some microseconds and a copy to the system's cache, no flush.
+   */
+  append(lines: readonly string[]): void {
+    for (const line of lines) {
+      const bytes = Buffer.from(`${line}\n`);
+      this.#pending.push(bytes);
+      this.#pendingBytes += bytes.length;
+    }
+    if (this.#pending.length === 0) return;
+    try {
+      this.#reopen();
+      while (this.#pending.length > 0) this.#writeBatch();
+      if (this.#failing) this.#log.warn('the usage log is written again', { path: this.#path });
+      this.#failing = false;
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  close(): void {
+    this.append([]);
+    this.#closeFile();
+  }
+
+  /** As many lines as fit the file, which is rotated where none does. */
+  #writeBatch(): void {
+    let lines = 0;
+    let bytes = 0;
+    for (const line of this.#pending) {
+      if (this.#fileBytes + bytes + line.length > this.#rotateBytes && this.#fileBytes + bytes > 0) break;
+      lines++;
+      bytes += line.length;
+    }
+    if (lines > 0) {
+      this.#write(Buffer.concat(this.#pending.slice(0, lines), bytes));
+      this.#pending = this.#pending.slice(lines);
+      this.#pendingBytes -= bytes;
+    }
+    if (this.#pending.length > 0) this.#rotate();
+  }
+
+  /** All of it or nothing. */
+  #write(bytes: Buffer): void {
+    const file = this.#file!;
+    let written = 0;
+    try {
+      while (written < bytes.length) written += writeSync(file, bytes, written);
+    } catch (error) {
+      if (written > 0) ftruncateSync(file, this.#fileBytes);
+      throw error;
+    }
+    this.#fileBytes += written;
+  }
+
+  /** The file may have been moved or removed by whoever collects it: then a new one is begun. */
+  #reopen(): void {
+    if (this.#file !== undefined) {
+      const now = statSync(this.#path, { throwIfNoEntry: false });
+      const ours = fstatSync(this.#file);
+      // The size is what is there now, should the collector have emptied the file in place.
+      this.#fileBytes = ours.size;
+      if (now?.ino === ours.ino && now.dev === ours.dev) return;
+      this.#closeFile();
+    }
+    this.#openFile();
+  }
+
+  #openFile(): void {
+    this.#file = openSync(this.#path, 'a+', 0o600);
+    this.#fileBytes = fstatSync(this.#file).size;
+    if (this.#fileBytes === 0) return;
+    const last = Buffer.alloc(1);
+    readSync(this.#file, last, 0, 1, this.#fileBytes - 1);
+    if (last[0] !== NEWLINE) this.#write(Buffer.from([NEWLINE]));
+  }
+
+  #rotate(): void {
+    this.#closeFile();
+    rmSync(`${this.#path}.${this.#keep}`, { force: true });
+    for (let age = this.#keep - 1; age >= 1; age--)
+      rename(`${this.#path}.${age}`, `${this.#path}.${age + 1}`);
+    rename(this.#path, `${this.#path}.1`);
+    this.#openFile();
+  }
+
+  #closeFile(): void {
+    if (this.#file !== undefined) closeSync(this.#file);
+    this.#file = undefined;
+  }
+
+  #fail(error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error);
+    if (!this.#failing) {
+      this.#log.warn('the usage log cannot be written; its lines wait, charges are not affected', {
+        path: this.#path,
+        error: reason,
+      });
+    }
+    this.#failing = true;
+    let dropped = 0;
+    while (this.#pendingBytes > this.#pendingBytesMax) this.#pendingBytes -= this.#pending[dropped++]!.length;
+    if (dropped === 0) return;
+    this.#pending = this.#pending.slice(dropped);
+    this.#droppedLines += dropped;
+    this.#log.error('lines of the usage log were dropped; the charges themselves are in the books', {
+      path: this.#path,
+      dropped,
+      droppedSinceStart: this.#droppedLines,
+      error: reason,
+    });
+  }
+}
+
+/** Where there is something to rename. */
+function rename(from: string, to: string): void {
+  if (statSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
+}

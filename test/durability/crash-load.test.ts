@@ -1,0 +1,131 @@
+/**
+ * kill -9 under load: after each restart the books balance, no call is charged twice, and no more is missing than one flush
+ * interval's calls; nothing with `durability: commit`.
+ *
+ * 10 rounds in `npm test`, half of them with each durability; 200 with TOLLGATE_CRASH_FULL=1 (`npm run test:crash`).
+ * TOLLGATE_CRASH_SEED=… has a run's moments again.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { picoUnitsOf } from '#src/core/money.js';
+import { randomFrom } from '../fixtures/ledger-world.js';
+import type { Customer } from '../support/admin-client.js';
+import { booksOf, CrashingGateway, KILLS, type Books, type Kill, type Serving } from '../support/crash.js';
+import { CALL_COST, Caller } from '../support/crash-load.js';
+import { temporaryFolder, testSettings } from '../support/gateway.js';
+import { startMock } from '../support/mock.js';
+
+const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
+const ROUNDS = FULL ? 100 : 5;
+const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const CUSTOMERS = 3;
+const CONNECTIONS = 4;
+const FLUSH_INTERVAL_MS = 200;
+/** What a flush may be late by on a busy machine: the timer's turn, and the writing itself. */
+const FLUSH_LATE_MS = 300;
+/** Load runs for a random time up to this before the kill: some flushes, at any point between two. */
+const LOAD_MS = { least: 30, most: 900 };
+
+interface Worst {
+  /** Calls whose answer was read and that are not in the books, and how long before the kill the first of them ended. */
+  missing: number;
+  missingMs: number;
+  /** Calls in the books whose answer was not read to its end. */
+  unread: number;
+  inFlight: number;
+}
+
+/** One kill under load; returns what is in the books after it. */
+async function crash(
+  gateway: CrashingGateway,
+  serving: Serving,
+  customers: readonly Customer[],
+  loadMs: number,
+  kill: Kill,
+): Promise<{ serving: Serving; callers: Caller[]; killedMs: number; inFlight: number[] }> {
+  const callers = customers.map(
+    ({ key }) => new Caller({ port: serving.port, key, connections: CONNECTIONS }),
+  );
+  await sleep(loadMs);
+  const inFlight = callers.map((caller) => caller.inFlight);
+  const killedMs = performance.now();
+  const restart = gateway.kill(kill);
+  for (const caller of callers) caller.stop();
+  const next = await restart();
+  await Promise.all(callers.map((caller) => caller.done));
+  return { serving: next, callers, killedMs, inFlight };
+}
+
+for (const durability of ['interval', 'commit'] as const) {
+  void t.test(`durability ${durability}, ${ROUNDS} rounds`, { timeout: 900_000 }, async (t) => {
+    t.comment(`seed ${SEED}`);
+    const random = randomFrom(SEED);
+    const mock = await startMock(t);
+    const config = testSettings(mock.url, { durability, flush_interval_ms: FLUSH_INTERVAL_MS });
+    const gateway = new CrashingGateway(t, temporaryFolder(t), config);
+    let serving = await gateway.start();
+    const customers: Customer[] = [];
+    for (let n = 0; n < CUSTOMERS; n++) customers.push(await serving.admin.customer());
+    const before: Books[] = [];
+    for (const { accountId } of customers) before.push(await booksOf(serving.admin, accountId));
+    const worst: Worst = { missing: 0, missingMs: 0, unread: 0, inFlight: 0 };
+    const ids = new Set<string>();
+    let answers = 0;
+
+    for (let round = 0; round < ROUNDS; round++) {
+      const kill = KILLS[random(KILLS.length)]!;
+      const loadMs = LOAD_MS.least + random(LOAD_MS.most - LOAD_MS.least);
+      const end = await crash(gateway, serving, customers, loadMs, kill);
+      serving = end.serving;
+      const audit = gateway.audit();
+      const name = `round ${round} (${loadMs} ms, ${kill})`;
+      t.equal(audit.status, 0, `${name}: the audit holds\n${audit.output}`);
+
+      for (const [n, { accountId }] of customers.entries()) {
+        const caller = end.callers[n]!;
+        const books = await booksOf(serving.admin, accountId);
+        const { account } = books;
+        const [credited, balance, held, spent] = [
+          account.credited,
+          account.balance,
+          account.held,
+          account.spent,
+        ].map((text) => picoUnitsOf(text)!);
+        t.equal(credited, balance! + held! + spent!, `${name}: the law`);
+        t.equal(held, 0n, `${name}: nothing is held for calls that are gone`);
+        t.equal(spent, books.cost, `${name}: account and usage agree`);
+        t.equal(spent, BigInt(books.calls) * CALL_COST, `${name}: each call is charged once and whole`);
+        t.same([...caller.refused.keys()], [], `${name}: no answer but 200`);
+
+        const answered = caller.answeredMs.length;
+        const booked = books.calls - before[n]!.calls;
+        const missing = answered - booked;
+        t.ok(booked <= answered + end.inFlight[n]!, `${name}: ${booked} booked, ${answered} answered`);
+        t.ok(booked <= answered + caller.broken, `${name}: no more booked than were sent`);
+        if (durability === 'commit') t.ok(missing <= 0, `${name}: ${missing} answered and not booked`);
+        if (missing > 0) {
+          const missingMs = end.killedMs - caller.answeredMs[answered - missing]!;
+          t.ok(
+            missingMs <= FLUSH_INTERVAL_MS + FLUSH_LATE_MS,
+            `${name}: ${missing} of the last ${missingMs} ms`,
+          );
+          worst.missingMs = Math.max(worst.missingMs, missingMs);
+        }
+        worst.missing = Math.max(worst.missing, missing);
+        worst.unread = Math.max(worst.unread, -missing);
+        worst.inFlight = Math.max(worst.inFlight, end.inFlight[n]!);
+        for (const id of caller.requestIds) ids.add(id);
+        answers += answered;
+        before[n] = books;
+      }
+    }
+    t.equal(ids.size, answers, 'no two answers have the same request id, also after restarts');
+    t.ok(answers > ROUNDS, `${answers} answers`);
+    t.equal(await gateway.stop(), 0);
+    t.comment(
+      `${durability}: ${answers} answers in ${ROUNDS} rounds; worst of one account and round: ` +
+        `${worst.missing} missing (C - B), the first of them ended ${worst.missingMs.toFixed(0)} ms before the kill ` +
+        `(interval ${FLUSH_INTERVAL_MS} ms); ${worst.unread} booked and not read (B - C), ${worst.inFlight} in flight`,
+    );
+  });
+}

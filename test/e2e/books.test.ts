@@ -1,0 +1,242 @@
+/**
+ * The books: usage on disk is what the answers said, a restart keeps minute, day and money, and with `durability: commit`
+ * an answer that has ended has its charge on disk whatever happens next.
+ */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import { startBed } from '../support/bed.js';
+import {
+  HIDDEN_MODEL,
+  TEST_MODEL,
+  eventually,
+  startGateway,
+  temporaryFolder,
+  testSettings,
+  type Gateway,
+} from '../support/gateway.js';
+import { startMock, steered } from '../support/mock.js';
+
+/** Pico-units a token: TEST_PRICE per million tokens. */
+const INPUT = 1_500_000n;
+const CACHED = 750_000n;
+const OUTPUT = 2_250_000n;
+
+const FAULTS = join(process.cwd(), 'test/fixtures/fault-preload.mjs');
+
+interface UsageView {
+  readonly calls: number;
+  readonly failed_calls: number;
+  readonly prompt_tokens: number;
+  readonly cached_tokens: number;
+  readonly completion_tokens: number;
+  readonly cost: string;
+  readonly [group: string]: unknown;
+}
+
+async function usageOf(gateway: Gateway, query: string): Promise<UsageView[]> {
+  const answer = await gateway.admin.send('GET', `/admin/v1/usage?${query}`);
+  if (answer.status !== 200) throw new Error(answer.body);
+  return (answer.json() as { data: UsageView[] }).data;
+}
+
+const costOf = ([prompt, cached, completion]: readonly number[]): bigint =>
+  BigInt(prompt! - cached!) * INPUT + BigInt(cached!) * CACHED + BigInt(completion!) * OUTPUT;
+
+const prompt = ([prompt, cached, completion]: readonly number[]): string =>
+  steered(`prompt_tokens=${prompt}&cached_tokens=${cached}&completion_tokens=${completion}`);
+
+void t.test('usage is the sum of the answers, and agrees with the account', async (t) => {
+  const { gateway } = await startBed(t, { flush_interval_ms: 50, listen: { listeners: 2 } });
+  const customer = await gateway.admin.customer();
+  const other = await gateway.admin.customer();
+  const usages = Array.from({ length: 30 }, (_, n) => [10 + n, n, 100 - n]);
+  const answers = await Promise.all(
+    usages.map((usage, n) =>
+      gateway.chat(customer.key, prompt(usage), {
+        stream: n % 2 === 0,
+        model: n < 10 ? TEST_MODEL : HIDDEN_MODEL,
+      }),
+    ),
+  );
+  for (const { status } of answers) t.equal(status, 200);
+  for (let n = 0; n < 3; n++) t.equal((await gateway.chat(customer.key, steered('status=500'))).status, 502);
+  t.equal((await gateway.chat(other.key, prompt([1, 0, 1]))).status, 200);
+
+  const rows = await eventually('all calls in the books', async () => {
+    const found = await usageOf(gateway, `account=${customer.accountId}&by=model`);
+    return found.reduce((sum, { calls }) => sum + calls, 0) === 33 ? found : undefined;
+  });
+  const sum = (from: number, to: number, at: number): number =>
+    usages.slice(from, to).reduce((total, usage) => total + usage[at]!, 0);
+  const line = (from: number, to: number) => ({
+    prompt_tokens: sum(from, to, 0),
+    cached_tokens: sum(from, to, 1),
+    completion_tokens: sum(from, to, 2),
+    cost: decimalOf(usages.slice(from, to).reduce((total, usage) => total + costOf(usage), 0n)),
+    uncovered: '0.00',
+    estimated_calls: 0,
+  });
+  t.same(rows, [
+    { model: HIDDEN_MODEL, calls: 20, failed_calls: 0, ...line(10, 30) },
+    { model: TEST_MODEL, calls: 13, failed_calls: 3, ...line(0, 10) },
+  ]);
+  t.equal((await gateway.admin.account(customer.accountId)).spent, line(0, 30).cost);
+  t.match(await usageOf(gateway, `account=${customer.accountId}&by=key`), [
+    { key: customer.keyId, calls: 33, ...line(0, 30) },
+  ]);
+  const all = await usageOf(gateway, 'by=day');
+  t.equal(
+    all.reduce((total, { calls }) => total + calls, 0),
+    34,
+    'with the other account',
+  );
+  t.same(await usageOf(gateway, 'by=hour&to=2020-01-01'), []);
+  for (const query of ['by=week', 'from=yesterday', 'what=1'])
+    t.equal((await gateway.admin.send('GET', `/admin/v1/usage?${query}`)).status, 400, query);
+  t.equal((await gateway.admin.send('GET', '/admin/v1/usage?account=nobody')).status, 404);
+  t.equal(await gateway.stop(), 0);
+});
+
+/** A gateway over the same data folder again, with the same settings. */
+async function restart(
+  t: Test,
+  gateway: Gateway,
+  how: 'SIGTERM' | 'SIGKILL',
+  config: object,
+): Promise<Gateway> {
+  if (how === 'SIGTERM') t.equal(await gateway.stop(), 0);
+  else await killAll(gateway);
+  return startGateway(t, { folder: gateway.folder, config });
+}
+
+/** The supervisor first, so that it starts no other; the gateway at once after it. */
+async function killAll(gateway: Gateway): Promise<void> {
+  const pid = gateway.pid();
+  gateway.child.signal('SIGKILL');
+  process.kill(pid, 'SIGKILL');
+  await eventually('the gateway is gone', () => {
+    try {
+      process.kill(pid, 0);
+      return undefined;
+    } catch {
+      return true;
+    }
+  });
+}
+
+void t.test('a restart keeps minute, day and money', async (t) => {
+  const mock = await startMock(t);
+  const config = testSettings(mock.url, {
+    flush_interval_ms: 20,
+    plans: [{ id: 'tight', requests_per_minute: 5, calls_per_day: 4 }],
+  });
+  let gateway = await startGateway(t, { config });
+  const customer = await gateway.admin.customer({ plan: 'tight' });
+  let spent = 0n;
+  const statuses: number[] = [];
+  for (const how of ['SIGTERM', 'SIGKILL'] as const) {
+    for (let call = 0; call < 2; call++) {
+      statuses.push((await gateway.chat(customer.key, prompt([10, 2, 5]))).status);
+      spent += costOf([10, 2, 5]);
+    }
+    const [row] = await eventually('the charges on disk', async () => {
+      const rows = await usageOf(gateway, `account=${customer.accountId}`);
+      return rows[0]?.cost === decimalOf(spent) ? rows : undefined;
+    });
+    t.equal(row!.calls, statuses.length);
+    gateway = await restart(t, gateway, how, config);
+    t.match(await gateway.admin.account(customer.accountId), {
+      spent: decimalOf(spent),
+      held: '0.00',
+      calls_today: statuses.length,
+      requests_this_minute: statuses.length,
+    });
+  }
+  t.same(statuses, [200, 200, 200, 200]);
+  t.match((await gateway.chat(customer.key, 'x')).json(), { error: { code: 'daily_limit_exceeded' } });
+  t.match((await gateway.chat(customer.key, 'x')).json(), { error: { code: 'rate_limit_exceeded' } });
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('a listener that dies by an exception takes none of its records with it', async (t) => {
+  const faults = temporaryFolder(t);
+  const { gateway } = await startBed(
+    t,
+    // No flush before the end.
+    { flush_interval_ms: 60_000, listen: { listeners: 1 } },
+    { env: { NODE_OPTIONS: `--import=${FAULTS}`, TOLLGATE_TEST_FAULTS: faults } },
+  );
+  const customer = await gateway.admin.customer();
+  const CALLS = 25;
+  const callAll = async (): Promise<void> => {
+    for (let call = 0; call < CALLS; call++)
+      t.equal((await gateway.chat(customer.key, prompt([10, 2, 5]))).status, 200);
+  };
+  await callAll();
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  await eventually('the listener is replaced', () =>
+    gateway.log().some((line) => line.includes('listener is being replaced')) ? true : undefined,
+  );
+  await eventually('another answers', async () => {
+    const models = await gateway.request(customer.key, { method: 'GET', path: '/v1/models' });
+    return models.status === 200 ? true : undefined;
+  });
+  await callAll();
+  t.equal(await gateway.stop(), 0);
+  const config = testSettings('http://127.0.0.1:9/v1');
+  const next = await startGateway(t, { folder: gateway.folder, config });
+  const spent = decimalOf(BigInt(2 * CALLS) * costOf([10, 2, 5]));
+  t.match(await usageOf(next, `account=${customer.accountId}`), [{ calls: 2 * CALLS, cost: spent }]);
+  t.equal((await next.admin.account(customer.accountId)).spent, spent);
+  t.equal(await next.stop(), 0);
+});
+
+void t.test(
+  'durability commit: kill -9 right after an answer has ended, and its charge is there',
+  async (t) => {
+    const ROUNDS = 20;
+    const mock = await startMock(t);
+    // No flush by the clock would come in time.
+    const config = testSettings(mock.url, { durability: 'commit', flush_interval_ms: 60_000 });
+    let gateway = await startGateway(t, { config });
+    const customer = await gateway.admin.customer();
+    let spent = 0n;
+    for (let round = 0; round < ROUNDS; round++) {
+      const usage = [10 + round, round, 7];
+      const answers = await Promise.all(
+        [false, true].map((stream) => gateway.chat(customer.key, prompt(usage), { stream })),
+      );
+      spent += 2n * costOf(usage);
+      gateway = await restart(t, gateway, 'SIGKILL', config);
+      for (const { status } of answers) t.equal(status, 200);
+      t.match(answers[1]!.body, /data: \[DONE\]\n\n$/);
+      t.equal((await gateway.admin.account(customer.accountId)).spent, decimalOf(spent), `round ${round}`);
+    }
+    const [row] = await usageOf(gateway, `account=${customer.accountId}`);
+    t.equal(picoUnitsOf(row!.cost), spent);
+    t.equal(await gateway.stop(), 0);
+  },
+);
+
+void t.test('durability commit: a hundred answers at once, each on disk when it has ended', async (t) => {
+  const { gateway } = await startBed(t, { durability: 'commit', flush_interval_ms: 60_000 });
+  const customer = await gateway.admin.customer();
+  const usage = [20, 0, 20];
+  for (let round = 0; round < 5; round++) {
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, (_, n) =>
+        gateway.chat(customer.key, prompt(usage), { stream: n % 2 === 0 }),
+      ),
+    );
+    t.equal(answers.filter(({ status }) => status === 200).length, 100);
+    const [row] = await usageOf(gateway, `account=${customer.accountId}`);
+    t.equal(
+      picoUnitsOf(row!.cost),
+      BigInt(100 * (round + 1)) * costOf(usage),
+      'on disk when the answers have ended',
+    );
+  }
+  t.equal(await gateway.stop(), 0);
+});

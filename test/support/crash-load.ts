@@ -1,0 +1,90 @@
+/**
+ * Load for the crash tests: calls of one known cost on connections that stay, and an exact account of what became of each.
+ */
+import type { Agent } from 'node:http';
+import { picoUnitsOf } from '#src/core/money.js';
+import { TEST_MODEL, TEST_PRICE } from './gateway.js';
+import { keepAliveAgent, request, type Answer } from './http.js';
+import { steered } from './mock.js';
+import { isDone, eventData } from './sse.js';
+
+const PROMPT_TOKENS = 11;
+const COMPLETION_TOKENS = 5;
+const PRICE_TOKENS = 1_000_000n;
+
+/** Pico-units of every call. */
+export const CALL_COST =
+  (BigInt(PROMPT_TOKENS) * picoUnitsOf(TEST_PRICE.input)! +
+    BigInt(COMPLETION_TOKENS) * picoUnitsOf(TEST_PRICE.output)!) /
+  PRICE_TOKENS;
+
+const PROMPT = steered(`prompt_tokens=${PROMPT_TOKENS}&completion_tokens=${COMPLETION_TOKENS}`);
+
+export interface CallerOptions {
+  readonly port: number;
+  readonly key: string;
+  readonly connections: number;
+}
+
+/** Connections that make one call after the other for one account, until they are told to stop or the gateway is gone. */
+export class Caller {
+  /** When each answer had been read to its end. */
+  readonly answeredMs: number[] = [];
+  readonly requestIds: string[] = [];
+  /** By status, of answers that were none: refusals and failures. */
+  readonly refused = new Map<number, number>();
+  /** Calls that were sent and whose answer never came to its end. */
+  broken = 0;
+  inFlight = 0;
+  readonly done: Promise<unknown>;
+  readonly #options: CallerOptions;
+  readonly #agent: Agent;
+  #stopped = false;
+
+  constructor(options: CallerOptions) {
+    this.#options = options;
+    this.#agent = keepAliveAgent(options.connections);
+    this.done = Promise.all(Array.from({ length: options.connections }, (_, n) => this.#call(n)))
+      // The others may still wait for answers of a process that is gone.
+      .finally(() => this.#agent.destroy());
+  }
+
+  stop(): void {
+    this.#stopped = true;
+  }
+
+  async #call(connection: number): Promise<void> {
+    for (let n = connection; !this.#stopped; n++) {
+      const stream = n % 2 === 0;
+      this.inFlight++;
+      try {
+        const answer = await this.#request(stream);
+        if (answer.status !== 200)
+          this.refused.set(answer.status, (this.refused.get(answer.status) ?? 0) + 1);
+        else if (stream && !eventData(answer.body).some(isDone)) this.broken++;
+        else this.#answered(answer);
+      } catch {
+        this.broken++;
+        return;
+      } finally {
+        this.inFlight--;
+      }
+    }
+  }
+
+  #answered(answer: Answer): void {
+    this.answeredMs.push(performance.now());
+    this.requestIds.push(String(answer.headers['x-request-id']));
+  }
+
+  #request(stream: boolean): Promise<Answer> {
+    const { port, key } = this.#options;
+    return request({
+      port,
+      path: '/v1/chat/completions',
+      agent: this.#agent,
+      headers: { authorization: `Bearer ${key}` },
+      body: { model: TEST_MODEL, stream, max_tokens: 20, messages: [{ role: 'user', content: PROMPT }] },
+    });
+  }
+}

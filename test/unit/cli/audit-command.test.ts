@@ -1,0 +1,116 @@
+/** `tollgate audit` as an operator runs it: text, JSON, exit codes, no repair. */
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
+import { open } from 'lmdb';
+import t from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
+import { storePath } from '#src/store/store-file.js';
+import { Store } from '#src/store/store.js';
+import { offlineRegistry, StoppedClock } from '../store/support.js';
+
+const TIMEOUT_MS = 30_000;
+
+function run(folder: string, ...args: readonly string[]) {
+  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const env = { ...process.env, NODE_OPTIONS: '', TOLLGATE_CONFIG: '', TOLLGATE_DATA: join(folder, 'data') };
+  return spawnSync(process.execPath, [main, 'audit', ...args], {
+    cwd: folder,
+    env,
+    encoding: 'utf8',
+    timeout: TIMEOUT_MS,
+  });
+}
+
+async function books(folder: string): Promise<string> {
+  const store = new Store(join(folder, 'data'));
+  const registry = offlineRegistry(store, new StoppedClock());
+  const { record } = registry.createAccount({
+    name: 'acme',
+    planId: 'demo',
+    credit: asPicoUnits(2_500_000_000_000n),
+  });
+  registry.createKey({ account: 'acme', name: 'laptop' });
+  await store.close();
+  return record.id;
+}
+
+void t.test('books that balance', async (t) => {
+  const folder = t.testdir();
+  await books(folder);
+  const path = storePath(join(folder, 'data'));
+  const shown = run(folder);
+  t.equal(shown.status, 0, shown.stderr);
+  for (const line of [
+    `books      ${path}, format 1`,
+    'accounts   1',
+    'keys       1',
+    'credited   2.50',
+    'available  2.50',
+    'spent      0.00',
+    'uncovered  0.00',
+    'The books balance.',
+  ]) {
+    t.ok(shown.stdout.split('\n').includes(line), line);
+  }
+  const json = run(folder, '--json');
+  t.equal(json.status, 0);
+  t.same(JSON.parse(json.stdout), {
+    ok: true,
+    path,
+    format: 1,
+    accounts: 1,
+    keys: 1,
+    credited: '2.50',
+    available: '2.50',
+    spent: '0.00',
+    uncovered: '0.00',
+    differences: [],
+    differences_count: 0,
+  });
+});
+
+void t.test('books that do not: each difference, and 1', async (t) => {
+  const folder = t.testdir();
+  const id = await books(folder);
+  const root = open(storePath(join(folder, 'data')), { noSubdir: true, maxDbs: 16, overlappingSync: false });
+  root.openDB('account_names', {}).removeSync('acme');
+  await root.close();
+  const shown = run(folder);
+  t.equal(shown.status, 1);
+  t.match(shown.stdout, 'The books do not balance. What differs: 1\n');
+  t.match(
+    shown.stdout,
+    `\n  ${id}: the owner of the name acme is nothing, should be ${id} (record ${id} of table accounts)\n`,
+  );
+  t.match(shown.stdout, 'restore the store from a backup');
+  const json = run(folder, '--json');
+  t.equal(json.status, 1);
+  t.match(JSON.parse(json.stdout), {
+    ok: false,
+    differences: [
+      {
+        account: id,
+        place: `record ${id} of table accounts`,
+        what: 'the owner of the name acme',
+        is: 'nothing',
+        should_be: id,
+      },
+    ],
+    differences_count: 1,
+  });
+});
+
+void t.test('no books, no repair, wrong usage', (t) => {
+  const folder = t.testdir();
+  const none = run(folder);
+  t.equal(none.status, 1);
+  t.match(none.stderr, `${storePath(join(folder, 'data'))} is not there`);
+  t.equal(run(folder, '--data', join(folder, 'elsewhere')).status, 1);
+  const repair = run(folder, '--repair');
+  t.equal(repair.status, 2);
+  t.match(repair.stderr, /does not repair.*restore the store from a backup/);
+  t.notMatch(run(folder, '--help').stdout, /repair/);
+  t.equal(run(folder, '--nope').status, 2);
+  t.equal(run(folder, 'extra').status, 2);
+  t.end();
+});

@@ -1,0 +1,43 @@
+/** The usage log's settings: none by default, a path of the file's folder, bounds. */
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { SOUND_YAML, worldOf, type World } from './support.js';
+
+const worldWith = (t: Test, usageLog: object | undefined): World =>
+  worldOf(t, {
+    // JSON is YAML.
+    'tollgate.yaml':
+      usageLog === undefined ? SOUND_YAML : `${SOUND_YAML}\nusage_log: ${JSON.stringify(usageLog)}\n`,
+  });
+
+void t.test('no call is logged where nobody asked for it', (t) => {
+  t.equal(worldWith(t, undefined).load().settings.usage_log, undefined);
+  t.end();
+});
+
+void t.test('a path is enough; it is of the folder of the configuration', (t) => {
+  const world = worldWith(t, { path: 'logs/usage.ndjson' });
+  t.same(world.load().settings.usage_log, {
+    path: join(world.folder, 'logs/usage.ndjson'),
+    rotate_bytes: 104_857_600,
+    keep: 10,
+  });
+  const given = { path: '/var/log/usage', rotate_bytes: 1_048_576, keep: 1 };
+  t.same(worldWith(t, given).load().settings.usage_log, given);
+  t.end();
+});
+
+void t.test('what is wrong is named', (t) => {
+  const faultOf = (usageLog: object): string => worldWith(t, usageLog).faults().join('\n');
+  t.match(faultOf({}), 'usage_log.path: missing, want the path of a file');
+  t.match(
+    faultOf({ path: 'u', rotate_bytes: 1_048_575 }),
+    'usage_log.rotate_bytes: got 1048575, want a whole number of bytes from 1048576 to 1099511627776',
+  );
+  t.match(
+    faultOf({ path: 'u', keep: 0 }),
+    'usage_log.keep: got 0, want a whole number of files from 1 to 1000',
+  );
+  t.match(faultOf({ path: 'u', size: 5 }), 'usage_log.size: unknown setting');
+  t.end();
+});

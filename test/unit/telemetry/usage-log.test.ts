@@ -1,0 +1,165 @@
+/** Lines of calls in a file: whole, in order, rotated by size, and never in the way of anything else. */
+import { execFileSync } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+import { UsageLog, type UsageLogOptions } from '#src/telemetry/usage-log.js';
+
+const noted: string[] = [];
+const log = {
+  error: (message: string, fields?: object) => void noted.push(`error ${message} ${JSON.stringify(fields)}`),
+  warn: (message: string) => void noted.push(`warn ${message}`),
+  info: (message: string) => void noted.push(`info ${message}`),
+};
+t.beforeEach(() => noted.splice(0));
+
+function open(path: string, more: Partial<UsageLogOptions> = {}): UsageLog {
+  return new UsageLog({ path, rotateBytes: 1_000_000, keep: 3, log, ...more });
+}
+
+const linesOf = (path: string): string[] => readFileSync(path, 'utf8').split('\n').slice(0, -1);
+const numbered = (from: number, count: number): string[] =>
+  Array.from({ length: count }, (_, at) => `{"call":${from + at}}`);
+
+void t.test('lines are appended, for the owner alone, and after those of an earlier run', (t) => {
+  const path = join(t.testdir(), 'usage.ndjson');
+  const first = open(path);
+  t.notOk(existsSync(path), 'nothing is made before there is a line');
+  first.append([]);
+  t.notOk(existsSync(path));
+  first.append(['{"call":0}', '{"call":1}']);
+  first.append(['{"call":2}']);
+  first.close();
+  const second = open(path);
+  second.append(['{"call":3}']);
+  second.close();
+  t.same(linesOf(path), numbered(0, 4));
+  t.equal(statSync(path).mode & 0o777, 0o600);
+  t.same(noted, []);
+  t.end();
+});
+
+void t.test('no file grows beyond its size, and the oldest goes first', (t) => {
+  // 12 bytes a line with the newline, of calls 10 to 99.
+  for (const rotateBytes of [1, 11, 12, 13, 24, 35, 36, 100, 120]) {
+    for (const batch of [1, 2, 7, 60]) {
+      const folder = t.testdir();
+      const path = join(folder, 'usage');
+      const usageLog = open(path, { rotateBytes, keep: 3 });
+      for (let from = 0; from < 60; from += batch) {
+        usageLog.append(numbered(10 + from, Math.min(batch, 60 - from)));
+      }
+      usageLog.close();
+      const files = ['usage.3', 'usage.2', 'usage.1', 'usage'].filter((name) =>
+        existsSync(join(folder, name)),
+      );
+      t.same(readdirSync(folder).sort(), [...files].sort(), 'and no file besides');
+      const kept = files.flatMap((name) => linesOf(join(folder, name)));
+      const perFile = Math.max(1, Math.floor(rotateBytes / 12));
+      const full = Math.floor((60 - 1) / perFile);
+      const expected = 60 - full * perFile + Math.min(3, full) * perFile;
+      t.same(kept, numbered(10 + 60 - expected, expected), `${rotateBytes} bytes, ${batch} lines at a time`);
+      for (const name of files) {
+        t.ok(statSync(join(folder, name)).size <= Math.max(rotateBytes, 12), `${name} is within its size`);
+      }
+    }
+  }
+  t.end();
+});
+
+void t.test('a file that was moved, removed or emptied by a collector is begun anew', (t) => {
+  const folder = t.testdir();
+  const path = join(folder, 'usage');
+  const usageLog = open(path, { rotateBytes: 36 });
+  usageLog.append(numbered(10, 2));
+  renameSync(path, join(folder, 'collected'));
+  usageLog.append(numbered(12, 2));
+  t.same(linesOf(join(folder, 'collected')), numbered(10, 2));
+  t.same(linesOf(path), numbered(12, 2));
+  rmSync(path);
+  usageLog.append(numbered(14, 3));
+  t.same(linesOf(path), numbered(14, 3));
+  truncateSync(path, 0);
+  usageLog.append(numbered(17, 3));
+  t.same(linesOf(path), numbered(17, 3), 'not rotated: it is not as long as it was');
+  t.notOk(existsSync(`${path}.1`));
+  usageLog.close();
+  t.end();
+});
+
+void t.test('a line that a crash cut is ended, so that the next is whole', (t) => {
+  const path = join(t.testdir(), 'usage');
+  writeFileSync(path, '{"call":10}\n{"ca');
+  const usageLog = open(path);
+  usageLog.append(numbered(11, 1));
+  usageLog.close();
+  t.same(linesOf(path), ['{"call":10}', '{"ca', '{"call":11}']);
+  t.end();
+});
+
+void t.test('what cannot be written waits, within a bound, and is told', (t) => {
+  const folder = join(t.testdir(), 'later');
+  const path = join(folder, 'usage');
+  const usageLog = open(path, { pendingBytesMax: 36 });
+  usageLog.append(numbered(10, 2));
+  t.match(noted, [/^warn the usage log cannot be written; its lines wait/]);
+  t.equal(usageLog.droppedLines, 0);
+  usageLog.append(numbered(12, 1));
+  t.equal(noted.length, 1, 'told once');
+  usageLog.append(numbered(13, 2));
+  t.equal(usageLog.droppedLines, 2, 'three of 12 bytes are within the bound');
+  t.match(noted[1], /^error lines of the usage log were dropped.*"dropped":2,"droppedSinceStart":2/);
+  usageLog.append(numbered(15, 1));
+  t.match(noted[2], /"dropped":1,"droppedSinceStart":3/);
+
+  mkdirSync(folder);
+  usageLog.append([]);
+  t.same(linesOf(path), numbered(13, 3), 'the youngest, also without a new line');
+  t.match(noted[3], /^warn the usage log is written again/);
+  usageLog.append(numbered(16, 1));
+  usageLog.close();
+  t.same(linesOf(path), numbered(13, 4));
+  t.equal(noted.length, 4);
+  t.end();
+});
+
+void t.test('a full device throws nothing', { skip: !existsSync('/dev/full') }, (t) => {
+  const usageLog = open('/dev/full', { pendingBytesMax: 24 });
+  usageLog.append(numbered(10, 5));
+  t.equal(usageLog.droppedLines, 3);
+  t.match(noted[1], /ENOSPC/);
+  usageLog.close();
+  t.end();
+});
+
+void t.test('what was written of a batch when no more would fit is cut off again', (t) => {
+  const path = join(t.testdir(), 'usage');
+  const writer = fileURLToPath(new URL('../../fixtures/usage-log-writer.js', import.meta.url));
+  // 1 KiB: two lines fit, and a part of the other eighteen.
+  const run = (limit: string): string =>
+    execFileSync('sh', ['-c', `ulimit -f ${limit}; exec "$0" "$@"`, process.execPath, writer, path, '20'], {
+      encoding: 'utf8',
+    });
+  t.equal(run('2'), '1', 'the second batch fails');
+  const kept = linesOf(path);
+  t.same(
+    kept.map((line) => (JSON.parse(line) as { at: number }).at),
+    [0, 1],
+    'lines of the first batch, whole',
+  );
+  t.ok(readFileSync(path, 'utf8').endsWith('\n'));
+  t.equal(run('unlimited'), '0');
+  t.equal(linesOf(path).length, 22);
+  t.end();
+});
