@@ -162,6 +162,16 @@ export class Ledger {
     return done;
   }
 
+  /** Permits that weigh in the current minute. Any thread. */
+  minuteUsedOf(account: AccountIndex): number {
+    return this.#window.usedOf(account);
+  }
+
+  /** The last day the account was used and its calls on that day. Any thread. */
+  dayOf(account: AccountIndex): { readonly dayNumber: number; readonly dayCalls: number } {
+    return this.#day.read(account);
+  }
+
   /** Main thread. */
   snapshot(account: AccountIndex): AccountSnapshot {
     return {

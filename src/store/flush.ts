@@ -149,14 +149,13 @@ export class LedgerFlush {
     const takenMs = asWallMs(Math.floor(clock.wallMs()));
     const records = new Map<AccountIndex, SpendingRecord>();
     for (const account of this.#accounts) {
-      const { dayNumber, dayCalls, minuteUsed } = ledger.snapshot(account);
-      const spent = totals.spentOf(account);
+      const { dayNumber, dayCalls } = ledger.dayOf(account);
       records.set(account, {
-        spent,
+        spent: totals.spentOf(account),
         uncovered: totals.uncoveredOf(account),
         dayNumber,
         dayCalls,
-        minuteUsed,
+        minuteUsed: ledger.minuteUsedOf(account),
         takenMs,
       });
     }

@@ -5,6 +5,8 @@
  * 10 rounds in `npm test`, half of them with each durability; 200 with TOLLGATE_CRASH_FULL=1 (`npm run test:crash`).
  * TOLLGATE_CRASH_SEED=… has a run's moments again.
  */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
@@ -18,6 +20,7 @@ import { startMock } from '../support/mock.js';
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
 const ROUNDS = FULL ? 100 : 5;
 const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
+const USAGE_LOG = 'usage.ndjson';
 const CUSTOMERS = 3;
 const CONNECTIONS = 4;
 const FLUSH_INTERVAL_MS = 200;
@@ -33,6 +36,19 @@ interface Worst {
   /** Calls in the books whose answer was not read to its end. */
   unread: number;
   inFlight: number;
+}
+
+/** Of all calls in the usage log, but for lines that a kill has cut. */
+function loggedIds(path: string): string[] {
+  return readFileSync(path, 'utf8')
+    .split('\n')
+    .flatMap((line) => {
+      try {
+        return [(JSON.parse(line) as { request_id: string }).request_id];
+      } catch {
+        return [];
+      }
+    });
 }
 
 /** One kill under load; returns what is in the books after it. */
@@ -61,8 +77,13 @@ for (const durability of ['interval', 'commit'] as const) {
     t.comment(`seed ${SEED}`);
     const random = randomFrom(SEED);
     const mock = await startMock(t);
-    const config = testSettings(mock.url, { durability, flush_interval_ms: FLUSH_INTERVAL_MS });
-    const gateway = new CrashingGateway(t, temporaryFolder(t), config);
+    const config = testSettings(mock.url, {
+      durability,
+      flush_interval_ms: FLUSH_INTERVAL_MS,
+      usage_log: { path: USAGE_LOG },
+    });
+    const folder = temporaryFolder(t);
+    const gateway = new CrashingGateway(t, folder, config);
     let serving = await gateway.start();
     const customers: Customer[] = [];
     for (let n = 0; n < CUSTOMERS; n++) customers.push(await serving.admin.customer());
@@ -122,6 +143,11 @@ for (const durability of ['interval', 'commit'] as const) {
     t.equal(ids.size, answers, 'no two answers have the same request id, also after restarts');
     t.ok(answers > ROUNDS, `${answers} answers`);
     t.equal(await gateway.stop(), 0);
+    const logged = loggedIds(join(folder, USAGE_LOG));
+    const booked = before.reduce((sum, { calls }) => sum + calls, 0);
+    t.equal(new Set(logged).size, logged.length, 'no request id is twice in the usage log');
+    t.ok(logged.length <= booked, `${logged.length} calls logged of ${booked} in the books`);
+    t.ok(logged.length > answers / 2, 'most calls are in the usage log');
     t.comment(
       `${durability}: ${answers} answers in ${ROUNDS} rounds; worst of one account and round: ` +
         `${worst.missing} missing (C - B), the first of them ended ${worst.missingMs.toFixed(0)} ms before the kill ` +
