@@ -30,7 +30,8 @@ for (const accounts of [1, 40]) {
     hammers.go();
 
     const drained = new Map<number, AccountSnapshot>();
-    const drain = (): number => ledger.drainDirty((account) => drained.set(account, ledger.snapshot(account)), 64);
+    const drain = (): number =>
+      ledger.drainDirty((account) => drained.set(account, ledger.snapshot(account)), 64);
     const race = { done: false };
     let [credited, looks, faults] = [CREDIT * BigInt(accounts), 0, 0];
     const reports = hammers.reports.finally(() => (race.done = true));
