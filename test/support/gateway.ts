@@ -1,7 +1,7 @@
 /**
  * A real gateway for tests: `tollgate serve` as a child process with its own data folder and free ports.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -114,6 +114,16 @@ export class Gateway {
   }
 }
 
+/** Ends the gateway process that serves from `folder`, if one does: the number in a stale file may be another's by now. */
+function killGatewayOf(folder: string): void {
+  try {
+    const { pid } = gatewayFile(join(folder, 'data'));
+    if (readlinkSync(`/proc/${pid}/cwd`) === folder) process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended, and removed its file or left it.
+  }
+}
+
 function gatewayFile(dataFolder: string): GatewayFile {
   return JSON.parse(readFileSync(join(dataFolder, 'gateway.json'), 'utf8')) as GatewayFile;
 }
@@ -182,11 +192,7 @@ export async function startGateway(t: Scope, options: GatewayOptions = {}): Prom
   // The gateway notices the end of its supervisor by itself; a test that failed is not to wait for that.
   t.teardown(() => {
     child.signal('SIGKILL');
-    try {
-      process.kill(gatewayFile(join(folder, 'data')).pid, 'SIGKILL');
-    } catch {
-      // It has ended and removed its file.
-    }
+    killGatewayOf(folder);
   });
   const { adminPort } = await eventually('gateway.json', () => gatewayFile(join(folder, 'data')));
   const token = readFileSync(join(folder, 'data', 'admin-token'), 'utf8').trim();
