@@ -215,7 +215,7 @@ export class Registry {
     const index = this.#store.takeKeyIndex(asWallMs(nowMs - KEY_INDEX_REST_MS));
     if (index >= this.#keysMax) {
       throw invalid(
-        `limits.keys allows ${this.#keysMax} keys, of which those deleted in the last seconds still count: ` +
+        `limits.keys allows ${this.#keysMax} keys, of which those deleted in the last 24 hours still count: ` +
           'raise it and restart',
       );
     }

@@ -113,7 +113,7 @@ void t.test(
     t.throws(make, full);
     registry.deleteKey(made[1]!.record.id);
     t.throws(make, full, 'not at once');
-    clock.nowMs += 2_000;
+    clock.nowMs += 24 * 3_600_000;
     t.throws(make, full, 'nor on the edge');
     clock.nowMs += 1;
     const next = make();
