@@ -1,15 +1,15 @@
 /**
  * One chat-completion request on its socket, from its body to the last byte of its answer. Listener thread.
  *
- *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → done
+ *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → leaving → done
  *
- * Back-pressure: µWS's `write` says false when the client's socket takes no more. From then on frames queue here, and no
- * credit goes back to the worker; both sides together hold one window. When the socket takes bytes again, the queue is
- * written and the credits return.
+ * Back-pressure: what the client's socket does not take waits in the AnswerWriter, and no credit goes back to the worker
+ * for it; both sides together hold one window. An answer whose bill is settled and whose client is slow is `leaving`: it
+ * keeps its call slot, so that such answers are bounded like calls.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { SSE_KEEP_ALIVE, errorEvent } from '../protocol/sse.js';
+import { errorEvent } from '../protocol/sse.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { readChatBytes } from '../protocol/request-bytes.js';
 import type { Usage } from '../protocol/usage.js';
@@ -20,9 +20,10 @@ import { AskRefused } from '../pool/ask-port.js';
 import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics.js';
 import { JSON_TYPE, writeError, writeHead, writeStreamHead } from './answer.js';
+import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
 import type { ListenerServer } from './server.js';
 
-type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'done';
+type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'leaving' | 'done';
 
 const NO_WORKER: ErrorRecord = {
   code: 'overloaded',
@@ -30,18 +31,16 @@ const NO_WORKER: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
-export class ChatExchange implements CallReceiver {
+export class ChatExchange implements CallReceiver, AnswerOwner {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
   #phase: Phase = 'reading';
   #clientGone = false;
-  /** Frames that the client's socket had no room for, oldest first. */
-  #queue: Uint8Array[] = [];
-  #blocked = false;
-  /** Bytes that µWS took although the socket was full: their credits return when it drains. */
-  #owedBytes = 0;
-  #lastWriteMs = 0;
+  /** Of an answer that comes in pieces. */
+  #writer: AnswerWriter | undefined;
+  /** Of an answer that is leaving. */
+  #outcome: Outcome = 'ok';
 
   constructor(server: ListenerServer, res: HttpResponse, context: CallContext) {
     this.#server = server;
@@ -128,123 +127,107 @@ export class ChatExchange implements CallReceiver {
 
   onData(bytes: Uint8Array): void {
     if (this.#clientGone) return;
-    if (this.#blocked) this.#queue.push(bytes);
-    else this.#write(bytes);
+    if (this.#writer === undefined) {
+      this.#phase = 'answering';
+      this.#writer = new AnswerWriter(this.#res, this.#server.parts.clock, this);
+      this.#server.streaming.add(this);
+    }
+    this.#writer.write(bytes);
   }
 
-  onEnd(bytes: Uint8Array, usage: Usage): void {
+  onEnd(bytes: Uint8Array, usage: Usage): boolean {
     settle(this.#context, usage, this.#server.parts);
     this.#server.parts.metrics.add('calls_in_flight', -1);
+    if (!this.#clientGone && this.#writer !== undefined) return this.#leave(this.#writer, bytes, 'ok');
     if (!this.#clientGone) {
       this.#res.cork(() => {
-        const begun = this.#phase === 'answering';
-        this.#begin();
-        this.#writeQueue();
-        this.#res.end(bytes, !begun && this.#server.draining);
+        this.writeHead();
+        this.#res.end(bytes, this.#server.draining);
       });
     }
     this.#finish(this.#clientGone ? 'client_gone' : 'ok');
-  }
-
-  onFail(error: ErrorRecord): void {
-    release(this.#context, error, this.#server.parts);
-    this.#server.parts.metrics.add('calls_in_flight', -1);
-    const outcome = this.#clientGone ? 'client_gone' : error.code;
-    if (!this.#clientGone) this.#writeFailure(error);
-    this.#finish(outcome);
-  }
-
-  #writeFailure(error: ErrorRecord): void {
-    if (this.#phase === 'waiting') {
-      this.#res.cork(() => writeError(this.#res, error, this.#context, { close: this.#server.draining }));
-    } else if (this.#isStream) {
-      this.#res.cork(() => {
-        this.#writeQueue();
-        // Not with µWS's own "close": once the head is out it writes the header's text into the body.
-        this.#res.end(errorEvent(error));
-      });
-    } else {
-      // Half of a whole answer is out and its length was not promised: only a cut tells that it is not whole.
-      this.#res.close();
-    }
-  }
-
-  /** Called about once a second while a stream is open: a sign of life, or the end of a reader that takes nothing. */
-  onSweep(nowMs: number, keepAliveMs: number): void {
-    if (this.#phase !== 'answering' || this.#clientGone) return;
-    const silentMs = nowMs - this.#lastWriteMs;
-    if (this.#blocked) {
-      if (silentMs >= this.#server.limits.clientIdleTimeoutMs) this.#res.close();
-    } else if (this.#isStream && silentMs >= keepAliveMs) {
-      this.#lastWriteMs = nowMs;
-      this.#res.cork(() => this.#res.write(SSE_KEEP_ALIVE));
-    }
-  }
-
-  get #isStream(): boolean {
-    return this.#context.admission?.call.stream === true;
-  }
-
-  /** Status and headers, once. Inside a cork. */
-  #begin(): void {
-    if (this.#phase === 'answering') return;
-    this.#phase = 'answering';
-    if (this.#isStream) writeStreamHead(this.#res, this.#context);
-    else writeHead(this.#res, 200, this.#context, JSON_TYPE);
-  }
-
-  #write(bytes: Uint8Array): void {
-    this.#res.cork(() => {
-      if (this.#phase === 'waiting') {
-        this.#begin();
-        this.#server.streaming.add(this);
-        this.#res.onWritable(() => this.#onWritable());
-      }
-      this.#blocked = !this.#res.write(bytes);
-    });
-    this.#lastWriteMs = this.#server.parts.clock.monotonicMs();
-    if (this.#blocked) this.#owedBytes += bytes.length;
-    else this.#refund(bytes.length);
-  }
-
-  /** The socket takes bytes again. */
-  #onWritable(): boolean {
-    this.#blocked = false;
-    const owedBytes = this.#owedBytes;
-    this.#owedBytes = 0;
-    this.#refund(owedBytes);
-    // µWS 20.41 sends what it buffered only along with a further write, and a stream may have none for long: a comment
-    // it is. Frames of a stream hold whole events, so it never falls into one. A whole answer has more on the way.
-    if (this.#queue.length === 0 && this.#isStream) {
-      this.#res.cork(() => (this.#blocked = !this.#res.write(SSE_KEEP_ALIVE)));
-    }
-    this.#unqueue();
     return true;
   }
 
-  #unqueue(): void {
-    while (!this.#blocked && this.#queue.length > 0) this.#write(this.#queue.shift()!);
+  onFail(error: ErrorRecord): boolean {
+    release(this.#context, error, this.#server.parts);
+    this.#server.parts.metrics.add('calls_in_flight', -1);
+    if (this.#clientGone) {
+      this.#finish('client_gone');
+    } else if (this.#writer === undefined) {
+      this.#res.cork(() => writeError(this.#res, error, this.#context, { close: this.#server.draining }));
+      this.#finish(error.code);
+    } else if (this.isStream) {
+      return this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
+    } else {
+      // Half of a whole answer is out and its length was not promised: only a cut tells that it is not whole.
+      this.#res.close();
+      this.#finish(error.code);
+    }
+    return true;
   }
 
-  /** Inside a cork, before the end: µWS keeps what the socket does not take, one window at most. */
-  #writeQueue(): void {
-    for (const bytes of this.#queue) this.#res.write(bytes);
-    this.#queue = [];
+  /** Writes the last bytes; true where the answer has left with them, else its call slot stays taken until it has. */
+  #leave(writer: AnswerWriter, bytes: Uint8Array, outcome: Outcome): boolean {
+    this.#outcome = outcome;
+    writer.end(bytes);
+    if (this.#hasLeft) return true;
+    this.#phase = 'leaving';
+    return false;
   }
 
-  #refund(bytes: number): void {
+  /** Read anew after `end`, within which `onLeft` may have been called. */
+  get #hasLeft(): boolean {
+    return this.#phase === 'done';
+  }
+
+  /** Called about once a second while an answer is being written. */
+  onSweep(nowMs: number, keepAliveMs: number): void {
+    const alive = this.#writer?.onSweep(nowMs, keepAliveMs, this.#server.limits.clientIdleTimeoutMs) ?? true;
+    if (!alive) this.#res.close();
+  }
+
+  get isStream(): boolean {
+    return this.#context.admission?.call.stream === true;
+  }
+
+  writeHead(): void {
+    if (this.isStream) writeStreamHead(this.#res, this.#context);
+    else writeHead(this.#res, 200, this.#context, JSON_TYPE);
+  }
+
+  onTaken(bytes: number): void {
     const { admission } = this.#context;
     invariant(admission !== undefined, 'only an admitted call has an answer');
-    this.#server.parts.link.refund(admission.slot, bytes);
+    // After the worker's last frame there is nobody to give it to.
+    if (this.#phase === 'answering') this.#server.parts.link.refund(admission.slot, bytes);
+  }
+
+  onLeft(): void {
+    const wasLeaving = this.#phase === 'leaving';
+    this.#finish(this.#outcome);
+    if (wasLeaving) this.#releaseSlot();
+  }
+
+  #releaseSlot(): void {
+    const { admission } = this.#context;
+    invariant(admission !== undefined, 'only an admitted call has an answer');
+    this.#server.parts.link.release(admission.slot);
   }
 
   #onClientGone(): void {
     this.#clientGone = true;
-    this.#queue = [];
+    this.#server.streaming.delete(this);
+    this.#writer = undefined;
     const { admission } = this.#context;
-    if (this.#phase === 'reading') this.#finish('client_gone');
-    else if (admission !== undefined && this.#phase !== 'done')
+    if (this.#phase === 'reading') {
+      this.#finish('client_gone');
+    } else if (this.#phase === 'leaving') {
+      this.#finish('client_gone');
+      this.#releaseSlot();
+    } else if (admission !== undefined && this.#phase !== 'done') {
       this.#server.parts.link.cancel(admission.slot);
+    }
   }
 
   #finish(outcome: Outcome): void {
