@@ -107,7 +107,7 @@ class SessionHandle implements DownstreamHandle {
     invariant(!this.ended, 'no data after the end of a call');
     // A client that has gone reads nothing more; its Cancel frame is on the way.
     if (this.#table.isCancelled(this.#slot)) return true;
-    this.#port.push([FRAME_DATA, this.#id, bytes]);
+    this.#port.push([FRAME_DATA, this.#id, bytes], bytes.length);
     return this.#table.spend(this.#slot, bytes.length);
   }
 
