@@ -75,12 +75,13 @@ export class AnswerWriter {
       return;
     }
     // One system call for both. Not `end(bytes)`: that would leave what the socket does not take to µWS and its timer.
+    let taken = true as boolean;
     this.#res.cork(() => {
-      this.#blocked = bytes.length > 0 && !this.#res.write(bytes);
-      if (!this.#blocked) this.#res.end();
+      if (bytes.length > 0) taken = this.#res.write(bytes);
+      if (taken) this.#res.end();
     });
-    if (this.#blocked) this.#wasSlow = true;
-    else this.#leave();
+    this.#blocked = this.#wasSlow = !taken;
+    if (!this.#blocked) this.#leave();
   }
 
   /**
@@ -91,7 +92,7 @@ export class AnswerWriter {
     const idleMs = nowMs - this.#progressMs;
     if (this.#blocked) this.#probe();
     else if (this.#owner.isStream && idleMs >= keepAliveMs) this.#send(SSE_KEEP_ALIVE, 0);
-    if (this.#left) return true;
+    if (this.#hasLeft()) return true;
     if (this.#blocked && idleMs >= idleMsMax) return false;
     if (nowMs - this.#touchedMs >= TOUCH_MS) {
       this.#touchedMs = nowMs;
@@ -131,6 +132,11 @@ export class AnswerWriter {
     if (this.#blocked || !this.#ended || this.#left) return;
     this.#res.cork(() => this.#res.end());
     this.#leave();
+  }
+
+  /** Read anew after a write, with which the answer may have left. */
+  #hasLeft(): boolean {
+    return this.#left;
   }
 
   #leave(): void {

@@ -21,6 +21,7 @@ import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics.js';
 import { JSON_TYPE, writeError, writeHead, writeStreamHead } from './answer.js';
 import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
+import type { BodyReceiver } from './body-reader.js';
 import type { ListenerServer } from './server.js';
 
 type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'leaving' | 'done';
@@ -31,7 +32,7 @@ const NO_WORKER: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
-export class ChatExchange implements CallReceiver, AnswerOwner {
+export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
@@ -52,13 +53,14 @@ export class ChatExchange implements CallReceiver, AnswerOwner {
 
   /** The body is whole; `bytes` are valid during the call only. */
   onBody(bytes: Uint8Array): void {
-    if (bytes.length > this.#server.limits.parseInlineBytesMax) {
-      void this.#parseElsewhere(bytes);
-      return;
-    }
     const read = readChatBytes(bytes);
     if (read.ok) this.#start(read.call);
     else this.refuse(read.error);
+  }
+
+  /** The body is whole and too large to be parsed here. */
+  onLargeBody(pieces: Uint8Array[]): void {
+    void this.#parseElsewhere(pieces);
   }
 
   /** `more` of the body is still to come and will not be read. */
@@ -79,11 +81,13 @@ export class ChatExchange implements CallReceiver, AnswerOwner {
     this.#finish(this.#clientGone ? 'client_gone' : error.code);
   }
 
-  async #parseElsewhere(bytes: Uint8Array): Promise<void> {
+  async #parseElsewhere(pieces: Uint8Array[]): Promise<void> {
     this.#phase = 'parsing';
-    const copy = new Uint8Array(bytes);
     try {
-      const read = await this.#server.parser.ask(copy, [copy.buffer]);
+      const read = await this.#server.parser.ask(
+        pieces,
+        pieces.map(({ buffer }) => buffer as ArrayBuffer),
+      );
       if (this.#clientGone) this.#finish('client_gone');
       else if (read.ok) this.#start(read.call);
       else this.refuse(read.error);
@@ -113,6 +117,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner {
         modelStart: admission.call.modelStart,
         modelEnd: admission.call.modelEnd,
         body: admission.call.body,
+        ...(admission.call.largeBody === undefined ? {} : { largeBody: admission.call.largeBody }),
       },
       this,
     );

@@ -25,11 +25,16 @@ export class FramePort {
   #frames: Frame[] = [];
   #carriedBytes = 0;
   #scheduled = false;
-  readonly #flush = (): void => this.flush();
+  readonly #flush = (): void => {
+    this.#scheduled = false;
+    this.flush();
+  };
 
   constructor(port: MessagePort, onFrames: (frames: Frame[]) => void) {
     this.#port = port;
-    port.on('message', (batch: Uint8Array) => onFrames(packr.unpack(batch) as Frame[]));
+    port.on('message', (message: Uint8Array | Frame) =>
+      onFrames(message instanceof Uint8Array ? (packr.unpack(message) as Frame[]) : [message]),
+    );
   }
 
   /** `carriedBytes`: length of the bytes in the frame, if there are many. */
@@ -45,9 +50,14 @@ export class FramePort {
     setImmediate(this.#flush);
   }
 
+  /** Sends a frame by itself, in its order among the others, and hands over `bytes`, which are in it, without a copy. */
+  pushLarge(frame: Frame, bytes: Uint8Array): void {
+    this.flush();
+    this.#port.postMessage(frame, [bytes.buffer as ArrayBuffer]);
+  }
+
   /** Sends what has been pushed so far. */
   flush(): void {
-    this.#scheduled = false;
     if (this.#frames.length > 0) this.#send();
   }
 

@@ -119,7 +119,7 @@ export class ListenerLink {
     this.#freeCount += 1;
   }
 
-  /** Sends the call to the worker with the fewest calls in flight. False where no worker is there. */
+  /** Sends the call, and with it its `largeBody`, to the worker with the fewest calls in flight. False where no worker is there. */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#leastLoadedWorker();
     if (worker === undefined) return false;
@@ -130,7 +130,8 @@ export class ListenerLink {
     this.#table.open(slot);
     this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
-    worker.port.push([
+    const { largeBody } = request;
+    const frame = [
       FRAME_CALL,
       id,
       request.requestId,
@@ -140,7 +141,9 @@ export class ListenerLink {
       request.modelStart,
       request.modelEnd,
       request.body,
-    ]);
+    ];
+    if (largeBody === undefined) worker.port.push(frame);
+    else worker.port.pushLarge([...frame, largeBody], largeBody);
     return true;
   }
 

@@ -79,6 +79,7 @@ export class WorkerLink {
         modelStart: frame[6] as number,
         modelEnd: frame[7] as number,
         body: frame[8] as string,
+        ...(frame[9] === undefined ? {} : { largeBody: frame[9] as Uint8Array }),
       },
       downstream,
     );

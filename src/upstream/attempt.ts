@@ -193,8 +193,16 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 }
 
 /** The body with the model's name as the upstream knows it. */
-function bodyFor(model: string | undefined, request: UpstreamRequest): string {
-  if (model === undefined) return request.body;
+function bodyFor(model: string | undefined, request: UpstreamRequest): string | Uint8Array {
+  const { largeBody } = request;
+  if (model === undefined) return largeBody ?? request.body;
+  if (largeBody !== undefined) {
+    return Buffer.concat([
+      largeBody.subarray(0, request.modelStart),
+      Buffer.from(JSON.stringify(model)),
+      largeBody.subarray(request.modelEnd),
+    ]);
+  }
   return (
     request.body.slice(0, request.modelStart) + JSON.stringify(model) + request.body.slice(request.modelEnd)
   );

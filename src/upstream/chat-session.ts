@@ -205,7 +205,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { tokenizer } = routes[this.#request.modelIndex]!;
     const wanted = meter.countRequest(
       tokenizer,
-      this.#request.body,
+      this.#request.largeBody ?? this.#request.body,
       this.#request.stream ? 'stream' : 'answer',
     );
     countOrEstimate(count, wanted, COUNT_MS_MAX, faults)

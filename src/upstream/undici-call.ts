@@ -54,7 +54,7 @@ export class UndiciCall implements UpstreamCall, Dispatcher.DispatchHandler {
     return this.#sent;
   }
 
-  dispatch(pool: Pool, headers: string[], body: string): void {
+  dispatch(pool: Pool, headers: string[], body: string | Uint8Array): void {
     this.#calls.add(this);
     this.#pool = pool;
     // Not given: query and typeOfService, which cost time for every call when they are, even if empty.

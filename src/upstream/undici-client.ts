@@ -46,7 +46,12 @@ export class UndiciClient implements UpstreamClient {
     this.#sweep.unref();
   }
 
-  start(target: UpstreamTarget, body: string, requestId: string, handler: UpstreamHandler): UpstreamCall {
+  start(
+    target: UpstreamTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: UpstreamHandler,
+  ): UpstreamCall {
     const { pool, headers } = this.#routeOf(target);
     const call = new UndiciCall(target, handler, this.#clock, this.#calls, this.#bytesReadByError);
     call.dispatch(pool, [...headers, 'x-request-id', requestId], body);
