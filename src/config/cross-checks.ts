@@ -14,7 +14,7 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkUnique('models', draft.models, report);
   checkUnique('plans', draft.plans, report);
   checkPlanModels(draft, report);
-  checkKeySources(draft, report);
+  checkSources(draft, report);
   checkPorts(draft, report);
   checkAvailable(draft, report);
 }
@@ -50,14 +50,16 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
   });
 }
 
-function checkKeySources(draft: SettingsDraft, report: Report): void {
+function checkSources(draft: SettingsDraft, report: Report): void {
   draft.models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((upstream, index) => {
-      if (upstream?.key === undefined || upstream.key_file === undefined) return;
-      report(
-        ['models', modelIndex, 'upstreams', index, 'key_file'],
-        'given besides key, want one of the two',
-      );
+      for (const name of ['key', 'ca'] as const) {
+        if (upstream?.[name] === undefined || upstream[`${name}_file`] === undefined) continue;
+        report(
+          ['models', modelIndex, 'upstreams', index, `${name}_file`],
+          `given besides ${name}, want one of the two`,
+        );
+      }
     });
   });
 }

@@ -33,6 +33,9 @@ models:
         first_byte_timeout_ms: 60000
         idle_timeout_ms: 60000
         total_timeout_ms: 600000
+        connections_max: 10000          # from one worker
+        breaker_failures: 10            # then it is left alone for 2 to 60 seconds; 0: never
+        # ca_file: ./ca.pem             # a private certificate authority
 
 plans:
   - id: free

@@ -7,6 +7,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './defaults.js';
 import type { Environment } from './interpolation.js';
+import { CA_BYTES_MAX, isCertificates } from './model-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './problems.js';
 import { settingsDeclaration, type Settings, type SettingsDraft } from './schema.js';
 import { SettingsReader, type Override } from './settings-reader.js';
@@ -78,6 +79,7 @@ export function loadSettings(
     draft.usage_log.path = resolve(folder, draft.usage_log.path);
   }
   readKeyFiles(draft, folder, secrets, report);
+  readCaFiles(draft, folder, report);
 
   if (faults.length > 0) {
     faults.sort((left, right) => left.line - right.line);
@@ -150,6 +152,28 @@ function readKeyFiles(
         const key = readBounded(upstream.key_file, KEY_FILE_BYTES_MAX)?.trim();
         if (key !== undefined && KEY_PATTERN.test(key)) upstream.key = key;
         else report(path, 'the file holds no key, want one line of visible characters');
+      } catch (error) {
+        report(path, `cannot be read: ${reasonOf(error)}`);
+      }
+    });
+  });
+}
+
+/** Puts each certificate file's content in `ca`. */
+function readCaFiles(
+  draft: SettingsDraft,
+  folder: string,
+  report: (path: SettingPath, text: string) => void,
+): void {
+  draft.models?.forEach((model, modelIndex) => {
+    model?.upstreams?.forEach((upstream, index) => {
+      if (upstream?.ca_file === undefined) return;
+      upstream.ca_file = resolve(folder, upstream.ca_file);
+      const path = ['models', modelIndex, 'upstreams', index, 'ca_file'];
+      try {
+        const ca = readBounded(upstream.ca_file, CA_BYTES_MAX);
+        if (ca !== undefined && isCertificates(ca)) upstream.ca = ca;
+        else report(path, 'the file holds no certificate, want one or more in PEM form');
       } catch (error) {
         report(path, `cannot be read: ${reasonOf(error)}`);
       }

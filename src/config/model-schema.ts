@@ -2,6 +2,7 @@
  * The settings of one model and of its upstreams: one declaration each. Main threads and commands; never imported by a
  * listener or a worker.
  */
+import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { picoUnitsPerToken } from '../core/money.js';
 import { identifier, type Annotations } from './annotations.js';
@@ -14,6 +15,13 @@ const HEADERS_MAX = 64;
 const OUTPUT_TOKENS_MAX = 10_000_000;
 /** A day: an upstream call that lasts longer is stuck. */
 const TIMEOUT_MS_MAX = 86_400_000;
+
+/** A worker's connections to one origin: more than one process has ports for. */
+const CONNECTIONS_MAX = 60_000;
+/** An upstream that fails so often is used for longer than a breaker is for. */
+const BREAKER_FAILURES_MAX = 10_000;
+/** The bundles of operating systems have some 220 KB. */
+export const CA_BYTES_MAX = 1024 * 1024;
 
 const price = (description: string) =>
   Type.Refine(
@@ -46,6 +54,15 @@ export function isUpstreamUrl(text: string): boolean {
     url.password === '' &&
     url.hash === ''
   );
+}
+
+/** Whether the text begins with a certificate that can be read. */
+export function isCertificates(text: string): boolean {
+  try {
+    return new X509Certificate(text).raw.length > 0;
+  } catch {
+    return false;
+  }
 }
 
 const upstreamSchema = Type.Object(
@@ -105,15 +122,53 @@ const upstreamSchema = Type.Object(
         'x-want': 'a map of header names to values',
         'x-names': "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$",
         // Those that frame the message belong to the HTTP client: set twice they would desynchronise the connection.
+        // With an encoding the answers could not be read, and the request's id is the gateway's.
         'x-names-refused':
-          '^(host|connection|content-length|content-type|transfer-encoding|keep-alive|upgrade|te|trailer|expect)$',
+          '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$',
         'x-names-secret': '^(cookie|(.*-)?(authorization|key|token|secret))$',
       } satisfies Annotations,
     ),
     connect_timeout_ms: timeout(5_000, 'Longest wait for a connection.'),
     first_byte_timeout_ms: timeout(60_000, 'Longest wait for the first byte of an answer.'),
     idle_timeout_ms: timeout(60_000, 'Longest silence between two pieces of an answer.'),
-    total_timeout_ms: timeout(600_000, 'Longest duration of a whole call.'),
+    total_timeout_ms: timeout(
+      600_000,
+      'Longest duration of one try of a call; after it no other upstream is tried.',
+    ),
+    connections_max: Type.Integer({
+      minimum: 1,
+      maximum: CONNECTIONS_MAX,
+      default: 10_000,
+      description:
+        'Connections to this origin from one worker. A call that finds none free waits for connect_timeout_ms.',
+      'x-unit': 'connections',
+    } satisfies Annotations),
+    breaker_failures: Type.Integer({
+      minimum: 0,
+      maximum: BREAKER_FAILURES_MAX,
+      default: 10,
+      description:
+        'Failures in a row, or within 10 seconds where half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most; 0 is never.',
+      'x-unit': 'failures',
+    } satisfies Annotations),
+    ca: Type.Optional(
+      Type.Refine(
+        Type.String({
+          maxLength: CA_BYTES_MAX,
+          description: 'Certificates (PEM) that are trusted here in place of the well-known ones.',
+          'x-want': 'the text of one or more certificates in PEM form',
+        } satisfies Annotations),
+        isCertificates,
+      ),
+    ),
+    ca_file: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 4_096,
+        description: 'A file that holds such certificates; relative to the configuration file.',
+        'x-want': 'the path of a file',
+      } satisfies Annotations),
+    ),
   },
   {
     description: 'One place where the model is served.',

@@ -8,6 +8,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import { answerQuestions } from '../pool/ask-port.js';
 import type { CallTableBuffer } from '../pool/call-table.js';
 import { createPool } from '../pool/piscina.js';
+import type { ChatRequestResult } from '../protocol/chat-request.js';
 import type { Log } from '../telemetry/log.js';
 import type { CountRequest } from '../upstream/token-count.js';
 import type { ModelRoute } from '../upstream/target.js';
@@ -50,27 +51,44 @@ export class CounterPool {
 
   /** Answers a listener's questions: bodies to parse. */
   serveListener(port: MessagePort): void {
-    this.#serve(port, (ask) => ({ kind: 'parse', bytes: ask as Uint8Array }));
+    answerQuestions(
+      port,
+      (ask) => {
+        const pieces = ask as Uint8Array[];
+        const transferList = pieces.map(({ buffer }) => buffer as ArrayBuffer);
+        return this.#pool.run({ kind: 'parse', pieces } satisfies CounterTask, {
+          transferList,
+        }) as Promise<unknown>;
+      },
+      (error) => this.#refusal(error),
+      (answer) => {
+        const read = answer as ChatRequestResult;
+        const largeBody = read.ok ? read.call.largeBody : undefined;
+        return largeBody === undefined ? [] : [largeBody.buffer as ArrayBuffer];
+      },
+    );
   }
 
   /** Answers an upstream worker's questions: tokens to count. */
   serveWorker(port: MessagePort): void {
-    this.#serve(port, (ask) => ({ kind: 'count', request: ask as CountRequest }));
+    answerQuestions(
+      port,
+      (ask) =>
+        this.#pool.run({
+          kind: 'count',
+          request: ask as CountRequest,
+        } satisfies CounterTask) as Promise<unknown>,
+      (error) => this.#refusal(error),
+    );
   }
 
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
 
-  #serve(port: MessagePort, taskOf: (ask: unknown) => CounterTask): void {
-    answerQuestions(
-      port,
-      (ask) => this.#pool.run(taskOf(ask)) as Promise<unknown>,
-      (error) => {
-        this.#log.warn('counter task refused or failed', { error: String(error) });
-        return COUNTER_BUSY;
-      },
-    );
+  #refusal(error: unknown): ErrorRecord {
+    this.#log.warn('counter task refused or failed', { error: String(error) });
+    return COUNTER_BUSY;
   }
 }
 

@@ -63,6 +63,9 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings): UpstreamTar
     firstByteTimeoutMs: upstream.first_byte_timeout_ms,
     idleTimeoutMs: upstream.idle_timeout_ms,
     totalTimeoutMs: upstream.total_timeout_ms,
+    connectionsMax: upstream.connections_max,
+    breakerFailuresMax: upstream.breaker_failures,
+    ca: upstream.ca,
   };
 }
 

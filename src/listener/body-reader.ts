@@ -9,35 +9,56 @@ import type { HttpResponse } from 'uWebSockets.js';
  */
 export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
 
-/**
- * Calls exactly one of the two, unless the client leaves first. `onBody`'s bytes are valid during the call only: a body
- * that came in one piece, nearly all of them, is never copied. `onTooLarge` is told whether there is more to come, so that
- * the connection must end.
- */
+/** Chunks of a large body are joined up to this, so that a body that comes in packets is not thousands of pieces. */
+const PIECE_BYTES_MIN = 64 * 1024;
+
+export interface BodyReceiver {
+  /** The whole body, valid during the call only: one that came in one chunk, nearly all of them, is never copied. */
+  onBody(bytes: Uint8Array): void;
+  /** The whole body, longer than was asked to have in one piece. The pieces are the receiver's. */
+  onLargeBody(pieces: Uint8Array[]): void;
+  /** `more` is to come and is not read, so that the connection must end. */
+  onTooLarge(more: boolean): void;
+}
+
+/** Calls exactly one of the receiver's methods, unless the client leaves first. */
 export function readBody(
   res: HttpResponse,
   bodyBytesMax: number,
-  onBody: (bytes: Uint8Array) => void,
-  onTooLarge: (more: boolean) => void,
+  onePieceBytesMax: number,
+  receiver: BodyReceiver,
 ): void {
-  let pieces: Uint8Array[] = [];
+  const pieces: Uint8Array[] = [];
+  let chunks: Uint8Array[] = [];
+  let chunksBytes = 0;
   let bytesSeen = 0;
   let answered = false;
+  const join = (): Uint8Array => {
+    const piece = chunks.length === 1 ? chunks[0]! : new Uint8Array(Buffer.concat(chunks, chunksBytes));
+    chunks = [];
+    chunksBytes = 0;
+    return piece;
+  };
   res.onData((chunk, isLast) => {
     if (answered) return;
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
-      pieces = [];
+      pieces.length = 0;
+      chunks = [];
       answered = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
-      if (answered) onTooLarge(!isLast);
+      if (answered) receiver.onTooLarge(!isLast);
       return;
     }
-    if (isLast && pieces.length === 0) {
-      onBody(new Uint8Array(chunk));
+    if (isLast && bytesSeen === chunk.byteLength && bytesSeen <= onePieceBytesMax) {
+      receiver.onBody(new Uint8Array(chunk));
       return;
     }
     // The chunk's memory is µWS's and is gone when this callback returns.
-    pieces.push(new Uint8Array(chunk.slice(0)));
-    if (isLast) onBody(Buffer.concat(pieces, bytesSeen));
+    chunks.push(new Uint8Array(chunk.slice(0)));
+    chunksBytes += chunk.byteLength;
+    if (bytesSeen > onePieceBytesMax && (chunksBytes >= PIECE_BYTES_MIN || isLast)) pieces.push(join());
+    if (!isLast) return;
+    if (pieces.length === 0) receiver.onBody(join());
+    else receiver.onLargeBody(pieces);
   });
 }

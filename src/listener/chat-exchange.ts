@@ -1,18 +1,17 @@
 /**
  * One chat-completion request on its socket, from its body to the last byte of its answer. Listener thread.
  *
- *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → held → done
+ *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → held → leaving → done
  *
- * With `durability: commit` the last bytes of an answer are held until its charge is on disk, and the books alone know of
- * the call from then on: its slot belongs to another.
+ * With `durability: commit` the last bytes of an answer are held until its charge is on disk.
  *
- * Back-pressure: µWS's `write` says false when the client's socket takes no more. From then on frames queue here, and no
- * credit goes back to the worker; both sides together hold one window. When the socket takes bytes again, the queue is
- * written and the credits return.
+ * Back-pressure: what the client's socket does not take waits in the AnswerWriter, and no credit goes back to the worker
+ * for it; both sides together hold one window. An answer whose bill is settled and whose client is slow is `leaving`. Held
+ * and leaving answers keep their call slot, so that they are bounded like calls.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { SSE_KEEP_ALIVE, errorEvent } from '../protocol/sse.js';
+import { errorEvent } from '../protocol/sse.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { readChatBytes } from '../protocol/request-bytes.js';
 import type { Usage } from '../protocol/usage.js';
@@ -24,9 +23,11 @@ import { AskRefused } from '../pool/ask-port.js';
 import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics.js';
 import { JSON_TYPE, writeError, writeHead, writeStreamHead } from './answer.js';
+import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
+import type { BodyReceiver } from './body-reader.js';
 import type { ListenerServer } from './server.js';
 
-type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'held' | 'done';
+type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'held' | 'leaving' | 'done';
 
 const NO_WORKER: ErrorRecord = {
   code: 'overloaded',
@@ -40,21 +41,19 @@ const NOT_IN_BOOKS: ErrorRecord = {
     'The gateway could not write the charge of this call to its books and has withheld the answer. The call was not billed; try it again.',
 };
 
-export class ChatExchange implements CallReceiver, HeldEnd {
+export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, HeldEnd {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
   #phase: Phase = 'reading';
   #clientGone = false;
-  /** Status and headers are out. */
-  #begun = false;
+  /** Of an answer that comes in pieces. */
+  #writer: AnswerWriter | undefined;
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
-  /** Frames that the client's socket had no room for, oldest first. */
-  #queue: Uint8Array[] = [];
-  #blocked = false;
-  /** Bytes that µWS took although the socket was full: their credits return when it drains. */
-  #owedBytes = 0;
-  #lastWriteMs = 0;
+  /** Of an answer that is leaving. */
+  #outcome: Outcome = 'ok';
+  /** The worker's last frame was here and the answer was not: the slot is given back with the end. */
+  #keepsSlot = false;
 
   constructor(server: ListenerServer, res: HttpResponse, context: CallContext) {
     this.#server = server;
@@ -66,13 +65,14 @@ export class ChatExchange implements CallReceiver, HeldEnd {
 
   /** The body is whole; `bytes` are valid during the call only. */
   onBody(bytes: Uint8Array): void {
-    if (bytes.length > this.#server.limits.parseInlineBytesMax) {
-      void this.#parseElsewhere(bytes);
-      return;
-    }
     const read = readChatBytes(bytes);
     if (read.ok) this.#start(read.call);
     else this.refuse(read.error);
+  }
+
+  /** The body is whole and too large to be parsed here. */
+  onLargeBody(pieces: Uint8Array[]): void {
+    void this.#parseElsewhere(pieces);
   }
 
   /** `more` of the body is still to come and will not be read. */
@@ -93,11 +93,13 @@ export class ChatExchange implements CallReceiver, HeldEnd {
     this.#finish(this.#clientGone ? 'client_gone' : error.code);
   }
 
-  async #parseElsewhere(bytes: Uint8Array): Promise<void> {
+  async #parseElsewhere(pieces: Uint8Array[]): Promise<void> {
     this.#phase = 'parsing';
-    const copy = new Uint8Array(bytes);
     try {
-      const read = await this.#server.parser.ask(copy, [copy.buffer]);
+      const read = await this.#server.parser.ask(
+        pieces,
+        pieces.map(({ buffer }) => buffer as ArrayBuffer),
+      );
       if (this.#clientGone) this.#finish('client_gone');
       else if (read.ok) this.#start(read.call);
       else this.refuse(read.error);
@@ -127,6 +129,7 @@ export class ChatExchange implements CallReceiver, HeldEnd {
         modelStart: admission.call.modelStart,
         modelEnd: admission.call.modelEnd,
         body: admission.call.body,
+        ...(admission.call.largeBody === undefined ? {} : { largeBody: admission.call.largeBody }),
       },
       this,
     );
@@ -141,11 +144,15 @@ export class ChatExchange implements CallReceiver, HeldEnd {
 
   onData(bytes: Uint8Array): void {
     if (this.#clientGone) return;
-    if (this.#blocked) this.#queue.push(bytes);
-    else this.#write(bytes);
+    if (this.#writer === undefined) {
+      this.#phase = 'answering';
+      this.#writer = new AnswerWriter(this.#res, this.#server.parts.clock, this);
+      this.#server.streaming.add(this);
+    }
+    this.#writer.write(bytes);
   }
 
-  onEnd(bytes: Uint8Array, usage: Usage): void {
+  onEnd(bytes: Uint8Array, usage: Usage): boolean {
     const { parts } = this.#server;
     const settled = settle(this.#context, usage, parts);
     parts.metrics.add('calls_in_flight', -1);
@@ -156,6 +163,14 @@ export class ChatExchange implements CallReceiver, HeldEnd {
     } else {
       this.#end(bytes);
     }
+    return this.#isSlotFree();
+  }
+
+  onFail(error: ErrorRecord): boolean {
+    release(this.#context, error, this.#server.parts);
+    this.#server.parts.metrics.add('calls_in_flight', -1);
+    this.#fail(error);
+    return this.#isSlotFree();
   }
 
   onCommitted(): void {
@@ -166,133 +181,101 @@ export class ChatExchange implements CallReceiver, HeldEnd {
   /** Who has left has had what was relayed and pays for it: that charge waits in memory like any other. */
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'what is given up was held');
-    if (!this.#clientGone) {
-      reverse(this.#context, this.#held.settled, this.#server.parts);
-      this.#writeFailure(NOT_IN_BOOKS);
-    }
-    this.#finish(this.#clientGone ? 'client_gone' : NOT_IN_BOOKS.code);
+    if (!this.#clientGone) reverse(this.#context, this.#held.settled, this.#server.parts);
+    this.#fail(NOT_IN_BOOKS);
+  }
+
+  /** After the worker's last frame: a slot whose answer is still here is kept, and given back by `#finish`. */
+  #isSlotFree(): boolean {
+    this.#keepsSlot = this.#phase !== 'done';
+    return !this.#keepsSlot;
   }
 
   #end(bytes: Uint8Array): void {
-    if (!this.#clientGone) {
+    if (this.#clientGone) {
+      this.#finish('client_gone');
+    } else if (this.#writer !== undefined) {
+      this.#leave(this.#writer, bytes, 'ok');
+    } else {
       this.#res.cork(() => {
-        const begun = this.#begun;
-        this.#begin();
-        this.#writeQueue();
-        this.#res.end(bytes, !begun && this.#server.draining);
+        this.writeHead();
+        this.#res.end(bytes, this.#server.draining);
       });
+      this.#finish('ok');
     }
-    this.#finish(this.#clientGone ? 'client_gone' : 'ok');
   }
 
-  onFail(error: ErrorRecord): void {
-    release(this.#context, error, this.#server.parts);
-    this.#server.parts.metrics.add('calls_in_flight', -1);
-    const outcome = this.#clientGone ? 'client_gone' : error.code;
-    if (!this.#clientGone) this.#writeFailure(error);
-    this.#finish(outcome);
-  }
-
-  #writeFailure(error: ErrorRecord): void {
-    if (!this.#begun) {
+  #fail(error: ErrorRecord): void {
+    if (this.#clientGone) {
+      this.#finish('client_gone');
+    } else if (this.#writer === undefined) {
       this.#res.cork(() => writeError(this.#res, error, this.#context, { close: this.#server.draining }));
-    } else if (this.#isStream) {
-      this.#res.cork(() => {
-        this.#writeQueue();
-        // Not with µWS's own "close": once the head is out it writes the header's text into the body.
-        this.#res.end(errorEvent(error));
-      });
+      this.#finish(error.code);
+    } else if (this.isStream) {
+      this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
     } else {
       // Half of a whole answer is out and its length was not promised: only a cut tells that it is not whole.
       this.#res.close();
+      this.#finish(error.code);
     }
   }
 
-  /** Called about once a second while a stream is open: a sign of life, or the end of a reader that takes nothing. */
+  /** Writes the last bytes; where the client is slow the answer leaves by and by. */
+  #leave(writer: AnswerWriter, bytes: Uint8Array, outcome: Outcome): void {
+    this.#outcome = outcome;
+    writer.end(bytes);
+    if (!this.#hasLeft) this.#phase = 'leaving';
+  }
+
+  /** Read anew after `end`, within which `onLeft` may have been called. */
+  get #hasLeft(): boolean {
+    return this.#phase === 'done';
+  }
+
+  /** Called about once a second while an answer is being written. */
   onSweep(nowMs: number, keepAliveMs: number): void {
-    if (this.#phase !== 'answering' || this.#clientGone) return;
-    const silentMs = nowMs - this.#lastWriteMs;
-    if (this.#blocked) {
-      if (silentMs >= this.#server.limits.clientIdleTimeoutMs) this.#res.close();
-    } else if (this.#isStream && silentMs >= keepAliveMs) {
-      this.#lastWriteMs = nowMs;
-      this.#res.cork(() => this.#res.write(SSE_KEEP_ALIVE));
-    }
+    const alive = this.#writer?.onSweep(nowMs, keepAliveMs, this.#server.limits.clientIdleTimeoutMs) ?? true;
+    if (!alive) this.#res.close();
   }
 
-  get #isStream(): boolean {
+  get isStream(): boolean {
     return this.#context.admission?.call.stream === true;
   }
 
-  /** Status and headers, once. Inside a cork. */
-  #begin(): void {
-    if (this.#begun) return;
-    this.#begun = true;
-    if (this.#isStream) writeStreamHead(this.#res, this.#context);
+  writeHead(): void {
+    if (this.isStream) writeStreamHead(this.#res, this.#context);
     else writeHead(this.#res, 200, this.#context, JSON_TYPE);
   }
 
-  #write(bytes: Uint8Array): void {
-    this.#res.cork(() => {
-      if (!this.#begun) {
-        this.#begin();
-        this.#phase = 'answering';
-        this.#server.streaming.add(this);
-        this.#res.onWritable(() => this.#onWritable());
-      }
-      this.#blocked = !this.#res.write(bytes);
-    });
-    this.#lastWriteMs = this.#server.parts.clock.monotonicMs();
-    if (this.#blocked) this.#owedBytes += bytes.length;
-    else this.#refund(bytes.length);
-  }
-
-  /** The socket takes bytes again. */
-  #onWritable(): boolean {
-    this.#blocked = false;
-    const owedBytes = this.#owedBytes;
-    this.#owedBytes = 0;
-    this.#refund(owedBytes);
-    // µWS 20.41 sends what it buffered only along with a further write, and a stream may have none for long: a comment
-    // it is. Frames of a stream hold whole events, so it never falls into one. A whole answer has more on the way.
-    if (this.#queue.length === 0 && this.#isStream) {
-      this.#res.cork(() => (this.#blocked = !this.#res.write(SSE_KEEP_ALIVE)));
-    }
-    this.#unqueue();
-    return true;
-  }
-
-  #unqueue(): void {
-    while (!this.#blocked && this.#queue.length > 0) this.#write(this.#queue.shift()!);
-  }
-
-  /** Inside a cork, before the end: µWS keeps what the socket does not take, one window at most. */
-  #writeQueue(): void {
-    for (const bytes of this.#queue) this.#res.write(bytes);
-    this.#queue = [];
-  }
-
-  #refund(bytes: number): void {
-    // The worker has sent its last frame, and the slot with its credits is another call's.
-    if (this.#phase === 'held') return;
+  onTaken(bytes: number): void {
     const { admission } = this.#context;
     invariant(admission !== undefined, 'only an admitted call has an answer');
-    this.#server.parts.link.refund(admission.slot, bytes);
+    // After the worker's last frame there is nobody to give it to.
+    if (this.#phase === 'answering') this.#server.parts.link.refund(admission.slot, bytes);
+  }
+
+  onLeft(): void {
+    this.#finish(this.#outcome);
   }
 
   #onClientGone(): void {
     this.#clientGone = true;
-    this.#queue = [];
+    this.#server.streaming.delete(this);
+    this.#writer = undefined;
     const { admission } = this.#context;
-    if (this.#phase === 'reading') this.#finish('client_gone');
-    else if (admission !== undefined && this.#phase !== 'held' && this.#phase !== 'done')
+    if (this.#phase === 'reading' || this.#phase === 'leaving') {
+      this.#finish('client_gone');
+    } else if (admission !== undefined && (this.#phase === 'waiting' || this.#phase === 'answering')) {
       this.#server.parts.link.cancel(admission.slot);
+    }
   }
 
   #finish(outcome: Outcome): void {
     invariant(this.#phase !== 'done', 'an exchange ends once');
     this.#phase = 'done';
     this.#server.streaming.delete(this);
+    const { admission } = this.#context;
+    if (this.#keepsSlot && admission !== undefined) this.#server.parts.link.release(admission.slot);
     this.#server.closed(outcome);
   }
 }

@@ -32,7 +32,7 @@ const CHAT_PATH = '/v1/chat/completions';
 export class ListenerServer {
   readonly parts: PipelineParts;
   readonly limits: ListenerLimits;
-  readonly parser: AskPort<Uint8Array, ChatRequestResult>;
+  readonly parser: AskPort<Uint8Array[], ChatRequestResult>;
   /** Exchanges whose answer has begun and has not ended. */
   readonly streaming = new Set<ChatExchange>();
   readonly #app: TemplatedApp;
@@ -47,7 +47,7 @@ export class ListenerServer {
     parts: PipelineParts,
     limits: ListenerLimits,
     requestPrefix: string,
-    parser: AskPort<Uint8Array, ChatRequestResult>,
+    parser: AskPort<Uint8Array[], ChatRequestResult>,
   ) {
     this.parts = parts;
     this.limits = limits;
@@ -146,12 +146,7 @@ export class ListenerServer {
       exchange.onTooLarge(true);
       return;
     }
-    readBody(
-      res,
-      this.limits.bodyBytesMax,
-      (bytes) => exchange.onBody(bytes),
-      (more) => exchange.onTooLarge(more),
-    );
+    readBody(res, this.limits.bodyBytesMax, this.limits.parseInlineBytesMax, exchange);
   }
 
   #methodNotAllowed(res: HttpResponse, req: HttpRequest, allow: string): void {

@@ -62,15 +62,17 @@ export class AskPort<Ask, Reply> {
   }
 }
 
-/** The answering side: calls `serve` for each question that comes over `port`. Main thread. */
+/** The answering side: calls `serve` for each question that comes over `port`, hands over `transferOf` of its answer. Main thread. */
 export function answerQuestions(
   port: MessagePort,
   serve: (ask: unknown) => Promise<unknown>,
   refusalOf: (error: unknown) => ErrorRecord,
+  transferOf: (answer: unknown) => readonly Transferable[] = () => [],
 ): void {
   port.on('message', (question: Question) => {
     serve(question.ask).then(
-      (answer) => port.postMessage({ id: question.id, ok: true, answer } satisfies Answer),
+      (answer) =>
+        port.postMessage({ id: question.id, ok: true, answer } satisfies Answer, [...transferOf(answer)]),
       (error: unknown) =>
         port.postMessage({ id: question.id, ok: false, refusal: refusalOf(error) } satisfies Answer),
     );

@@ -13,6 +13,7 @@
  * call from `open` by its listener until the worker's last frame for it, and only then to the next.
  */
 import { invariant } from '../core/errors.js';
+import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { CallSlot } from '../core/units.js';
 
 const WORDS_PER_CALL = 4;
@@ -22,12 +23,16 @@ const CANCELLED = 2;
 
 export interface CallTableBuffer {
   readonly shared: SharedArrayBuffer;
-  /** Credits of a new call, in bytes: at most so much of an answer is between a worker and a client's socket. */
+  /** Credits of a new call, in bytes. With the frame that may overdraw them, they are what is held for a slow reader. */
   readonly windowBytes: number;
 }
 
-/** The buffer for `callsMax` slots; untouched records cost no memory. Main thread, once. */
-export function createCallTable(callsMax: number, windowBytes: number): CallTableBuffer {
+/**
+ * The buffer for `callsMax` slots, each of which lets `bufferBytes` of an answer be between a worker and a client's socket.
+ * Untouched records cost no memory. Main thread, once.
+ */
+export function createCallTable(callsMax: number, bufferBytes: number): CallTableBuffer {
+  const windowBytes = bufferBytes - Math.min(FRAME_BYTES_MAX, bufferBytes >> 1);
   invariant(windowBytes > 0 && windowBytes < 2 ** 30, 'the window fits a credit word');
   return {
     shared: new SharedArrayBuffer(callsMax * WORDS_PER_CALL * Int32Array.BYTES_PER_ELEMENT),

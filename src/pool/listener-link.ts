@@ -3,7 +3,7 @@
  *
  * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is taken
  * before admission (the ledger keeps the call's reservation under the same index) and is free again when the worker's
- * last frame for it has been seen, or its worker has died.
+ * last frame for it has been seen, or its worker has died, and the client has taken the answer.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from '../core/errors.js';
@@ -25,11 +25,14 @@ import {
   type UpstreamRequest,
 } from './messages.js';
 
-/** Who gets a call's answer. Exactly one of onEnd and onFail is called, last. */
+/**
+ * Who gets a call's answer. Exactly one of onEnd and onFail is called, last. They return whether the call's slot is free
+ * again; where not, because the client has not taken the answer yet, the receiver gives it back by `release`.
+ */
 export interface CallReceiver {
   onData(bytes: Uint8Array): void;
-  onEnd(bytes: Uint8Array, usage: Usage): void;
-  onFail(error: ErrorRecord): void;
+  onEnd(bytes: Uint8Array, usage: Usage): boolean;
+  onFail(error: ErrorRecord): boolean;
 }
 
 /** The slots `first` to `first + count - 1` belong to this listener. */
@@ -98,8 +101,7 @@ export class ListenerLink {
     worker.port.close();
     for (const call of this.#calls) {
       if (call?.worker === worker) {
-        call.receiver.onFail(WORKER_DIED);
-        this.#finish(call);
+        this.#finish(call, call.receiver.onFail(WORKER_DIED));
       }
     }
   }
@@ -111,13 +113,13 @@ export class ListenerLink {
     return asCallSlot(this.#freeSlots[this.#freeCount]!);
   }
 
-  /** Gives back a slot that was acquired and never dispatched. */
+  /** Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;
     this.#freeCount += 1;
   }
 
-  /** Sends the call to the worker with the fewest calls in flight. False where no worker is there. */
+  /** Sends the call, and with it its `largeBody`, to the worker with the fewest calls in flight. False where no worker is there. */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#leastLoadedWorker();
     if (worker === undefined) return false;
@@ -128,7 +130,8 @@ export class ListenerLink {
     this.#table.open(slot);
     this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
-    worker.port.push([
+    const { largeBody } = request;
+    const frame = [
       FRAME_CALL,
       id,
       request.requestId,
@@ -138,7 +141,9 @@ export class ListenerLink {
       request.modelStart,
       request.modelEnd,
       request.body,
-    ]);
+    ];
+    if (largeBody === undefined) worker.port.push(frame);
+    else worker.port.pushLarge([...frame, largeBody], largeBody);
     return true;
   }
 
@@ -179,22 +184,20 @@ export class ListenerLink {
         call.receiver.onData(frame[2] as Uint8Array);
         return;
       case FRAME_END:
-        call.receiver.onEnd(frame[2] as Uint8Array, usageOfFrame(frame[3] as UsageFrame));
-        this.#finish(call);
+        this.#finish(call, call.receiver.onEnd(frame[2] as Uint8Array, usageOfFrame(frame[3] as UsageFrame)));
         return;
       case FRAME_FAIL:
-        call.receiver.onFail(frame[2] as ErrorRecord);
-        this.#finish(call);
+        this.#finish(call, call.receiver.onFail(frame[2] as ErrorRecord));
         return;
       default:
         invariant(false, `a worker sends data, end or fail, not kind ${String(frame[0])}`);
     }
   }
 
-  #finish(call: OpenCall): void {
+  #finish(call: OpenCall, slotIsFree: boolean): void {
     const slot = asCallSlot(call.id % 2 ** CALL_SLOT_BITS);
     this.#calls[slot - this.#range.first] = undefined;
     call.worker.inFlight -= 1;
-    this.release(slot);
+    if (slotIsFree) this.release(slot);
   }
 }

@@ -6,7 +6,7 @@
  * the call table plus 2^20 times a generation that its listener counts up, so that a late frame of an earlier call in
  * the same slot is known by its number and dropped.
  *
- *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body
+ *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body largeBody
  *                         Cancel callId                 the client has gone, or the gateway is closing
  *                         Credit callId                 the worker said it waits, and credits are back
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
@@ -41,6 +41,8 @@ export interface UpstreamRequest {
   readonly modelStart: number;
   readonly modelEnd: number;
   readonly body: string;
+  /** In the place of `body`, which is then empty: see ChatCall. Belongs to the receiver. */
+  readonly largeBody?: Uint8Array;
 }
 
 /** What an upstream call gives back, on the worker's side; the link turns each into a frame. */

@@ -79,6 +79,7 @@ export class WorkerLink {
         modelStart: frame[6] as number,
         modelEnd: frame[7] as number,
         body: frame[8] as string,
+        ...(frame[9] === undefined ? {} : { largeBody: frame[9] as Uint8Array }),
       },
       downstream,
     );
@@ -107,7 +108,7 @@ class SessionHandle implements DownstreamHandle {
     invariant(!this.ended, 'no data after the end of a call');
     // A client that has gone reads nothing more; its Cancel frame is on the way.
     if (this.#table.isCancelled(this.#slot)) return true;
-    this.#port.push([FRAME_DATA, this.#id, bytes]);
+    this.#port.push([FRAME_DATA, this.#id, bytes], bytes.length);
     return this.#table.spend(this.#slot, bytes.length);
   }
 

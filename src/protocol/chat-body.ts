@@ -68,9 +68,19 @@ export function withUsageAsked(from: ModelBody, place: StreamOptionsPlace): Mode
  * if it used both), or adds `max_tokens` where it gave none. `value` is an integer from 0. Scans the body once.
  */
 export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
+  const { largeBody } = call;
+  if (largeBody === undefined) return lowered(call, value);
+  // Read as Latin-1 each byte is a character, so places in the text are places in the bytes; what is looked for is ASCII.
+  const { buffer, byteOffset, length } = largeBody;
+  const body = Buffer.from(buffer, byteOffset, length).toString('latin1');
+  const changed = lowered({ ...call, body }, value);
+  return { ...changed, body: '', largeBody: new Uint8Array(Buffer.from(changed.body, 'latin1')) };
+}
+
+function lowered(call: ChatCall, value: number): ChatCall {
   const text = String(value);
   const members = new MemberCursor(call.body, call.body.indexOf('{'));
-  const lowered: Splice[] = [];
+  const splices: Splice[] = [];
   let unset: Splice | undefined;
   let isGiven = false;
   while (members.next()) {
@@ -82,12 +92,12 @@ export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
       continue;
     }
     isGiven = true;
-    if (given > value) lowered.push(splice);
+    if (given > value) splices.push(splice);
   }
   if (!isGiven)
-    lowered.push(unset ?? { start: members.end, end: members.end, text: `,"max_tokens":${text}` });
+    splices.push(unset ?? { start: members.end, end: members.end, text: `,"max_tokens":${text}` });
   // From the back, so that the spans before stay true.
-  const changed = lowered.reduceRight<ModelBody>((from, splice) => spliced(from, splice), call);
+  const changed = splices.reduceRight<ModelBody>((from, splice) => spliced(from, splice), call);
   return {
     ...call,
     body: changed.body,

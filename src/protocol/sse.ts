@@ -7,7 +7,7 @@
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
  *     if (events === undefined)                       an event longer than SSE_EVENT_BYTES_MAX: give the upstream up
  *     if (!mayHoldSignal(events)) relay(events);      nearly always: not one event was looked at
- *     else forEachEvent(events, (start, end, data) => …);   usage, error or [DONE]: look, and relay what shall be relayed
+ *     else forEachEvent(events, (start, end, data) => …);   usage, error, the end: look, and relay what shall be relayed
  *     const rest = splitter.end();                    at the end of the upstream's answer, the same once more
  *
  * The bytes that push() and end() give are, put together, the bytes that went in, except that a byte-order mark at the
@@ -26,7 +26,7 @@ const SPACE = 32;
 const COLON = 58;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const DATA_FIELD = Buffer.from('data');
-const SIGNAL = /\[DONE\]|"(?:usage|error)"(?!\s*:\s*null)/;
+const SIGNAL = /\[DONE\]|"(?:usage|error|finish_reason)"(?!\s*:\s*null)/;
 const NONE = Buffer.alloc(0);
 
 /** The data of the event that ends a stream. */
@@ -136,7 +136,7 @@ export class SseSplitter {
 }
 
 /**
- * Whether `events` may hold usage, an error or [DONE], so that its events must be looked at; false is certain. Inside of generated
+ * Whether `events` may hold usage, an error, the reason of the end or [DONE], so that its events must be looked at; false is certain. Inside of generated
  * text a quote is escaped, so text that speaks of "usage" is not taken for it; `"usage":null`, which providers put into
  * every chunk, is not either. 0.2 µs for 280 bytes, where three plain searches take 1 µs: they stop at every quote.
  */

@@ -115,11 +115,14 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   }
 
   relay(bytes: Uint8Array): void {
-    if (this.#phase === 'reading') this.#owner.relay(bytes);
+    if (this.#phase !== 'reading') return;
+    this.taken.answered();
+    this.#owner.relay(bytes);
   }
 
   complete(rest: Uint8Array): void {
     if (this.#phase !== 'reading') return;
+    this.taken.releaseGood();
     this.#settle();
     this.#owner.complete(rest);
   }
@@ -127,6 +130,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   /** What breaks the protocol is not worth a connection. */
   reject(failure: AttemptFailure): void {
     if (this.#phase === 'drained') return;
+    this.taken.releaseFailed(failure);
     this.abort();
     this.#owner.reject(failure);
   }
@@ -138,8 +142,12 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     if (meaning === 'caller') {
       this.#phase = 'refused';
     } else if (meaning === 'unavailable') {
+      const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
+      this.taken.releaseFailed(failure);
       this.#settle();
-      this.#owner.reject(statusFailure(status, header('retry-after'), this.#clock.wallMs()));
+      this.#owner.reject(failure);
+    } else if (!isPlain(header('content-encoding'))) {
+      this.reject(garbageFailure('encoded, which was not asked for'));
     } else if (!isOfType(header('content-type'), this.#request.stream)) {
       this.reject(garbageFailure('wrong content type'));
     } else {
@@ -160,13 +168,16 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   }
 
   #fault(fault: UpstreamFault): void {
+    const failure = faultFailure(fault);
+    this.taken.releaseFailed(failure);
     this.#settle();
-    this.#owner.reject(faultFailure(fault));
+    this.#owner.reject(failure);
   }
 
   /** The upstream found the request wrong; its message is there as far as it came. */
   #refuse(): void {
     if (this.#phase !== 'refused') return;
+    this.taken.releaseGood();
     this.#settle();
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
@@ -182,11 +193,23 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 }
 
 /** The body with the model's name as the upstream knows it. */
-function bodyFor(model: string | undefined, request: UpstreamRequest): string {
-  if (model === undefined) return request.body;
+function bodyFor(model: string | undefined, request: UpstreamRequest): string | Uint8Array {
+  const { largeBody } = request;
+  if (model === undefined) return largeBody ?? request.body;
+  if (largeBody !== undefined) {
+    return Buffer.concat([
+      largeBody.subarray(0, request.modelStart),
+      Buffer.from(JSON.stringify(model)),
+      largeBody.subarray(request.modelEnd),
+    ]);
+  }
   return (
     request.body.slice(0, request.modelStart) + JSON.stringify(model) + request.body.slice(request.modelEnd)
   );
+}
+
+function isPlain(contentEncoding: string | undefined): boolean {
+  return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
 }
 
 /** A whole answer without a type is let through: it is checked as JSON all the same. */

@@ -5,6 +5,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
+import { ceilDiv } from '../core/units.js';
 import type { DownstreamHandle, StartSession, UpstreamRequest, UpstreamSession } from '../pool/messages.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
@@ -13,6 +14,7 @@ import type { UpstreamClient } from './client.js';
 import { countOrEstimate } from './count-wait.js';
 import { unavailableError, type AttemptFailure } from './error-mapping.js';
 import { FaultLog } from './fault-log.js';
+import { RetryPlan } from './retry-plan.js';
 import { TargetChoice } from './target-choice.js';
 import { ECHO_ORIGIN, type ModelRoute } from './target.js';
 import type { CountTokens } from './token-count.js';
@@ -49,7 +51,7 @@ const CRASHED: ErrorRecord = {
 /** The function that the link calls for each Call frame; never throws. One for a worker. */
 export function createStartSession(deps: SessionDeps): StartSession {
   const { log, ...rest } = deps;
-  const choices = deps.routes.map((route) => new TargetChoice(route.targets));
+  const choices = deps.routes.map((route) => new TargetChoice(route.targets, deps.clock, log));
   const shared: Shared = { ...rest, choices, faults: new FaultLog(log, deps.clock) };
   return (request, downstream) => {
     const session = new ChatSession(shared, request, downstream);
@@ -65,13 +67,15 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #shared: Shared;
   readonly #request: UpstreamRequest;
   readonly #downstream: DownstreamHandle;
-  readonly #tried = new Set<number>();
+  readonly #plan: RetryPlan;
   #state: State = 'calling';
   #attempt: Attempt | undefined;
-  #repeated = false;
+  #pause: NodeJS.Timeout | undefined;
   #relayed = false;
   #cancelled = false;
   #retryAfterSeconds: number | undefined;
+  /** Why the last attempt failed. */
+  #reason: string | undefined;
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -79,6 +83,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#shared = shared;
     this.#request = request;
     this.#downstream = downstream;
+    this.#plan = new RetryPlan(shared.choices[request.modelIndex]!, shared.clock);
   }
 
   start(): void {
@@ -128,16 +133,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
-    const again = !this.#relayed && this.#mayTryAgain(failure);
-    this.#note(attempt, failure, again);
-    if (!again) {
-      this.#fail(unavailableError(failure.reason, this.#retryAfterSeconds));
-      return;
-    }
-    // Out of the client's callback: it may stand in the middle of its parser.
-    queueMicrotask(() => {
-      if (this.#state === 'calling') this.start();
-    });
+    this.#reason = failure.reason;
+    const pauseMs = this.#relayed ? undefined : this.#plan.pauseMs(attempt.taken, failure, attempt.sent);
+    this.#note(attempt, failure, pauseMs !== undefined);
+    if (pauseMs === undefined) this.#fail(unavailableError(failure.reason, this.#retryAfterSeconds));
+    else this.#tryAfter(pauseMs);
   }
 
   crash(error: unknown): void {
@@ -147,11 +147,22 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
+  #tryAfter(pauseMs: number): void {
+    const again = (): void => {
+      if (this.#state === 'calling') this.start();
+    };
+    // Out of the client's callback in any case: it may stand in the middle of its parser.
+    if (pauseMs === 0) queueMicrotask(again);
+    else this.#pause = setTimeout(again, pauseMs);
+  }
+
   #try(): void {
-    const { choices, echo, http, clock } = this.#shared;
-    const taken = choices[this.#request.modelIndex]!.take(this.#tried);
-    invariant(taken !== undefined, 'there is an upstream left to try');
-    this.#tried.add(taken.index);
+    const { echo, http, clock } = this.#shared;
+    const taken = this.#plan.take();
+    if (taken === undefined) {
+      this.#failResting();
+      return;
+    }
     const client = taken.target.origin === ECHO_ORIGIN ? echo : http;
     try {
       this.#attempt = new Attempt(client, taken, this.#request, clock, this);
@@ -161,14 +172,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     }
   }
 
-  /** Each upstream is tried once; a model's only one once more where that repeats no work there. */
-  #mayTryAgain(failure: AttemptFailure): boolean {
-    const { targets } = this.#shared.choices[this.#request.modelIndex]!;
-    if (this.#tried.size < targets) return true;
-    if (targets > 1 || this.#repeated || !failure.repeatable) return false;
-    this.#repeated = true;
-    this.#tried.clear();
-    return true;
+  /** No upstream takes the call now; without a wait, so that calls do not pile up before one that is down. */
+  #failResting(): void {
+    const { routes, faults } = this.#shared;
+    const { restMs, reason } = this.#plan.rest();
+    const subject = `model ${routes[this.#request.modelIndex]!.id}`;
+    faults.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
+    const seconds = shorter(this.#retryAfterSeconds, Math.max(1, ceilDiv(Math.ceil(restMs), 1_000)));
+    this.#fail(unavailableError(this.#reason ?? reason, seconds));
   }
 
   #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
@@ -194,7 +205,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { tokenizer } = routes[this.#request.modelIndex]!;
     const wanted = meter.countRequest(
       tokenizer,
-      this.#request.body,
+      this.#request.largeBody ?? this.#request.body,
       this.#request.stream ? 'stream' : 'answer',
     );
     countOrEstimate(count, wanted, COUNT_MS_MAX, faults)
@@ -232,6 +243,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#state = 'ended';
     this.#attempt = undefined;
     this.#rest = EMPTY;
+    clearTimeout(this.#pause);
     this.#downstream.fail(error);
   }
 }

@@ -35,6 +35,11 @@ export interface UpstreamCall {
 
 /** `start` calls nothing of the handler before it has returned. `close` ends calls that still run with a fault. */
 export interface UpstreamClient {
-  start(target: UpstreamTarget, body: string, requestId: string, handler: UpstreamHandler): UpstreamCall;
+  start(
+    target: UpstreamTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: UpstreamHandler,
+  ): UpstreamCall;
   close(): Promise<void>;
 }

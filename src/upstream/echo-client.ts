@@ -18,8 +18,13 @@ export class EchoClient implements UpstreamClient {
     this.#clock = clock;
   }
 
-  start(_target: UpstreamTarget, body: string, requestId: string, handler: UpstreamHandler): UpstreamCall {
-    const request = echoRequestOf(body);
+  start(
+    _target: UpstreamTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: UpstreamHandler,
+  ): UpstreamCall {
+    const request = echoRequestOf(typeof body === 'string' ? body : Buffer.from(body).toString());
     const createdSeconds = Math.floor(this.#clock.wallMs() / 1_000);
     const answer = request && new EchoAnswer(request, `chatcmpl-${requestId}`, createdSeconds);
     return new EchoCall(answer, request?.stream === true, handler, this.#calls);

@@ -22,6 +22,8 @@ export interface AttemptFailure {
   readonly cause: string;
   /** Our own key or account at that provider does not serve: an operator has to act. */
   readonly credentials: boolean;
+  /** It says nothing about the upstream's health. */
+  readonly ours: boolean;
 }
 
 /** The statuses that say that the request is wrong. 401, 402 and 403 speak of our account there, all others of its state. */
@@ -40,7 +42,11 @@ const UNAVAILABLE = {
   retryAfterSeconds: undefined,
   repeatable: false,
   credentials: false,
+  ours: false,
 } as const;
+
+/** Waiting for a connection of our own bounded number. */
+const OWN_FAULT = 'TIMEOUT_QUEUE';
 
 /** Reasons that name no address, by the codes of the clients behind UpstreamClient. */
 const FAULT_REASONS: Readonly<Record<string, string>> = {
@@ -50,6 +56,7 @@ const FAULT_REASONS: Readonly<Record<string, string>> = {
   UND_ERR_SOCKET: 'it closed the connection',
   UND_ERR_CONNECT_TIMEOUT: 'it could not be reached in time',
   TIMEOUT_CONNECT: 'it could not be reached in time',
+  TIMEOUT_QUEUE: 'all connections to it are in use',
   TIMEOUT_FIRST_BYTE: 'it did not answer in time',
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
@@ -76,7 +83,13 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
 /** The client behind the call gave no whole answer. */
 export function faultFailure(fault: UpstreamFault): AttemptFailure {
   const reason = FAULT_REASONS[fault.code] ?? 'the connection to it failed';
-  return { ...UNAVAILABLE, reason, repeatable: fault.repeatable, cause: `${fault.code}: ${fault.message}` };
+  return {
+    ...UNAVAILABLE,
+    reason,
+    repeatable: fault.repeatable,
+    cause: `${fault.code}: ${fault.message}`,
+    ours: fault.code === OWN_FAULT,
+  };
 }
 
 /** An answer that breaks the protocol. */

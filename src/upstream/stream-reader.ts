@@ -1,6 +1,9 @@
 /**
  * Reads a streamed answer and relays its events as they come, but for the usage event that nobody asked for and `[DONE]`, which
  * goes last, after the bill is known. Upstream worker; one reader for a stream.
+ *
+ * What becomes of an event depends on the events before it alone, never on how the bytes were cut, but for one thing: while the
+ * client has nothing yet, good events that come together with a bad one are held back with it.
  */
 import { mayHoldSignal, forEachEvent, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
@@ -16,6 +19,11 @@ const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);
 
+/** Some upstreams send an empty text where others send null. */
+function isFinished(choice: unknown): boolean {
+  return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
+}
+
 export class StreamReader implements AnswerBodyReader {
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
@@ -23,9 +31,11 @@ export class StreamReader implements AnswerBodyReader {
   readonly #splitter = new SseSplitter();
   /** An event with choices has been seen, so this is a chat-completion stream. */
   #accepted = false;
+  /** The last event with choices told why the generation ended. */
+  #finished = false;
   #done = false;
   #over = false;
-  #lastRelayed: Buffer | undefined;
+  #relayed = false;
 
   constructor(sink: AnswerSink, meter: UsageMeter, includeUsage: boolean) {
     this.#sink = sink;
@@ -45,24 +55,31 @@ export class StreamReader implements AnswerBodyReader {
     const rest = this.#splitter.end();
     if (rest.length > 0) this.#take(rest);
     if (this.#isOver()) return;
-    if (this.#done || this.#hasFinishReason()) this.#complete();
+    if (this.#done || this.#finished) this.#complete();
     else this.#reject('the stream ended before its end');
   }
 
   #take(events: Buffer): void {
-    if (
-      this.#accepted &&
-      !this.#done &&
-      PLAIN_EVENTS.test(events.toString('latin1')) &&
-      !mayHoldSignal(events)
-    ) {
+    if (this.#isPlain(events)) {
       this.#relay(events);
       return;
     }
+    const wasDone = this.#done;
     this.#look(events);
     if (!this.#done || this.#over) return;
     if (this.#meter.reported !== undefined) this.#complete();
-    else setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
+    else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
+  }
+
+  /** Whether none of the events tells anything, so that they are relayed unparsed; holds of all exactly where it holds of each. */
+  #isPlain(events: Buffer): boolean {
+    return (
+      this.#accepted &&
+      !this.#finished &&
+      !this.#done &&
+      PLAIN_EVENTS.test(events.toString('latin1')) &&
+      !mayHoldSignal(events)
+    );
   }
 
   /** Judges each event; those that stand next to each other are relayed together. */
@@ -74,11 +91,11 @@ export class StreamReader implements AnswerBodyReader {
     };
     forEachEvent(events, (start, end, data) => {
       if (this.#over) return;
-      const verdict = this.#judge(data);
+      const verdict = this.#isPlain(events.subarray(start, end)) ? 'relay' : this.#judge(data);
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict !== 'relay') {
         // While the client has nothing, what came with the bad event is held back: another upstream may still answer.
-        if (this.#lastRelayed !== undefined) relayRun(start, end);
+        if (this.#relayed) relayRun(start, end);
         this.#reject(verdict.garbage);
       }
     });
@@ -94,34 +111,26 @@ export class StreamReader implements AnswerBodyReader {
       return 'drop';
     }
     const event = parsedJson(data);
+    if (this.#done) {
+      // The client has its answer. A usage that was missing may still follow, and nothing else counts any more.
+      if (isRecord(event) && this.#meter.reported === undefined) this.#meter.report(event.usage);
+      return 'drop';
+    }
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
     if (event.error !== undefined && event.error !== null) return { garbage: 'an error event' };
     if (event.usage !== undefined) this.#meter.report(event.usage);
-    if (this.#done) return 'drop';
-    const hasChoices = Array.isArray(event.choices) && event.choices.length > 0;
-    if (isRecord(event.usage) && !hasChoices && !this.#includeUsage) return 'drop';
-    if (!this.#accepted && !Array.isArray(event.choices)) return { garbage: 'an event has no choices' };
+    const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
+    if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
+    if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };
     this.#accepted = true;
+    if (choices?.length) this.#finished = choices.some(isFinished);
     return 'relay';
   }
 
   #relay(events: Buffer): void {
-    this.#lastRelayed = events;
+    this.#relayed = true;
     this.#meter.relayed(events);
     this.#sink.relay(events);
-  }
-
-  /** Whether the last relayed events told why the generation ended. */
-  #hasFinishReason(): boolean {
-    let seen = false;
-    forEachEvent(this.#lastRelayed ?? Buffer.alloc(0), (_start, _end, data) => {
-      const event = data === undefined ? undefined : parsedJson(data);
-      if (!isRecord(event) || !Array.isArray(event.choices)) return;
-      seen ||= (event.choices as unknown[]).some(
-        (choice) => isRecord(choice) && typeof choice.finish_reason === 'string',
-      );
-    });
-    return seen;
   }
 
   #complete(): void {

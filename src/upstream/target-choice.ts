@@ -1,67 +1,157 @@
 /**
- * Which of a model's upstreams takes a call: the best priority that has not been tried, in it the one with the least calls in
- * flight for its weight. Upstream worker; one choice for a model, counting the calls of this worker alone.
+ * Which of a model's upstreams takes a call: the best priority that has not been tried and is not resting, in it the one with the
+ * least calls in flight for its weight. Upstream worker; one choice for a model, counting the calls of this worker alone.
  */
+import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import type { Log } from '../telemetry/log.js';
+import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
+import type { AttemptFailure } from './error-mapping.js';
 import type { UpstreamTarget } from './target.js';
 
+/** An upstream's Retry-After is kept to for so long; it is asked again then, for it may have spoken of an hour or a day. */
+const PARK_SECONDS_MAX = 60;
+
+/** What is known of one upstream. */
+interface TargetState {
+  readonly target: UpstreamTarget;
+  readonly breaker: Breaker;
+  inFlight: number;
+  parkedUntilMs: number;
+}
+
+/** Why no upstream takes a call, and how long not. */
+export interface Rest {
+  readonly restMs: number;
+  /** For the caller. */
+  readonly reason: string;
+}
+
 export class TargetChoice {
-  readonly #targets: readonly UpstreamTarget[];
-  readonly #inFlight: number[];
+  readonly #states: readonly TargetState[];
+  readonly #clock: Clock;
 
   /** `targets` sorted by priority, best first. */
-  constructor(targets: readonly UpstreamTarget[]) {
+  constructor(targets: readonly UpstreamTarget[], clock: Clock, log: Log) {
     invariant(targets.length > 0, 'a model has an upstream');
-    this.#targets = targets;
-    this.#inFlight = targets.map(() => 0);
+    this.#clock = clock;
+    this.#states = targets.map((target) => ({
+      target,
+      breaker: new Breaker(target.breakerFailuresMax, (change, restMs) =>
+        noteChange(log, target, change, restMs),
+      ),
+      inFlight: 0,
+      parkedUntilMs: 0,
+    }));
   }
 
   get targets(): number {
-    return this.#targets.length;
+    return this.#states.length;
   }
 
   /** Calls in flight on the target of that index. */
   inFlight(index: number): number {
-    return this.#inFlight[index]!;
+    return this.#states[index]!.inFlight;
   }
 
-  /** Takes a place on the best target whose index is not in `tried`; undefined where all were tried. O(targets). */
+  /** Whether `take` would give a target. O(targets). */
+  isAnyLeft(tried: ReadonlySet<number>): boolean {
+    const nowMs = this.#clock.monotonicMs();
+    return this.#states.some((state, index) => !tried.has(index) && restMsOf(state, nowMs) === 0);
+  }
+
+  /** Takes a place on the best target whose index is not in `tried`; undefined where all were tried or rest. O(targets). */
   take(tried: ReadonlySet<number>): TakenTarget | undefined {
+    const nowMs = this.#clock.monotonicMs();
     let best: number | undefined;
-    for (let index = 0; index < this.#targets.length; index++) {
-      if (tried.has(index)) continue;
+    for (const [index, state] of this.#states.entries()) {
+      if (tried.has(index) || restMsOf(state, nowMs) > 0) continue;
       if (best === undefined) best = index;
-      else if (this.#targets[index]!.priority !== this.#targets[best]!.priority) break;
-      else if (this.#loadWithOneMore(index) < this.#loadWithOneMore(best)) best = index;
+      else if (state.target.priority !== this.#states[best]!.target.priority) break;
+      else if (loadWithOneMore(state) < loadWithOneMore(this.#states[best]!)) best = index;
     }
     if (best === undefined) return undefined;
-    this.#inFlight[best]!++;
-    return new TakenTarget(this.#targets[best]!, best, this.#inFlight);
+    const state = this.#states[best]!;
+    state.inFlight++;
+    return new TakenTarget(state, best, this.#clock);
   }
 
-  /** With the call counted in, so that of two idle targets the heavier one is taken. */
-  #loadWithOneMore(index: number): number {
-    return (this.#inFlight[index]! + 1) / this.#targets[index]!.weight;
+  /** The shortest rest of all targets. */
+  rest(): Rest {
+    const nowMs = this.#clock.monotonicMs();
+    const rests = this.#states.map((state) => ({
+      restMs: restMsOf(state, nowMs),
+      reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
+    }));
+    return rests.reduce((least, rest) => (rest.restMs < least.restMs ? rest : least));
   }
 }
 
-/** A place on a target; given back once. */
+/** A place on a target; given back once, with what became of the call. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
-  readonly #inFlight: number[];
+  readonly #state: TargetState;
+  readonly #clock: Clock;
+  readonly #pass: BreakerPass;
   #released = false;
 
-  constructor(target: UpstreamTarget, index: number, inFlight: number[]) {
-    this.target = target;
+  constructor(state: TargetState, index: number, clock: Clock) {
+    this.target = state.target;
     this.index = index;
-    this.#inFlight = inFlight;
+    this.#state = state;
+    this.#clock = clock;
+    this.#pass = state.breaker.begin(clock.monotonicMs());
   }
 
-  /** Idempotent. */
-  release(): void {
-    if (this.#released) return;
-    this.#released = true;
-    this.#inFlight[this.index]!--;
+  /** The first part of a good answer is there. */
+  answered(): void {
+    this.#state.breaker.answered(this.#pass);
   }
+
+  /** The target answered, if only that the caller was wrong. */
+  releaseGood(): void {
+    if (this.#give()) this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
+  }
+
+  releaseFailed(failure: AttemptFailure): void {
+    if (!this.#give()) return;
+    const nowMs = this.#clock.monotonicMs();
+    const { breaker } = this.#state;
+    if (failure.retryAfterSeconds !== undefined) {
+      const parkMs = Math.min(PARK_SECONDS_MAX, failure.retryAfterSeconds) * 1_000;
+      this.#state.parkedUntilMs = Math.max(this.#state.parkedUntilMs, nowMs + parkMs);
+      breaker.ended(this.#pass, nowMs);
+    } else if (failure.ours) breaker.ended(this.#pass, nowMs);
+    else breaker.failed(this.#pass, nowMs);
+  }
+
+  /** Nothing was learned of the target. Idempotent, as the others are. */
+  release(): void {
+    if (this.#give()) this.#state.breaker.ended(this.#pass, this.#clock.monotonicMs());
+  }
+
+  #give(): boolean {
+    if (this.#released) return false;
+    this.#released = true;
+    this.#state.inFlight--;
+    return true;
+  }
+}
+
+/** With the call counted in, so that of two idle targets the heavier one is taken. */
+function loadWithOneMore(state: TargetState): number {
+  return (state.inFlight + 1) / state.target.weight;
+}
+
+function restMsOf({ parkedUntilMs, breaker }: TargetState, nowMs: ReturnType<Clock['monotonicMs']>): number {
+  return Math.max(parkedUntilMs - nowMs, breaker.restMs(nowMs));
+}
+
+/** As rare as rests are long: no line is left out. */
+function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, restMs: number): void {
+  if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
+  else if (change === 'opened')
+    log.warn('an upstream keeps failing and is left alone', { subject: name, restMs });
+  else log.warn('an upstream that was left alone still fails', { subject: name, restMs });
 }

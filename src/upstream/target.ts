@@ -20,6 +20,12 @@ export interface UpstreamTarget {
   readonly firstByteTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
+  /** Connections from one worker. */
+  readonly connectionsMax: number;
+  /** Failures that make it be left alone for a while; 0: never. */
+  readonly breakerFailuresMax: number;
+  /** Certificates (PEM) that are trusted in place of the well-known ones. */
+  readonly ca: string | undefined;
 }
 
 /** Origin of the built-in model. */

@@ -15,7 +15,7 @@ export type CompletionForm = 'stream' | 'answer' | 'none';
 export interface CountRequest {
   readonly tokenizer: Tokenizer;
   /** The request's JSON. */
-  readonly body: string;
+  readonly body: string | Uint8Array;
   readonly completionForm: CompletionForm;
   /** What was relayed, or its first part. */
   readonly completion: string;
@@ -44,7 +44,9 @@ export function countTokens(request: CountRequest): Usage {
   const exact = request.tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
   const tokensOf = exact ? textCounterOf(request.tokenizer) : estimateTextTokens;
 
-  const prompt = promptOf(request.body);
+  const prompt = promptOf(
+    typeof request.body === 'string' ? request.body : Buffer.from(request.body).toString(),
+  );
   let promptTokens = prompt.messages === 0 ? 0 : PRIMING_TOKENS;
   promptTokens += prompt.messages * MESSAGE_TOKENS + prompt.names * NAME_TOKENS;
   for (const text of prompt.texts) promptTokens += tokensOf(text);

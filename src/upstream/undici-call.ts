@@ -11,7 +11,8 @@ import type { UpstreamTarget } from './target.js';
 /** What a connection that the other side has closed meanwhile fails with. */
 const DEAD_CONNECTION_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
-type TimeoutCode = 'TIMEOUT_CONNECT' | 'TIMEOUT_FIRST_BYTE' | 'TIMEOUT_IDLE' | 'TIMEOUT_TOTAL';
+type TimeoutCode =
+  'TIMEOUT_CONNECT' | 'TIMEOUT_QUEUE' | 'TIMEOUT_FIRST_BYTE' | 'TIMEOUT_IDLE' | 'TIMEOUT_TOTAL';
 
 export class UndiciCall implements UpstreamCall, Dispatcher.DispatchHandler {
   readonly #target: UpstreamTarget;
@@ -23,6 +24,7 @@ export class UndiciCall implements UpstreamCall, Dispatcher.DispatchHandler {
   /** Of the phase that `#waitsFor` names; Infinity while the call is paused, for then we let the upstream wait. */
   #deadlineMs: number;
   #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
+  #pool: Pool | undefined;
   #abort: ((error?: Error) => void) | undefined;
   #resume: (() => void) | undefined;
   #paused = false;
@@ -52,8 +54,9 @@ export class UndiciCall implements UpstreamCall, Dispatcher.DispatchHandler {
     return this.#sent;
   }
 
-  dispatch(pool: Pool, headers: string[], body: string): void {
+  dispatch(pool: Pool, headers: string[], body: string | Uint8Array): void {
     this.#calls.add(this);
+    this.#pool = pool;
     // Not given: query and typeOfService, which cost time for every call when they are, even if empty.
     pool.dispatch(
       {
@@ -95,7 +98,12 @@ export class UndiciCall implements UpstreamCall, Dispatcher.DispatchHandler {
   /** Ends the call if one of its deadlines has passed. */
   expire(nowMs: MonotonicMs): void {
     if (nowMs >= this.#totalDeadlineMs) this.#timeOut('TIMEOUT_TOTAL');
-    else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#waitsFor);
+    else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
+  }
+
+  /** Every connection that there may be carries another call, so this one was not even begun. */
+  get #isQueued(): boolean {
+    return !this.#sent && this.#pool!.stats.running >= this.#target.connectionsMax;
   }
 
   // undici's side. A request that was aborted while it waited is dropped by throwing: that leaves the connection alone.

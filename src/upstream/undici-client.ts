@@ -1,16 +1,12 @@
 /**
- * The HTTP client: undici's pools behind UpstreamClient. One pool for each origin (and connect timeout); HTTP/1.1, one call a
- * connection at a time, connections kept. Upstream worker.
+ * The HTTP client: undici's pools behind UpstreamClient. One pool for each origin and way of connecting; HTTP/1.1, one call a
+ * connection at a time, connections kept. A call that finds none free waits as long as it would wait for a connection. Upstream worker.
  */
 import { Pool, buildConnector } from 'undici';
 import type { Clock } from '../core/clock.js';
 import type { UpstreamCall, UpstreamClient, UpstreamHandler } from './client.js';
 import type { UpstreamTarget } from './target.js';
 import { UndiciCall } from './undici-call.js';
-
-/** Connections to one origin from one worker: twice what 20,000 calls in flight need where they spread over four workers. A
- *  call that finds none free waits as long as it would wait for a connection. */
-const CONNECTIONS_MAX = 10_000;
 
 /** An idle connection is closed before the usual servers and balancers (60 s and more) close it under a request. */
 const KEEP_ALIVE_MS = 30_000;
@@ -50,7 +46,12 @@ export class UndiciClient implements UpstreamClient {
     this.#sweep.unref();
   }
 
-  start(target: UpstreamTarget, body: string, requestId: string, handler: UpstreamHandler): UpstreamCall {
+  start(
+    target: UpstreamTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: UpstreamHandler,
+  ): UpstreamCall {
     const { pool, headers } = this.#routeOf(target);
     const call = new UndiciCall(target, handler, this.#clock, this.#calls, this.#bytesReadByError);
     call.dispatch(pool, [...headers, 'x-request-id', requestId], body);
@@ -77,7 +78,7 @@ export class UndiciClient implements UpstreamClient {
   }
 
   #poolOf(target: UpstreamTarget): Pool {
-    const key = `${target.connectTimeoutMs} ${target.origin}`;
+    const key = `${target.connectTimeoutMs} ${target.connectionsMax} ${target.origin} ${target.ca ?? ''}`;
     let pool = this.#pools.get(key);
     if (pool === undefined) {
       pool = this.#newPool(target);
@@ -95,9 +96,10 @@ export class UndiciClient implements UpstreamClient {
       keepAliveInitialDelay: 60_000,
       autoSelectFamily: true,
       autoSelectFamilyAttemptTimeout: 250,
+      ...(target.ca === undefined ? {} : { ca: target.ca }),
     });
     return new Pool(target.origin, {
-      connections: CONNECTIONS_MAX,
+      connections: target.connectionsMax,
       pipelining: 1,
       allowH2: false,
       clientTtl: null,

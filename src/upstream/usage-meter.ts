@@ -58,7 +58,7 @@ export class UsageMeter {
   }
 
   /** What the counter needs to count this call. */
-  countRequest(tokenizer: Tokenizer, body: string, form: 'stream' | 'answer'): CountRequest {
+  countRequest(tokenizer: Tokenizer, body: string | Uint8Array, form: 'stream' | 'answer'): CountRequest {
     const completionForm: CompletionForm = this.#relayedBytes === 0 ? 'none' : form;
     return {
       tokenizer,

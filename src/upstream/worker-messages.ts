@@ -26,5 +26,5 @@ export type ToUpstreamWorker =
 
 /** A short task of the counter pool. */
 export type CounterTask =
-  | { readonly kind: 'parse'; readonly bytes: Uint8Array }
+  | { readonly kind: 'parse'; readonly pieces: readonly Uint8Array[] }
   | { readonly kind: 'count'; readonly request: CountRequest };

@@ -154,6 +154,32 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '"echo:", headers: { api-key: 12 }',
     '4: models[0].upstreams[0].headers.api-key: got a value that is not shown, want printable ASCII text',
   ],
+  [
+    '"echo:"',
+    '"echo:", weight: 0',
+    '4: models[0].upstreams[0].weight: got 0, want a whole number from 1 to 1000',
+  ],
+  [
+    '"echo:"',
+    '"echo:", connections_max: 0',
+    '4: models[0].upstreams[0].connections_max: got 0, want a whole number of connections from 1 to 60000',
+  ],
+  [
+    '"echo:"',
+    '"echo:", breaker_failures: -1',
+    '4: models[0].upstreams[0].breaker_failures: got -1, want a whole number of failures from 0 to 10000',
+  ],
+  // Certificates.
+  [
+    '"echo:"',
+    '"echo:", ca: nonsense',
+    '4: models[0].upstreams[0].ca: got "nonsense", want the text of one or more certificates in PEM form',
+  ],
+  [
+    '"echo:"',
+    '"echo:", ca_file: bad.txt',
+    '4: models[0].upstreams[0].ca_file: the file holds no certificate, want one or more in PEM form',
+  ],
   // Headers.
   [
     '"echo:"',
@@ -229,6 +255,18 @@ void t.test('each fault alone', (t) => {
   t.end();
 });
 
+void t.test('headers that frame the message or belong to one hop cannot be set', (t) => {
+  const names = `Host Connection Content-Length Content-Type Content-Encoding Transfer-Encoding Keep-Alive Upgrade TE Trailer
+    Expect Proxy-Connection Proxy-Authorization Proxy-Authenticate HTTP2-Settings Accept-Encoding X-Request-Id`;
+  for (const name of names.split(/\s+/)) {
+    const yaml = SOUND_YAML.replace('"echo:"', `"echo:", headers: { ${name}: x }`);
+    t.same(fileOf(t, yaml).faults(), [
+      `tollgate.yaml:4: models[0].upstreams[0].headers.${name}: a name that cannot be set here`,
+    ]);
+  }
+  t.end();
+});
+
 void t.test('the inner sides of the bounds pass', (t) => {
   const sound: [string, string][] = [
     ['per_minute: 60', 'per_minute: 1'],
@@ -241,6 +279,8 @@ void t.test('the inner sides of the bounds pass', (t) => {
     ['plans:', 'listen: { port: 0 }\nadmin: { port: 0 }\nplans:'],
     ['"echo:"', '"https://h:8443/base/v1?api-version=1"'],
     ['per_day: 1000', 'per_day: 1, models: [m1]'],
+    ['"echo:"', '"echo:", breaker_failures: 0, connections_max: 1, weight: 1'],
+    ['"echo:"', '"echo:", breaker_failures: 10000, connections_max: 60000, weight: 1000'],
   ];
   for (const [from, to] of sound) {
     t.doesNotThrow(

@@ -1,5 +1,6 @@
 /** Where settings come from: file, environment, command line, defaults; and paths. */
 import { join } from 'node:path';
+import { rootCertificates } from 'node:tls';
 import t from 'tap';
 import { SOUND_YAML, worldOf } from './support.js';
 
@@ -32,6 +33,8 @@ void t.test('no file: the demo, with every default', (t) => {
             first_byte_timeout_ms: 60000,
             idle_timeout_ms: 60000,
             total_timeout_ms: 600000,
+            connections_max: 10000,
+            breaker_failures: 10,
           },
         ],
       },
@@ -151,6 +154,24 @@ void t.test('keys: from a variable or a file, into key', (t) => {
   t.equal(upstreamOf('variable.yaml', { SECRET: 'sk-from-variable' })?.key, 'sk-from-variable');
   t.equal(upstreamOf('file.yaml')?.key, 'sk-from-file');
   t.equal(upstreamOf('file.yaml')?.key_file, join(world.folder, 'k.txt'));
+  t.end();
+});
+
+void t.test('certificates: as they are or from a file, into ca', (t) => {
+  const [certificate = ''] = rootCertificates;
+  const yaml = SOUND_YAML.replace('url: "echo:"', 'url: "https://h/v1", CA');
+  const world = worldOf(t, {
+    'inline.yaml': yaml.replace('CA', `ca: ${JSON.stringify(certificate)}`),
+    'file.yaml': yaml.replace('CA', 'ca_file: ca.pem'),
+    'both.yaml': yaml.replace('CA', `ca_file: ca.pem, ca: ${JSON.stringify(certificate)}`),
+    'none.yaml': yaml.replace('CA', 'ca_file: none.pem'),
+    'ca.pem': `${certificate}\n`,
+  });
+  const upstreamOf = (config: string) => world.load({ config }).settings.models[0]?.upstreams[0];
+  t.equal(upstreamOf('inline.yaml')?.ca, certificate);
+  t.match(upstreamOf('file.yaml'), { ca: `${certificate}\n`, ca_file: join(world.folder, 'ca.pem') });
+  t.match(world.faults({ config: 'both.yaml' }), [/ca_file: given besides ca, want one of the two$/]);
+  t.match(world.faults({ config: 'none.yaml' }), [/ca_file: cannot be read: ENOENT/]);
   t.end();
 });
 

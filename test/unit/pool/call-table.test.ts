@@ -2,11 +2,12 @@ import t from 'tap';
 import { asCallSlot } from '#src/core/units.js';
 import { CallTable, createCallTable } from '#src/pool/call-table.js';
 
+/** Half of what is given: the other half is for the frame that overdraws. */
 const WINDOW_BYTES = 8;
 const SLOT = asCallSlot(3);
 
 void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
-  const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+  const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
   table.open(SLOT);
   t.equal(table.spend(SLOT, 7), true);
   t.equal(table.spend(SLOT, 5), false, 'the frame that crosses the window is sent, and the worker pauses');
@@ -18,7 +19,7 @@ void t.test('credits are spent to the last byte and overdrawn by one frame at mo
 });
 
 void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
-  const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+  const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
   table.open(SLOT);
   table.spend(SLOT, 100);
   table.cancel(SLOT);
@@ -41,7 +42,7 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
     return next;
   };
   for (const order of orders(5, 0)) {
-    const table = new CallTable(createCallTable(8, WINDOW_BYTES));
+    const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
     table.open(SLOT);
     let waiting = false;
     let wakeUps = 0;

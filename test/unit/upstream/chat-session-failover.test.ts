@@ -1,4 +1,5 @@
 /** Whole calls that go wrong: what each failure of an upstream means, and who is asked next. */
+import { createServer } from 'node:http';
 import t from 'tap';
 import { UPSTREAM_ANSWER_BYTES_MAX } from '#src/core/limits.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
@@ -20,6 +21,8 @@ import {
   failing,
   world,
 } from '../../fixtures/upstream-world.js';
+
+const good = answering(answerOf(USAGE));
 
 void t.test('every status has its row', async (t) => {
   let status = 200;
@@ -58,6 +61,7 @@ void t.test('what is no answer', async (t) => {
     ['an error that calls itself a success', answering('{"error":{"message":"m"}}')],
     ['a stream', streaming(STREAM + DONE)],
     ['too much', answering(`{"choices":[],"x":"${'a'.repeat(UPSTREAM_ANSWER_BYTES_MAX)}"}`)],
+    ['packed', answering(answerOf(USAGE), 'application/json', 200, { 'content-encoding': 'gzip' })],
     ['no HTTP', (request) => request.socket.end('oops\r\n\r\n')],
     ['a reset', (request) => request.socket.resetAndDestroy()],
   ];
@@ -88,7 +92,6 @@ void t.test('an error body without end does not hold the caller', async (t) => {
 });
 
 void t.test('failover: the next upstream answers', async (t) => {
-  const good = answering(answerOf(USAGE));
   const bads: [string, Script | Partial<UpstreamTarget>][] = [
     ['nobody there', { origin: await closedOrigin() }],
     ['reset', (request) => request.socket.resetAndDestroy()],
@@ -138,7 +141,103 @@ void t.test('a single upstream is tried again only where that repeats no work', 
   t.equal(fresh.upstreams[0]?.requests.length, 1, 'it may have begun to work on it');
 
   const always = await world(t, [{ origin: await closedOrigin() }]);
+  const startMs = performance.now();
   t.equal((await always.run()).error?.code, 'provider_unavailable');
+  const ms = performance.now() - startMs;
+  t.ok(ms >= 150, `two pauses: ${ms.toFixed(0)} ms`);
+  t.equal(always.log.lines[0]?.message, 'an upstream failed, the call was tried again');
+  t.equal(always.log.lines[1]?.message, 'an upstream failed, the call was lost');
+});
+
+void t.test(
+  'an upstream that is back after a pause serves the call; who leaves in the pause costs nothing',
+  async (t) => {
+    const origin = await closedOrigin();
+    const { call } = await world(t, [{ origin }]);
+    const { downstream, session } = call();
+    const server = createServer((_request, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(answerOf(USAGE));
+    });
+    t.teardown(() => server.close());
+    server.listen(Number(new URL(origin).port), '127.0.0.1');
+    await downstream.ended;
+    t.strictSame(downstream.usage, REPORTED);
+    session.onCancel();
+
+    const gone = await world(t, [{ origin: await closedOrigin() }]);
+    const leaving = gone.call();
+    while (gone.log.lines.length === 0) await turn();
+    leaving.session.onCancel();
+    await leaving.downstream.ended;
+    t.equal(leaving.downstream.error?.code, 'internal_error');
+    await new Promise((resolve) => setTimeout(resolve, 250));
+    t.equal(leaving.downstream.endings, 1);
+  },
+);
+
+void t.test('an upstream that keeps failing is left alone: no call reaches it, and none waits', async (t) => {
+  let status = 500;
+  const one = await world(
+    t,
+    [(request, response, body) => (status === 200 ? good : failing(status))(request, response, body)],
+    undefined,
+    { breakerFailuresMax: 3 },
+  );
+  for (let count = 0; count < 3; count++) await one.run();
+  for (let count = 0; count < 5; count++) {
+    const { error } = await one.run();
+    t.equal(error?.code, 'provider_unavailable');
+    t.ok(error?.retryAfterSeconds !== undefined && error.retryAfterSeconds <= 2);
+    t.match(error?.message, /it failed repeatedly\); retry after [12] seconds/);
+  }
+  t.equal(one.upstreams[0]?.requests.length, 3);
+  t.equal(one.log.lines.filter(({ message }) => message.includes('all upstreams of a model rest')).length, 1);
+  status = 200;
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  t.equal((await one.run()).text, answerOf(USAGE), 'the probe');
+  t.equal((await one.run()).text, answerOf(USAGE));
+
+  const two = await world(t, [failing(500), good], undefined, { breakerFailuresMax: 3 });
+  for (let count = 0; count < 10; count++) t.equal((await two.run()).text, answerOf(USAGE));
+  t.equal(two.upstreams[0]?.requests.length, 3);
+});
+
+void t.test("the caller's own mistakes and his leaving do not open the breaker", async (t) => {
+  const mistaken = await world(t, [failing(400)], undefined, { breakerFailuresMax: 1 });
+  for (let count = 0; count < 3; count++) t.equal((await mistaken.run()).error?.code, 'invalid_parameters');
+  const silent = await world(t, [() => undefined], undefined, { breakerFailuresMax: 1 });
+  for (let count = 1; count <= 3; count++) {
+    const { session, downstream } = silent.call();
+    while (silent.upstreams[0]!.requests.length < count) await turn();
+    session.onCancel();
+    await downstream.ended;
+  }
+});
+
+void t.test(
+  'Retry-After: the next upstream meanwhile; with none, the wait is told and nobody asked',
+  async (t) => {
+    for (const status of [429, 503]) {
+      const two = await world(t, [failing(status, { 'retry-after': '30' }), good]);
+      for (let count = 0; count < 3; count++) t.equal((await two.run()).text, answerOf(USAGE));
+      t.equal(two.upstreams[0]?.requests.length, 1);
+      const one = await world(t, [failing(status, { 'retry-after': '30' })]);
+      t.equal((await one.run()).error?.retryAfterSeconds, 30);
+      const { error } = await one.run();
+      t.equal(error?.retryAfterSeconds, 30);
+      t.match(error?.message, /it asked for a pause\); retry after 30 seconds/);
+      t.equal(one.upstreams[0]?.requests.length, 1);
+    }
+    const both = await world(t, [failing(429, { 'retry-after': '30' }), failing(500)]);
+    t.equal((await both.run()).error?.retryAfterSeconds, 30);
+  },
+);
+
+void t.test('after the longest duration of a try no other upstream is asked', async (t) => {
+  const { run, upstreams } = await world(t, [() => undefined, good], undefined, { totalTimeoutMs: 150 });
+  t.match((await run()).error?.message, /did not finish in time/);
+  t.equal(upstreams[1]?.requests.length, 0);
 });
 
 void t.test('a refused call leaves its connection usable', async (t) => {

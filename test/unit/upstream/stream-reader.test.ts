@@ -105,6 +105,10 @@ void t.test('[DONE] is added where the upstream ended well without it', (t) => {
   t.equal(read([CONTENT]).sink.rest, DONE);
   t.equal(read([CONTENT + sse(usageEvent(USAGE))]).sink.rest, DONE);
   t.equal(read([CONTENT.trimEnd()]).sink.rest, DONE, 'the last blank line missing as well');
+  const usage = sse(usageEvent(USAGE));
+  t.equal(read([CONTENT, usage], true).sink.rest, DONE, 'the finish came before the last piece');
+  t.match(read([CONTENT + sse(chunkOf('more'))]).sink.failure?.cause, /ended before/, 'it went on');
+  t.match(read([sse(chunkOf('a', ''))]).sink.failure?.cause, /ended before/, 'an empty reason is none');
   t.match(read([sse(chunkOf('a'))]).sink.failure?.cause, /ended before/);
   t.match(read([]).sink.failure?.cause, /ended before/);
   t.end();
@@ -153,6 +157,22 @@ void t.test('absurd usage is not believed, and not handed on unasked', (t) => {
   t.equal(meter.reported, undefined);
   t.equal(sink.relayed, CONTENT);
   t.equal(sink.rest, DONE);
+  t.end();
+});
+
+void t.test('after [DONE] only a usage that was missing counts', (t) => {
+  for (const tail of [
+    'data: oops\n\n',
+    sse({ error: 'x' }),
+    sse(usageEvent({ ...USAGE, prompt_tokens: 9 })),
+  ]) {
+    for (const chunks of [[STREAM + tail], [STREAM, tail]]) {
+      const { sink, meter } = read(chunks);
+      t.equal(sink.rest, DONE);
+      t.equal(meter.reported?.promptTokens, 7);
+    }
+  }
+  t.equal(read([CONTENT + DONE + 'data: oops\n\n' + sse(usageEvent(USAGE))]).meter.reported?.promptTokens, 7);
   t.end();
 });
 

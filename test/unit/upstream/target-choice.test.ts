@@ -1,22 +1,44 @@
-/** Priority first, then the least load for the weight. */
+/** Priority first, then the least load for the weight; who failed or asked for a pause rests. */
 import t from 'tap';
+import type { Clock } from '#src/core/clock.js';
+import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { faultFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
-import { targetOf } from '../../fixtures/upstream-server.js';
+import type { UpstreamTarget } from '#src/upstream/target.js';
+import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
 
-const target = (name: string, priority: number, weight: number) =>
-  targetOf('http://x', { name, priority, weight });
+const target = (name: string, priority: number, weight: number, changes: Partial<UpstreamTarget> = {}) =>
+  targetOf('http://x', { name, priority, weight, ...changes });
+
+class HeldClock implements Clock {
+  ms = 1_000;
+  monotonicMs = () => asMonotonicMs(this.ms);
+  wallMs = () => asWallMs(this.ms);
+}
+
+function choiceOf(targets: readonly UpstreamTarget[]) {
+  const clock = new HeldClock();
+  const log = new FakeLog();
+  return { clock, log, choice: new TargetChoice(targets, clock, log) };
+}
+
+const NONE: ReadonlySet<number> = new Set();
+const bad = garbageFailure('x');
+const paused = (seconds: string) => statusFailure(429, seconds, asWallMs(0));
 
 void t.test('the better priority takes all, the others are for failover', (t) => {
-  const choice = new TargetChoice([target('a', 1, 1), target('b', 2, 9)]);
-  for (let count = 0; count < 5; count++) t.equal(choice.take(new Set())?.target.name, 'a');
+  const { choice } = choiceOf([target('a', 1, 1), target('b', 2, 9)]);
+  for (let count = 0; count < 5; count++) t.equal(choice.take(NONE)?.target.name, 'a');
   t.equal(choice.take(new Set([0]))?.target.name, 'b');
+  t.equal(choice.isAnyLeft(new Set([0])), true);
   t.equal(choice.take(new Set([0, 1])), undefined);
+  t.equal(choice.isAnyLeft(new Set([0, 1])), false);
   t.end();
 });
 
 void t.test('inside of a priority calls in flight follow the weights', (t) => {
-  const choice = new TargetChoice([target('a', 1, 1), target('b', 1, 3), target('c', 2, 100)]);
-  for (let count = 0; count < 40; count++) choice.take(new Set());
+  const { choice } = choiceOf([target('a', 1, 1), target('b', 1, 3), target('c', 2, 100)]);
+  for (let count = 0; count < 40; count++) choice.take(NONE);
   t.strictSame(
     [0, 1, 2].map((index) => choice.inFlight(index)),
     [10, 30, 0],
@@ -24,19 +46,84 @@ void t.test('inside of a priority calls in flight follow the weights', (t) => {
   t.end();
 });
 
-void t.test('a place is given back once', (t) => {
-  const choice = new TargetChoice([target('a', 1, 1), target('b', 1, 1)]);
-  const first = choice.take(new Set())!;
+void t.test('a place is given back once, however often and with whatever outcome', (t) => {
+  const { choice, log } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 }), target('b', 1, 1)]);
+  const first = choice.take(NONE)!;
   t.equal(first.target.name, 'a');
-  t.equal(choice.take(new Set())?.target.name, 'b');
+  t.equal(choice.take(NONE)?.target.name, 'b');
   first.release();
   first.release();
+  first.releaseFailed(bad);
+  first.releaseGood();
   t.equal(choice.inFlight(0), 0);
-  t.equal(choice.take(new Set())?.target.name, 'a');
+  t.equal(choice.take(NONE)?.target.name, 'a');
+  t.equal(log.lines.length, 0);
+  t.end();
+});
+
+void t.test('a target that keeps failing rests, and the next priority takes its calls', (t) => {
+  const { choice, clock, log } = choiceOf([
+    target('a', 1, 1, { breakerFailuresMax: 2 }),
+    target('b', 2, 1, { breakerFailuresMax: 2 }),
+  ]);
+  for (const name of ['a', 'a', 'b', 'b']) {
+    const taken = choice.take(NONE)!;
+    t.equal(taken.target.name, name);
+    taken.releaseFailed(bad);
+  }
+  t.equal(choice.take(NONE), undefined);
+  t.strictSame(choice.rest(), { restMs: 2_000, reason: 'it failed repeatedly' });
+  clock.ms += 2_000;
+  const probe = choice.take(NONE)!;
+  t.equal(probe.target.name, 'a', 'one probe');
+  t.equal(choice.take(NONE)?.target.name, 'b', 'and only one');
+  probe.answered();
+  t.equal(choice.take(NONE)?.target.name, 'a', 'used again before its answer is whole');
+  t.strictSame(
+    log.lines.map(({ level, message, fields }) => [level, message, fields.subject]),
+    [
+      ['warn', 'an upstream keeps failing and is left alone', 'a'],
+      ['warn', 'an upstream keeps failing and is left alone', 'b'],
+      ['info', 'an upstream answers again and is used again', 'a'],
+    ],
+  );
+  t.end();
+});
+
+void t.test("an upstream's Retry-After is kept to, a minute at most", (t) => {
+  for (const [seconds, restMs] of [
+    ['7', 7_000],
+    ['60', 60_000],
+    ['61', 60_000],
+    ['3600', 60_000],
+  ] as const) {
+    const { choice, clock } = choiceOf([target('a', 1, 1), target('b', 2, 1)]);
+    choice.take(NONE)!.releaseFailed(paused(seconds));
+    t.equal(choice.take(NONE)?.target.name, 'b');
+    clock.ms += restMs - 1;
+    t.equal(choice.take(NONE)?.target.name, 'b');
+    clock.ms += 1;
+    t.equal(choice.take(NONE)?.target.name, 'a', seconds);
+  }
+  const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
+  const slow = choice.take(NONE)!;
+  choice.take(NONE)!.releaseFailed(paused('9'));
+  slow.releaseFailed(paused('2'));
+  t.strictSame(choice.rest(), { restMs: 9_000, reason: 'it asked for a pause' }, 'the longer of two');
+  t.end();
+});
+
+void t.test('waiting for a connection of our own number is no failure of the upstream', (t) => {
+  const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
+  const fault = { code: 'TIMEOUT_QUEUE', message: '', repeatable: true };
+  choice.take(NONE)!.releaseFailed(faultFailure(fault));
+  t.ok(choice.take(NONE));
+  choice.take(NONE)!.releaseFailed(faultFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
+  t.equal(choice.take(NONE), undefined);
   t.end();
 });
 
 void t.test('a model without an upstream is a bug', (t) => {
-  t.throws(() => new TargetChoice([]), /has an upstream/);
+  t.throws(() => choiceOf([]), /has an upstream/);
   t.end();
 });

@@ -302,3 +302,21 @@ void t.test('loads and works in a thread without code from strings', async (t) =
     setFlagsFromString('--no-disallow-code-generation-from-strings');
   }
 });
+
+void t.test('the cap of connections: more calls wait, and are told apart when none comes free', async (t) => {
+  const { upstream, call } = await world(t, (request, response) => {
+    if (request.url === '/hang') return;
+    setTimeout(() => response.end('x'), 20);
+  });
+  const limits = { connectionsMax: 2, connectTimeoutMs: 300 };
+  const recorders = Array.from({ length: 10 }, () => call(limits).recorder);
+  await Promise.all(recorders.map(({ over }) => over));
+  t.ok(recorders.every(({ text }) => text === 'x'));
+  t.equal(upstream.connections, 2);
+  const hanging = [call({ ...limits, path: '/hang' }), call({ ...limits, path: '/hang' })];
+  const waiting = call(limits);
+  await waiting.recorder.over;
+  t.equal(waiting.recorder.fault?.code, 'TIMEOUT_QUEUE');
+  t.equal(waiting.recorder.fault?.repeatable, true);
+  for (const { call: running } of hanging) running.abort();
+});

@@ -1,0 +1,106 @@
+/**
+ * Readers slower than their upstream: what is held for them, how long they may take, what they are billed, and that they
+ * harm nobody else.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { rssBytes } from '../../bench/support/proc.js';
+import { startFountain, type Fountain } from '../support/fountain.js';
+import { TEST_MODEL, eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
+import { SlowReader } from '../support/slow-reader.js';
+
+const MIB = 1024 * 1024;
+const READERS = 500;
+const ANSWER_BYTES = 50_000_000;
+/** Longer than the 12 s after which µWS cuts a connection that it believes to be dead. */
+const HOLD_MS = 14_000;
+/** Over rest: 256 KiB a reader in the window, as much in the transcript for counting, a read of undici, and what a collector leaves. */
+const GROWTH_BYTES_MAX = 700 * MIB;
+const PROBES = 200;
+const PROBE_DELAY_MS_MAX = 50;
+const IDLE_TIMEOUT_MS = 3_000;
+
+const STREAM = { model: TEST_MODEL, messages: [{ role: 'user', content: 'Hello' }], stream: true };
+
+/** p99 of small calls, one after the other. */
+async function probeP99Ms(gateway: Gateway, key: string): Promise<number> {
+  const tookMs: number[] = [];
+  for (let index = 0; index < PROBES; index += 1) {
+    const startMs = performance.now();
+    await gateway.chat(key, 'Hello');
+    tookMs.push(performance.now() - startMs);
+  }
+  return tookMs.sort((a, b) => a - b)[Math.floor(PROBES * 0.99)]!;
+}
+
+const streamsEnd = (fountain: Fountain): Promise<boolean> =>
+  eventually('the end of all streams', () => (fountain.open === 0 ? true : undefined));
+
+const spentOf = (gateway: Gateway, accountId: string): Promise<number> =>
+  eventually('nothing held', async () => {
+    const { held, spent } = await gateway.admin.account(accountId);
+    return Number(held) === 0 && Number(spent) > 0 ? Number(spent) : undefined;
+  });
+
+void t.test(`${READERS} readers of 1 KB/s of a fast ${ANSWER_BYTES}-byte answer`, async (t) => {
+  const fountain = await startFountain(t, ANSWER_BYTES);
+  const gateway = await startGateway(t, { config: testSettings(fountain.url) });
+  const { key, accountId } = await gateway.admin.customer({ credit: '100000.00' });
+  await probeP99Ms(gateway, key);
+  const restP99Ms = await probeP99Ms(gateway, key);
+  const restBytes = rssBytes(gateway.pid());
+  const readers = Array.from({ length: READERS }, () => new SlowReader(gateway.port, key, STREAM, 1_024));
+  await eventually('a first byte for all', () =>
+    readers.every(({ readBytes }) => readBytes > 0) ? true : undefined,
+  );
+  await sleep(HOLD_MS);
+  const busyP99Ms = await probeP99Ms(gateway, key);
+  const grownBytes = rssBytes(gateway.pid()) - restBytes;
+  t.comment(`p99 of small calls ${restP99Ms.toFixed(1)} ms, with the readers ${busyP99Ms.toFixed(1)} ms`);
+  t.comment(`${Math.round(grownBytes / MIB)} MiB over the ${Math.round(restBytes / MIB)} MiB at rest`);
+  t.comment(`${(fountain.sentBytes / READERS / MIB).toFixed(1)} MiB a reader have left the upstream`);
+  t.equal(readers.filter(({ isClosed }) => isClosed).length, 0, 'nobody was cut who reads');
+  t.equal(fountain.open, READERS, 'the upstream waits');
+  t.ok(grownBytes < GROWTH_BYTES_MAX);
+  t.ok(busyP99Ms < restP99Ms + PROBE_DELAY_MS_MAX, 'others are not harmed');
+  for (const reader of readers) reader.leave();
+  await streamsEnd(fountain);
+  t.ok(await spentOf(gateway, accountId), 'what was relayed is charged, nothing is held');
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('how long a reader may take', async (t) => {
+  const streamBytes = 12_000_000;
+  const fountain = await startFountain(t, streamBytes);
+  const limits = { client_idle_timeout_ms: IDLE_TIMEOUT_MS };
+  const config = testSettings(fountain.url, { limits, low_balance: 'refuse' });
+  const gateway = await startGateway(t, { config });
+
+  await t.test('one that stalls is cut, the upstream stopped, what was relayed billed', async (t) => {
+    const { key, accountId } = await gateway.admin.customer({ credit: '1000.00' });
+    const startMs = performance.now();
+    const reader = new SlowReader(gateway.port, key, STREAM, 0);
+    await eventually('the stream', () => (fountain.open === 1 ? true : undefined));
+    await streamsEnd(fountain);
+    const tookMs = performance.now() - startMs;
+    t.ok(tookMs >= IDLE_TIMEOUT_MS && tookMs < IDLE_TIMEOUT_MS + 3_000, `cut after ${Math.round(tookMs)} ms`);
+    const wholeAnswer = (streamBytes / 4) * 2.25e-6;
+    const spent = await spentOf(gateway, accountId);
+    t.ok(spent > 0 && spent < wholeAnswer, `charged ${spent} for the part that was relayed`);
+    reader.leave();
+  });
+
+  await t.test('one that takes long between reads gets all of it', async (t) => {
+    const { key } = await gateway.admin.customer({ credit: '1000.00' });
+    const reader = new SlowReader(gateway.port, key, STREAM, 800_000, true);
+    await eventually('the end of the answer', () =>
+      reader.readBytes > streamBytes && reader.text().endsWith('0\r\n\r\n') ? true : undefined,
+    ).catch(() => undefined);
+    const text = reader.text();
+    t.ok(text.includes('data: [DONE]\n\n'), `${reader.readBytes} bytes, to the end`);
+    t.notOk(reader.isClosed);
+    reader.leave();
+  });
+
+  t.equal(await gateway.stop(), 0);
+});

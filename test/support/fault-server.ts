@@ -1,0 +1,124 @@
+/**
+ * An upstream that breaks HTTP on purpose, over bare sockets: each path has its own script, which gets the socket once the request is
+ * whole and writes what it likes.
+ */
+import { once } from 'node:events';
+import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import type { Scope } from './mock.js';
+
+/** Writes its answer, right or wrong. `stream` is what the request asked for. */
+export type FaultScript = (socket: Socket, stream: boolean) => void;
+
+/**
+ * Name of a connection to a script that has not had a request: the HTTP client opens one in the place of each that it breaks off, and
+ * keeps it for the next call as long as any other.
+ */
+export const UNUSED = 'no request yet';
+
+const HEAD_END = '\r\n\r\n';
+/** Between the parts of an answer, so that a reset does not overtake what was written before it. */
+const PART_MS = 40;
+
+export class FaultServer {
+  /** Connections of all listeners that are open, with the name of their last request. */
+  readonly sockets = new Map<Socket, string>();
+  /** Requests of each path, by its first part. */
+  readonly requests = new Map<string, number>();
+  readonly #scope: Scope;
+
+  constructor(scope: Scope) {
+    this.#scope = scope;
+  }
+
+  /** A listener of its own; its port. */
+  async listen(name: string, onConnection: (socket: Socket) => void): Promise<number> {
+    const server: Server = createServer((socket) => {
+      this.track(socket, name);
+      onConnection(socket);
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    this.#scope.teardown(() => {
+      for (const socket of this.sockets.keys()) socket.destroy();
+      server.close();
+    });
+    return (server.address() as AddressInfo).port;
+  }
+
+  track(socket: Socket, name: string): void {
+    socket.setNoDelay(true);
+    this.sockets.set(socket, name);
+    socket.on('error', () => undefined);
+    socket.on('close', () => this.sockets.delete(socket));
+  }
+
+  /** A listener for scripts: `http://127.0.0.1:port/<name>/…` runs the script of that name. */
+  scripted(scripts: ReadonlyMap<string, FaultScript>): Promise<number> {
+    return this.listen(UNUSED, (socket) => {
+      let received: Buffer = Buffer.alloc(0);
+      socket.on('data', (bytes: Buffer) => {
+        received = Buffer.concat([received, bytes]);
+        const end = received.indexOf(HEAD_END);
+        if (end === -1) return;
+        const head = received.toString('latin1', 0, end);
+        const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? 0);
+        const bodyStart = end + HEAD_END.length;
+        if (received.length < bodyStart + length) return;
+        const body = received.toString('utf8', bodyStart, bodyStart + length);
+        received = received.subarray(bodyStart + length);
+        const name = /^POST \/([^/]+)\//.exec(head)?.[1] ?? '';
+        this.sockets.set(socket, name);
+        this.requests.set(name, (this.requests.get(name) ?? 0) + 1);
+        scripts.get(name)?.(socket, (JSON.parse(body) as { stream?: boolean }).stream === true);
+      });
+    });
+  }
+}
+
+/** Status line and headers with the empty line after them. `status` may have a reason: `200 OK`. */
+export function head(status: number | string, headers: Readonly<Record<string, string>> = {}): string {
+  const line = typeof status === 'number' ? `${status} Fault` : status;
+  const fields = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${line}\r\n${fields.join('')}\r\n`;
+}
+
+/** One chunk of a chunked body. */
+export const chunked = (text: string): string => `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`;
+export const LAST_CHUNK = '0\r\n\r\n';
+
+type End = 'close' | 'reset' | 'stall';
+
+/** Writes the parts with a short pause between them, then closes, resets, or waits for the other side to leave. */
+export function send(socket: Socket, parts: readonly (string | Uint8Array)[], end: End): void {
+  const [part, ...rest] = parts;
+  if (part === undefined) {
+    if (end === 'close') socket.end();
+    else if (end === 'reset') socket.resetAndDestroy();
+    return;
+  }
+  socket.write(part);
+  setTimeout(() => send(socket, rest, end), PART_MS);
+}
+
+/** Writes `piece` for as long as the other side takes it, up to `bytesMax`, then `last`, and closes. */
+export function flood(socket: Socket, piece: string, bytesMax: number, last = ''): void {
+  let bytes = 0;
+  const write = (): void => {
+    while (bytes < bytesMax) {
+      bytes += piece.length;
+      if (socket.destroyed) return;
+      if (!socket.write(piece)) {
+        socket.once('drain', write);
+        return;
+      }
+    }
+    socket.end(last);
+  };
+  write();
+}
+
+/** Writes `piece` every few milliseconds until the other side leaves. */
+export function drip(socket: Socket, piece: string): void {
+  const timer = setInterval(() => socket.write(piece), PART_MS);
+  socket.on('close', () => clearInterval(timer));
+}

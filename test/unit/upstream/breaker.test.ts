@@ -1,0 +1,154 @@
+/** When the breaker opens, whom it lets through, and when it closes; with every edge from both sides. */
+import t from 'tap';
+import { asMonotonicMs } from '#src/core/units.js';
+import { Breaker, type BreakerPass } from '#src/upstream/breaker.js';
+
+class Bench {
+  nowMs = 50_000;
+  readonly changes: string[] = [];
+  readonly breaker: Breaker;
+
+  constructor(failuresMax: number) {
+    this.breaker = new Breaker(failuresMax, (change, restMs) => this.changes.push(`${change} ${restMs}`));
+  }
+
+  get now() {
+    return asMonotonicMs(this.nowMs);
+  }
+
+  get restMs(): number {
+    return this.breaker.restMs(this.now);
+  }
+
+  begin(): BreakerPass {
+    return this.breaker.begin(this.now);
+  }
+
+  fail(count = 1): void {
+    for (let index = 0; index < count; index++) this.breaker.failed(this.begin(), this.now);
+  }
+
+  succeed(count = 1): void {
+    for (let index = 0; index < count; index++) this.breaker.succeeded(this.begin(), this.now);
+  }
+}
+
+void t.test('failures in a row: the last one opens it', (t) => {
+  const bench = new Bench(3);
+  bench.fail(2);
+  t.equal(bench.restMs, 0);
+  bench.fail();
+  t.equal(bench.restMs, 2_000);
+  t.strictSame(bench.changes, ['opened 2000']);
+  t.end();
+});
+
+void t.test('failures in a row count however far apart', (t) => {
+  const bench = new Bench(3);
+  for (let count = 0; count < 3; count++) {
+    t.equal(bench.restMs, 0);
+    bench.fail();
+    bench.nowMs += 3_600_000;
+  }
+  t.strictSame(bench.changes, ['opened 2000']);
+  t.end();
+});
+
+void t.test('a share of failures: half of the calls open it, less than half never', (t) => {
+  const half = new Bench(5);
+  for (let count = 0; count < 4; count++) {
+    half.succeed();
+    half.fail();
+  }
+  t.equal(half.restMs, 0, 'half, but too few');
+  half.succeed();
+  half.fail();
+  t.equal(half.restMs, 2_000);
+  const less = new Bench(5);
+  for (let count = 0; count < 100; count++) {
+    less.succeed(2);
+    less.fail();
+  }
+  t.strictSame(less.changes, []);
+  t.end();
+});
+
+void t.test('the window forgets: failures of 10 s ago do not count, of 5 s ago they do', (t) => {
+  for (const [pauseMs, opens] of [
+    [4_999, true],
+    [5_000, true],
+    [9_999, true],
+    [10_000, false],
+    [1e9, false],
+  ] as const) {
+    const bench = new Bench(4);
+    for (let count = 0; count < 3; count++) {
+      bench.fail();
+      bench.succeed();
+    }
+    bench.nowMs += pauseMs;
+    bench.fail();
+    t.equal(bench.restMs > 0, opens, `after ${pauseMs} ms`);
+  }
+  t.end();
+});
+
+void t.test('0: it never opens', (t) => {
+  const bench = new Bench(0);
+  bench.fail(1_000);
+  t.strictSame(bench.changes, []);
+  t.end();
+});
+
+void t.test('one probe; each that fails doubles the rest, up to a minute', (t) => {
+  const bench = new Bench(1);
+  bench.fail();
+  for (const restMs of [2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]) {
+    bench.nowMs += restMs - 1;
+    t.equal(bench.restMs, 1);
+    bench.nowMs += 1;
+    t.equal(bench.restMs, 0);
+    const probe = bench.begin();
+    t.ok(bench.restMs > 0, 'nobody beside the probe');
+    bench.breaker.failed(probe, bench.now);
+  }
+  bench.nowMs += 60_000;
+  bench.succeed();
+  t.equal(bench.restMs, 0);
+  t.equal(bench.changes.at(-1), 'closed 0');
+  bench.fail();
+  t.equal(bench.restMs, 2_000, 'and the next rest is short again');
+  t.end();
+});
+
+void t.test('a probe without an answer is followed by another; one that was cancelled at once', (t) => {
+  const bench = new Bench(1);
+  bench.fail();
+  bench.nowMs += 2_000;
+  const silent = bench.begin();
+  t.equal(bench.restMs, 2_000);
+  bench.nowMs += 2_000;
+  const cancelled = bench.begin();
+  bench.breaker.failed(silent, bench.now);
+  t.strictSame(bench.changes, ['opened 2000'], 'the first one is not heard any more');
+  bench.breaker.ended(cancelled, bench.now);
+  t.equal(bench.restMs, 0);
+  const answered = bench.begin();
+  bench.breaker.answered(answered);
+  t.equal(bench.restMs, 0);
+  bench.breaker.failed(answered, bench.now);
+  t.strictSame(bench.changes, ['opened 2000', 'closed 0'], 'what a call of another state says is not heard');
+  t.end();
+});
+
+void t.test('calls that began before it opened change nothing', (t) => {
+  const bench = new Bench(2);
+  const early = [bench.begin(), bench.begin(), bench.begin()];
+  bench.fail(2);
+  bench.breaker.succeeded(early[0]!, bench.now);
+  bench.breaker.failed(early[1]!, bench.now);
+  bench.breaker.ended(early[2]!, bench.now);
+  t.equal(bench.restMs, 2_000);
+  t.strictSame(bench.changes, ['opened 2000']);
+  t.end();
+});
