@@ -31,6 +31,7 @@ export interface ListenerInit {
   readonly metrics: MetricsBuffer;
   readonly catalog: Catalog;
   readonly limits: ListenerLimits;
+  readonly accountCallsMax: number;
   readonly lowBalance: 'refuse' | 'clamp';
   /** Questions to the counter pool go out here. */
   readonly parserPort: MessagePort;

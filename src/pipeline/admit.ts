@@ -17,6 +17,12 @@ const OVERLOADED: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
+const ACCOUNT_OVERLOADED: ErrorRecord = {
+  code: 'overloaded',
+  message: 'The account has as many calls in flight as one account may. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
+
 /** Sets `context.admission`; a refusal has taken nothing. */
 export function admit(context: CallContext, call: ChatCall, parts: PipelineParts): ErrorRecord | undefined {
   const { caller } = context;
@@ -44,9 +50,11 @@ function reserve(
   parts: PipelineParts,
 ): ChatCall | ErrorRecord {
   const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
-  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold)) {
+  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold, parts.accountCallsMax)) {
     case 'admitted':
       return call;
+    case 'too_many_in_flight':
+      return ACCOUNT_OVERLOADED;
     case 'daily_limit_exceeded':
       return dailyLimit(caller, parts);
     case 'insufficient_quota':
@@ -71,9 +79,11 @@ function reserveClamped(
   if (perToken === 0n || left < perToken) return insufficient(hold, caller, parts);
   const clamped = withOutputTokensMax(call, Number(left / perToken));
   const lower = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, clamped));
-  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, lower)) {
+  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, lower, parts.accountCallsMax)) {
     case 'admitted':
       return clamped;
+    case 'too_many_in_flight':
+      return ACCOUNT_OVERLOADED;
     case 'daily_limit_exceeded':
       return dailyLimit(caller, parts);
     case 'insufficient_quota':
