@@ -147,6 +147,13 @@ export const settingsSchema = Type.Object(
           'bytes',
           'Bodies up to this are parsed by the listener, larger ones by a thread that may stall.',
         ),
+        calls_in_flight_per_account: whole(
+          1,
+          CALLS_IN_FLIGHT_MAX,
+          20_000,
+          'calls',
+          'Calls at a time of one account; one more is told 503, so that no account takes all of calls_in_flight.',
+        ),
         // A worker sends whole frames, so a stream that could not hold one would never move.
         stream_buffer_bytes: whole(
           FRAME_BYTES_MAX,

@@ -141,6 +141,7 @@ export class Gateway {
           parseInlineBytesMax: settings.limits.parse_inline_bytes,
           clientIdleTimeoutMs: settings.limits.client_idle_timeout_ms,
         },
+        accountCallsMax: settings.limits.calls_in_flight_per_account,
         lowBalance: settings.low_balance,
         durability: settings.durability,
       })),

@@ -26,6 +26,9 @@ const WORKER_PAUSE_MS = 100;
 /** What a worker gets to abort its calls and close its sockets. */
 const WORKER_CLOSE_MS = 2_000;
 
+/** A thousand clients that leave at once are a thousand refusals: one line a second says as much. */
+const REFUSALS_LOG_PERIOD_MS = 1_000;
+
 const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway has as many large requests in work as it may. Retry after 5 seconds.',
@@ -36,6 +39,9 @@ const COUNTER_BUSY: ErrorRecord = {
 export class CounterPool {
   readonly #pool: Piscina;
   readonly #log: Log;
+  /** Since they were last logged. */
+  #refusals = 0;
+  #loggedAtMs = -Infinity;
 
   constructor(log: Log) {
     this.#log = log;
@@ -87,7 +93,13 @@ export class CounterPool {
   }
 
   #refusal(error: unknown): ErrorRecord {
-    this.#log.warn('counter task refused or failed', { error: String(error) });
+    this.#refusals += 1;
+    const nowMs = performance.now();
+    if (nowMs - this.#loggedAtMs >= REFUSALS_LOG_PERIOD_MS) {
+      this.#log.warn('counter tasks refused or failed', { tasks: this.#refusals, error: String(error) });
+      this.#loggedAtMs = nowMs;
+      this.#refusals = 0;
+    }
     return COUNTER_BUSY;
   }
 }

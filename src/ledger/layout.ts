@@ -25,6 +25,8 @@
  *       12    32  -
  *       16    64  hold       owner, while not held      pico-units
  *
+ * Calls in flight are one 32-bit word an account, added to and taken from by any thread.
+ *
  * The dirty set is one bit an account, 32 to a word: see dirty-set.ts.
  */
 import { ceilDiv } from '../core/units.js';
@@ -66,6 +68,7 @@ export interface LedgerBuffers {
   readonly callsInFlightMax: number;
   readonly accounts: SharedArrayBuffer;
   readonly reservations: SharedArrayBuffer;
+  readonly inFlight: SharedArrayBuffer;
   readonly dirty: SharedArrayBuffer;
 }
 
@@ -75,6 +78,7 @@ export interface LedgerViews {
   readonly accounts32: Int32Array;
   readonly reservations64: BigInt64Array;
   readonly reservations32: Int32Array;
+  readonly inFlight: Int32Array;
   readonly dirty: Int32Array;
 }
 
@@ -94,6 +98,7 @@ export function createLedgerBuffers(capacity: {
     callsInFlightMax,
     accounts: new SharedArrayBuffer(accountsMax * ACCOUNT_BYTES),
     reservations: new SharedArrayBuffer(callsInFlightMax * RESERVATION_BYTES),
+    inFlight: new SharedArrayBuffer(accountsMax * Int32Array.BYTES_PER_ELEMENT),
     dirty: new SharedArrayBuffer(ceilDiv(accountsMax, ACCOUNTS_PER_DIRTY_WORD) * 4),
   };
 }
@@ -104,6 +109,7 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
     accounts32: new Int32Array(buffers.accounts),
     reservations64: new BigInt64Array(buffers.reservations),
     reservations32: new Int32Array(buffers.reservations),
+    inFlight: new Int32Array(buffers.inFlight),
     dirty: new Int32Array(buffers.dirty),
   };
 }

@@ -7,6 +7,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import { CALLS_IN_FLIGHT_MAX } from '../core/limits.js';
 import { asCallSlot, type AccountIndex, type CallSlot, type PicoUnits, type WallMs } from '../core/units.js';
 import { Balance, type Funds, type Settlement } from './balance.js';
 import { DayCounter, dayNumberOf, endOfDay } from './day.js';
@@ -15,7 +16,7 @@ import { ACCOUNT_WORDS32, openLedgerViews, STANDING, type LedgerBuffers } from '
 import { Reservations } from './reservation.js';
 import { Window, type MinuteTake } from './window.js';
 
-export type Admission = 'admitted' | 'daily_limit_exceeded' | 'insufficient_quota';
+export type Admission = 'admitted' | 'too_many_in_flight' | 'daily_limit_exceeded' | 'insufficient_quota';
 
 /** What the store knows of an account when it is opened. What is held is not kept: a restart releases it. */
 export interface AccountState {
@@ -45,6 +46,7 @@ export class Ledger {
   readonly #day: DayCounter;
   readonly #balance: Balance;
   readonly #reservations: Reservations;
+  readonly #inFlight: Int32Array;
   readonly #dirty: DirtySet;
 
   constructor(buffers: LedgerBuffers, clock: Clock) {
@@ -56,6 +58,7 @@ export class Ledger {
     this.#day = new DayCounter(views, clock);
     this.#balance = new Balance(views);
     this.#reservations = new Reservations(views);
+    this.#inFlight = views.inFlight;
     this.#dirty = new DirtySet(views);
   }
 
@@ -65,15 +68,29 @@ export class Ledger {
   }
 
   /**
-   * Takes a call of the day and a hold, or nothing at all, and records both in `slot`, which must be free. The daily limit
-   * is looked at first. Owner of the slot.
+   * Takes a call of the day and a hold, or nothing at all, and records both in `slot`, which must be free. The account's
+   * calls in flight are looked at first, then the daily limit. Owner of the slot.
    */
-  admit(slot: CallSlot, account: AccountIndex, callsPerDay: number, hold: PicoUnits): Admission {
+  admit(
+    slot: CallSlot,
+    account: AccountIndex,
+    callsPerDay: number,
+    hold: PicoUnits,
+    callsInFlightMax = CALLS_IN_FLIGHT_MAX,
+  ): Admission {
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
+    if (Atomics.add(this.#inFlight, account, 1) >= callsInFlightMax) {
+      Atomics.sub(this.#inFlight, account, 1);
+      return 'too_many_in_flight';
+    }
     const dayNumber = this.#day.take(account, callsPerDay);
-    if (dayNumber === undefined) return 'daily_limit_exceeded';
+    if (dayNumber === undefined) {
+      Atomics.sub(this.#inFlight, account, 1);
+      return 'daily_limit_exceeded';
+    }
     if (!this.#balance.hold(account, hold)) {
       this.#day.giveBack(account, dayNumber);
+      Atomics.sub(this.#inFlight, account, 1);
       return 'insufficient_quota';
     }
     this.#reservations.open(slot, account, dayNumber, hold);
@@ -90,6 +107,7 @@ export class Ledger {
     const account = this.#reservations.accountOf(slot);
     const settlement = this.#balance.settle(account, this.#reservations.holdOf(slot), cost);
     this.#reservations.close(slot);
+    Atomics.sub(this.#inFlight, account, 1);
     this.#dirty.mark(account);
     return settlement;
   }
@@ -113,6 +131,7 @@ export class Ledger {
     this.#balance.giveBack(account, this.#reservations.holdOf(slot));
     this.#day.giveBack(account, this.#reservations.dayNumberOf(slot));
     this.#reservations.close(slot);
+    Atomics.sub(this.#inFlight, account, 1);
     this.#dirty.mark(account);
     return true;
   }

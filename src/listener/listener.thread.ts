@@ -41,6 +41,7 @@ const server = new ListenerServer(
     access: new ModelAccess(init.catalog),
     link,
     metrics: new MetricsStripe(init.metrics, init.index),
+    accountCallsMax: init.accountCallsMax,
     lowBalance: init.lowBalance,
     durability: init.durability,
   },

@@ -35,6 +35,7 @@ export interface ListenerInit {
   readonly metrics: MetricsBuffer;
   readonly catalog: Catalog;
   readonly limits: ListenerLimits;
+  readonly accountCallsMax: number;
   readonly lowBalance: 'refuse' | 'clamp';
   readonly durability: 'interval' | 'commit';
   /** Questions to the counter pool go out here. */

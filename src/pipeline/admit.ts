@@ -28,6 +28,11 @@ const BOOKS_CLOSED: ErrorRecord = {
   message: 'The gateway cannot write its books and takes no calls. Retry after 5 seconds.',
   retryAfterSeconds: 5,
 };
+const ACCOUNT_OVERLOADED: ErrorRecord = {
+  code: 'overloaded',
+  message: 'The account has as many calls in flight as one account may. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
 
 /** Sets `context.admission`; a refusal has taken nothing. */
 export function admit(context: CallContext, call: ChatCall, parts: PipelineParts): ErrorRecord | undefined {
@@ -72,9 +77,11 @@ function take(
   parts: PipelineParts,
 ): ErrorRecord | undefined {
   const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
-  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold)) {
+  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold, parts.accountCallsMax)) {
     case 'admitted':
       return undefined;
+    case 'too_many_in_flight':
+      return ACCOUNT_OVERLOADED;
     case 'daily_limit_exceeded':
       return dailyLimit(caller, parts);
     case 'insufficient_quota':

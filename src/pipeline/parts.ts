@@ -21,6 +21,8 @@ export interface PipelineParts {
   readonly access: ModelAccess;
   readonly link: ListenerLink;
   readonly metrics: MetricsStripe;
+  /** Calls in flight that one account may have. */
+  readonly accountCallsMax: number;
   /** What happens where a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
   /** Whether the end of an answer waits until its charge is on disk. */

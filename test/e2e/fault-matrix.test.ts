@@ -125,12 +125,13 @@ const raw =
       end,
     );
 
+// Each says that it closes: a connection that a script is about to close must not carry the next row's call.
 const chunkedHead = (stream: boolean): string =>
-  head(200, { 'content-type': typeOf(stream), 'transfer-encoding': 'chunked' });
+  head(200, { 'content-type': typeOf(stream), 'transfer-encoding': 'chunked', connection: 'close' });
 const someBody = (stream: boolean): string => chunked(stream ? FIRST : answerOf(USAGE).slice(0, 40));
 const someChunk = (stream: boolean): string => `fff\r\n${stream ? `${FIRST}data: {"cho` : '{"choices":['}`;
 const sized = (length: string) => (stream: boolean) =>
-  head(200, { 'content-type': typeOf(stream), 'content-length': length });
+  head(200, { 'content-type': typeOf(stream), 'content-length': length, connection: 'close' });
 
 /** The same break at each place of an answer. */
 function breaks(end: 'close' | 'reset' | 'stall'): Row[] {

@@ -43,6 +43,7 @@ void t.test('no file: the demo, with every default', (t) => {
     limits: {
       body_bytes: 10485760,
       calls_in_flight: 20000,
+      calls_in_flight_per_account: 20000,
       parse_inline_bytes: 65536,
       stream_buffer_bytes: 262144,
       client_idle_timeout_ms: 120000,

@@ -155,3 +155,22 @@ void t.test('a free model needs no balance', (t) => {
   t.equal(admit(knownCaller(house), chatCall({ model: 'free' }), house.parts), undefined);
   t.end();
 });
+
+void t.test('an account has so many calls in flight and no more, however they end', (t) => {
+  const house = openHouse({ slots: 4, accountCallsMax: 2 });
+  const contexts = [knownCaller(house), knownCaller(house), knownCaller(house)];
+  t.equal(admit(contexts[0]!, chatCall({}), house.parts), undefined);
+  t.equal(admit(contexts[1]!, chatCall({}), house.parts), undefined);
+  const before = fundsOf(house);
+  const refusal = admit(contexts[2]!, chatCall({}), house.parts);
+  t.match(refusal, { code: 'overloaded', retryAfterSeconds: 1 });
+  t.match(refusal!.message, 'The account has');
+  t.same(fundsOf(house), before, 'a refusal has taken nothing');
+  t.equal(house.parts.link.inFlight, 2);
+  settle(contexts[0]!, USAGE, house.parts);
+  t.equal(admit(knownCaller(house), chatCall({}), house.parts), undefined, 'a settled call makes room');
+  release(contexts[1]!, { code: 'provider_unavailable', message: '' }, house.parts);
+  t.equal(admit(knownCaller(house), chatCall({}), house.parts), undefined, 'and a released one');
+  t.match(admit(knownCaller(house), chatCall({}), house.parts), { code: 'overloaded' });
+  t.end();
+});

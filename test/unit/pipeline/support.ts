@@ -77,8 +77,14 @@ export interface House {
 export function openHouse({
   credit = '1.00',
   lowBalance = 'refuse',
+  accountCallsMax,
   slots = 4,
-}: { credit?: string; lowBalance?: 'refuse' | 'clamp'; slots?: number } = {}): House {
+}: {
+  credit?: string;
+  lowBalance?: 'refuse' | 'clamp';
+  accountCallsMax?: number;
+  slots?: number;
+} = {}): House {
   const clock = new StillClock();
   const ledger = new Ledger(createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 8 }), clock);
   const keys = new KeyTable(createKeyTableBuffers({ keysMax: 4 }));
@@ -110,6 +116,7 @@ export function openHouse({
     access: new ModelAccess(CATALOG),
     link: new ListenerLink(new CallTable(createCallTable(8, 64)), { first: 0, count: slots }),
     metrics: new MetricsStripe(metrics, 0),
+    accountCallsMax: accountCallsMax ?? slots,
     lowBalance,
   };
   return {

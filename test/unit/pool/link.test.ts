@@ -180,3 +180,42 @@ void t.test('a listener that goes cancels its calls in the worker', async (t) =>
   t.same(sessions[0]!.told, ['cancel']);
   sessions[0]!.downstream.end(new Uint8Array(0), USAGE);
 });
+
+void t.test('a receiver whose client is slow keeps the slot beyond the last frame', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const slot = link.acquire()!;
+  const heard: string[] = [];
+  const receiver: CallReceiver = {
+    onData: () => undefined,
+    onEnd: () => heard.push('end') === 0,
+    onFail: () => true,
+  };
+  link.dispatch(slot, REQUEST, receiver);
+  await until('the call arrives', () => sessions.length === 1);
+  sessions[0]!.downstream.end(Buffer.from('c'), USAGE);
+  await until('it ends', () => heard.length === 1);
+  t.equal(link.inFlight, 1);
+  link.refund(slot, 10);
+  link.cancel(slot);
+  t.same(sessions[0]!.told, [], 'the worker hears nothing more of it');
+  link.release(slot);
+  t.equal(link.inFlight, 0);
+});
+
+void t.test('a large body is handed over, in its order among the other frames', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const largeBody = new TextEncoder().encode('{"model":"é"}');
+  const large = { ...REQUEST, requestId: 'req-2', body: '', largeBody };
+  link.dispatch(link.acquire()!, REQUEST, recorder());
+  link.dispatch(link.acquire()!, large, recorder());
+  t.equal(largeBody.length, 0, 'the bytes have gone over, not a copy');
+  link.dispatch(link.acquire()!, { ...REQUEST, requestId: 'req-3' }, recorder());
+  await until('all arrive', () => sessions.length === 3);
+  t.same(
+    sessions.map(({ request }) => request.requestId),
+    ['req-1', 'req-2', 'req-3'],
+  );
+  t.equal(Buffer.from(sessions[1]!.request.largeBody!).toString(), '{"model":"é"}');
+});

@@ -1,0 +1,116 @@
+/**
+ * More than the gateway may take: calls beyond its bounds are refused at once, and file descriptors that run out harm
+ * nobody for longer than they are missing.
+ */
+import { execFileSync } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { startBed } from '../support/bed.js';
+import { TEST_MODEL, eventually, type Gateway } from '../support/gateway.js';
+import { keepAliveAgent } from '../support/http.js';
+import { steered, type Mock } from '../support/mock.js';
+import { RawConnection } from '../support/raw-connection.js';
+import { openStream } from '../support/sse.js';
+
+const CALLS_MAX = 30;
+const ACCOUNT_CALLS_MAX = 20;
+const REFUSALS = 200;
+/** The middle of many, for the machine has other work too. */
+const REFUSAL_MS_MAX = 5;
+const SLOW = { model: TEST_MODEL, messages: [{ role: 'user', content: steered('chunks=100&chunk_ms=200') }] };
+
+const openCalls = (mock: Mock, count: number): Promise<boolean> =>
+  eventually(`${count} open calls`, async () => ((await mock.stats()).open === count ? true : undefined));
+
+const descriptors = (pid: number): number => readdirSync(`/proc/${pid}/fd`).length;
+
+function limitDescriptors(pid: number, count: number): void {
+  execFileSync('prlimit', ['--pid', String(pid), `--nofile=${count}:`]);
+}
+
+const nothingHeld = (gateway: Gateway, accountId: string): Promise<boolean> =>
+  eventually('nothing held', async () =>
+    Number((await gateway.admin.account(accountId)).held) === 0 ? true : undefined,
+  );
+
+void t.test('calls in flight are bounded, for an account and for all', async (t) => {
+  const { gateway, mock } = await startBed(t, {
+    limits: { calls_in_flight: CALLS_MAX, calls_in_flight_per_account: ACCOUNT_CALLS_MAX },
+  });
+  const first = await gateway.admin.customer();
+  const second = await gateway.admin.customer();
+  const open = (key: string, count: number) =>
+    Promise.all(
+      Array.from({ length: count }, () => openStream(gateway.port, key, { ...SLOW, stream: true })),
+    );
+  const agent = keepAliveAgent(1);
+  t.teardown(() => agent.destroy());
+  const refused = async (key: string, message: RegExp): Promise<number> => {
+    const startMs = performance.now();
+    const answer = await gateway.request(key, { body: { ...SLOW, stream: true }, agent });
+    const tookMs = performance.now() - startMs;
+    t.match(answer, { status: 503, headers: { 'retry-after': /^\d+$/ } });
+    t.match(answer.json(), { error: { code: 'overloaded', type: 'server_error', message } });
+    return tookMs;
+  };
+
+  const streams = await open(first.key, ACCOUNT_CALLS_MAX);
+  await refused(first.key, /The account has/);
+  streams.push(...(await open(second.key, CALLS_MAX - ACCOUNT_CALLS_MAX)));
+  const tookMs: number[] = [];
+  for (let index = 0; index < REFUSALS; index += 1) tookMs.push(await refused(second.key, /The gateway has/));
+  const medianMs = tookMs.sort((a, b) => a - b)[REFUSALS / 2]!;
+  t.ok(medianMs < REFUSAL_MS_MAX, `refused in ${medianMs.toFixed(2)} ms`);
+  t.equal((await mock.stats()).open, CALLS_MAX, 'no refused call reached the upstream');
+
+  for (const { outgoing } of streams) outgoing.destroy();
+  await openCalls(mock, 0);
+  await nothingHeld(gateway, first.accountId);
+  t.equal((await gateway.chat(first.key, 'Hello')).status, 200, 'slots are free again');
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('file descriptors run out', async (t) => {
+  const { gateway, mock } = await startBed(t);
+  const { key, accountId } = await gateway.admin.customer();
+  t.equal((await gateway.chat(key, 'Hello')).status, 200);
+  const pid = gateway.pid();
+  const restCount = descriptors(pid);
+  limitDescriptors(pid, restCount + 20);
+
+  const body = JSON.stringify({ ...SLOW, stream: true });
+  const connections: RawConnection[] = [];
+  for (let index = 0; index < 60; index += 1) {
+    // The kernel takes the connection into its backlog, whether the gateway can accept it or not.
+    const connection = await RawConnection.open(gateway.port);
+    connection.send(
+      `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+    );
+    connections.push(connection);
+  }
+  await eventually('no descriptor left', () => (descriptors(pid) >= restCount + 20 ? true : undefined));
+  await sleep(1_000);
+  t.equal(gateway.pid(), pid, 'it lives');
+  t.comment(`${(await mock.stats()).open} calls reached the upstream`);
+
+  for (const connection of connections) connection.socket.destroy();
+  await openCalls(mock, 0);
+  const answer = await eventually('service', async () => {
+    const { status } = await gateway.chat(key, 'Hello');
+    return status === 200 ? status : undefined;
+  });
+  t.equal(answer, 200, 'it serves again');
+  t.equal(gateway.pid(), pid, 'the same process');
+  await nothingHeld(gateway, accountId);
+  const leftCount = await eventually('closed sockets', () => {
+    const count = descriptors(pid);
+    return count <= restCount + 20 ? count : undefined;
+  });
+  t.comment(`${restCount} descriptors before, ${leftCount} after`);
+  t.same(
+    gateway.log().filter((line) => line.includes('being replaced')),
+    [],
+  );
+  t.equal(await gateway.stop(), 0);
+});
