@@ -5,7 +5,8 @@
  * then seen of every account, equals the model's. At once: what every thread was told adds up to what is seen when all
  * stand still, whatever the order was; and who dies has each call ended once, though all threads try to at the same time.
  *
- * The time is a shared word that the test moves. TOLLGATE_TEST_SEED repeats a run: it is the seed of the first one.
+ * The time is a shared word that the test moves. TOLLGATE_TEST_SEED, the seed of the first run, repeats it: in turns step by
+ * step, at once as far as the threads fall into the same order.
  */
 import { once } from 'node:events';
 import { isDeepStrictEqual } from 'node:util';
