@@ -5,6 +5,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../pool/messages.js';
+import { withModelName } from '../protocol/chat-body.js';
 import { AnswerReader } from './answer-reader.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from './client.js';
@@ -203,9 +204,7 @@ function bodyFor(model: string | undefined, request: UpstreamRequest): string | 
       largeBody.subarray(request.modelEnd),
     ]);
   }
-  return (
-    request.body.slice(0, request.modelStart) + JSON.stringify(model) + request.body.slice(request.modelEnd)
-  );
+  return withModelName(request, model);
 }
 
 function isPlain(contentEncoding: string | undefined): boolean {
