@@ -4,50 +4,56 @@
  */
 import { UPSTREAM_ANSWER_BYTES_MAX } from '../core/limits.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
-import { garbageFailure } from './error-mapping.js';
+import type { AnswerRoom } from './answer-room.js';
+import { garbageFailure, noRoomFailure, type AttemptFailure } from './error-mapping.js';
 import { isRecord, parsedJson } from './json-value.js';
 import type { UsageMeter } from './usage-meter.js';
 
 export class AnswerReader implements AnswerBodyReader {
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
+  readonly #room: AnswerRoom;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  constructor(sink: AnswerSink, meter: UsageMeter) {
+  constructor(sink: AnswerSink, meter: UsageMeter, room: AnswerRoom) {
     this.#sink = sink;
     this.#meter = meter;
+    this.#room = room;
   }
 
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     this.#bytes += chunk.length;
-    if (this.#bytes > UPSTREAM_ANSWER_BYTES_MAX) this.#reject(`above ${UPSTREAM_ANSWER_BYTES_MAX} bytes`);
+    if (this.#bytes > UPSTREAM_ANSWER_BYTES_MAX)
+      this.#reject(garbageFailure(`above ${UPSTREAM_ANSWER_BYTES_MAX} bytes`));
+    else if (!this.#room.grow(chunk.length)) this.#reject(noRoomFailure());
     else this.#chunks.push(chunk);
   }
 
   onEnd(): void {
     if (this.#over) return;
     const answer = Buffer.concat(this.#chunks, this.#bytes);
+    this.#chunks = [];
     const value = parsedJson(answer.toString('utf8'));
     if (!isRecord(value)) {
-      this.#reject('no JSON object');
+      this.#reject(garbageFailure('no JSON object'));
       return;
     }
     if (!Array.isArray(value.choices)) {
-      this.#reject('no choices');
+      this.#reject(garbageFailure('no choices'));
       return;
     }
     this.#over = true;
-    this.#meter.report(value.usage);
-    this.#meter.relayed(answer);
+    this.#meter.report(value.usage, value.model);
+    this.#meter.answered(answer);
     this.#sink.complete(answer);
   }
 
-  #reject(what: string): void {
+  #reject(failure: AttemptFailure): void {
     this.#over = true;
     this.#chunks = [];
-    this.#sink.reject(garbageFailure(what));
+    this.#sink.reject(failure);
   }
 }

@@ -6,7 +6,9 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../pool/messages.js';
 import { withModelName } from '../protocol/chat-body.js';
+import { traceHeadersOf } from '../telemetry/trace-parent.js';
 import { AnswerReader } from './answer-reader.js';
+import type { AnswerRoom } from './answer-room.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from './client.js';
 import {
@@ -17,7 +19,9 @@ import {
   statusFailure,
   type AttemptFailure,
 } from './error-mapping.js';
+import type { AttemptSpan } from './attempt-span.js';
 import { StreamReader } from './stream-reader.js';
+import { secretsOf } from './target.js';
 import type { TakenTarget } from './target-choice.js';
 import { UsageMeter } from './usage-meter.js';
 
@@ -26,6 +30,8 @@ const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 
 /** The session's side; `crash` is for exceptions, which are bugs of ours. */
 export interface AttemptOwner extends AnswerSink {
+  /** For the answer, if it is a whole one. */
+  readonly room: AnswerRoom;
   crash(error: unknown): void;
 }
 
@@ -38,6 +44,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   readonly #owner: AttemptOwner;
   readonly #request: UpstreamRequest;
   readonly #clock: Clock;
+  readonly #span: AttemptSpan | undefined;
   readonly #call: UpstreamCall;
   #phase: Phase = 'unanswered';
   #reader: AnswerBodyReader | undefined;
@@ -49,6 +56,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     client: UpstreamClient,
     taken: TakenTarget,
     request: UpstreamRequest,
+    span: AttemptSpan | undefined,
     clock: Clock,
     owner: AttemptOwner,
   ) {
@@ -56,7 +64,9 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     this.#owner = owner;
     this.#request = request;
     this.#clock = clock;
-    this.#call = client.start(taken.target, bodyFor(taken.target.model, request), request.requestId, this);
+    this.#span = span;
+    const body = bodyFor(taken.target.model, request);
+    this.#call = client.start(taken.target, body, request.requestId, this, headersOf(request, span));
   }
 
   get sent(): boolean {
@@ -74,6 +84,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   /** Ends the connection at once; the owner hears nothing more. */
   abort(): void {
     this.#phase = 'drained';
+    this.#endSpan('cancelled');
     this.taken.release();
     this.#call.abort();
   }
@@ -117,12 +128,14 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 
   relay(bytes: Uint8Array): void {
     if (this.#phase !== 'reading') return;
+    if (this.#span?.isUnanswered === true) this.#span.firstByte(this.#clock.monotonicMs());
     this.taken.answered();
     this.#owner.relay(bytes);
   }
 
   complete(rest: Uint8Array): void {
     if (this.#phase !== 'reading') return;
+    this.#endSpan(undefined);
     this.taken.releaseGood();
     this.#settle();
     this.#owner.complete(rest);
@@ -131,6 +144,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   /** What breaks the protocol is not worth a connection. */
   reject(failure: AttemptFailure): void {
     if (this.#phase === 'drained') return;
+    this.#endSpan(failure.kind);
     this.taken.releaseFailed(failure);
     this.abort();
     this.#owner.reject(failure);
@@ -144,6 +158,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
       this.#phase = 'refused';
     } else if (meaning === 'unavailable') {
       const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
+      this.#endSpan(failure.kind);
       this.taken.releaseFailed(failure);
       this.#settle();
       this.#owner.reject(failure);
@@ -155,7 +170,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
       this.#phase = 'reading';
       this.#reader = this.#request.stream
         ? new StreamReader(this, this.meter, this.#request.includeUsage)
-        : new AnswerReader(this, this.meter);
+        : new AnswerReader(this, this.meter, this.#owner.room);
     }
   }
 
@@ -170,6 +185,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 
   #fault(fault: UpstreamFault): void {
     const failure = faultFailure(fault);
+    this.#endSpan(failure.kind);
     this.taken.releaseFailed(failure);
     this.#settle();
     this.#owner.reject(failure);
@@ -182,7 +198,19 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     this.#settle();
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
-    this.#owner.reject(callerFailure(this.#status, body, this.taken.target.key));
+    const failure = callerFailure(this.#status, body, secretsOf(this.taken.target));
+    this.#endSpan(failure.kind);
+    this.#owner.reject(failure);
+  }
+
+  #endSpan(error: string | undefined): void {
+    this.#span?.end({
+      error,
+      status: this.#status,
+      usage: this.meter.reported,
+      answerModel: this.meter.answerModel,
+      nowMs: this.#clock.monotonicMs(),
+    });
   }
 
   /** The outcome is known. What is left of the body is let run off, so that the connection can be used again. */
@@ -191,6 +219,10 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     this.taken.release();
     this.#call.resume();
   }
+}
+
+function headersOf({ trace }: UpstreamRequest, span: AttemptSpan | undefined): readonly string[] | undefined {
+  return span === undefined ? trace && traceHeadersOf(trace) : span.headers;
 }
 
 /** The body with the model's name as the upstream knows it. */

@@ -42,14 +42,19 @@ export class Breaker {
     this.#onChange = onChange;
   }
 
+  /** Also while a call probes. */
+  get isOpen(): boolean {
+    return this.#restMs > 0;
+  }
+
   /** How long until it lets a call through; 0 is now. */
   restMs(nowMs: MonotonicMs): number {
-    return this.#isOpen ? Math.max(0, this.#probeAtMs - nowMs) : 0;
+    return this.isOpen ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
   /** A call begins, which `restMs` allowed. While open it is the probe; if it stays without an answer, another follows after a rest. */
   begin(nowMs: MonotonicMs): BreakerPass {
-    if (this.#isOpen) {
+    if (this.isOpen) {
       this.#pass++;
       this.#probeAtMs = nowMs + this.#restMs;
     }
@@ -58,19 +63,19 @@ export class Breaker {
 
   /** The upstream has begun to answer well: enough of a probe, which may be a stream of minutes. */
   answered(pass: BreakerPass): void {
-    if (pass === this.#pass && this.#isOpen) this.#close();
+    if (pass === this.#pass && this.isOpen) this.#close();
   }
 
   /** The call ended well. */
   succeeded(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass !== this.#pass) return;
-    if (this.#isOpen) this.#close();
+    if (this.isOpen) this.#close();
     else this.#count(nowMs, 0);
   }
 
   failed(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass !== this.#pass || this.#failuresMax === 0) return;
-    if (this.#isOpen) {
+    if (this.isOpen) {
       this.#open(nowMs, Math.min(REST_MS_MAX, 2 * this.#restMs), 'reopened');
       return;
     }
@@ -83,11 +88,7 @@ export class Breaker {
 
   /** The call ended without a word about the upstream; after a probe the next call is one. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
-    if (pass === this.#pass && this.#isOpen) this.#probeAtMs = nowMs;
-  }
-
-  get #isOpen(): boolean {
-    return this.#restMs > 0;
+    if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }
 
   #open(nowMs: MonotonicMs, restMs: number, change: BreakerChange): void {

@@ -4,35 +4,41 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { FRAME_BYTES_MAX } from '../core/limits.js';
+import { FRAME_BYTES_MAX, WHOLE_ANSWERS_BYTES_MAX, WHOLE_ANSWER_BYTES_UNCOUNTED } from '../core/limits.js';
 import { ceilDiv } from '../core/units.js';
 import type { DownstreamHandle, StartSession, UpstreamRequest, UpstreamSession } from '../pool/messages.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
+import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
+import { AnswerBudget, AnswerRoom } from './answer-room.js';
+import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import type { UpstreamClient } from './client.js';
 import { countOrEstimate } from './count-wait.js';
 import { unavailableError, type AttemptFailure } from './error-mapping.js';
 import { FaultLog } from './fault-log.js';
 import { RetryPlan } from './retry-plan.js';
-import { TargetChoice } from './target-choice.js';
-import { ECHO_ORIGIN, type ModelRoute } from './target.js';
+import type { RouteTable } from './route-table.js';
+import { ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { CountTokens } from './token-count.js';
 
 export interface SessionDeps {
-  /** By the model's index in the catalogue. */
-  readonly routes: readonly ModelRoute[];
+  readonly routes: RouteTable;
   readonly http: UpstreamClient;
   readonly echo: UpstreamClient;
   readonly count: CountTokens;
   readonly log: Log;
   readonly clock: Clock;
+  readonly metrics: UpstreamMetrics;
+  /** Where spans are exported. */
+  readonly spans: SpanOutbox | undefined;
 }
 
 /** What all sessions of a worker share. */
 interface Shared extends Omit<SessionDeps, 'log'> {
-  readonly choices: readonly TargetChoice[];
   readonly faults: FaultLog;
+  readonly answers: AnswerBudget;
 }
 
 /** The longest text takes the counter three seconds, once it is at its turn; no client waits longer for the end of its answer. */
@@ -51,8 +57,11 @@ const CRASHED: ErrorRecord = {
 /** The function that the link calls for each Call frame; never throws. One for a worker. */
 export function createStartSession(deps: SessionDeps): StartSession {
   const { log, ...rest } = deps;
-  const choices = deps.routes.map((route) => new TargetChoice(route.targets, deps.clock, log));
-  const shared: Shared = { ...rest, choices, faults: new FaultLog(log, deps.clock) };
+  const shared: Shared = {
+    ...rest,
+    faults: new FaultLog(log, deps.clock),
+    answers: new AnswerBudget(WHOLE_ANSWERS_BYTES_MAX, WHOLE_ANSWER_BYTES_UNCOUNTED),
+  };
   return (request, downstream) => {
     const session = new ChatSession(shared, request, downstream);
     session.start();
@@ -68,10 +77,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #request: UpstreamRequest;
   readonly #downstream: DownstreamHandle;
   readonly #plan: RetryPlan;
+  readonly room: AnswerRoom;
   #state: State = 'calling';
   #attempt: Attempt | undefined;
   #pause: NodeJS.Timeout | undefined;
   #relayed = false;
+  #upstreamWaitMs = 0;
   #cancelled = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed. */
@@ -83,7 +94,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#shared = shared;
     this.#request = request;
     this.#downstream = downstream;
-    this.#plan = new RetryPlan(shared.choices[request.modelIndex]!, shared.clock);
+    this.room = new AnswerRoom(shared.answers);
+    this.#plan = new RetryPlan(shared.routes.choiceOf(request.modelIndex), shared.clock);
   }
 
   start(): void {
@@ -110,17 +122,19 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state === 'settling') return;
     const attempt = this.#attempt;
     attempt?.abort();
-    if (attempt?.sent === true) this.#settle(EMPTY);
+    if (attempt?.sent === true) this.#settleSoon();
     else this.#fail(CLIENT_GONE);
   }
 
   relay(bytes: Uint8Array): void {
     invariant(this.#state === 'calling', 'bytes are relayed during the call');
+    if (!this.#relayed) this.#upstreamWaitMs = this.#plan.spentMs();
     this.#relayed = true;
     if (!this.#downstream.data(bytes)) this.#attempt?.pause();
   }
 
   complete(rest: Uint8Array): void {
+    if (!this.#relayed) this.#upstreamWaitMs = this.#plan.spentMs();
     this.#settle(rest);
   }
 
@@ -128,7 +142,16 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
     this.#attempt = undefined;
+    this.room.clear();
+    this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind);
     if (failure.callerError !== undefined) {
+      if (failure.ours)
+        this.#shared.faults.write(
+          'error',
+          'gateway',
+          'a call was refused for want of room or descriptors',
+          failure.cause,
+        );
       this.#fail(failure.callerError);
       return;
     }
@@ -163,20 +186,34 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#failResting();
       return;
     }
+    this.#downstream.noteUpstream(taken.target.slot);
     const client = taken.target.origin === ECHO_ORIGIN ? echo : http;
     try {
-      this.#attempt = new Attempt(client, taken, this.#request, clock, this);
+      this.#attempt = new Attempt(client, taken, this.#request, this.#newSpan(taken.target), clock, this);
     } catch (error) {
       taken.release();
       throw error;
     }
   }
 
+  #newSpan(target: UpstreamTarget): AttemptSpan | undefined {
+    const { routes, spans, clock } = this.#shared;
+    const { trace, modelIndex } = this.#request;
+    if (trace === undefined) return undefined;
+    const begin = (): AttemptBegin => {
+      const { id: modelId, ownedBy: provider } = routes.routeOf(modelIndex);
+      const earlierTries = this.#plan.tries - 1;
+      const nowMs = clock.monotonicMs();
+      return { request: this.#request, target, modelId, provider, earlierTries, nowMs };
+    };
+    return AttemptSpan.of(begin, trace, spans);
+  }
+
   /** No upstream takes the call now; without a wait, so that calls do not pile up before one that is down. */
   #failResting(): void {
     const { routes, faults } = this.#shared;
     const { restMs, reason } = this.#plan.rest();
-    const subject = `model ${routes[this.#request.modelIndex]!.id}`;
+    const subject = `model ${routes.routeOf(this.#request.modelIndex).id}`;
     faults.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
     const seconds = shorter(this.#retryAfterSeconds, Math.max(1, ceilDiv(Math.ceil(restMs), 1_000)));
     this.#fail(unavailableError(this.#reason ?? reason, seconds));
@@ -185,10 +222,17 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
     const { name } = attempt.taken.target;
     const { faults } = this.#shared;
-    if (failure.credentials)
+    if (failure.kind === 'credentials')
       faults.write('error', name, 'an upstream refuses our key or account', failure.cause);
     else if (again) faults.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
     else faults.write('error', name, 'an upstream failed, the call was lost', failure.cause);
+  }
+
+  /** After what else came in this turn: of clients that leave together each has its upstream call aborted before the first is counted. */
+  #settleSoon(): void {
+    setImmediate(() => {
+      if (this.#state === 'calling') this.#settle(EMPTY);
+    });
   }
 
   /** Finds the usage, then delivers `rest`. */
@@ -202,12 +246,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     const { routes, count, faults } = this.#shared;
-    const { tokenizer } = routes[this.#request.modelIndex]!;
-    const wanted = meter.countRequest(
-      tokenizer,
-      this.#request.largeBody ?? this.#request.body,
-      this.#request.stream ? 'stream' : 'answer',
-    );
+    const { tokenizer } = routes.routeOf(this.#request.modelIndex);
+    const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
     countOrEstimate(count, wanted, COUNT_MS_MAX, faults)
       .then((usage) => this.#settled(this.#cancelled ? { ...usage, source: 'estimated' } : usage))
       .catch((error: unknown) => this.crash(error));
@@ -234,8 +274,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #end(): void {
     invariant(this.#state === 'delivering' && this.#usage !== undefined, 'a call ends once, with its bill');
     this.#state = 'ended';
-    this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage);
+    this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage, this.#upstreamWaitMs);
     this.#rest = EMPTY;
+    this.room.clear();
   }
 
   #fail(error: ErrorRecord): void {
@@ -243,6 +284,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#state = 'ended';
     this.#attempt = undefined;
     this.#rest = EMPTY;
+    this.room.clear();
     clearTimeout(this.#pause);
     this.#downstream.fail(error);
   }

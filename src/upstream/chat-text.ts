@@ -55,14 +55,29 @@ export function answerTexts(answer: string): string[] {
   return texts;
 }
 
-/** Texts of a stream's events: the pieces of each field of each choice put together, because a token may be cut by a chunk's end. */
-export function streamTexts(events: string): string[] {
+/** The text of each field of each choice of a stream so far: put together, because a token may be cut by a chunk's end. */
+export type StreamTexts = Map<string, string>;
+
+/** How much of a stream's events was taken. */
+export interface TakenTexts {
+  readonly chars: number;
+  /** UTF-8 length of the events whose text was taken. */
+  readonly bytes: number;
+}
+
+/** Puts the texts of whole events behind those in `texts`; takes no further event once `charsMax` characters are there. */
+export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: number): TakenTexts {
   const pieces = new Map<string, string[]>();
-  forEachEvent(Buffer.from(events), (_start, _end, data) => {
+  let chars = 0;
+  let bytes = 0;
+  forEachEvent(events, (_start, end, data) => {
+    if (chars >= charsMax) return;
+    bytes = end;
     if (data === undefined) return;
     for (const [index, choice] of choicesOf(parsedJson(data))) {
       if (!isRecord(choice.delta)) continue;
       collectWritten(choice.delta, (key, text) => {
+        chars += text.length;
         const place = `${index}/${key}`;
         const list = pieces.get(place);
         if (list === undefined) pieces.set(place, [text]);
@@ -70,7 +85,9 @@ export function streamTexts(events: string): string[] {
       });
     }
   });
-  return [...pieces.values()].map((list) => list.join(''));
+  // Joined, the words are one string; added one by one each would take 50 bytes more.
+  for (const [place, list] of pieces) texts.set(place, (texts.get(place) ?? '') + list.join(''));
+  return { chars, bytes };
 }
 
 function choicesOf(value: unknown): [string, Record<string, unknown>][] {

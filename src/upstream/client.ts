@@ -1,12 +1,12 @@
 /**
- * The one interface behind which an HTTP client stands: undici first, the built-in echo model second. Upstream worker.
+ * The one interface behind which an HTTP client stands: HTTP/1.1 over connections of our own, and the built-in echo model. Upstream worker.
  *
  * Order of callbacks: onStart once, then onData any number of times, then exactly one of onEnd and onError; onError
  * alone is possible. After abort() nothing is called any more.
  */
 import type { UpstreamTarget } from './target.js';
 
-/** Why there is no (whole) answer. `code` is the client's own (`ECONNREFUSED`, `UND_ERR_…`), for the log. */
+/** Why there is no (whole) answer. `code` is the client's own (`ECONNREFUSED`, `HTTP1_INVALID`), for the log. */
 export interface UpstreamFault {
   readonly code: string;
   readonly message: string;
@@ -26,20 +26,24 @@ export interface UpstreamHandler {
 export interface UpstreamCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
-  /** Holds onData back until resume(); one chunk that was already on its way may still come. Idempotent, as resume() is. */
+  /** Holds onData back until resume(); one chunk that was already on its way may still come, with the end. Idempotent, as resume() is. */
   pause(): void;
   resume(): void;
   /** Ends the call and its connection at once; idempotent. */
   abort(): void;
 }
 
-/** `start` calls nothing of the handler before it has returned. `close` ends calls that still run with a fault. */
+/**
+ * `start` calls nothing of the handler before it has returned; `traceHeaders` are name, value, name, value. `close` ends calls that
+ * still run with a fault.
+ */
 export interface UpstreamClient {
   start(
     target: UpstreamTarget,
     body: string | Uint8Array,
     requestId: string,
     handler: UpstreamHandler,
+    traceHeaders?: readonly string[],
   ): UpstreamCall;
   close(): Promise<void>;
 }

@@ -6,7 +6,11 @@ import type { ChatRequestResult } from '../protocol/chat-request.js';
 import { readLargeChatBytes } from '../protocol/request-bytes.js';
 import type { Usage } from '../protocol/usage.js';
 import { countTokens } from './token-count.js';
+import { giveWay } from './thread-priority.js';
 import type { CounterTask } from './worker-messages.js';
+
+// This module is loaded once in each counter thread and nowhere else.
+giveWay();
 
 export function runCounterTask(task: CounterTask): unknown {
   if (task.kind === 'count') return countTokens(task.request) satisfies Usage;

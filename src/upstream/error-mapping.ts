@@ -2,15 +2,16 @@
  * What an upstream's failure means to the caller, and whether another upstream may do better. No text made here names a
  * provider's key or address. Pure; upstream worker.
  */
-import type { ErrorRecord } from '../core/errors.js';
+import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { WallMs } from '../core/units.js';
+import type { FailureKind } from '../telemetry/metrics-layout.js';
 import type { UpstreamFault } from './client.js';
 import { isRecord, parsedJson } from './json-value.js';
 
 /** Why one attempt on one upstream came to nothing. */
 export interface AttemptFailure {
-  /** What the caller is told where the request itself is at fault and no other upstream would take it; else undefined. */
+  /** What the caller is told where no other upstream would do better: the request is at fault, or this process; else undefined. */
   readonly callerError: ErrorRecord | undefined;
   /** For the caller: what was wrong, without an address. */
   readonly reason: string;
@@ -20,8 +21,8 @@ export interface AttemptFailure {
   readonly repeatable: boolean;
   /** For the log: status or fault code. */
   readonly cause: string;
-  /** Our own key or account at that provider does not serve: an operator has to act. */
-  readonly credentials: boolean;
+  /** For the metrics. `credentials`: our own key or account at that provider does not serve, an operator has to act. */
+  readonly kind: FailureKind;
   /** It says nothing about the upstream's health. */
   readonly ours: boolean;
 }
@@ -41,25 +42,34 @@ const UNAVAILABLE = {
   callerError: undefined,
   retryAfterSeconds: undefined,
   repeatable: false,
-  credentials: false,
   ours: false,
 } as const;
 
 /** Waiting for a connection of our own bounded number. */
 const OWN_FAULT = 'TIMEOUT_QUEUE';
 
+/** The process or the system has no file descriptor left for a connection. */
+const NO_DESCRIPTOR_FAULTS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
+
 /** Reasons that name no address, by the codes of the clients behind UpstreamClient. */
 const FAULT_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'it refused the connection',
   ECONNRESET: 'it closed the connection',
   EPIPE: 'it closed the connection',
-  UND_ERR_SOCKET: 'it closed the connection',
-  UND_ERR_CONNECT_TIMEOUT: 'it could not be reached in time',
+  HTTP1_CLOSED: 'it closed the connection',
+  HTTP1_INVALID: 'its answer was not valid',
   TIMEOUT_CONNECT: 'it could not be reached in time',
   TIMEOUT_QUEUE: 'all connections to it are in use',
   TIMEOUT_FIRST_BYTE: 'it did not answer in time',
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
+};
+
+const NO_ROOM: ErrorRecord = {
+  code: 'overloaded',
+  message:
+    'The gateway holds as many long answers for slow readers as it may. Retry after 5 seconds, or ask for a stream.',
+  retryAfterSeconds: 5,
 };
 
 export type StatusMeaning = 'answer' | 'caller' | 'unavailable';
@@ -76,31 +86,72 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
     reason: status === 429 ? 'it is rate-limited' : 'it answered with an error',
     retryAfterSeconds: RETRY_AFTER_STATUSES.has(status) ? retryAfterSeconds(retryAfter, now) : undefined,
     cause: `status ${status}`,
-    credentials: CREDENTIAL_STATUSES.has(status),
+    kind: statusKind(status),
   };
 }
 
 /** The client behind the call gave no whole answer. */
 export function faultFailure(fault: UpstreamFault): AttemptFailure {
   const reason = FAULT_REASONS[fault.code] ?? 'the connection to it failed';
+  const isShort = NO_DESCRIPTOR_FAULTS.has(fault.code);
   return {
     ...UNAVAILABLE,
+    callerError: isShort ? OUT_OF_DESCRIPTORS : undefined,
     reason,
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
-    ours: fault.code === OWN_FAULT,
+    kind: isShort ? 'no_connection_free' : faultKind(fault.code),
+    ours: isShort || fault.code === OWN_FAULT,
   };
+}
+
+function statusKind(status: number): FailureKind {
+  if (CREDENTIAL_STATUSES.has(status)) return 'credentials';
+  return status === 429 ? 'rate_limited' : 'status';
+}
+
+function faultKind(code: string): FailureKind {
+  if (code === OWN_FAULT) return 'no_connection_free';
+  if (code === 'TIMEOUT_CONNECT') return 'connect';
+  if (code.startsWith('TIMEOUT_')) return 'timeout';
+  if (code === 'HTTP1_INVALID') return 'invalid_answer';
+  if (code === 'ECONNRESET' || code === 'EPIPE' || code.startsWith('HTTP1_')) return 'connection_lost';
+  // Refused, unreachable, of unknown name, or without a certificate that is trusted.
+  return 'connect';
 }
 
 /** An answer that breaks the protocol. */
 export function garbageFailure(what: string): AttemptFailure {
-  return { ...UNAVAILABLE, reason: 'its answer was not valid', cause: `bad answer: ${what}` };
+  return {
+    ...UNAVAILABLE,
+    reason: 'its answer was not valid',
+    kind: 'invalid_answer',
+    cause: `bad answer: ${what}`,
+  };
 }
 
-/** The upstream's 4xx with its own message, out of which `key` is cut should it stand there. */
-export function callerFailure(status: number, body: string, key: string | undefined): AttemptFailure {
-  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(body, key) };
-  return { ...UNAVAILABLE, callerError, reason: 'it refused the request', cause: `status ${status}` };
+/** There is no memory for the answer: see AnswerBudget. */
+export function noRoomFailure(): AttemptFailure {
+  return {
+    ...UNAVAILABLE,
+    callerError: NO_ROOM,
+    reason: 'its answer found no room',
+    cause: 'no room for a whole answer',
+    kind: 'no_room',
+    ours: true,
+  };
+}
+
+/** The upstream's 4xx with its own message, out of which `secrets` are cut should they stand there. */
+export function callerFailure(status: number, body: string, secrets: readonly string[]): AttemptFailure {
+  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(body, secrets) };
+  return {
+    ...UNAVAILABLE,
+    callerError,
+    kind: 'rejected',
+    reason: 'it refused the request',
+    cause: `status ${status}`,
+  };
 }
 
 /** A `provider_unavailable` that says what to do. */
@@ -124,13 +175,13 @@ export function retryAfterSeconds(header: string | undefined, now: WallMs): numb
   return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, seconds));
 }
 
-function callerMessage(body: string, key: string | undefined): string {
+function callerMessage(body: string, secrets: readonly string[]): string {
   const value = parsedJson(body);
   const error = isRecord(value) ? value.error : undefined;
   const given = isRecord(error) ? error.message : error;
   if (typeof given !== 'string')
     return 'the provider of this model refused the request; check its parameters';
-  const open = key === undefined || key === '' ? given : given.replaceAll(key, '***');
+  const open = secrets.reduce((text, secret) => text.replaceAll(secret, '***'), given);
   const short = open.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
   return short === '' ? 'the provider of this model refused the request; check its parameters' : short;
 }

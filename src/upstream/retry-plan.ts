@@ -18,6 +18,7 @@ export class RetryPlan {
   readonly #clock: Clock;
   readonly #startMs: number;
   readonly #tried = new Set<number>();
+  #tries = 0;
   #repeats = 0;
 
   constructor(choice: TargetChoice, clock: Clock) {
@@ -28,9 +29,21 @@ export class RetryPlan {
 
   /** A place on the next upstream; undefined where all were tried or rest. */
   take(): TakenTarget | undefined {
-    const taken = this.#choice.take(this.#tried);
-    if (taken !== undefined) this.#tried.add(taken.index);
+    const taken = this.#choice.take(this.#tried, this.#tries > 0);
+    if (taken === undefined) return undefined;
+    this.#tried.add(taken.index);
+    this.#tries++;
     return taken;
+  }
+
+  /** Places taken so far. */
+  get tries(): number {
+    return this.#tries;
+  }
+
+  /** Since the call came. */
+  spentMs(): number {
+    return this.#clock.monotonicMs() - this.#startMs;
   }
 
   rest(): Rest {
@@ -39,7 +52,7 @@ export class RetryPlan {
 
   /** How long to pause before the next `take`; undefined where there is no further try. `sent`: a byte had reached the upstream. */
   pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
-    const spentMs = this.#clock.monotonicMs() - this.#startMs;
+    const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#tried)) return 0;
     if (this.#choice.targets > 1 || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;

@@ -113,12 +113,12 @@ export class StreamReader implements AnswerBodyReader {
     const event = parsedJson(data);
     if (this.#done) {
       // The client has its answer. A usage that was missing may still follow, and nothing else counts any more.
-      if (isRecord(event) && this.#meter.reported === undefined) this.#meter.report(event.usage);
+      if (isRecord(event) && this.#meter.reported === undefined) this.#meter.report(event.usage, event.model);
       return 'drop';
     }
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
     if (event.error !== undefined && event.error !== null) return { garbage: 'an error event' };
-    if (event.usage !== undefined) this.#meter.report(event.usage);
+    if (event.usage !== undefined) this.#meter.report(event.usage, event.model);
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };

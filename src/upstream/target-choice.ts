@@ -5,16 +5,19 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { Log } from '../telemetry/log.js';
+import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
-import type { UpstreamTarget } from './target.js';
+import { isSameUpstream, type UpstreamTarget } from './target.js';
 
 /** An upstream's Retry-After is kept to for so long; it is asked again then, for it may have spoken of an hour or a day. */
 const PARK_SECONDS_MAX = 60;
 
 /** What is known of one upstream. */
 interface TargetState {
-  readonly target: UpstreamTarget;
+  /** Of all that the choice ever had; a call remembers by it what it has tried. */
+  readonly index: number;
+  target: UpstreamTarget;
   readonly breaker: Breaker;
   inFlight: number;
   parkedUntilMs: number;
@@ -28,21 +31,47 @@ export interface Rest {
 }
 
 export class TargetChoice {
-  readonly #states: readonly TargetState[];
+  #states: readonly TargetState[] = [];
+  #stateCount = 0;
   readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #metrics: UpstreamMetrics;
 
   /** `targets` sorted by priority, best first. */
-  constructor(targets: readonly UpstreamTarget[], clock: Clock, log: Log) {
-    invariant(targets.length > 0, 'a model has an upstream');
+  constructor(targets: readonly UpstreamTarget[], clock: Clock, log: Log, metrics: UpstreamMetrics) {
     this.#clock = clock;
-    this.#states = targets.map((target) => ({
+    this.#log = log;
+    this.#metrics = metrics;
+    this.replace(targets);
+  }
+
+  /** From the next `take` on these are chosen from, sorted as before; what is known of those that stay is kept. */
+  replace(targets: readonly UpstreamTarget[]): void {
+    invariant(targets.length > 0, 'a model has an upstream');
+    const known = [...this.#states];
+    this.#states = targets.map((target) => {
+      const at = known.findIndex((state) => isSameUpstream(state.target, target));
+      if (at < 0) return this.#newState(target);
+      // A list may name one upstream twice: each takes over one state.
+      const [state] = known.splice(at, 1);
+      state!.target = target;
+      return state!;
+    });
+  }
+
+  #newState(target: UpstreamTarget): TargetState {
+    const state: TargetState = {
+      index: this.#stateCount++,
       target,
-      breaker: new Breaker(target.breakerFailuresMax, (change, restMs) =>
-        noteChange(log, target, change, restMs),
-      ),
+      breaker: new Breaker(target.breakerFailuresMax, (change, restMs) => {
+        this.#metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
+        noteChange(this.#log, target, change, restMs);
+      }),
       inFlight: 0,
       parkedUntilMs: 0,
-    }));
+    };
+    this.#metrics.setBreaker(target.slot, 'closed');
+    return state;
   }
 
   get targets(): number {
@@ -51,29 +80,32 @@ export class TargetChoice {
 
   /** Calls in flight on the target of that index. */
   inFlight(index: number): number {
-    return this.#states[index]!.inFlight;
+    return this.#states.find((state) => state.index === index)!.inFlight;
   }
 
   /** Whether `take` would give a target. O(targets). */
   isAnyLeft(tried: ReadonlySet<number>): boolean {
     const nowMs = this.#clock.monotonicMs();
-    return this.#states.some((state, index) => !tried.has(index) && restMsOf(state, nowMs) === 0);
+    return this.#states.some((state) => !tried.has(state.index) && restMsOf(state, nowMs) === 0);
   }
 
-  /** Takes a place on the best target whose index is not in `tried`; undefined where all were tried or rest. O(targets). */
-  take(tried: ReadonlySet<number>): TakenTarget | undefined {
+  /**
+   * Takes a place on the best target whose index is not in `tried`; undefined where all were tried or rest. `retry`: an earlier
+   * attempt of the call has failed. O(targets).
+   */
+  take(tried: ReadonlySet<number>, retry = false): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
-    let best: number | undefined;
-    for (const [index, state] of this.#states.entries()) {
-      if (tried.has(index) || restMsOf(state, nowMs) > 0) continue;
-      if (best === undefined) best = index;
-      else if (state.target.priority !== this.#states[best]!.target.priority) break;
-      else if (loadWithOneMore(state) < loadWithOneMore(this.#states[best]!)) best = index;
+    let best: TargetState | undefined;
+    for (const state of this.#states) {
+      if (tried.has(state.index) || restMsOf(state, nowMs) > 0) continue;
+      if (best === undefined) best = state;
+      else if (state.target.priority !== best.target.priority) break;
+      else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
     }
     if (best === undefined) return undefined;
-    const state = this.#states[best]!;
-    state.inFlight++;
-    return new TakenTarget(state, best, this.#clock);
+    best.inFlight++;
+    this.#metrics.attemptBegun(best.target.slot, retry);
+    return new TakenTarget(best, this.#clock, this.#metrics);
   }
 
   /** The shortest rest of all targets. */
@@ -93,14 +125,17 @@ export class TakenTarget {
   readonly index: number;
   readonly #state: TargetState;
   readonly #clock: Clock;
+  readonly #metrics: UpstreamMetrics;
   readonly #pass: BreakerPass;
   #released = false;
 
-  constructor(state: TargetState, index: number, clock: Clock) {
+  constructor(state: TargetState, clock: Clock, metrics: UpstreamMetrics) {
     this.target = state.target;
-    this.index = index;
+    this.index = state.index;
     this.#state = state;
     this.#clock = clock;
+    this.#metrics = metrics;
+    if (state.breaker.isOpen) metrics.setBreaker(state.target.slot, 'half_open');
     this.#pass = state.breaker.begin(clock.monotonicMs());
   }
 
@@ -135,6 +170,7 @@ export class TakenTarget {
     if (this.#released) return false;
     this.#released = true;
     this.#state.inFlight--;
+    this.#metrics.attemptEnded(this.target.slot);
     return true;
   }
 }

@@ -2,9 +2,13 @@
  * Where a model's calls go, as the upstream workers see it. Holds the providers' keys: it is handed to upstream workers
  * alone, never to a listener, a log or an answer.
  */
+import { isDeepStrictEqual } from 'node:util';
+
 export interface UpstreamTarget {
   /** For messages and logs: the URL without its path's query and without credentials. */
   readonly name: string;
+  /** Of its counters in the metrics. */
+  readonly slot: number;
   /** `http:` or `https:` origin, or ECHO_ORIGIN. */
   readonly origin: string;
   /** Path of the call: `/v1/chat/completions`. */
@@ -12,7 +16,7 @@ export interface UpstreamTarget {
   /** Provider's key; undefined where the upstream wants none. */
   readonly key: string | undefined;
   readonly headers: Readonly<Record<string, string>>;
-  /** The model's name there; undefined where it is the caller's. */
+  /** The model's name there; undefined where it is the model's id. */
   readonly model: string | undefined;
   readonly weight: number;
   readonly priority: number;
@@ -37,7 +41,36 @@ export type Tokenizer = (typeof TOKENIZERS)[number];
 /** One model's upstreams, by the model's index in the catalogue. */
 export interface ModelRoute {
   readonly id: string;
+  /** Who made the model. */
+  readonly ownedBy: string;
   readonly tokenizer: Tokenizer;
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
+  /** The model was removed from the settings; a call that was on its way to a worker still finds its upstreams. */
+  readonly retired?: true;
+}
+
+/** Whether what is known of one upstream holds for the other: it is the same service, met with the same credentials. */
+export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): boolean {
+  return (
+    one.origin === other.origin &&
+    one.path === other.path &&
+    one.key === other.key &&
+    one.ca === other.ca &&
+    one.breakerFailuresMax === other.breakerFailuresMax &&
+    isDeepStrictEqual(one.headers, other.headers)
+  );
+}
+
+/** Shorter words of a header are no secrets, and would be cut out of sentences. */
+const SECRET_CHARS_MIN = 8;
+
+/** What an upstream could repeat of the credentials that it was sent: its key, and each word of its headers' values; long ones first. */
+export function secretsOf({ key, headers }: UpstreamTarget): string[] {
+  const words = Object.values(headers)
+    .flatMap((value) => value.split(/[\s,;=]+/))
+    .filter((word) => word.length >= SECRET_CHARS_MIN);
+  const secrets = key === undefined || key === '' ? words : [key, ...words];
+  // Where one is part of another, cutting it first would leave the rest of the other.
+  return secrets.sort((one, other) => other.length - one.length);
 }

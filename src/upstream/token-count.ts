@@ -5,7 +5,7 @@
 import { TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { ceilDiv } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
-import { answerTexts, promptOf, streamTexts } from './chat-text.js';
+import { addStreamTexts, answerTexts, promptOf, type StreamTexts } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, textCounterOf } from './tokenizer.js';
 
@@ -17,9 +17,11 @@ export interface CountRequest {
   /** The request's JSON. */
   readonly body: string | Uint8Array;
   readonly completionForm: CompletionForm;
-  /** What was relayed, or its first part. */
+  /** Of a stream: texts of the events before `completion`. */
+  readonly texts: StreamTexts;
+  /** The answer, or the latest of the events that were kept. */
   readonly completion: string;
-  /** UTF-8 length of `completion`. */
+  /** UTF-8 length of what `texts` and `completion` stand for. */
   readonly completionBytes: number;
   /** UTF-8 length of all that was relayed: the count is scaled up by `relayedBytes / completionBytes`. */
   readonly relayedBytes: number;
@@ -40,7 +42,8 @@ const PRIMING_TOKENS = 3;
  * Costs some 0.3 s a megabyte, once 0.3 s to load a table.
  */
 export function countTokens(request: CountRequest): Usage {
-  const bytes = Buffer.byteLength(request.body) + request.completionBytes;
+  const texts = completionTexts(request);
+  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(request.body));
   const exact = request.tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
   const tokensOf = exact ? textCounterOf(request.tokenizer) : estimateTextTokens;
 
@@ -52,7 +55,7 @@ export function countTokens(request: CountRequest): Usage {
   for (const text of prompt.texts) promptTokens += tokensOf(text);
 
   let completionTokens = 0;
-  for (const text of completionTexts(request)) completionTokens += tokensOf(text);
+  for (const text of texts) completionTokens += tokensOf(text);
   const whole = request.relayedBytes <= request.completionBytes;
   if (!whole)
     completionTokens = ceilDiv(completionTokens * request.relayedBytes, Math.max(1, request.completionBytes));
@@ -63,7 +66,8 @@ export function countTokens(request: CountRequest): Usage {
 
 function completionTexts(request: CountRequest): string[] {
   if (request.completionForm === 'none') return [];
-  return request.completionForm === 'stream'
-    ? streamTexts(request.completion)
-    : answerTexts(request.completion);
+  if (request.completionForm === 'answer') return answerTexts(request.completion);
+  const texts = new Map(request.texts);
+  addStreamTexts(texts, Buffer.from(request.completion), Infinity);
+  return [...texts.values()];
 }

@@ -7,42 +7,66 @@ import type { Usage } from '../protocol/usage.js';
 import { AskPort } from '../pool/ask-port.js';
 import { CallTable } from '../pool/call-table.js';
 import { WorkerLink } from '../pool/worker-link.js';
-import { createLog } from '../telemetry/log.js';
+import { openLog } from '../telemetry/log.js';
+import { LogSwitch } from '../telemetry/log-switch.js';
+import { SpanOutbox } from '../telemetry/span-outbox.js';
+import { ThreadHealth } from '../telemetry/thread-health.js';
+import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import type { CountRequest } from './token-count.js';
-import { UndiciClient } from './undici-client.js';
-import type { ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
+import { Http1Client } from './http1-client.js';
+import { RouteTable } from './route-table.js';
+import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
 
 /** Returns when the main thread says `close`. An exception that nobody caught ends the thread; Piscina then replaces it. */
 export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const table = new CallTable(task.calls);
   const counter = new AskPort<CountRequest, Usage>(task.counterPort);
   const clock = new SystemClock();
-  const http = new UndiciClient({ clock, version: packageVersion() });
+  const http = new Http1Client({ clock, version: packageVersion() });
+  const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
+  const metrics = new UpstreamMetrics(task.metrics, task.index);
+  const routes = new RouteTable(task.routes, clock, log, metrics);
+  const spans = task.spans && new SpanOutbox(task.spans);
   const startSession = createStartSession({
-    routes: task.routes,
+    routes,
     http,
     echo: new EchoClient(clock),
     count: (request) => counter.ask(request),
-    log: createLog(`worker-${task.index}`),
+    log,
     clock,
+    metrics,
+    spans,
   });
+  const health = new ThreadHealth(task.metrics, task.thread);
   const links = new Map<number, WorkerLink>();
 
   await new Promise<void>((resolve) => {
     task.controlPort.on('message', (message: ToUpstreamWorker) => {
-      if (message.kind === 'close') {
-        resolve();
-        return;
+      switch (message.kind) {
+        case 'close':
+          resolve();
+          return;
+        case 'routes':
+          routes.replace(message.routes);
+          http.retain(routes.targets);
+          task.controlPort.postMessage({
+            kind: 'routes_taken',
+            turn: message.turn,
+          } satisfies FromUpstreamWorker);
+          return;
+        case 'listener':
+          links.get(message.index)?.cancelAll();
+          links.set(message.index, new WorkerLink(message.port, table, startSession));
       }
-      links.get(message.index)?.cancelAll();
-      links.set(message.index, new WorkerLink(message.port, table, startSession));
     });
   });
 
   for (const link of links.values()) link.cancelAll();
   for (const link of links.values()) link.close();
+  spans?.flush();
+  health.stop();
   counter.close();
   task.controlPort.close();
   await http.close();

@@ -2,14 +2,16 @@
  * What one call cost: the upstream's own report where it is plausible, else a count of what was relayed. Upstream worker;
  * one meter for a call.
  */
-import { TRANSCRIPT_BYTES_MAX } from '../core/limits.js';
 import type { Usage } from '../protocol/usage.js';
 import { isRecord } from './json-value.js';
 import type { Tokenizer } from './target.js';
-import type { CompletionForm, CountRequest } from './token-count.js';
+import type { CountRequest } from './token-count.js';
+import { Transcript } from './transcript.js';
 
 /** No call comes near; a report above it is garbage, and below it a price times tokens fits 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
+/** Names are some ten characters; what is longer is not kept for a trace. */
+const MODEL_CHARS_MAX = 256;
 
 /** A usage object as an upstream reports it; undefined where it is none or cannot be true. */
 export function reportedUsage(value: unknown): Usage | undefined {
@@ -33,39 +35,60 @@ function isTokenCount(value: unknown): value is number {
 }
 
 export class UsageMeter {
-  readonly #transcript: Uint8Array[] = [];
-  #keptBytes = 0;
+  readonly #transcript = new Transcript();
   #relayedBytes = 0;
+  #answer: Buffer | undefined;
   #reported: Usage | undefined;
+  #answerModel: string | undefined;
 
   /** The last plausible report, if there was one. */
   get reported(): Usage | undefined {
     return this.#reported;
   }
 
-  /** Takes note of a `usage` member; what is not plausible is as if it had not been there. */
-  report(value: unknown): void {
-    this.#reported = reportedUsage(value) ?? this.#reported;
+  /** What the upstream calls the model, of an answer that came with a report. */
+  get answerModel(): string | undefined {
+    return this.#answerModel;
   }
 
-  /** Bytes that went to the client. Holds on to them, as far as the transcript goes; they must not change any more. */
-  relayed(bytes: Uint8Array): void {
-    this.#relayedBytes += bytes.length;
-    // Whole runs only: a transcript that is cut inside of an event could not be read. It overshoots by one run at most.
-    if (this.#keptBytes >= TRANSCRIPT_BYTES_MAX) return;
-    this.#keptBytes += bytes.length;
-    this.#transcript.push(bytes);
+  /** Takes note of a `usage` member, and of the `model` beside it; what is not plausible is as if it had not been there. */
+  report(value: unknown, model?: unknown): void {
+    this.#reported = reportedUsage(value) ?? this.#reported;
+    if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#answerModel = model;
+  }
+
+  /** Events that went to the client. Holds on to them; they must not change any more. */
+  relayed(events: Uint8Array): void {
+    this.#relayedBytes += events.length;
+    this.#transcript.add(events);
+  }
+
+  /** The whole answer that the client gets, where it is no stream. Holds on to it. */
+  answered(answer: Buffer): void {
+    this.#answer = answer;
   }
 
   /** What the counter needs to count this call. */
-  countRequest(tokenizer: Tokenizer, body: string | Uint8Array, form: 'stream' | 'answer'): CountRequest {
-    const completionForm: CompletionForm = this.#relayedBytes === 0 ? 'none' : form;
+  countRequest(tokenizer: Tokenizer, body: string | Uint8Array): CountRequest {
+    const answer = this.#answer;
+    if (answer !== undefined) {
+      return {
+        tokenizer,
+        body,
+        completionForm: 'answer',
+        texts: new Map(),
+        completion: answer.toString(),
+        completionBytes: answer.length,
+        relayedBytes: answer.length,
+      };
+    }
     return {
       tokenizer,
       body,
-      completionForm,
-      completion: Buffer.concat(this.#transcript, this.#keptBytes).toString('utf8'),
-      completionBytes: this.#keptBytes,
+      completionForm: this.#relayedBytes === 0 ? 'none' : 'stream',
+      texts: this.#transcript.texts,
+      completion: this.#transcript.events().toString(),
+      completionBytes: this.#transcript.keptBytes,
       relayedBytes: this.#relayedBytes,
     };
   }

@@ -4,6 +4,8 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CallTableBuffer } from '../pool/call-table.js';
+import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
+import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { CountRequest } from './token-count.js';
 import type { ModelRoute } from './target.js';
 
@@ -12,17 +14,30 @@ export interface UpstreamTask {
   readonly index: number;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
+  readonly metrics: MetricsBuffers;
+  /** Its stripe among those of the threads. */
+  readonly thread: number;
   readonly controlPort: MessagePort;
   /** Questions to the counter pool go out here. */
   readonly counterPort: MessagePort;
+  /** Where spans are exported. */
+  readonly spans: SpanOutlet | undefined;
 }
 
 /** Orders over `controlPort`. */
 export type ToUpstreamWorker =
   /** A listener speaks over this port, in the place of an earlier one of the same index. */
   | { readonly kind: 'listener'; readonly index: number; readonly port: MessagePort }
+  /** Calls go here from now on; indices mean what they meant. `routes_taken` follows. */
+  | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
   /** Abort what is left and return from the task. */
   | { readonly kind: 'close' };
+
+/** Answers over `controlPort`; `turn` is the order's. */
+export interface FromUpstreamWorker {
+  readonly kind: 'routes_taken';
+  readonly turn: number;
+}
 
 /** A short task of the counter pool. */
 export type CounterTask =

@@ -11,6 +11,7 @@ const REQUEST: CountRequest = {
   tokenizer: 'o200k_base',
   body: '{"messages":[{"role":"user","content":"12345678"}]}',
   completionForm: 'none',
+  texts: new Map(),
   completion: '',
   completionBytes: 0,
   relayedBytes: 0,

@@ -2,6 +2,8 @@
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
 import { faultFailure, garbageFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/retry-plan.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
@@ -16,7 +18,13 @@ class HeldClock implements Clock {
 function planOf(targets: number) {
   const clock = new HeldClock();
   const list = Array.from({ length: targets }, (_, index) => targetOf(`http://${index}`));
-  return { clock, plan: new RetryPlan(new TargetChoice(list, clock, new FakeLog()), clock) };
+  return {
+    clock,
+    plan: new RetryPlan(
+      new TargetChoice(list, clock, new FakeLog(), new UpstreamMetrics(createMetrics(1, 1), 0)),
+      clock,
+    ),
+  };
 }
 
 const refused = faultFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });

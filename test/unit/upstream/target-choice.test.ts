@@ -2,6 +2,9 @@
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import { MetricsReader } from '#src/telemetry/metrics-reader.js';
+import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
 import { faultFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
@@ -19,7 +22,10 @@ class HeldClock implements Clock {
 function choiceOf(targets: readonly UpstreamTarget[]) {
   const clock = new HeldClock();
   const log = new FakeLog();
-  return { clock, log, choice: new TargetChoice(targets, clock, log) };
+  const buffers = createMetrics(1, 1);
+  const metrics = new UpstreamMetrics(buffers, 0);
+  const reader = new MetricsReader(buffers);
+  return { clock, log, reader, choice: new TargetChoice(targets, clock, log, metrics) };
 }
 
 const NONE: ReadonlySet<number> = new Set();
@@ -125,5 +131,27 @@ void t.test('waiting for a connection of our own number is no failure of the ups
 
 void t.test('a model without an upstream is a bug', (t) => {
   t.throws(() => choiceOf([]), /has an upstream/);
+  t.end();
+});
+
+void t.test('attempts, calls in flight and the breaker are told to the metrics', (t) => {
+  const { choice, clock, reader } = choiceOf([
+    target('a', 1, 1, { slot: 5, breakerFailuresMax: 1 }),
+    target('b', 2, 1, { slot: 6 }),
+  ]);
+  const breaker = () => [...reader.upstream(5).breakers].find(([, workers]) => workers > 0)?.[0];
+  const failing = choice.take(NONE)!;
+  choice.take(new Set([0]), true);
+  t.match(reader.upstream(5), { attempts: 1, retries: 0, callsInFlight: 1 });
+  t.match(reader.upstream(6), { attempts: 1, retries: 1, callsInFlight: 1 });
+  t.equal(breaker(), 'closed');
+  failing.releaseFailed(bad);
+  t.equal(reader.upstream(5).callsInFlight, 0);
+  t.equal(breaker(), 'open');
+  clock.ms += 2_000;
+  const probe = choice.take(NONE)!;
+  t.equal(breaker(), 'half_open');
+  probe.releaseGood();
+  t.equal(breaker(), 'closed');
   t.end();
 });

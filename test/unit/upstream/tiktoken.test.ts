@@ -135,6 +135,7 @@ for (const tokenizer of TOKENIZERS) {
         tokenizer,
         body: JSON.stringify({ model: 'm', messages }),
         completionForm: 'none',
+        texts: new Map(),
         completion: '',
         completionBytes: 0,
         relayedBytes: 0,

@@ -1,6 +1,7 @@
 /** Token counts against known numbers, and texts that would hurt. */
 import t from 'tap';
 import { countTokens as encodingOf } from 'gpt-tokenizer/encoding/o200k_base';
+import { addStreamTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { countTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { answerOf, chunkOf, DONE, sse } from '../../fixtures/upstream-server.js';
 
@@ -13,6 +14,7 @@ function request(messages: unknown, changes: Partial<CountRequest> & { more?: ob
     tokenizer: 'o200k_base',
     body,
     completionForm: 'none',
+    texts: new Map(),
     completion,
     completionBytes,
     relayedBytes: completionBytes,
@@ -100,6 +102,23 @@ void t.test('completions: whole, streamed in any cut, tool calls', (t) => {
     sse(delta(0, { arguments: '{"city"' })) +
     sse(delta(0, { arguments: ':"Paris"}' }));
   t.equal(countTokens(request([], { completionForm: 'stream', completion: calls })).completionTokens, 6);
+  t.end();
+});
+
+void t.test('what was kept as text and what was kept as events are one text', (t) => {
+  const text = 'The quick brown fox jumps over the lazy dog.';
+  const words = text.split(/(?= )/);
+  for (let kept = 0; kept <= words.length; kept += 1) {
+    const texts: StreamTexts = new Map();
+    const before = words.slice(0, kept).map((word) => sse(chunkOf(word)));
+    addStreamTexts(texts, Buffer.from(before.join('')), Infinity);
+    const completion = words
+      .slice(kept)
+      .map((word) => sse(chunkOf(word)))
+      .join('');
+    const usage = countTokens(request([], { completionForm: 'stream', texts, completion }));
+    t.equal(usage.completionTokens, 10, `${kept} words as text`);
+  }
   t.end();
 });
 

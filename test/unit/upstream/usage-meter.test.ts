@@ -1,7 +1,7 @@
 /** Which reports are believed, and what is given to the counter. */
 import t from 'tap';
-import { TRANSCRIPT_BYTES_MAX } from '#src/core/limits.js';
 import { reportedUsage, UsageMeter } from '#src/upstream/usage-meter.js';
+import { answerOf, chunkOf, sse } from '../../fixtures/upstream-server.js';
 
 void t.test('plausible reports', (t) => {
   t.strictSame(reportedUsage({ prompt_tokens: 0, completion_tokens: 0 }), {
@@ -58,15 +58,27 @@ void t.test('the last plausible report stands', (t) => {
   t.end();
 });
 
-void t.test('the transcript is bounded, what was relayed is counted whole', (t) => {
+void t.test('what the counter is given', (t) => {
   const meter = new UsageMeter();
-  t.equal(meter.countRequest('none', '{}', 'stream').completionForm, 'none');
-  const run = Buffer.alloc(TRANSCRIPT_BYTES_MAX / 2 + 1, 'a');
-  for (let count = 0; count < 5; count++) meter.relayed(run);
-  const request = meter.countRequest('o200k_base', '{}', 'stream');
-  t.equal(request.completionForm, 'stream');
-  t.equal(request.completionBytes, 2 * run.length);
-  t.equal(request.completion.length, 2 * run.length);
-  t.equal(request.relayedBytes, 5 * run.length);
+  t.equal(meter.countRequest('none', '{}').completionForm, 'none');
+  const events = Buffer.from(sse(chunkOf('hello')));
+  meter.relayed(events);
+  meter.relayed(events);
+  t.match(meter.countRequest('o200k_base', '{}'), {
+    completionForm: 'stream',
+    completion: events.toString().repeat(2),
+    completionBytes: 2 * events.length,
+    relayedBytes: 2 * events.length,
+  });
+
+  const whole = new UsageMeter();
+  const answer = Buffer.from(answerOf(undefined, 'hello'));
+  whole.answered(answer);
+  t.match(whole.countRequest('o200k_base', '{}'), {
+    completionForm: 'answer',
+    completion: answer.toString(),
+    completionBytes: answer.length,
+    relayedBytes: answer.length,
+  });
   t.end();
 });

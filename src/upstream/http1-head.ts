@@ -1,0 +1,149 @@
+/**
+ * Reads the head of an HTTP/1.1 answer (RFC 9112): status, how its body is framed, whether the connection may be kept. Pure; upstream
+ * worker.
+ *
+ * Strict where leniency has let answers be taken for others: lines end in CRLF, nothing is folded, no control characters, one length or
+ * chunks and never both, no coding but chunked.
+ */
+
+/** How the body ends: there is none, with a length, with the last chunk, with the connection. */
+export type Framing = 'empty' | 'length' | 'chunked' | 'close';
+
+/** Providers send some 30. */
+const HEADERS_MAX = 256;
+/** 999 TB: still exact in a number. */
+const LENGTH_PATTERN = /^\d{1,15}$/;
+const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n/;
+/** All of it, so that what is looked for below by its name is a header and nothing else. No two parts match the same bytes: linear. */
+const HEAD =
+  /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;
+const EDGE_SPACE = /^[\t ]+|[\t ]+$/g;
+const KEEP_ALIVE_SECONDS = /(?:^|[,;\s])timeout=(\d{1,9})(?:$|[,;\s])/;
+
+const STATUS_START = 'HTTP/1.1 '.length;
+const STATUS_END = STATUS_START + 3;
+const SWITCHING = 101;
+const NO_CONTENT = 204;
+const NOT_MODIFIED = 304;
+
+/** What is wrong with an answer, for the log. */
+export class HeadProblem {
+  readonly message: string;
+
+  constructor(message: string) {
+    this.message = message;
+  }
+}
+
+export class ResponseHead {
+  readonly status: number;
+  readonly framing: Framing;
+  /** Of the body where `framing` is length, else 0. */
+  readonly lengthBytes: number;
+  /** The other side may take another request on this connection. */
+  readonly keepsAlive: boolean;
+  readonly #text: string;
+  /** The same with names in lower case; values are taken from `#text`. */
+  readonly #lower: string;
+
+  constructor(
+    text: string,
+    lower: string,
+    status: number,
+    framing: Framing,
+    lengthBytes: number,
+    keepsAlive: boolean,
+  ) {
+    this.#text = text;
+    this.#lower = lower;
+    this.status = status;
+    this.framing = framing;
+    this.lengthBytes = lengthBytes;
+    this.keepsAlive = keepsAlive;
+  }
+
+  /** The first header of that lower-case name. */
+  header(name: string): string | undefined {
+    return valueAt(this.#text, this.#lower, name, 0)?.value;
+  }
+
+  /** How long the other side keeps the connection, where it says so. */
+  get keepAliveSeconds(): number | undefined {
+    const text = this.header('keep-alive');
+    const seconds = text === undefined ? undefined : KEEP_ALIVE_SECONDS.exec(text.toLowerCase())?.[1];
+    return seconds === undefined ? undefined : Number(seconds);
+  }
+}
+
+/** `text`: a whole head as Latin-1, from the status line to the empty line. Costs 1 µs for 10 headers. */
+export function parseHead(text: string): ResponseHead | HeadProblem {
+  if (!HEAD.test(text)) return new HeadProblem(STATUS_LINE.test(text) ? 'bad header' : 'bad status line');
+  const status = Number(text.slice(STATUS_START, STATUS_END));
+  const lower = text.toLowerCase();
+  if (status < 200) return interimHead(text, lower, status);
+  if (linesOf(text) > HEADERS_MAX + 2) return new HeadProblem(`more than ${HEADERS_MAX} headers`);
+  const isOld = text.startsWith('HTTP/1.0');
+  const keepsAlive = !isOld && !saysClose(text, lower);
+  const length = valueAt(text, lower, 'content-length', 0);
+  const coding = valueAt(text, lower, 'transfer-encoding', 0);
+  if (length !== undefined && coding !== undefined) return new HeadProblem('a length and a transfer coding');
+  if (coding !== undefined) {
+    if (isOld) return new HeadProblem('a transfer coding in HTTP/1.0');
+    if (coding.value.toLowerCase() !== 'chunked') return new HeadProblem('a transfer coding but chunked');
+    if (valueAt(text, lower, 'transfer-encoding', coding.end) !== undefined)
+      return new HeadProblem('two transfer codings');
+  }
+  if (length !== undefined) {
+    if (!LENGTH_PATTERN.test(length.value)) return new HeadProblem('a length that is none');
+    if (valueAt(text, lower, 'content-length', length.end) !== undefined)
+      return new HeadProblem('two lengths');
+  }
+  if (status === NO_CONTENT || status === NOT_MODIFIED)
+    return new ResponseHead(text, lower, status, 'empty', 0, keepsAlive);
+  if (coding !== undefined) return new ResponseHead(text, lower, status, 'chunked', 0, keepsAlive);
+  if (length === undefined) return new ResponseHead(text, lower, status, 'close', 0, false);
+  const lengthBytes = Number(length.value);
+  return new ResponseHead(
+    text,
+    lower,
+    status,
+    lengthBytes === 0 ? 'empty' : 'length',
+    lengthBytes,
+    keepsAlive,
+  );
+}
+
+/** It has no body whatever it says, and is followed by the head that counts. */
+function interimHead(text: string, lower: string, status: number): ResponseHead | HeadProblem {
+  if (status === SWITCHING) return new HeadProblem('an upgrade that nobody asked for');
+  return new ResponseHead(text, lower, status, 'empty', 0, true);
+}
+
+function linesOf(text: string): number {
+  let lines = 0;
+  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) lines++;
+  return lines;
+}
+
+function saysClose(text: string, lower: string): boolean {
+  let found = valueAt(text, lower, 'connection', 0);
+  while (found !== undefined) {
+    const options = found.value.toLowerCase();
+    if (options !== 'keep-alive' && options.split(/[,\s]+/).includes('close')) return true;
+    found = valueAt(text, lower, 'connection', found.end);
+  }
+  return false;
+}
+
+/** The first header of that name after `from`. */
+function valueAt(
+  text: string,
+  lower: string,
+  name: string,
+  from: number,
+): { readonly value: string; readonly end: number } | undefined {
+  const start = lower.indexOf(`\n${name}:`, from);
+  if (start === -1) return undefined;
+  const end = text.indexOf('\r', start);
+  return { value: text.slice(start + name.length + 2, end).replace(EDGE_SPACE, ''), end };
+}

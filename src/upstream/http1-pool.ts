@@ -1,0 +1,154 @@
+/**
+ * The connections to one origin. A call takes the one that was used last, else a new one is opened for it, up to a bound; then it waits, in
+ * order, as long as it would wait for a connection. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import type { MonotonicMs } from '../core/units.js';
+import type { Http1Call } from './http1-call.js';
+import { Http1Connection, type ConnectionFault, type ConnectionOwner } from './http1-connection.js';
+import { Dialer } from './http1-dialer.js';
+import type { UpstreamTarget } from './target.js';
+
+/** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
+const IDLE_CHECK_MS = 500;
+
+export class Http1Pool implements ConnectionOwner {
+  readonly #clock: Clock;
+  readonly #dialer: Dialer;
+  readonly #connectTimeoutMs: number;
+  readonly #connectionsMax: number;
+  readonly #connections = new Set<Http1Connection>();
+  /** Oldest first, so the first to expire. */
+  readonly #opening = new Set<Http1Connection>();
+  /** Last used last. Some may have gone meanwhile. */
+  #idle: Http1Connection[] = [];
+  /** Free since this turn of the event loop. */
+  #resting: Http1Connection[] = [];
+  readonly #endRest = (): void => {
+    const rested = this.#resting;
+    this.#resting = [];
+    for (const connection of rested) if (connection.isIdle) this.#hand(connection);
+    this.#open();
+  };
+  /** In order. Bounded by the calls in flight, and each by its time to connect. */
+  readonly #waiting = new Set<Http1Call>();
+  #idleCheckMs = 0;
+  #retired = false;
+
+  constructor(target: UpstreamTarget, clock: Clock) {
+    this.#clock = clock;
+    this.#dialer = new Dialer(target);
+    this.#connectTimeoutMs = target.connectTimeoutMs;
+    this.#connectionsMax = target.connectionsMax;
+  }
+
+  /** Each connection that there may be carries a call. */
+  get isFull(): boolean {
+    return this.#connections.size - this.#opening.size >= this.#connectionsMax;
+  }
+
+  /** Nothing is left of it. */
+  get isEmpty(): boolean {
+    return this.#connections.size === 0 && this.#waiting.size === 0;
+  }
+
+  /** Sends the call, now or when a connection is free; calls nothing of it before it has returned. */
+  take(call: Http1Call): void {
+    const connection = this.#takeIdle();
+    if (connection !== undefined) {
+      call.sendOn(connection);
+      return;
+    }
+    this.#waiting.add(call);
+    this.#open();
+  }
+
+  /** The call waits no longer. Idempotent. */
+  forget(call: Http1Call): void {
+    this.#waiting.delete(call);
+  }
+
+  /** Gives up connections that did not open in time, and those that were idle for too long. */
+  expire(nowMs: MonotonicMs): void {
+    for (const connection of this.#opening) {
+      if (!connection.isExpired(nowMs)) break;
+      connection.destroy();
+    }
+    if (nowMs < this.#idleCheckMs) return;
+    this.#idleCheckMs = nowMs + IDLE_CHECK_MS;
+    for (const connection of this.#idle) {
+      if (connection.isIdle && connection.isExpired(nowMs)) connection.destroy();
+    }
+    this.#idle = this.#idle.filter(({ isIdle }) => isIdle);
+  }
+
+  /** Nothing is kept any more; calls that run or wait go on to their ends. */
+  retire(): void {
+    this.#retired = true;
+    for (const connection of this.#idle) connection.destroy();
+    this.#idle = [];
+  }
+
+  /** Ends all connections at once. */
+  destroy(): void {
+    this.#waiting.clear();
+    for (const connection of [...this.#connections]) connection.destroy();
+  }
+
+  /**
+   * Some servers close right after an answer that did not say so. A call that is sent into that is lost, or made twice, so the turn in
+   * which the answer came is awaited: an end that came with it is seen then.
+   */
+  onFree(connection: Http1Connection): void {
+    if (this.#opening.delete(connection)) {
+      this.#hand(connection);
+      return;
+    }
+    if (this.#resting.push(connection) === 1) setImmediate(this.#endRest);
+  }
+
+  onGone(connection: Http1Connection, fault: ConnectionFault | undefined): void {
+    this.#connections.delete(connection);
+    this.#opening.delete(connection);
+    // One call of those for which connections are opened has lost its own.
+    if (fault !== undefined && this.#waiting.size > this.#comingSoon) {
+      const [call] = this.#waiting;
+      this.#waiting.delete(call!);
+      call!.onFault(fault, false);
+    }
+    this.#open();
+  }
+
+  /** Connections that will take a call, if nothing happens to them. */
+  get #comingSoon(): number {
+    return this.#opening.size + this.#resting.length;
+  }
+
+  /** To the call that waits longest, if one does. */
+  #hand(connection: Http1Connection): void {
+    const [call] = this.#waiting;
+    if (call !== undefined) {
+      this.#waiting.delete(call);
+      call.sendOn(connection);
+    } else if (this.#retired) connection.destroy();
+    else this.#idle.push(connection);
+  }
+
+  #takeIdle(): Http1Connection | undefined {
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (connection === undefined) return undefined;
+      if (!connection.isIdle) continue;
+      if (!connection.isExpired(this.#clock.monotonicMs())) return connection;
+      connection.destroy();
+    }
+  }
+
+  #open(): void {
+    while (this.#waiting.size > this.#comingSoon && this.#connections.size < this.#connectionsMax) {
+      const connection = new Http1Connection(this.#dialer, this, this.#clock, this.#connectTimeoutMs);
+      this.#connections.add(connection);
+      this.#opening.add(connection);
+    }
+  }
+}

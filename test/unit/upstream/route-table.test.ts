@@ -1,0 +1,102 @@
+/** Routes replaced while calls run: what is known of upstreams that stay is kept, changed ones are met afresh. */
+import t from 'tap';
+import type { Clock } from '#src/core/clock.js';
+import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { RouteTable } from '#src/upstream/route-table.js';
+import type { ModelRoute, UpstreamTarget } from '#src/upstream/target.js';
+import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
+
+const CLOCK: Clock = { monotonicMs: () => asMonotonicMs(1_000), wallMs: () => asWallMs(0) };
+const NONE: ReadonlySet<number> = new Set();
+
+const target = (name: string, changes: Partial<UpstreamTarget> = {}): UpstreamTarget =>
+  targetOf(`http://${name}`, { name, ...changes });
+const routeOf = (...targets: UpstreamTarget[]): ModelRoute => ({
+  id: 'm',
+  ownedBy: 'o',
+  tokenizer: 'none',
+  targets,
+});
+const tableOf = (...routes: ModelRoute[]): RouteTable =>
+  new RouteTable(routes, CLOCK, new FakeLog(), new UpstreamMetrics(createMetrics(1, 1), 0));
+
+void t.test('calls in flight, breakers and pauses outlive a change of weight, priority or time', (t) => {
+  const table = tableOf(
+    routeOf(target('busy'), target('broken', { breakerFailuresMax: 1 }), target('paused')),
+  );
+  const choice = table.choiceOf(0);
+  const [busy, broken, paused] = [
+    choice.take(NONE)!,
+    choice.take(new Set([0]))!,
+    choice.take(new Set([0, 1]))!,
+  ];
+  broken.releaseFailed(garbageFailure('x'));
+  paused.releaseFailed(statusFailure(429, '30', asWallMs(0)));
+  table.replace([
+    routeOf(
+      target('paused', { weight: 9 }),
+      target('broken', { breakerFailuresMax: 1, idleTimeoutMs: 9 }),
+      target('busy', { priority: 2 }),
+      target('new', { priority: 3 }),
+    ),
+  ]);
+  t.equal(table.choiceOf(0), choice, 'a call that runs tries further upstreams of the new list');
+  t.equal(choice.inFlight(busy.index), 1);
+  const next = choice.take(NONE)!;
+  t.same([next.target.name, next.target.priority], ['busy', 2], 'the others rest, as before');
+  t.equal(choice.take(new Set([next.index]))?.target.name, 'new');
+  busy.release();
+  t.equal(choice.inFlight(busy.index), 1, 'the place of before was given back');
+  t.end();
+});
+
+void t.test('another key, address, path, certificate or header: nothing is known of it', (t) => {
+  const broken = target('a', { breakerFailuresMax: 1 });
+  for (const changes of [
+    { key: 'sk-other' },
+    { origin: 'http://b' },
+    { path: '/v2' },
+    { ca: 'x' },
+    { headers: { 'x-org': '1' } },
+  ] as Partial<UpstreamTarget>[]) {
+    const table = tableOf(routeOf(broken));
+    const choice = table.choiceOf(0);
+    const taken = choice.take(NONE)!;
+    taken.releaseFailed(garbageFailure('x'));
+    t.equal(choice.take(NONE), undefined, 'it rests');
+    table.replace([routeOf({ ...broken, ...changes })]);
+    const tried = new Set([taken.index]);
+    t.match(choice.take(tried)?.target, changes, 'the call that failed there may try the new one');
+    t.doesNotThrow(() => taken.release());
+  }
+  t.end();
+});
+
+void t.test('one upstream named twice stays two', (t) => {
+  const table = tableOf(routeOf(target('a'), target('a')));
+  const taken = [0, 1, 2].map(() => table.choiceOf(0).take(NONE)!.index);
+  table.replace([routeOf(target('a'), target('a'), target('a'))]);
+  const choice = table.choiceOf(0);
+  t.same(
+    [0, 1, 2].map((index) => choice.inFlight(index)),
+    [2, 1, 0],
+    String(taken),
+  );
+  t.end();
+});
+
+void t.test('a removed model still has its upstreams, which are not kept ready', (t) => {
+  const old = target('old');
+  const table = tableOf(routeOf(old), routeOf(target('b')));
+  table.replace([{ ...routeOf(old), retired: true }, routeOf(target('b')), routeOf(target('c'))]);
+  t.equal(table.choiceOf(0).take(NONE)?.target.name, 'old');
+  t.equal(table.choiceOf(2).take(NONE)?.target.name, 'c');
+  t.same(
+    table.targets.map(({ name }) => name),
+    ['b', 'c'],
+  );
+  t.end();
+});
