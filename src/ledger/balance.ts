@@ -14,7 +14,7 @@
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
-import { ACCOUNT_WORDS64, AVAILABLE, CREDITED, SPENT, UNCOVERED, type LedgerViews } from './layout.js';
+import { COUNTED_WORDS64, AVAILABLE, CREDITED, SPENT, UNCOVERED, type LedgerViews } from './layout.js';
 
 export const CREDITED_PICO_UNITS_MAX = asPicoUnits(3n * BALANCE_PICO_UNITS_MAX);
 invariant(CREDITED_PICO_UNITS_MAX < 1n << 63n, 'all the money of an account fits a signed word');
@@ -57,11 +57,16 @@ export class Balance {
   };
 
   constructor(views: LedgerViews) {
-    this.#words64 = views.accounts64;
+    this.#words64 = views.accounts.records64;
   }
 
   available(account: AccountIndex): PicoUnits {
-    return asPicoUnits(Atomics.load(this.#words64, account * ACCOUNT_WORDS64 + AVAILABLE));
+    return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + AVAILABLE));
+  }
+
+  /** What the account could spend, for messages. */
+  balance(account: AccountIndex): PicoUnits {
+    return this.available(account);
   }
 
   /** Takes `amount` (not negative, any size) out of `available`, or nothing: false where it is not there. */
@@ -71,7 +76,7 @@ export class Balance {
   }
 
   giveBack(account: AccountIndex, held: PicoUnits): void {
-    Atomics.add(this.#words64, account * ACCOUNT_WORDS64 + AVAILABLE, held);
+    Atomics.add(this.#words64, account * COUNTED_WORDS64 + AVAILABLE, held);
   }
 
   /**
@@ -81,7 +86,7 @@ export class Balance {
   settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
     invariant(cost >= 0n, 'a cost is not negative');
     const words = this.#words64;
-    const first = account * ACCOUNT_WORDS64;
+    const first = account * COUNTED_WORDS64;
     const settlement = this.#settlement;
     if (cost <= held) {
       settlement.charged = cost;
@@ -100,10 +105,15 @@ export class Balance {
 
   /** Takes back a settlement of this account. `spent` shrinks before `available` grows: seen in `held` for a moment. */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
-    const first = account * ACCOUNT_WORDS64;
+    const first = account * COUNTED_WORDS64;
     Atomics.sub(this.#words64, first + SPENT, charged);
-    Atomics.add(this.#words64, first + AVAILABLE, charged);
+    this.regain(account, charged);
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
+  }
+
+  /** Money of a charge that was taken back can be spent again. */
+  protected regain(account: AccountIndex, charged: PicoUnits): void {
+    this.giveBack(account, charged);
   }
 
   /**
@@ -112,7 +122,7 @@ export class Balance {
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.#words64;
-    const first = account * ACCOUNT_WORDS64;
+    const first = account * COUNTED_WORDS64;
     const credited = Atomics.load(words, first + CREDITED);
     if (amount >= 0n) {
       if (credited + amount > CREDITED_PICO_UNITS_MAX) return false;
@@ -130,7 +140,7 @@ export class Balance {
    * held. Main thread, because it alone changes `credited`.
    */
   read(account: AccountIndex): Funds {
-    const first = account * ACCOUNT_WORDS64;
+    const first = account * COUNTED_WORDS64;
     const credited = Atomics.load(this.#words64, first + CREDITED);
     const uncovered = Atomics.load(this.#words64, first + UNCOVERED);
     const { spent, available } = this.#readSpentAndAvailable(first);
@@ -148,7 +158,7 @@ export class Balance {
     invariant(spent >= 0n && spent <= credited, 'no more was spent than credited');
     invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');
     invariant(uncovered >= 0n && uncovered <= CREDITED_PICO_UNITS_MAX, 'uncovered is within its bound');
-    const first = account * ACCOUNT_WORDS64;
+    const first = account * COUNTED_WORDS64;
     Atomics.store(this.#words64, first + CREDITED, credited);
     Atomics.store(this.#words64, first + SPENT, spent);
     Atomics.store(this.#words64, first + UNCOVERED, uncovered);
@@ -167,7 +177,7 @@ export class Balance {
 
   /** Takes at most `most` of what is available, or nothing where that is less than `least`; returns what was taken. */
   #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
-    const index = account * ACCOUNT_WORDS64 + AVAILABLE;
+    const index = account * COUNTED_WORDS64 + AVAILABLE;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const available = Atomics.load(this.#words64, index);
       if (available < least) return asPicoUnits(0n);
@@ -180,7 +190,7 @@ export class Balance {
   }
 
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
-    const index = account * ACCOUNT_WORDS64 + UNCOVERED;
+    const index = account * COUNTED_WORDS64 + UNCOVERED;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const before = Atomics.load(this.#words64, index);
       const after = uncoveredAfter(before, amount);

@@ -1,5 +1,5 @@
 /**
- * Calls per day, from 00:00 UTC+8 to the next. Any thread.
+ * Calls per day, from 00:00 UTC+8 to the next, of accounts or of keys. Any thread.
  *
  * The number of the day and its count share one 64-bit word, so the exchange that first writes a new day is also the one
  * that starts its count: the roll happens once. The day of an account never goes back: where the calendar's clock is set
@@ -10,12 +10,12 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { CALLS_PER_DAY_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex, type WallMs } from '../core/units.js';
-import { ACCOUNT_WORDS64, DAY, type LedgerViews } from './layout.js';
+import { COUNTED_WORDS64, DAY, type CountedViews } from './layout.js';
 
 const DAY_MS = 86_400_000;
 /** UTC+8 has no summer time. */
 const ZONE_OFFSET_MS = 8 * 3_600_000;
-const DAY_SHIFT = 32n;
+export const DAY_SHIFT = 32n;
 
 /** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
 const TRIES_MAX = 100_000;
@@ -32,29 +32,38 @@ export function endOfDay(dayNumber: number): WallMs {
   return asWallMs((dayNumber + 1) * DAY_MS - ZONE_OFFSET_MS);
 }
 
-function wordOf(dayNumber: number, calls: number): bigint {
+/** The word of a day and a count of its calls. */
+export function dayWordOf(dayNumber: number, calls: number): bigint {
   return (BigInt(dayNumber) << DAY_SHIFT) | BigInt(calls);
 }
 
-export class DayCounter {
+/** How calls of the day are counted: by all that this process admits, or by what it was lent. */
+export interface DayCalls<Index extends number> {
+  take(counted: Index, callsPerDay: number): number | undefined;
+  giveBack(counted: Index, dayNumber: number): void;
+  read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number };
+  set(counted: Index, dayNumber: number, dayCalls: number): void;
+}
+
+export class DayCounter<Index extends number = AccountIndex> implements DayCalls<Index> {
   readonly #words64: BigInt64Array;
   readonly #clock: Clock;
 
-  constructor(views: LedgerViews, clock: Clock) {
-    this.#words64 = views.accounts64;
+  constructor(views: CountedViews, clock: Clock) {
+    this.#words64 = views.records64;
     this.#clock = clock;
   }
 
   /** Takes a call of today; returns the number of the day it was taken from, undefined where `callsPerDay` is reached. */
-  take(account: AccountIndex, callsPerDay: number): number | undefined {
-    const index = account * ACCOUNT_WORDS64 + DAY;
+  take(counted: Index, callsPerDay: number): number | undefined {
+    const index = counted * COUNTED_WORDS64 + DAY;
     const today = dayNumberOf(this.#clock.wallMs());
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const word = Atomics.load(this.#words64, index);
       const day = Number(word >> DAY_SHIFT);
       if (today > day) {
         if (callsPerDay < 1) return undefined;
-        if (Atomics.compareExchange(this.#words64, index, word, wordOf(today, 1)) === word) return today;
+        if (Atomics.compareExchange(this.#words64, index, word, dayWordOf(today, 1)) === word) return today;
         continue;
       }
       if (Number(BigInt.asUintN(32, word)) >= callsPerDay) return undefined;
@@ -64,8 +73,8 @@ export class DayCounter {
   }
 
   /** Gives back a call that `take` took from `dayNumber`; nothing happens where that day is over. */
-  giveBack(account: AccountIndex, dayNumber: number): void {
-    const index = account * ACCOUNT_WORDS64 + DAY;
+  giveBack(counted: Index, dayNumber: number): void {
+    const index = counted * COUNTED_WORDS64 + DAY;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const word = Atomics.load(this.#words64, index);
       if (Number(word >> DAY_SHIFT) !== dayNumber || BigInt.asUintN(32, word) === 0n) return;
@@ -75,13 +84,13 @@ export class DayCounter {
   }
 
   /** The last day on which the account was used, and its calls on that day. Any thread. */
-  read(account: AccountIndex): { readonly dayNumber: number; readonly dayCalls: number } {
-    const word = Atomics.load(this.#words64, account * ACCOUNT_WORDS64 + DAY);
+  read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number } {
+    const word = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + DAY);
     return { dayNumber: Number(word >> DAY_SHIFT), dayCalls: Number(BigInt.asUintN(32, word)) };
   }
 
   /** Main thread, before the account is first used. */
-  set(account: AccountIndex, dayNumber: number, dayCalls: number): void {
-    Atomics.store(this.#words64, account * ACCOUNT_WORDS64 + DAY, wordOf(dayNumber, dayCalls));
+  set(counted: Index, dayNumber: number, dayCalls: number): void {
+    Atomics.store(this.#words64, counted * COUNTED_WORDS64 + DAY, dayWordOf(dayNumber, dayCalls));
   }
 }

@@ -1,28 +1,28 @@
 /**
- * The dirty set: which accounts' money, day count or minute has changed since the store last took them. One bit an account.
- * Marked by any thread, drained by the main thread.
+ * The dirty set: which accounts' money, day count or minute has changed since the store last took them; or which keys'. One
+ * bit each. Marked by any thread, drained by the main thread.
  *
  * A writer changes the account, then marks it; the drain takes the bits, then reads the account. Whatever the drain did not
  * read was therefore marked after its bits were taken, and comes with the next drain. That also holds for the writer who
  * finds its bit set and leaves it: the drain that takes this bit reads the account after.
  */
 import { invariant } from '../core/errors.js';
-import { asAccountIndex, type AccountIndex } from '../core/units.js';
-import { ACCOUNTS_PER_DIRTY_WORD, type LedgerViews } from './layout.js';
+import type { AccountIndex } from '../core/units.js';
+import { DIRTY_BITS_PER_WORD, type CountedViews } from './layout.js';
 
-export class DirtySet {
+export class DirtySet<Index extends number = AccountIndex> {
   readonly #words: Int32Array;
   /** Where the next drain goes on, so that a bounded one does not starve the accounts at the end. */
   #cursor = 0;
 
-  constructor(views: LedgerViews) {
+  constructor(views: CountedViews) {
     this.#words = views.dirty;
   }
 
   /** Call it after the change. 9 ns where the account is marked already. Any thread. */
-  mark(account: AccountIndex): void {
-    const word = account >>> 5;
-    const bit = 1 << (account & (ACCOUNTS_PER_DIRTY_WORD - 1));
+  mark(index: Index): void {
+    const word = index >>> 5;
+    const bit = 1 << (index & (DIRTY_BITS_PER_WORD - 1));
     if ((Atomics.load(this.#words, word) & bit) === 0) Atomics.or(this.#words, word, bit);
   }
 
@@ -31,8 +31,8 @@ export class DirtySet {
    * found no more. `max` is a word's worth (32) or more: so the word where a drain stopped is emptied by the next, and an
    * account that is always dirty does not starve its neighbours. A million clean accounts cost 0.3 ms. Main thread.
    */
-  drain(visit: (account: AccountIndex) => void, max: number): number {
-    invariant(max >= ACCOUNTS_PER_DIRTY_WORD, `a drain takes at least ${ACCOUNTS_PER_DIRTY_WORD} accounts`);
+  drain(visit: (index: Index) => void, max: number): number {
+    invariant(max >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
     const words = this.#words;
     let visited = 0;
     for (let round = 0; round < words.length && visited < max; round++) {
@@ -41,7 +41,7 @@ export class DirtySet {
       while (bits !== 0 && visited < max) {
         const lowest = 31 - Math.clz32(bits & -bits);
         bits &= bits - 1;
-        visit(asAccountIndex(word * ACCOUNTS_PER_DIRTY_WORD + lowest));
+        visit((word * DIRTY_BITS_PER_WORD + lowest) as Index);
         visited++;
       }
       if (bits === 0) this.#cursor = (word + 1) % words.length;

@@ -113,6 +113,11 @@ export class JournalWriter extends Ring {
     return position;
   }
 
+  /** Where the next record will be: what belongs to a charge is handed over under it before the charge is appended. */
+  get nextPosition(): number {
+    return this.#appended;
+  }
+
   /** Whether the record at `position` is on disk. Positions are comparable while they are less than 2^31 apart. */
   isCommitted(position: number): boolean {
     return ((Atomics.load(this.words32, COMMITTED) - position) | 0) > 0;
@@ -164,6 +169,17 @@ export class JournalReader extends Ring {
       Atomics.store(words32, DRAINED, drained);
     }
     return count;
+  }
+
+  /** Whether the record at `position` has been visited. Comparable as in `JournalWriter.isCommitted`. */
+  hasDrained(position: number): boolean {
+    return ((Atomics.load(this.words32, DRAINED) - position) | 0) > 0;
+  }
+
+  /** How full the ring is, 0 to 1. */
+  fill(): number {
+    const { words32 } = this;
+    return Ring.between(Atomics.load(words32, DRAINED), Atomics.load(words32, APPENDED)) / this.capacity;
   }
 
   /** All that was drained is on disk now. */

@@ -22,23 +22,51 @@
  *        0    32  state      owner, main thread (CAS)   free, held or settling: see reservation.ts
  *        4    32  account    owner, while not held      whose money it is
  *        8    32  day        owner, while not held      number of the day whose call it took
- *       12    32  -
+ *       12    32  day key    owner, while not held      index + 1 of the key whose call of the day it took too, or 0
  *       16    64  hold       owner, while not held      pico-units
  *
  * Calls in flight are one 32-bit word an account, added to and taken from by any thread.
  *
  * The dirty set is one bit an account, 32 to a word: see dirty-set.ts.
+ *
+ * One key with limits of its own, 256 bytes, so that its minute and its day are counted by the same code as an account's;
+ * a key without limits has its bytes too, and they are never touched:
+ *
+ *        0    64  window     any thread (CAS)           as an account's
+ *        8    64  day        any thread (CAS)           as an account's
+ *       16    32  minute     main thread                requests a minute that it may make; 0: as many as its account
+ *       20    32  calls      main thread                calls a day; 0: as many as its account
+ *       24   ...  -
+ *       52  51×32 marks      any thread (CAS)           as an account's
+ *
+ * Keys have a dirty set of their own: whose use or counts have changed.
+ *
+ * Where limits are shared with other processes a record holds what its process was lent, and there are no marks (leases.ts):
+ *
+ *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
+ *        8    64  day        any thread (CAS)           day number << 32 | calls left: leased-day.ts
+ *       16    64  credited   main thread                money ever lent to this process, less what it gave back
+ *       24..47     -                                     as above, of this life of the process
+ *       56    64  lent day   main thread                day number << 32 | calls of it that were lent
+ *       64    64  low money  main thread                tell the main thread when less than this is available
+ *       72    64  elsewhere  main thread                pico-units that the authority last told to have left
+ *       80    64  free       main thread                monotonic ms at which a permit of the minute will be free
+ *       88    64  refused    main thread                no use in asking for the minute before this monotonic ms
+ *       96    32  lent slots main thread                how many calls may be in flight here
+ *      100  3×32  low        main thread                of permits, calls of the day, slots: as low money
+ *      112    32  remaining  main thread                permits of the minute that the authority last told to have left
  */
 import { ceilDiv } from '../core/units.js';
 import { invariant } from '../core/errors.js';
-import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX } from '../core/limits.js';
+import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, KEYS_MAX } from '../core/limits.js';
 
-const ACCOUNT_BYTES = 256;
+/** Of an account and of a key. */
+const COUNTED_BYTES = 256;
 const RESERVATION_BYTES = 24;
-export const ACCOUNTS_PER_DIRTY_WORD = 32;
+export const DIRTY_BITS_PER_WORD = 32;
 
-/** Words of one account in the view of 64-bit words, and the fields in it. */
-export const ACCOUNT_WORDS64 = ACCOUNT_BYTES / 8;
+/** Words of one account, or one key, in the view of 64-bit words, and the fields in it. */
+export const COUNTED_WORDS64 = COUNTED_BYTES / 8;
 export const WINDOW = 0;
 export const DAY = 1;
 export const CREDITED = 2;
@@ -46,17 +74,38 @@ export const AVAILABLE = 3;
 export const SPENT = 4;
 export const UNCOVERED = 5;
 
-/** Words of one account in the view of 32-bit words, and the fields in it. */
-export const ACCOUNT_WORDS32 = ACCOUNT_BYTES / 4;
+/** Words of one account, or one key, in the view of 32-bit words, and the fields in it. */
+export const COUNTED_WORDS32 = COUNTED_BYTES / 4;
 export const STANDING = 12;
 export const MARKS = 13;
-export const MARK_COUNT = ACCOUNT_WORDS32 - MARKS;
+export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
+
+/** Fields of what was lent, of accounts and keys: in the place of the marks. */
+export const LENT_DAY = 7;
+export const LOW_MONEY = 8;
+export const MONEY_ELSEWHERE = 9;
+export const MINUTE_FREE_MS = 10;
+export const MINUTE_REFUSED_UNTIL_MS = 11;
+export const LENT_SLOTS = 24;
+export const LOW_MINUTE = 25;
+export const LOW_DAY = 26;
+export const LOW_SLOTS = 27;
+export const MINUTE_ELSEWHERE = 28;
+invariant(
+  LENT_DAY * 2 > STANDING && LENT_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
+  'fields do not overlap',
+);
+
+/** Fields of one key in the view of 32-bit words; the others are an account's. */
+export const KEY_REQUESTS_PER_MINUTE = 4;
+export const KEY_CALLS_PER_DAY = 5;
 
 /** Words of one reservation in the view of 32-bit words, and the fields in it. */
 export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
 export const STATE = 0;
 export const ACCOUNT = 1;
 export const DAY_NUMBER = 2;
+export const DAY_KEY = 3;
 
 /** Words of one reservation in the view of 64-bit words, and the field in it. */
 export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
@@ -70,46 +119,75 @@ export interface LedgerBuffers {
   readonly reservations: SharedArrayBuffer;
   readonly inFlight: SharedArrayBuffer;
   readonly dirty: SharedArrayBuffer;
+  readonly keysMax: number;
+  readonly keys: SharedArrayBuffer;
+  readonly dirtyKeys: SharedArrayBuffer;
+  /** Where limits are shared with other processes: how much the authority's calendar is ahead of this host's. */
+  readonly calendar: SharedArrayBuffer | undefined;
+}
+
+/** What minutes and days are counted in: the records of accounts, or those of keys. */
+export interface CountedViews {
+  readonly records64: BigInt64Array;
+  readonly records32: Int32Array;
+  readonly dirty: Int32Array;
 }
 
 /** What a thread sees of the buffers. */
 export interface LedgerViews {
-  readonly accounts64: BigInt64Array;
-  readonly accounts32: Int32Array;
+  readonly accounts: CountedViews;
+  readonly keys: CountedViews;
   readonly reservations64: BigInt64Array;
   readonly reservations32: Int32Array;
   readonly inFlight: Int32Array;
-  readonly dirty: Int32Array;
 }
 
-/** Buffers for `accountsMax` accounts and `callsInFlightMax` calls, all zero: no account is active, every slot is free. */
+/**
+ * Buffers for `accountsMax` accounts, `callsInFlightMax` calls and `keysMax` keys (none where it is left out), all zero: no
+ * account is active, every slot is free, no key has limits.
+ */
 export function createLedgerBuffers(capacity: {
   readonly accountsMax: number;
   readonly callsInFlightMax: number;
+  readonly keysMax?: number;
+  /** Limits are shared with other processes: records hold leases. */
+  readonly shared?: boolean;
 }): LedgerBuffers {
-  const { accountsMax, callsInFlightMax } = capacity;
+  const { accountsMax, callsInFlightMax, keysMax = 0, shared = false } = capacity;
   invariant(accountsMax >= 1 && accountsMax <= ACCOUNTS_MAX, `accountsMax within 1..${ACCOUNTS_MAX}`);
   invariant(
     callsInFlightMax >= 1 && callsInFlightMax <= CALLS_IN_FLIGHT_MAX,
     `callsInFlightMax within 1..${CALLS_IN_FLIGHT_MAX}`,
   );
+  invariant(keysMax >= 0 && keysMax <= KEYS_MAX, `keysMax within 0..${KEYS_MAX}`);
   return {
     accountsMax,
     callsInFlightMax,
-    accounts: new SharedArrayBuffer(accountsMax * ACCOUNT_BYTES),
+    keysMax,
+    accounts: new SharedArrayBuffer(accountsMax * COUNTED_BYTES),
     reservations: new SharedArrayBuffer(callsInFlightMax * RESERVATION_BYTES),
     inFlight: new SharedArrayBuffer(accountsMax * Int32Array.BYTES_PER_ELEMENT),
-    dirty: new SharedArrayBuffer(ceilDiv(accountsMax, ACCOUNTS_PER_DIRTY_WORD) * 4),
+    dirty: new SharedArrayBuffer(ceilDiv(accountsMax, DIRTY_BITS_PER_WORD) * 4),
+    keys: new SharedArrayBuffer(keysMax * COUNTED_BYTES),
+    dirtyKeys: new SharedArrayBuffer(ceilDiv(keysMax, DIRTY_BITS_PER_WORD) * 4),
+    calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }
 
 export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
   return {
-    accounts64: new BigInt64Array(buffers.accounts),
-    accounts32: new Int32Array(buffers.accounts),
+    accounts: countedViews(buffers.accounts, buffers.dirty),
+    keys: countedViews(buffers.keys, buffers.dirtyKeys),
     reservations64: new BigInt64Array(buffers.reservations),
     reservations32: new Int32Array(buffers.reservations),
     inFlight: new Int32Array(buffers.inFlight),
-    dirty: new Int32Array(buffers.dirty),
+  };
+}
+
+function countedViews(records: SharedArrayBuffer, dirty: SharedArrayBuffer): CountedViews {
+  return {
+    records64: new BigInt64Array(records),
+    records32: new Int32Array(records),
+    dirty: new Int32Array(dirty),
   };
 }

@@ -8,15 +8,23 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX } from '../core/limits.js';
-import { asCallSlot, type AccountIndex, type CallSlot, type PicoUnits, type WallMs } from '../core/units.js';
-import { Balance, type Funds, type Settlement } from './balance.js';
-import { DayCounter, dayNumberOf, endOfDay } from './day.js';
+import {
+  asAccountIndex,
+  asCallSlot,
+  type AccountIndex,
+  type CallSlot,
+  type KeyIndex,
+  type PicoUnits,
+  type WallMs,
+} from '../core/units.js';
+import type { Balance, Funds, Settlement } from './balance.js';
+import { Calls, type Admission, type TakenDay } from './calls.js';
+import { countersOf, type LowLeases } from './counters.js';
+import { dayNumberOf, endOfDay, type DayCalls } from './day.js';
 import { DirtySet } from './dirty-set.js';
-import { ACCOUNT_WORDS32, openLedgerViews, STANDING, type LedgerBuffers } from './layout.js';
-import { Reservations } from './reservation.js';
-import { Window, type MinuteTake } from './window.js';
-
-export type Admission = 'admitted' | 'too_many_in_flight' | 'daily_limit_exceeded' | 'insufficient_quota';
+import type { KeyDay, KeyLimits } from './key-limits.js';
+import { COUNTED_WORDS32, openLedgerViews, STANDING, type LedgerBuffers } from './layout.js';
+import type { MinuteCounter, MinuteTake } from './minute.js';
 
 /** What the store knows of an account when it is opened. What is held is not kept: a restart releases it. */
 export interface AccountState {
@@ -36,30 +44,39 @@ export interface AccountSnapshot extends Funds {
   /** The last day the account was used and its calls on that day: today's only where the number is today's. */
   readonly dayNumber: number;
   readonly dayCalls: number;
+  readonly callsInFlight: number;
 }
 
+const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined };
+
 export class Ledger {
+  /** Limits of single keys. */
+  readonly keys: KeyLimits;
   readonly #accountsMax: number;
   readonly #standing: Int32Array;
   readonly #clock: Clock;
-  readonly #window: Window;
-  readonly #day: DayCounter;
+  readonly #window: MinuteCounter<AccountIndex>;
+  readonly #day: DayCalls<AccountIndex>;
   readonly #balance: Balance;
-  readonly #reservations: Reservations;
-  readonly #inFlight: Int32Array;
+  readonly #calls: Calls;
   readonly #dirty: DirtySet;
 
-  constructor(buffers: LedgerBuffers, clock: Clock) {
+  /**
+   * With shared limits (`calendar` of the buffers) the minute, the day, the places for calls and the money are what this process
+   * was lent (leases.ts); `clock` is then `clockOf` the buffers.
+   */
+  constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
+    const { keys, window, day, balance, inFlight } = countersOf(buffers, views, clock, low);
     this.#accountsMax = buffers.accountsMax;
-    this.#standing = views.accounts32;
+    this.keys = keys;
+    this.#standing = views.accounts.records32;
     this.#clock = clock;
-    this.#window = new Window(views, clock);
-    this.#day = new DayCounter(views, clock);
-    this.#balance = new Balance(views);
-    this.#reservations = new Reservations(views);
-    this.#inFlight = views.inFlight;
-    this.#dirty = new DirtySet(views);
+    this.#window = window;
+    this.#day = day;
+    this.#balance = balance;
+    this.#dirty = new DirtySet(views.accounts);
+    this.#calls = new Calls(views, { inFlight, day, keys, balance, dirty: this.#dirty });
   }
 
   /** Takes one request of the minute, or nothing; see `Window.take`. Any thread. */
@@ -67,9 +84,14 @@ export class Ledger {
     return this.#window.take(account, requestsPerMinute);
   }
 
+  /** What `takeMinute` would answer; takes nothing. Any thread. */
+  checkMinute(account: AccountIndex, requestsPerMinute: number): MinuteTake {
+    return this.#window.check(account, requestsPerMinute);
+  }
+
   /**
-   * Takes a call of the day and a hold, or nothing at all, and records both in `slot`, which must be free. The account's
-   * calls in flight are looked at first, then the daily limit. Owner of the slot.
+   * Takes a call of the day (of the account and, where `keyDay` is given, of the key) and a hold, or nothing at all, and
+   * records all in `slot`, which must be free; see `Calls.admit`. Owner of the slot.
    */
   admit(
     slot: CallSlot,
@@ -77,25 +99,9 @@ export class Ledger {
     callsPerDay: number,
     hold: PicoUnits,
     callsInFlightMax = CALLS_IN_FLIGHT_MAX,
+    keyDay?: KeyDay,
   ): Admission {
-    invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
-    if (Atomics.add(this.#inFlight, account, 1) >= callsInFlightMax) {
-      Atomics.sub(this.#inFlight, account, 1);
-      return 'too_many_in_flight';
-    }
-    const dayNumber = this.#day.take(account, callsPerDay);
-    if (dayNumber === undefined) {
-      Atomics.sub(this.#inFlight, account, 1);
-      return 'daily_limit_exceeded';
-    }
-    if (!this.#balance.hold(account, hold)) {
-      this.#day.giveBack(account, dayNumber);
-      Atomics.sub(this.#inFlight, account, 1);
-      return 'insufficient_quota';
-    }
-    this.#reservations.open(slot, account, dayNumber, hold);
-    this.#dirty.mark(account);
-    return 'admitted';
+    return this.#calls.admit(slot, account, callsPerDay, hold, callsInFlightMax, keyDay);
   }
 
   /**
@@ -103,37 +109,27 @@ export class Ledger {
    * balance never goes below zero: what it does not cover is told, and recorded. Any thread.
    */
   settle(slot: CallSlot, cost: PicoUnits): Settlement | undefined {
-    if (!this.#reservations.claim(slot)) return undefined;
-    const account = this.#reservations.accountOf(slot);
-    const settlement = this.#balance.settle(account, this.#reservations.holdOf(slot), cost);
-    this.#reservations.close(slot);
-    Atomics.sub(this.#inFlight, account, 1);
-    this.#dirty.mark(account);
-    return settlement;
+    return this.#calls.settle(slot, cost);
   }
 
   /** The day whose call is in `slot`, which is held. Owner of the slot. */
   dayNumberOf(slot: CallSlot): number {
-    return this.#reservations.dayNumberOf(slot);
+    return this.#calls.dayNumberOf(slot);
+  }
+
+  /** The key whose call of that day is in `slot` too, which is held. Owner of the slot. */
+  dayKeyOf(slot: CallSlot): KeyIndex | undefined {
+    return this.#calls.dayKeyOf(slot);
   }
 
   /** Takes back what `settle` did, and gives back the call of the day: the answer could not be given after all. Any thread. */
-  reverse(account: AccountIndex, dayNumber: number, { charged, uncovered }: Settlement): void {
-    this.#balance.reverse(account, charged, uncovered);
-    this.#day.giveBack(account, dayNumber);
-    this.#dirty.mark(account);
+  reverse(account: AccountIndex, day: TakenDay, settlement: Settlement): void {
+    this.#calls.reverse(account, day, settlement);
   }
 
   /** Gives back hold and call of the day, and frees the slot; false where it was settled or released before. Any thread. */
   release(slot: CallSlot): boolean {
-    if (!this.#reservations.claim(slot)) return false;
-    const account = this.#reservations.accountOf(slot);
-    this.#balance.giveBack(account, this.#reservations.holdOf(slot));
-    this.#day.giveBack(account, this.#reservations.dayNumberOf(slot));
-    this.#reservations.close(slot);
-    Atomics.sub(this.#inFlight, account, 1);
-    this.#dirty.mark(account);
-    return true;
+    return this.#calls.release(slot);
   }
 
   /** What a hold could take now. Any thread. */
@@ -141,13 +137,28 @@ export class Ledger {
     return this.#balance.available(account);
   }
 
+  /** What the account could spend as far as is known here: with shared limits more than a hold could take now. Any thread. */
+  balanceOf(account: AccountIndex): PicoUnits {
+    return this.#balance.balance(account);
+  }
+
   planIndexOf(account: AccountIndex): number {
-    return Atomics.load(this.#standing, account * ACCOUNT_WORDS32 + STANDING) >>> 1;
+    return Atomics.load(this.#standing, account * COUNTED_WORDS32 + STANDING) >>> 1;
+  }
+
+  /** How many of the first `accounts` accounts are on each plan, by its index. 2 ms per 100,000 accounts. Main thread. */
+  countPlans(accounts: number): Map<number, number> {
+    const counts = new Map<number, number>();
+    for (let account = 0; account < accounts; account++) {
+      const planIndex = this.planIndexOf(asAccountIndex(account));
+      counts.set(planIndex, (counts.get(planIndex) ?? 0) + 1);
+    }
+    return counts;
   }
 
   /** False too for an account that was never opened. Any thread. */
   isActive(account: AccountIndex): boolean {
-    return (Atomics.load(this.#standing, account * ACCOUNT_WORDS32 + STANDING) & 1) === 1;
+    return (Atomics.load(this.#standing, account * COUNTED_WORDS32 + STANDING) & 1) === 1;
   }
 
   /** Sets all words of an account that no thread uses yet. Does not mark it: the store has it. Main thread. */
@@ -197,6 +208,7 @@ export class Ledger {
       ...this.#balance.read(account),
       ...this.#day.read(account),
       minuteUsed: this.#window.usedOf(account),
+      callsInFlight: this.#calls.inFlightOf(account),
     };
   }
 
@@ -227,6 +239,6 @@ export class Ledger {
 
   #setStanding(account: AccountIndex, planIndex: number, active: boolean): void {
     const standing = (planIndex << 1) | (active ? 1 : 0);
-    Atomics.store(this.#standing, account * ACCOUNT_WORDS32 + STANDING, standing);
+    Atomics.store(this.#standing, account * COUNTED_WORDS32 + STANDING, standing);
   }
 }

@@ -9,13 +9,16 @@
  */
 import {
   asAccountIndex,
+  asKeyIndex,
   asPicoUnits,
   type AccountIndex,
   type CallSlot,
+  type KeyIndex,
   type PicoUnits,
 } from '../core/units.js';
 import {
   ACCOUNT,
+  DAY_KEY,
   DAY_NUMBER,
   HOLD,
   RESERVATION_WORDS32,
@@ -41,11 +44,21 @@ export class Reservations {
     return Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + STATE) === STATE_FREE;
   }
 
-  /** Records what was taken for a call. Owner of the slot, which it has seen free. */
-  open(slot: CallSlot, account: AccountIndex, dayNumber: number, hold: PicoUnits): void {
+  /**
+   * Records what was taken for a call; `dayKey` is the key whose call of that day it took besides its account's. Owner of the
+   * slot, which it has seen free.
+   */
+  open(
+    slot: CallSlot,
+    account: AccountIndex,
+    dayNumber: number,
+    hold: PicoUnits,
+    dayKey: KeyIndex | undefined,
+  ): void {
     const first = slot * RESERVATION_WORDS32;
     Atomics.store(this.#words32, first + ACCOUNT, account);
     Atomics.store(this.#words32, first + DAY_NUMBER, dayNumber);
+    Atomics.store(this.#words32, first + DAY_KEY, dayKey === undefined ? 0 : dayKey + 1);
     Atomics.store(this.#words64, slot * RESERVATION_WORDS64 + HOLD, hold);
     Atomics.store(this.#words32, first + STATE, STATE_HELD);
   }
@@ -62,6 +75,11 @@ export class Reservations {
 
   dayNumberOf(slot: CallSlot): number {
     return Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + DAY_NUMBER);
+  }
+
+  dayKeyOf(slot: CallSlot): KeyIndex | undefined {
+    const word = Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + DAY_KEY);
+    return word === 0 ? undefined : asKeyIndex(word - 1);
   }
 
   holdOf(slot: CallSlot): PicoUnits {

@@ -1,5 +1,6 @@
 /**
- * Requests per minute: in any span of 60 seconds at most the limit is admitted, whatever the threads do. Any thread.
+ * Requests per minute, of accounts or of keys: in any span of 60 seconds at most the limit is admitted, whatever the threads
+ * do. Any thread.
  *
  * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
  *
@@ -35,9 +36,10 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
-import { asWallMs, type AccountIndex, type WallMs } from '../core/units.js';
+import { asWallMs, type AccountIndex } from '../core/units.js';
 import { DirtySet } from './dirty-set.js';
-import { ACCOUNT_WORDS32, ACCOUNT_WORDS64, MARKS, MARK_COUNT, WINDOW, type LedgerViews } from './layout.js';
+import { COUNTED_WORDS32, COUNTED_WORDS64, MARKS, MARK_COUNT, WINDOW, type CountedViews } from './layout.js';
+import type { MinuteCounter, MinuteTake } from './minute.js';
 
 const TICKS_PER_MINUTE = 50;
 /** 1/32 ms more than a 50th of a minute: 1.5 ms a minute for clocks that differ. A binary fraction, so edges are exact. */
@@ -56,18 +58,6 @@ invariant(MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weig
 invariant(REQUESTS_PER_MINUTE_MAX < 1 << COUNT_BITS, 'a minute of permits fits the count');
 invariant(MARK_COUNT <= AGE_MASK, 'an age of all marks fits its field');
 
-/** What became of one request. Times are true at the moment of the call. */
-export interface MinuteTake {
-  readonly admitted: boolean;
-  /** Permits left now. */
-  readonly remaining: number;
-  /**
-   * Admitted: when all that is used now will have expired. Refused: when the next request is admitted, provided nobody
-   * else takes the permit. Rounded up to a whole millisecond.
-   */
-  readonly resetWallMs: WallMs;
-}
-
 function headOf(tick: number, age: number, count: number): bigint {
   return (BigInt(tick) << HEAD_TICK_SHIFT) | BigInt((age << COUNT_BITS) | count);
 }
@@ -76,20 +66,21 @@ function markOf(tick: number, count: number): number {
   return ((Math.floor(tick / MARK_COUNT) & TURN_MASK) << COUNT_BITS) | count;
 }
 
-export class Window {
+export class Window<Index extends number = AccountIndex> implements MinuteCounter<Index> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
   readonly #clock: Clock;
-  readonly #dirty: DirtySet;
+  readonly #dirty: DirtySet<Index>;
   readonly #take: { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } = {
     admitted: false,
     remaining: 0,
     resetWallMs: asWallMs(0),
+    asks: false,
   };
 
-  constructor(views: LedgerViews, clock: Clock) {
-    this.#words64 = views.accounts64;
-    this.#words32 = views.accounts32;
+  constructor(views: CountedViews, clock: Clock) {
+    this.#words64 = views.records64;
+    this.#words32 = views.records32;
     this.#clock = clock;
     this.#dirty = new DirtySet(views);
   }
@@ -99,8 +90,17 @@ export class Window {
    * object that the next call overwrites. About 150 ns. Marks the
    * account dirty where it took one. Any thread.
    */
-  take(account: AccountIndex, limit: number): MinuteTake {
-    const word = account * ACCOUNT_WORDS64 + WINDOW;
+  take(counted: Index, limit: number): MinuteTake {
+    return this.#decide(counted, limit, true);
+  }
+
+  /** What `take` would answer now; takes nothing, so `remaining` has the permit that it would take. Any thread. */
+  check(counted: Index, limit: number): MinuteTake {
+    return this.#decide(counted, limit, false);
+  }
+
+  #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
+    const word = counted * COUNTED_WORDS64 + WINDOW;
     let tickMin = 0;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const nowMs = this.#clock.monotonicMs();
@@ -108,31 +108,32 @@ export class Window {
       const head = Atomics.load(this.#words64, word);
       const tick = Number(head >> HEAD_TICK_SHIFT);
       if (nowTick > tick) {
-        this.#roll(account, head, nowTick);
+        this.#roll(counted, head, nowTick);
         continue;
       }
       const low = Number(BigInt.asUintN(32, head));
       const count = low & COUNT_MASK;
       const age = (low >>> COUNT_BITS) & AGE_MASK;
-      const start = this.#startCount(account, tick, age, count, tick - TICKS_PER_MINUTE);
+      const start = this.#startCount(counted, tick, age, count, tick - TICKS_PER_MINUTE);
       if (start === undefined) {
         tickMin = tick + 1;
         continue;
       }
       const used = (count - start) & COUNT_MASK;
       if (used >= limit) {
-        const freeTick = this.#freeTick(account, tick, age, count, limit);
+        const freeTick = this.#freeTick(counted, tick, age, count, limit);
         if (freeTick === undefined) {
           tickMin = tick + 1;
           continue;
         }
         return this.#answer(false, Math.max(0, limit - used), nowMs, freeTick);
       }
+      if (!takes) return this.#answer(true, limit - used, nowMs, tick + MARK_COUNT);
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
       // Before the clock is read, so that a stall in it is noticed below.
-      this.#dirty.mark(account);
+      this.#dirty.mark(counted);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
       return this.#answer(true, limit - used - 1, nowMs, tick + MARK_COUNT);
     }
@@ -140,16 +141,16 @@ export class Window {
   }
 
   /** Permits of the last minute that weigh now; changes nothing. Any thread. */
-  usedOf(account: AccountIndex): number {
+  usedOf(counted: Index): number {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const head = Atomics.load(this.#words64, account * ACCOUNT_WORDS64 + WINDOW);
+      const head = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
       const headTick = Number(head >> HEAD_TICK_SHIFT);
       const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
       if (tick - headTick >= MARK_COUNT) return 0;
       const low = Number(BigInt.asUintN(32, head));
       const count = low & COUNT_MASK;
       const age = (low >>> COUNT_BITS) & AGE_MASK;
-      const start = this.#startCount(account, headTick, age, count, tick - TICKS_PER_MINUTE);
+      const start = this.#startCount(counted, headTick, age, count, tick - TICKS_PER_MINUTE);
       if (start !== undefined) return (count - start) & COUNT_MASK;
     }
     throw new Error('invariant broken: a window is read in bounded tries');
@@ -159,7 +160,7 @@ export class Window {
    * Takes over what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all had been
    * given at that moment, so that it errs on refusing. Main thread, before the account is first used.
    */
-  restore(account: AccountIndex, used: number, ageMs: number): void {
+  restore(counted: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
     // A clock that was set back meanwhile makes the age negative, a host that was started anew makes it reach before its
     // first tick; both times the permits weigh for too long rather than too short.
@@ -167,43 +168,31 @@ export class Window {
     if (tick + MARK_COUNT <= Math.floor(nowMs / TICK_MS)) return;
     Atomics.store(
       this.#words64,
-      account * ACCOUNT_WORDS64 + WINDOW,
+      counted * COUNTED_WORDS64 + WINDOW,
       headOf(tick, 0, Math.min(used, COUNT_MASK)),
     );
   }
 
   /** Forgets everything. Main thread, before the account is first used. */
-  clear(account: AccountIndex): void {
-    Atomics.store(this.#words64, account * ACCOUNT_WORDS64 + WINDOW, 0n);
+  clear(counted: Index): void {
+    Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }
 
   /** The count with which `wanted` began, for a head of `tick`, `age` and `count`; undefined where it was overwritten: time is past `tick`. */
-  #startCount(
-    account: AccountIndex,
-    tick: number,
-    age: number,
-    count: number,
-    wanted: number,
-  ): number | undefined {
+  #startCount(counted: Index, tick: number, age: number, count: number, wanted: number): number | undefined {
     if (wanted > tick) return count;
     if (wanted <= tick - age) return 0;
-    const mark = Atomics.load(this.#words32, account * ACCOUNT_WORDS32 + MARKS + (wanted % MARK_COUNT));
+    const mark = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MARKS + (wanted % MARK_COUNT));
     return mark === markOf(wanted, mark & COUNT_MASK) ? mark & COUNT_MASK : undefined;
   }
 
   /** First tick in which fewer than `limit` of the permits given so far weigh: start counts only grow, so by halving. */
-  #freeTick(
-    account: AccountIndex,
-    tick: number,
-    age: number,
-    count: number,
-    limit: number,
-  ): number | undefined {
+  #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
     while (low < high) {
       const middle = low + ((high - low) >> 1);
-      const start = this.#startCount(account, tick, age, count, middle);
+      const start = this.#startCount(counted, tick, age, count, middle);
       if (start === undefined) return undefined;
       if (((count - start) & COUNT_MASK) < limit) high = middle;
       else low = middle + 1;
@@ -212,8 +201,8 @@ export class Window {
   }
 
   /** Tries once to bring the account from `head` to `nowTick`; where another thread was faster it leaves the rest to the caller's next look. */
-  #roll(account: AccountIndex, head: bigint, nowTick: number): void {
-    const word = account * ACCOUNT_WORDS64 + WINDOW;
+  #roll(counted: Index, head: bigint, nowTick: number): void {
+    const word = counted * COUNTED_WORDS64 + WINDOW;
     const tick = Number(head >> HEAD_TICK_SHIFT);
     if (nowTick - tick >= MARK_COUNT) {
       Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, 0, 0));
@@ -222,7 +211,7 @@ export class Window {
     const low = Number(BigInt.asUintN(32, head));
     const count = low & COUNT_MASK;
     const age = Math.min(MARK_COUNT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
-    const marks = account * ACCOUNT_WORDS32 + MARKS;
+    const marks = counted * COUNTED_WORDS32 + MARKS;
     for (let next = tick + 1; next <= nowTick; next++) {
       const place = marks + (next % MARK_COUNT);
       const mark = markOf(next, count);

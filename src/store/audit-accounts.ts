@@ -5,7 +5,8 @@
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { AuditScope, Subject } from './audit-scope.js';
-import { readAccount, readCredit, readKey, readSpending, readUsage } from './record-codec.js';
+import { readKey } from './key-codec.js';
+import { readAccount, readCredit, readCreditRequest, readSpending, readUsage } from './record-codec.js';
 
 export interface AccountSums {
   accounts: number;
@@ -23,6 +24,7 @@ export function auditAccounts(scope: AuditScope): AccountSums {
     if (record === undefined) continue;
     auditIndexes(scope, id, record);
     auditMoney(scope, record, sums);
+    auditCreditRequests(scope, record);
   }
   auditBackReferences(scope);
   auditOwners(scope);
@@ -74,13 +76,19 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
   sums.uncovered += uncovered;
 }
 
-/** Undefined lines are left out, and have been told. */
+/** Damaged lines are left out, and have been told. */
 function journalSum(scope: AuditScope, { id, index }: AccountRecord): bigint {
   let sum = 0n;
   for (const { key, value } of scope.snapshot.rows('credits', [index], [index + 1])) {
     sum += scope.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
   }
   return sum;
+}
+
+function auditCreditRequests(scope: AuditScope, { id, index }: AccountRecord): void {
+  for (const { key, value } of scope.snapshot.rows('credit_requests', [index], [index + 1])) {
+    scope.read(readCreditRequest, 'credit_requests', key, value, id);
+  }
 }
 
 function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
@@ -127,7 +135,7 @@ function auditBackReferences(scope: AuditScope): void {
 /** Rows of slots that no account has. */
 function auditOwners(scope: AuditScope): void {
   const { snapshot } = scope;
-  for (const name of ['credits', 'spending', 'usage'] as const) {
+  for (const name of ['credits', 'credit_requests', 'spending', 'usage'] as const) {
     for (const { key } of snapshot.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
       if (scope.accountIdOf(slot) !== undefined) continue;

@@ -3,7 +3,7 @@
  */
 import type { KeyRecord } from '../registry/key-record.js';
 import type { AuditScope, Subject } from './audit-scope.js';
-import { readKey } from './record-codec.js';
+import { readKey, readKeyUse } from './key-codec.js';
 
 /** How many keys there are. */
 export function auditKeys(scope: AuditScope): number {
@@ -36,6 +36,10 @@ function auditKey(scope: AuditScope, id: string, record: KeyRecord, used: number
   if (!(index < used)) scope.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
   scope.expect(subject, `the owner of slot ${index}`, textOf(snapshot.get('key_slots', index)), id);
   scope.expect(subject, `the last owner of slot ${index}`, textOf(snapshot.get('key_ids', index)), id);
+  const { replacedById } = record;
+  if (replacedById !== undefined && !replacedById.startsWith('key_')) {
+    scope.differs(subject, 'the key in its place', replacedById, 'the id of a key');
+  }
   const ofAccount = snapshot.get('keys_of_account', [accountIndex, index]);
   scope.expect(subject, 'the key in the list of its account', textOf(ofAccount), id);
   if (snapshot.get('key_names', [name, id]) !== true) {
@@ -62,6 +66,12 @@ function auditBackReferences(scope: AuditScope): void {
     const record = keyOf(scope, id);
     const place = snapshot.place('key_names', key);
     scope.expect(subjectOf(record, place), `the name of key ${id}`, record?.name, name);
+  }
+  for (const { key: slot, value } of snapshot.rows('key_uses')) {
+    scope.read(readKeyUse, 'key_uses', slot, value);
+    if (snapshot.get('key_slots', slot) !== undefined) continue;
+    const subject: Subject = { account: null, place: snapshot.place('key_uses', slot) };
+    scope.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
   for (const { key } of snapshot.rows('key_slots_free')) {
     const owner = textOf(snapshot.get('key_slots', key[1]));

@@ -3,10 +3,12 @@
  * command. It only reads; what differs is not mended, because no rule says which of two figures is the true one.
  *
  * The law, for each account: credited = the sum of its journal; 0 ≤ spent ≤ credited; spent and uncovered = the sums of its
- * usage. And what names something names it both ways: slots, names, keys, accounts.
+ * usage. And what names something names it both ways: slots, names, keys, accounts, kept answers.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import { auditAccounts } from './audit-accounts.js';
+import { auditAnswers } from './audit-answers.js';
+import { auditFlushes } from './audit-flushes.js';
 import { auditKeys } from './audit-keys.js';
 import { AuditScope, type AuditBounds, type Difference } from './audit-scope.js';
 import { StoreSnapshot } from './store-snapshot.js';
@@ -33,6 +35,8 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
     const scope = new AuditScope(snapshot, bounds);
     const sums = auditAccounts(scope);
     const keys = auditKeys(scope);
+    auditAnswers(scope);
+    auditFlushes(scope);
     return {
       path: snapshot.path,
       format: snapshot.format,

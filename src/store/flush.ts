@@ -3,8 +3,9 @@
  * shutdown.
  *
  * Money and usage come from the journals alone, so that on disk they always agree; day counts and minutes come from the
- * ledger. Rows are absolute totals: one that is written twice, or again after a crash, changes nothing. What the disk does
- * not take waits in memory, and is written as soon as it does.
+ * ledger. Rows are absolute totals: one that is written twice, or again after a crash, changes nothing. Where several gateways
+ * add to the same rows, each row is read in the transaction that writes it, and a mark tells which flush it was. What the disk
+ * does not take waits in memory, and is written as soon as it does.
  */
 import type { Clock } from '../core/clock.js';
 import { BOOKS_ROWS_WAITING_MAX } from '../core/limits.js';
@@ -13,14 +14,20 @@ import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
+import type { AccountTally } from '../telemetry/account-tally.js';
+import { FlushMeter, type FlushReading } from '../telemetry/flush-meter.js';
 import type { Log } from '../telemetry/log.js';
-import type { SpentTotals } from './spent-totals.js';
-import type { BooksRows } from './store.js';
+import type { AnswerChanges } from './answer-table.js';
+import type { KeyUses } from './key-uses.js';
+import type { FlushMark } from './flush-mark.js';
+import type { SpendingTotals } from './spent-totals.js';
+import type { BooksRows } from './books-rows.js';
 import { UsageBook, type UsageStore } from './usage-book.js';
 import type { UsageLines } from './usage-lines.js';
 
-/** Dirty accounts of one transaction: it blocks the main thread for some 100 ms, and the admin interface with it. */
+/** Dirty accounts, and keys, of one transaction: it blocks the main thread for some 100 ms, and the admin interface with it. */
 const ACCOUNTS_MAX = 20_000;
+const KEYS_MAX = 20_000;
 
 /** Transactions of one run: all accounts that a ledger can have, some of them twice. */
 const BATCHES_MAX = 500;
@@ -28,9 +35,21 @@ const BATCHES_MAX = 500;
 /** A disk that stays full is told so often, not at every flush. */
 const LOG_PERIOD_MS = 10_000;
 
+/** Answers that are to be on disk in the same transaction as their charges. */
+export interface FlushedAnswers {
+  /** Those whose charges have been drained; undefined where there are none. */
+  due(): AnswerChanges | undefined;
+  /** They are on disk now. */
+  noteWritten(changes: AnswerChanges): void;
+  /** They could not be written: charges must not wait for a disk that has room for them and not for answers. */
+  noteFailed(): void;
+}
+
 /** The store's part of the bargain. */
 export interface BooksStore extends UsageStore {
-  /** Durable when it returns; all or nothing. */
+  /** All that `work` puts, durable when it returns, or nothing. */
+  commit<Result>(work: () => Result): Result;
+  /** In a transaction. */
   putBooks(rows: BooksRows): void;
 }
 
@@ -39,14 +58,21 @@ export interface LedgerFlushOptions {
   /** One a listener. */
   readonly journals: readonly JournalReader[];
   /** As the store has them. */
-  readonly totals: SpentTotals;
+  readonly totals: SpendingTotals;
+  /** Present where other gateways work on the store too; `totals` and `keyUses` are then those of a group. */
+  readonly mark?: FlushMark | undefined;
   readonly store: BooksStore;
-  /** Of the catalogue, in its order. */
-  readonly modelIds: readonly string[];
-  /** Whether new calls are refused while the store fails. */
-  readonly refuseOnError: boolean;
+  /** Of the catalogue that runs: a reload may add models. */
+  readonly modelIdOf: (modelIndex: number) => string;
+  /** Whether new calls are refused while the store fails, as the settings say at the moment. */
+  readonly refuseOnError: () => boolean;
+  /** Absent where nobody asks when keys were used. */
+  readonly keyUses?: KeyUses;
   /** Absent where calls are not logged. */
   readonly usageLines?: Pick<UsageLines, 'note' | 'handOver'> | undefined;
+  /** Absent where nobody looks at who calls. */
+  readonly tally?: Pick<AccountTally, 'note'>;
+  readonly answers?: FlushedAnswers | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -58,17 +84,28 @@ export interface BooksState {
   readonly unflushedAccounts: number;
 }
 
+/** For the metrics. */
+export interface BooksLoad {
+  readonly flush: FlushReading;
+  /** How full each listener's journal is, 0 to 1. */
+  readonly journalFills: readonly number[];
+}
+
 export class LedgerFlush {
   readonly #options: LedgerFlushOptions;
   readonly #usage: UsageBook;
+  readonly #meter: FlushMeter;
   /** Accounts whose rows are to be written; those of a run that failed are written by the next. */
   readonly #accounts = new Set<AccountIndex>();
+  /** The commit of the last rows has failed, and whether they are on disk has not been looked up yet. */
+  #inDoubt = false;
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
-    this.#usage = new UsageBook(options.store, options.modelIds);
+    this.#usage = new UsageBook(options.store, options.modelIdOf, options.mark !== undefined);
+    this.#meter = new FlushMeter(options.clock);
   }
 
   /**
@@ -76,24 +113,19 @@ export class LedgerFlush {
    * some microseconds a row, and a disk flush where there is any.
    */
   run(): boolean {
-    if (!this.drain()) return false;
-    for (let batches = 0; batches < BATCHES_MAX; batches++) {
-      // After the journals: the day's call of every charge that they had is then in this transaction or in an earlier one.
-      const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
-      if (!this.#write()) return false;
-      if (drained < ACCOUNTS_MAX) return true;
-    }
-    return false;
+    return this.#meter.measure(() => this.#writeAll());
   }
 
   /** Writes what the journals hold, and no more: the short way for answers that wait for it. Returns as `run` does. */
   commit(): boolean {
-    return this.drain() && this.#write();
+    return this.#meter.measure(() => this.drain() && this.#write());
   }
 
   /** Takes the journals into memory. False where a row could not be read: what is behind it stays in its journal. */
   drain(): boolean {
     try {
+      // Before anything is added to rows that may be on disk.
+      this.#settleDoubt();
       this.#options.journals.forEach((journal, index) =>
         journal.drain((record) => this.#note(index, record)),
       );
@@ -112,6 +144,25 @@ export class LedgerFlush {
     };
   }
 
+  get load(): BooksLoad {
+    return {
+      flush: this.#meter.read(),
+      journalFills: this.#options.journals.map((journal) => journal.fill()),
+    };
+  }
+
+  #writeAll(): boolean {
+    if (!this.drain()) return false;
+    for (let batches = 0; batches < BATCHES_MAX; batches++) {
+      // After the journals: the day's call of every charge that they had is then in this transaction or in an earlier one.
+      const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
+      const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;
+      if (!this.#write()) return false;
+      if (drained < ACCOUNTS_MAX && drainedKeys < KEYS_MAX) return true;
+    }
+    return false;
+  }
+
   #note(journal: number, record: JournalRecord): void {
     // First what may throw: a record is counted whole or not at all.
     const row = this.#usage.rowOf(record);
@@ -119,6 +170,7 @@ export class LedgerFlush {
     this.#usage.add(row, record);
     this.#accounts.add(record.account);
     this.#options.usageLines?.note(journal, record, row);
+    this.#options.tally?.note(record);
   }
 
   #write(): boolean {
@@ -128,14 +180,27 @@ export class LedgerFlush {
   }
 
   #writeRows(): boolean {
-    const { store, journals } = this.#options;
+    const { store, mark, journals, keyUses, answers: keptAnswers } = this.#options;
     try {
-      if (this.#accounts.size > 0) {
-        store.putBooks({ spendings: this.#spendings(), usages: this.#usage.waiting });
-        this.#accounts.clear();
-        this.#usage.noteCommitted();
+      if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0) {
+        // After the journals: an answer is handed over before its charge is appended, so none of these charges lacks its own.
+        const answers = keptAnswers?.due();
+        mark?.begin();
+        store.commit(() => {
+          mark?.put();
+          store.putBooks({
+            spendings: this.#spendings(),
+            usages: this.#usage.rows(),
+            answers,
+            keyUses: keyUses?.rows(),
+          });
+        });
+        this.#noteWritten();
+        if (answers !== undefined) keptAnswers?.noteWritten(answers);
       }
     } catch (error) {
+      this.#inDoubt = mark !== undefined;
+      keptAnswers?.noteFailed();
       this.#fail(error);
       return false;
     }
@@ -144,20 +209,28 @@ export class LedgerFlush {
     return true;
   }
 
+  #noteWritten(): void {
+    for (const account of this.#accounts) this.#options.totals.noteWritten?.(account);
+    this.#accounts.clear();
+    this.#options.keyUses?.noteWritten();
+    this.#usage.noteCommitted();
+  }
+
+  /** Throws what the store throws: then it is as much in doubt as before. */
+  #settleDoubt(): void {
+    if (!this.#inDoubt) return;
+    if (this.#options.mark!.hasReachedDisk()) this.#noteWritten();
+    this.#inDoubt = false;
+  }
+
   #spendings(): Map<AccountIndex, SpendingRecord> {
     const { ledger, totals, clock } = this.#options;
     const takenMs = asWallMs(Math.floor(clock.wallMs()));
     const records = new Map<AccountIndex, SpendingRecord>();
     for (const account of this.#accounts) {
       const { dayNumber, dayCalls } = ledger.dayOf(account);
-      records.set(account, {
-        spent: totals.spentOf(account),
-        uncovered: totals.uncoveredOf(account),
-        dayNumber,
-        dayCalls,
-        minuteUsed: ledger.minuteUsedOf(account),
-        takenMs,
-      });
+      const counts = { dayNumber, dayCalls, minuteUsed: ledger.minuteUsedOf(account), takenMs };
+      records.set(account, totals.recordOf(account, counts));
     }
     return records;
   }
@@ -165,8 +238,8 @@ export class LedgerFlush {
   #fail(error: unknown): void {
     const { refuseOnError, clock, log } = this.#options;
     this.#lastError = error instanceof Error ? error.message : String(error);
-    const waiting = this.#accounts.size + this.#usage.waiting.size;
-    const refusing = refuseOnError || waiting > BOOKS_ROWS_WAITING_MAX;
+    const waiting = this.#accounts.size + this.#usage.waiting.size + (this.#options.keyUses?.size ?? 0);
+    const refusing = refuseOnError() || waiting > BOOKS_ROWS_WAITING_MAX;
     this.#setRefusing(refusing);
     if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = clock.monotonicMs();

@@ -7,21 +7,27 @@
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
-import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
-import type { AccountRecord, CreditRecord, SpendingRecord } from '../registry/account-record.js';
-import type { KeyRecord } from '../registry/key-record.js';
+import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
+import type { AnswerKey, AnswerRecord } from '../registry/answer-record.js';
+import type {
+  AccountRecord,
+  CreditRecord,
+  CreditRequestRecord,
+  SpendingRecord,
+} from '../registry/account-record.js';
 import type { UsageTotals } from '../registry/usage-record.js';
 import { StoreFault } from './store-file.js';
 
 /** Of the whole store and of each record. A later format adds its reader here and raises this word. */
-export const FORMAT = 1;
+export const FORMAT = 3;
 
-const Format = Type.Literal(FORMAT);
-const Slot = Type.Integer({ minimum: 0 });
-const Count = Type.Integer({ minimum: 0 });
-const Moment = Type.Integer();
+/** Formats differ in fields that may be absent, so that one reader does for all; see key-codec.ts. */
+export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
+export const Slot = Type.Integer({ minimum: 0 });
+export const Count = Type.Integer({ minimum: 0 });
+export const Moment = Type.Integer();
 const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
-const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
+export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 const StoredAccount = Type.Object(
   {
@@ -39,6 +45,11 @@ const StoredAccount = Type.Object(
 
 const StoredCredit = Type.Object(
   { format: Format, amountPicoUnits: Money, note: Type.String(), createdMs: Moment },
+  { additionalProperties: false },
+);
+
+const StoredCreditRequest = Type.Object(
+  { format: Format, amountPicoUnits: Money, note: Type.String(), answer: Type.String() },
   { additionalProperties: false },
 );
 
@@ -70,33 +81,31 @@ const StoredUsage = Type.Object(
   { additionalProperties: false },
 );
 
-const StoredKey = Type.Object(
+const StoredAnswer = Type.Object(
   {
     format: Format,
-    index: Slot,
-    id: Type.String(),
-    accountIndex: Slot,
-    accountId: Type.String(),
-    name: Type.String(),
-    digest: Digest,
-    prefix: Type.String(),
-    active: Type.Boolean(),
-    createdMs: Moment,
+    bodyDigest: Digest,
+    endedMs: Moment,
+    stream: Type.Boolean(),
+    // Bytes, or null where they were too many to be kept: TypeBox has no word for them.
+    bytes: Type.Unknown(),
   },
   { additionalProperties: false },
 );
 
 export type StoredAccount = Static<typeof StoredAccount>;
 export type StoredCredit = Static<typeof StoredCredit>;
+export type StoredCreditRequest = Static<typeof StoredCreditRequest>;
 export type StoredSpending = Static<typeof StoredSpending>;
 export type StoredUsage = Static<typeof StoredUsage>;
-export type StoredKey = Static<typeof StoredKey>;
+export type StoredAnswer = Static<typeof StoredAnswer>;
 
 const accounts = fast(Compile(StoredAccount));
 const credits = fast(Compile(StoredCredit));
+const creditRequests = fast(Compile(StoredCreditRequest));
 const spendings = fast(Compile(StoredSpending));
 const usages = fast(Compile(StoredUsage));
-const keys = fast(Compile(StoredKey));
+const answers = fast(Compile(StoredAnswer));
 
 export function packAccount(record: AccountRecord): StoredAccount {
   const { credited, ...rest } = record;
@@ -126,6 +135,16 @@ export function readCredit(stored: unknown, place: string): CreditRecord {
   if (!credits.Check(stored)) throw damaged(place);
   const { amountPicoUnits, note, createdMs } = stored;
   return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, createdMs: asWallMs(createdMs) };
+}
+
+export function packCreditRequest({ amount, note, answer }: CreditRequestRecord): StoredCreditRequest {
+  return { format: FORMAT, amountPicoUnits: amount.toString(), note, answer };
+}
+
+export function readCreditRequest(stored: unknown, place: string): CreditRequestRecord {
+  if (!creditRequests.Check(stored)) throw damaged(place);
+  const { amountPicoUnits, note, answer } = stored;
+  return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, answer };
 }
 
 export function packSpending(record: SpendingRecord): StoredSpending {
@@ -178,22 +197,23 @@ export function readUsage(stored: unknown, place: string): UsageTotals {
   };
 }
 
-export function packKey(record: KeyRecord): StoredKey {
-  return { format: FORMAT, ...record, digest: record.digest.toString('hex') };
+export function packAnswer({ bodyDigest, endedMs, stream, bytes }: AnswerRecord): StoredAnswer {
+  return { format: FORMAT, bodyDigest, endedMs, stream, bytes: bytes ?? null };
 }
 
-export function readKey(stored: unknown, place: string): KeyRecord {
-  if (!keys.Check(stored)) throw damaged(place);
+/** The bytes are a copy, in a buffer of their own. */
+export function readAnswer(stored: unknown, { account, key }: AnswerKey, place: string): AnswerRecord {
+  if (!answers.Check(stored)) throw damaged(place);
+  const { bodyDigest, endedMs, stream, bytes } = stored;
+  if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(place);
   return {
-    index: asKeyIndex(stored.index),
-    id: stored.id,
-    accountIndex: asAccountIndex(stored.accountIndex),
-    accountId: stored.accountId,
-    name: stored.name,
-    digest: Buffer.from(stored.digest, 'hex'),
-    prefix: stored.prefix,
-    active: stored.active,
-    createdMs: asWallMs(stored.createdMs),
+    account,
+    key,
+    bodyDigest,
+    endedMs: asWallMs(endedMs),
+    stream,
+    // What lmdb gives is a view of a buffer that its next reading writes over.
+    bytes: bytes === null ? undefined : new Uint8Array(bytes),
   };
 }
 
@@ -202,7 +222,7 @@ export function damaged(place: string): StoreFault {
 }
 
 /** Interpreted, a start with a million accounts would take minutes: TypeBox falls back to that silently. */
-function fast<Compiled extends { IsAccelerated(): boolean }>(validator: Compiled): Compiled {
+export function fast<Compiled extends { IsAccelerated(): boolean }>(validator: Compiled): Compiled {
   invariant(validator.IsAccelerated(), 'validators of records are compiled');
   return validator;
 }

@@ -1,15 +1,19 @@
 /**
- * From the store to the shared buffers, at start. Main thread, before any listener runs.
+ * From the store to the shared buffers, at start. Main thread, before any listener runs. Other gateways of the group may work
+ * on the store meanwhile: all rows are read from one snapshot of it.
  *
  * What an account can spend is what was credited less what was spent: holds are not kept, for the calls that had them are
  * gone. What cannot be right stops the start and is named.
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
+import type { AccountDirectory } from '../registry/account-directory.js';
 import { accountStateOf, findPlanIndex } from '../registry/account-state.js';
 import type { Catalog } from '../registry/catalog.js';
+import { openKey, restoreKeyUse } from '../registry/key-use.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { Clock } from '../core/clock.js';
+import { asPicoUnits } from '../core/units.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
@@ -19,12 +23,18 @@ import type { Store } from './store.js';
 /** Accounts without a plan are named one by one in the log up to here: the others have the same cause. */
 const NAMED_MAX = 10;
 
+const NOTHING = asPicoUnits(0n);
+const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
+const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
+
 export interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
-  /** Empty; gets what each account has spent. */
-  readonly totals: SpentTotals;
+  /** Empty; gets what each account has spent. Absent where other gateways share the limits: an authority lends from them. */
+  readonly totals: SpentTotals | undefined;
   readonly keyTable: KeyTable;
+  /** Empty; gets every account. */
+  readonly directory?: AccountDirectory | undefined;
   readonly catalog: Catalog;
   /** Capacities of ledger and key table (`limits.accounts`, `limits.keys`). */
   readonly accountsMax: number;
@@ -38,22 +48,25 @@ export interface Recovered {
   readonly keys: number;
 }
 
-/** Fills empty buffers. Throws `StoreFault`. Takes about 10 µs an account and 5 µs a key. */
+/** Fills empty buffers. Throws `StoreFault`. Takes about 3 µs an account and 4 µs a key. */
 export function recover(options: RecoveryOptions): Recovered {
   return { accounts: recoverAccounts(options), keys: recoverKeys(options) };
 }
 
 function recoverAccounts(options: RecoveryOptions): number {
-  const { store, ledger, totals, catalog, accountsMax, clock, log } = options;
+  const { store, ledger, totals, directory, catalog, accountsMax, clock, log } = options;
   let accounts = 0;
   let withoutPlan = 0;
+  const isCopy = totals === undefined && store.copy.position() !== undefined;
   for (const record of store.accounts()) {
     assertCapacity(record.index, accountsMax, 'accounts');
     const spending = store.findSpending(record.index);
-    assertSound(store, record, spending);
-    ledger.openAccount(record.index, accountStateOf(record, spending, catalog));
-    if (spending !== undefined) {
-      totals.set(record.index, spending.spent, spending.uncovered);
+    assertSound(store, record, spending, isCopy);
+    const state = accountStateOf(record, spending, catalog);
+    ledger.openAccount(record.index, totals === undefined ? { ...state, ...NOTHING_USED } : state);
+    directory?.set(record);
+    if (spending !== undefined && totals !== undefined) {
+      totals.open(record.index, spending.spent, spending.uncovered);
       ledger.restoreMinute(record.index, spending.minuteUsed, clock.wallMs() - spending.takenMs);
     }
     accounts++;
@@ -72,12 +85,18 @@ function recoverAccounts(options: RecoveryOptions): number {
   return accounts;
 }
 
-function recoverKeys({ store, keyTable, keysMax }: RecoveryOptions): number {
+function recoverKeys({ store, ledger, keyTable, totals, keysMax, clock }: RecoveryOptions): number {
+  const live = { ledger, keyTable };
+  const nowMs = clock.wallMs();
   let keys = 0;
-  for (const record of store.keys()) {
+  for (const record of store.keys.all()) {
     assertCapacity(record.index, keysMax, 'keys');
-    keyTable.insert(record.index, record.digest, record.accountIndex, record.active);
+    openKey(record, live);
     keys++;
+  }
+  // In the order of the table: 1.1 µs a row, against 1.9 where each key's is looked up.
+  for (const [key, use] of store.keys.uses()) {
+    restoreKeyUse(key, totals === undefined ? { ...use, ...NO_COUNTS } : use, live, nowMs);
   }
   return keys;
 }
@@ -89,13 +108,19 @@ function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'):
 }
 
 /**
- * A debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing, nor
+ * Where hosts share the registry, `isCopy`, a credit may have been spent here before the change that says so came: what an account
+ * can spend is the authority's to know then. Else a debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing, nor
  * more than the ledger's words can hold.
  */
-function assertSound(store: Store, record: AccountRecord, spending: SpendingRecord | undefined): void {
+function assertSound(
+  store: Store,
+  record: AccountRecord,
+  spending: SpendingRecord | undefined,
+  isCopy: boolean,
+): void {
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
   const fault =
-    spent > record.credited
+    spent > record.credited && !isCopy
       ? 'more was spent than credited'
       : record.credited > CREDITED_PICO_UNITS_MAX || uncovered > CREDITED_PICO_UNITS_MAX
         ? 'more was credited, or left uncovered, than an account can have'

@@ -7,7 +7,8 @@
  */
 import { open, type Database, type Key, type RootDatabase, type Transaction } from 'lmdb';
 import { StoreFault, assertStoreFile, storePath } from './store-file.js';
-import { OPTIONS, TABLE, assertFormat } from './tables.js';
+import { OPTIONS } from './store-options.js';
+import { TABLE, assertFormat } from './tables.js';
 
 /** The keys of each table: see tables.ts. */
 export interface TableKeys {
@@ -16,6 +17,7 @@ export interface TableKeys {
   readonly account_slots: number;
   readonly account_names: string;
   readonly credits: [number, number];
+  readonly credit_requests: [number, string];
   readonly spending: number;
   readonly usage: [number, number, string, string];
   readonly keys: string;
@@ -24,6 +26,10 @@ export interface TableKeys {
   readonly key_slots_free: [number, number];
   readonly keys_of_account: [number, number];
   readonly key_names: [string, string];
+  readonly key_uses: number;
+  readonly flushes: number;
+  readonly answers: [number, string];
+  readonly answer_ages: [number, number, string];
 }
 
 export type TableName = keyof TableKeys;
@@ -34,6 +40,7 @@ const TABLES: Readonly<Record<TableName, true>> = {
   account_slots: true,
   account_names: true,
   credits: true,
+  credit_requests: true,
   spending: true,
   usage: true,
   keys: true,
@@ -42,6 +49,10 @@ const TABLES: Readonly<Record<TableName, true>> = {
   key_slots_free: true,
   keys_of_account: true,
   key_names: true,
+  key_uses: true,
+  flushes: true,
+  answers: true,
+  answer_ages: true,
 };
 
 export interface Row<Name extends TableName> {

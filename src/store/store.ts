@@ -3,43 +3,63 @@
  *
  * Every method reads or writes synchronously; a lookup costs some microseconds, a commit one disk flush.
  */
-import { asAccountIndex, asKeyIndex, type AccountIndex, type KeyIndex, type WallMs } from '../core/units.js';
-import type { AccountRecord, CreditRecord, SpendingRecord } from '../registry/account-record.js';
-import type { KeyRecord } from '../registry/key-record.js';
+import { statfsSync } from 'node:fs';
+import {
+  asAccountIndex,
+  asPicoUnits,
+  type AccountIndex,
+  type KeyIndex,
+  type PicoUnits,
+} from '../core/units.js';
+import type {
+  AccountRecord,
+  CreditRecord,
+  CreditRequestRecord,
+  SpendingRecord,
+} from '../registry/account-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-record.js';
+import { AnswerTable } from './answer-table.js';
+import type { BooksRows } from './books-rows.js';
+import { CreditRows } from './credit-rows.js';
+import { FlushMark, booksVersionOf } from './flush-mark.js';
 import {
   damaged,
   packAccount,
-  packCredit,
-  packKey,
   packSpending,
   packUsage,
   readAccount,
-  readCredit,
-  readKey,
   readSpending,
   readUsage,
 } from './record-codec.js';
+import { HistoryRows } from './history-rows.js';
+import { KeyRows } from './key-rows.js';
+import { RegistryCopy } from './registry-copy.js';
+import { SharedChanges } from './shared-changes.js';
+import { StoreHold, type StoreHolder } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
-const KEY_SLOTS_USED = 'key_slots_used';
-
-/** Above every slot, and still a key that LMDB orders after them. */
-const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
-
-/** Both sorts of rows that a flush writes; they agree with each other, so they are written together. */
-export interface BooksRows {
-  readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
-  readonly usages: Iterable<UsageRecord>;
-}
-
 export class Store implements RecordStore {
+  readonly answers: AnswerTable;
+  readonly keys: KeyRows;
+  /** For processes that share the registry: their changes are made through it. */
+  readonly shared: SharedChanges;
+  readonly history: HistoryRows;
+  /** For hosts that share the registry. */
+  readonly copy: RegistryCopy;
   readonly #tables: Tables;
+  #hold: StoreHold | undefined;
+  readonly #credits: CreditRows;
 
   /** Opens or makes the store under `dataPath`. Throws `StoreFault`. */
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
+    this.answers = new AnswerTable(this.#tables);
+    this.keys = new KeyRows(this.#tables);
+    this.copy = new RegistryCopy(this.#tables, this, this.keys);
+    this.shared = new SharedChanges(this.#tables, this.copy);
+    this.history = new HistoryRows(this.#tables.history);
+    this.#credits = new CreditRows(this.#tables);
   }
 
   /** Of the file, for messages. */
@@ -47,12 +67,49 @@ export class Store implements RecordStore {
     return this.#tables.path;
   }
 
+  /**
+   * As the constructor, and keeps gateways of other groups and commands from changing the store until `close`. Throws
+   * `StoreHeld` too; `onAlone` as in `StoreHold.take`. Costs a disk flush.
+   */
+  static hold(dataPath: string, holder: StoreHolder, onAlone?: () => void): Store {
+    const hold = StoreHold.take(dataPath, holder, onAlone);
+    try {
+      const store = new Store(dataPath);
+      store.#hold = hold;
+      return store;
+    } catch (error) {
+      void hold.giveBack();
+      throw error;
+    }
+  }
+
+  /** Of the disk that the file is on, for this user. Some µs. */
+  freeBytes(): number {
+    const { bavail, bsize } = statfsSync(this.path);
+    return bavail * bsize;
+  }
+
   async close(): Promise<void> {
     await this.#tables.root.close();
+    await this.#hold?.giveBack();
   }
 
   commit<Result>(work: () => Result): Result {
-    return this.#tables.root.transactionSync(work);
+    const { root, recorder } = this.#tables;
+    return root.transactionSync(() => {
+      try {
+        const result = work();
+        if (recorder.takeMissed()) this.copy.detach();
+        return result;
+      } finally {
+        recorder.takeMissed();
+      }
+    });
+  }
+
+  /** What is read from now on is as new as what other processes have committed by now; else it may be older by a turn. */
+  refresh(): void {
+    this.#tables.root.resetReadTxn();
   }
 
   findAccount(id: string): AccountRecord | undefined {
@@ -65,7 +122,6 @@ export class Store implements RecordStore {
     return id === undefined ? undefined : this.#accountOf(id);
   }
 
-  /** Who has the slot. */
   findAccountId(index: AccountIndex): string | undefined {
     const id = this.#tables.accountSlots.get(index);
     if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('account_slots', index));
@@ -81,6 +137,12 @@ export class Store implements RecordStore {
     };
   }
 
+  findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
+    // Ids have no character after z.
+    const range = this.#tables.accounts.getRange({ start, end: `${start}~`, limit });
+    return Array.from(range, ({ key, value }) => readAccount(value, this.#place('accounts', key)).index);
+  }
+
   freeAccountIndex(): AccountIndex {
     const [last] = Array.from(this.#tables.accountSlots.getKeys({ reverse: true, limit: 1 }));
     return asAccountIndex(last === undefined ? 0 : last + 1);
@@ -92,28 +154,31 @@ export class Store implements RecordStore {
     this.#tables.accountNames.putSync(record.name, record.id);
   }
 
-  /** All accounts, in no order that means anything; for recovery. */
   *accounts(): Generator<AccountRecord> {
     for (const { key, value } of this.#tables.accounts.getRange()) {
       yield readAccount(value, this.#place('accounts', key));
     }
   }
 
-  addCredit(account: AccountIndex, record: CreditRecord): void {
-    const last = this.#tables.credits.getKeys({
-      start: [account, AFTER_ALL_SLOTS],
-      end: [account],
-      reverse: true,
-      limit: 1,
-    });
-    const [lastKey] = Array.from(last);
-    this.#tables.credits.putSync([account, lastKey === undefined ? 0 : lastKey[1] + 1], packCredit(record));
+  openCredits(account: AccountIndex, record: CreditRecord): void {
+    this.#credits.open(account, record);
   }
 
-  /** An account's journal, oldest first: its sum is the record's `credited`. */
-  listCredits(account: AccountIndex): CreditRecord[] {
-    const range = this.#tables.credits.getRange({ start: [account], end: [account, AFTER_ALL_SLOTS] });
-    return Array.from(range, ({ key, value }) => readCredit(value, this.#place('credits', key.join('/'))));
+  addCredit(account: AccountIndex, record: CreditRecord): void {
+    this.#credits.add(account, record);
+  }
+
+  /** The sum of all lines is the record's `credited`. */
+  listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord> {
+    return this.#credits.list(account, from, limit);
+  }
+
+  findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined {
+    return this.#credits.findRequest(account, idempotencyKey);
+  }
+
+  putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void {
+    this.#credits.putRequest(account, idempotencyKey, record);
   }
 
   findSpending(account: AccountIndex): SpendingRecord | undefined {
@@ -121,15 +186,27 @@ export class Store implements RecordStore {
     return stored === undefined ? undefined : readSpending(stored, this.#place('spending', account));
   }
 
-  /** Writes absolute totals, all in one transaction; they are on disk when it returns. */
-  putBooks({ spendings, usages }: BooksRows): void {
+  /** What all gateways of this data directory have charged an account, with the version of the books that says so. */
+  findHostSpent(account: AccountIndex): { readonly totalPicoUnits: PicoUnits; readonly version: number } {
+    // First: an older version with a newer total does no harm.
+    const version = booksVersionOf(this.#tables);
+    return { totalPicoUnits: this.findSpending(account)?.spent ?? asPicoUnits(0n), version };
+  }
+
+  /** Writes absolute totals; in a transaction. */
+  putBooks({ spendings, usages, answers, keyUses }: BooksRows): void {
     const { spending, usage } = this.#tables;
-    this.commit(() => {
-      for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
-      for (const record of usages) {
-        usage.putSync([record.account, record.hour, record.keyId, record.modelId], packUsage(record));
-      }
-    });
+    for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
+    for (const record of usages) {
+      usage.putSync([record.account, record.hour, record.keyId, record.modelId], packUsage(record));
+    }
+    if (answers !== undefined) this.answers.apply(answers);
+    for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
+  }
+
+  /** Of the flushes of one life of a gateway that shares the store with others; see `FlushMark`. */
+  newFlushMark(slot: number, life: string): FlushMark {
+    return new FlushMark(this.#tables, slot, life);
   }
 
   /** Undefined where there was no such call in that hour. */
@@ -156,84 +233,14 @@ export class Store implements RecordStore {
     }
   }
 
-  findKey(id: string): KeyRecord | undefined {
-    const stored = this.#tables.keys.get(id);
-    return stored === undefined ? undefined : readKey(stored, this.#place('keys', id));
-  }
-
-  /** Who has the slot, or had it last: a call may end after its key was deleted. */
+  /** For the books; see `KeyRows.findId`. */
   findKeyId(index: KeyIndex): string | undefined {
-    const id = this.#tables.keyIds.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('key_ids', index));
-    return id;
-  }
-
-  findKeysByName(name: string, limit: number): KeyRecord[] {
-    const range = this.#tables.keyNames.getKeys({ start: [name, ''], limit });
-    return Array.from(range)
-      .filter(([found]) => found === name)
-      .map(([, id]) => this.#keyOf(id));
-  }
-
-  listKeys(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord> {
-    const ids =
-      account === undefined
-        ? this.#tables.keySlots.getRange({ start: from, limit: limit + 1 })
-        : this.#tables.keysOfAccount
-            .getRange({ start: [account, from], end: [account, AFTER_ALL_SLOTS], limit: limit + 1 })
-            .map(({ key, value }) => ({ key: key[1], value }));
-    const entries = Array.from(ids);
-    return {
-      items: entries.slice(0, limit).map(({ value }) => this.#keyOf(value)),
-      next: entries[limit]?.key,
-    };
-  }
-
-  takeKeyIndex(restedMs: WallMs): KeyIndex {
-    const { keySlotsFree, meta } = this.#tables;
-    const [oldest] = Array.from(keySlotsFree.getKeys({ limit: 1 }));
-    if (oldest !== undefined && oldest[0] < restedMs) {
-      keySlotsFree.removeSync(oldest);
-      return asKeyIndex(oldest[1]);
-    }
-    const unused = meta.get(KEY_SLOTS_USED) ?? 0;
-    if (typeof unused !== 'number') throw damaged(this.#place('meta', KEY_SLOTS_USED));
-    meta.putSync(KEY_SLOTS_USED, unused + 1);
-    return asKeyIndex(unused);
-  }
-
-  putKey(record: KeyRecord): void {
-    this.#tables.keys.putSync(record.id, packKey(record));
-    this.#tables.keySlots.putSync(record.index, record.id);
-    this.#tables.keyIds.putSync(record.index, record.id);
-    this.#tables.keysOfAccount.putSync([record.accountIndex, record.index], record.id);
-    this.#tables.keyNames.putSync([record.name, record.id], true);
-  }
-
-  removeKey(record: KeyRecord, nowMs: WallMs): void {
-    this.#tables.keys.removeSync(record.id);
-    this.#tables.keySlots.removeSync(record.index);
-    this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
-    this.#tables.keysOfAccount.removeSync([record.accountIndex, record.index]);
-    this.#tables.keyNames.removeSync([record.name, record.id]);
-  }
-
-  /** All keys, in no order that means anything; for recovery. */
-  *keys(): Generator<KeyRecord> {
-    for (const { key, value } of this.#tables.keys.getRange()) {
-      yield readKey(value, this.#place('keys', key));
-    }
+    return this.keys.findId(index);
   }
 
   #accountOf(id: unknown): AccountRecord {
     const record = typeof id === 'string' ? this.findAccount(id) : undefined;
     if (record === undefined) throw damaged(this.#place('accounts', String(id)));
-    return record;
-  }
-
-  #keyOf(id: unknown): KeyRecord {
-    const record = typeof id === 'string' ? this.findKey(id) : undefined;
-    if (record === undefined) throw damaged(this.#place('keys', String(id)));
     return record;
   }
 

@@ -7,6 +7,7 @@
  *     account_slots      account slot              → id
  *     account_names      name                      → id
  *     credits            [account slot, sequence]  → journal line
+ *     credit_requests    [account slot, idempotency key]  → what was asked, and the answer
  *     spending           account slot              → totals of the last flush
  *     usage              [account slot, hour, key id, model id]  → totals of these calls
  *     keys               id                        → key
@@ -15,10 +16,21 @@
  *     key_slots_free     [deleted at ms, key slot] → true
  *     keys_of_account    [account slot, key slot]  → id
  *     key_names          [name, id]                → true
+ *     key_uses           key slot                  → last use and counts of the last flush
+ *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
+ *     meta               'books_version'           → number of such flushes
+ *     answers            [account slot, idempotency key]            → kept answer
+ *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the answer counts for
+ *     meta               'answer_bytes'            → sum of these
+ *     changes            number                    → accounts and keys touched, see change-feed.ts
+ *     history            [seconds of a span, place in its ring]     → figures of the span, as JSON
  */
 import { open, type Database, type Key, type RootDatabase } from 'lmdb';
 import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
+import { RowRecorder } from './row-recorder.js';
+import type { HistoryTable } from './history-rows.js';
+import { OPTIONS } from './store-options.js';
 import { StoreFault, assertStoreFile, foreign, makeDataFolder, storePath, unreadable } from './store-file.js';
 
 /** What comes out of a table is checked by whoever reads it. */
@@ -32,6 +44,7 @@ export interface Tables {
   readonly accountSlots: Table<number>;
   readonly accountNames: Table<string>;
   readonly credits: Table<[number, number]>;
+  readonly creditRequests: Table<[number, string]>;
   readonly spending: Table<number>;
   readonly usage: Table<[number, number, string, string]>;
   readonly keys: Table<string>;
@@ -40,35 +53,18 @@ export interface Tables {
   readonly keySlotsFree: Table<[number, number]>;
   readonly keysOfAccount: Table<[number, number]>;
   readonly keyNames: Table<[string, string]>;
+  readonly keyUses: Table<number>;
+  readonly flushes: Table<number>;
+  readonly answers: Table<[number, string]>;
+  readonly answerAges: Table<[number, number, string]>;
+  readonly changes: Table<number>;
+  /** Watches the tables that an operator's changes are in. */
+  readonly recorder: RowRecorder;
+  readonly history: HistoryTable;
 }
 
-/** Of every opening of the file, but for `readOnly`. */
-export const OPTIONS = {
-  noSubdir: true,
-  // Thirteen tables; the others are room for a later format to open.
-  maxDbs: 16,
-  // Address space and not memory. A million accounts with two million keys take about 2 GB of it.
-  mapSize: 16 * 1024 ** 3,
-  pageSize: 4096,
-  // Processes and threads that read at once.
-  maxReaders: 126,
-  permissionsMode: 0o600,
-  // A commit returns when it is on disk; overlapping would return before.
-  overlappingSync: false,
-  separateFlushed: false,
-  noSync: false,
-  noMetaSync: false,
-  // Unwritten memory of the process must not get into the file.
-  noMemInit: false,
-  useWritemap: false,
-  remapChunks: false,
-  readOnly: false,
-  eventTurnBatching: true,
-  compression: false,
-  cache: false,
-  encoding: 'msgpack' as const,
-  keyEncoding: 'ordered-binary' as const,
-};
+/** The one number in `meta` that an operator's changes move; see key-rows.ts. */
+export const KEY_SLOTS_USED = 'key_slots_used';
 
 /** Of every table. */
 export const TABLE = {
@@ -87,23 +83,32 @@ export function openTables(dataPath: string): Tables {
   assertStoreFile(path);
   const root = openRoot(path);
   try {
-    const meta = openMeta(path, root);
+    const recorder = new RowRecorder();
+    const meta = recorder.watch('meta', openMeta(path, root), [KEY_SLOTS_USED]);
     return {
       path,
       root,
       meta,
-      accounts: root.openDB('accounts', TABLE),
+      accounts: recorder.watch('accounts', root.openDB('accounts', TABLE)),
       accountSlots: root.openDB('account_slots', TABLE),
       accountNames: root.openDB('account_names', TABLE),
-      credits: root.openDB('credits', TABLE),
+      credits: recorder.watch('credits', root.openDB('credits', TABLE)),
+      creditRequests: recorder.watch('credit_requests', root.openDB('credit_requests', TABLE)),
       spending: root.openDB('spending', TABLE),
       usage: root.openDB('usage', TABLE),
-      keys: root.openDB('keys', TABLE),
+      keys: recorder.watch('keys', root.openDB('keys', TABLE)),
       keySlots: root.openDB('key_slots', TABLE),
       keyIds: root.openDB('key_ids', TABLE),
-      keySlotsFree: root.openDB('key_slots_free', TABLE),
+      keySlotsFree: recorder.watch('key_slots_free', root.openDB('key_slots_free', TABLE)),
       keysOfAccount: root.openDB('keys_of_account', TABLE),
       keyNames: root.openDB('key_names', TABLE),
+      keyUses: root.openDB('key_uses', TABLE),
+      flushes: root.openDB('flushes', TABLE),
+      answers: root.openDB('answers', TABLE),
+      answerAges: root.openDB('answer_ages', TABLE),
+      changes: root.openDB('changes', TABLE),
+      recorder,
+      history: root.openDB('history', TABLE),
     };
   } catch (error) {
     void root.close();
@@ -131,6 +136,8 @@ function openMeta(path: string, root: RootDatabase): Table<string> {
     const format = meta.get('format');
     if (format === undefined && fresh) meta.putSync('format', FORMAT);
     else assertFormat(path, format);
+    // From here on rows of this format are written: an older program is to refuse the file, and not to call it damaged.
+    if (format !== undefined && format !== FORMAT) meta.putSync('format', FORMAT);
   });
   return meta;
 }

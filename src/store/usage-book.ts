@@ -1,8 +1,9 @@
 /**
  * The usage rows that are growing: absolute totals of account, key, model and hour, in memory from the first call of their
- * hour until they are on disk and the hour is over. Main thread.
+ * hour until they are on disk and the hour is over. Where several gateways add to the rows, what is in memory is this one's
+ * part since its last flush. Main thread.
  */
-import { USAGE_ROWS_HOT_MAX } from '../core/limits.js';
+import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
 import { asPicoUnits, type KeyIndex } from '../core/units.js';
 import { uncoveredAfter } from '../ledger/balance.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
@@ -24,8 +25,6 @@ export interface UsageStore {
 
 export type GrowingUsage = { -readonly [Field in keyof UsageRecord]: UsageRecord[Field] };
 
-/** Above every index into the catalogue: settings allow a thousand models. */
-const MODELS_MAX = 1_024;
 const ESTIMATED = USAGE_SOURCES.indexOf('estimated');
 
 /** A key that was made before the store kept who had which slot. */
@@ -33,8 +32,8 @@ const UNKNOWN_KEY = 'key_unknown';
 
 export class UsageBook {
   readonly #store: UsageStore;
-  /** Of the running settings, in their order. */
-  readonly #modelIds: readonly string[];
+  readonly #modelIdOf: (modelIndex: number) => string;
+  readonly #shared: boolean;
   /**
    * By hour, and in it by slot of the key and index of the model. A key's slot rests for a day after its key was deleted,
    * so within an hour it is one key, and so one account.
@@ -42,12 +41,14 @@ export class UsageBook {
   readonly #hours = new Map<number, Map<number, GrowingUsage>>();
   readonly #waiting = new Set<GrowingUsage>();
 
-  constructor(store: UsageStore, modelIds: readonly string[]) {
+  /** `shared` where other gateways add to the same rows. */
+  constructor(store: UsageStore, modelIdOf: (modelIndex: number) => string, shared: boolean) {
     this.#store = store;
-    this.#modelIds = modelIds;
+    this.#modelIdOf = modelIdOf;
+    this.#shared = shared;
   }
 
-  /** The row that the call belongs to, as the store has it where it is not in memory. Changes no total. Throws what the store throws. */
+  /** The row that the call belongs to; where it is not in memory, as the store has it, or empty where it is shared. Changes no total. Throws what the store throws. */
   rowOf(record: JournalRecord): GrowingUsage {
     const hour = hourOf(record.endedMs);
     let rows = this.#hours.get(hour);
@@ -55,16 +56,16 @@ export class UsageBook {
       rows = new Map();
       this.#hours.set(hour, rows);
     }
-    const place = record.key * MODELS_MAX + record.model;
+    const place = record.key * CATALOG_ENTRIES_MAX + record.model;
     let row = rows.get(place);
     if (row === undefined) {
       const key: UsageKey = {
         account: record.account,
         hour,
         keyId: this.#store.findKeyId(record.key) ?? UNKNOWN_KEY,
-        modelId: this.#modelIds[record.model]!,
+        modelId: this.#modelIdOf(record.model),
       };
-      row = { ...key, ...(this.#store.findUsage(key) ?? NO_USAGE) };
+      row = { ...key, ...((this.#shared ? undefined : this.#store.findUsage(key)) ?? NO_USAGE) };
       rows.set(place, row);
     }
     return row;
@@ -77,11 +78,15 @@ export class UsageBook {
     if (!isReversal) row.calls += 1;
     if (record.outcome !== 'served') row.failedCalls += 1;
     if (record.source === ESTIMATED) row.estimatedCalls += isReversal ? -1 : 1;
-    row.promptTokens = sum(row.promptTokens, record.promptTokens);
-    row.cachedTokens = sum(row.cachedTokens, record.cachedTokens);
-    row.completionTokens = sum(row.completionTokens, record.completionTokens);
+    // A part may be less than nothing: what it takes back is on disk.
+    const least = this.#shared ? Number.MIN_SAFE_INTEGER : 0;
+    row.promptTokens = sum(row.promptTokens, record.promptTokens, least);
+    row.cachedTokens = sum(row.cachedTokens, record.cachedTokens, least);
+    row.completionTokens = sum(row.completionTokens, record.completionTokens, least);
     row.cost = asPicoUnits(row.cost + record.charged);
-    row.uncovered = uncoveredAfter(row.uncovered, record.uncovered);
+    row.uncovered = this.#shared
+      ? asPicoUnits(row.uncovered + record.uncovered)
+      : uncoveredAfter(row.uncovered, record.uncovered);
     this.#waiting.add(row);
   }
 
@@ -90,9 +95,19 @@ export class UsageBook {
     return this.#waiting;
   }
 
+  /** The same, as they are to be on disk; in the transaction that writes them. Throws what the store throws. */
+  rows(): Iterable<UsageRecord> {
+    if (!this.#shared) return this.#waiting;
+    return Array.from(this.#waiting, (part) => ({
+      ...part,
+      ...sumOf(this.#store.findUsage(part) ?? NO_USAGE, part),
+    }));
+  }
+
   /** All that waits is on disk: hours that are past are forgotten, and the present one too where it has grown too large. */
   noteCommitted(): void {
     this.#waiting.clear();
+    if (this.#shared) this.#hours.clear();
     const newest = Math.max(...this.#hours.keys());
     for (const [hour, rows] of this.#hours) {
       if (hour !== newest || rows.size > USAGE_ROWS_HOT_MAX) this.#hours.delete(hour);
@@ -101,6 +116,19 @@ export class UsageBook {
 }
 
 /** Stops where numbers cease to be exact: an upstream can report any figures, for years. */
-function sum(before: number, amount: number): number {
-  return Math.max(0, Math.min(Number.MAX_SAFE_INTEGER, before + amount));
+function sum(before: number, amount: number, least: number): number {
+  return Math.max(least, Math.min(Number.MAX_SAFE_INTEGER, before + amount));
+}
+
+function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
+  return {
+    calls: before.calls + part.calls,
+    failedCalls: before.failedCalls + part.failedCalls,
+    estimatedCalls: before.estimatedCalls + part.estimatedCalls,
+    promptTokens: sum(before.promptTokens, part.promptTokens, 0),
+    cachedTokens: sum(before.cachedTokens, part.cachedTokens, 0),
+    completionTokens: sum(before.completionTokens, part.completionTokens, 0),
+    cost: asPicoUnits(before.cost + part.cost),
+    uncovered: uncoveredAfter(before.uncovered, part.uncovered),
+  };
 }

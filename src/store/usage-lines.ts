@@ -9,29 +9,24 @@
  * of an earlier one of the same request. `source` is null where nothing was served.
  */
 import { decimalOf } from '../core/money.js';
-import type { AccountIndex } from '../core/units.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-record.js';
-
-/** Ids that are remembered; a gateway with more accounts in use looks them up again. */
-const ACCOUNT_IDS_MAX = 100_000;
+import type { IdNames } from './id-names.js';
 
 /** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
 const LINES_WAITING_MAX = 20_000;
 
 export interface UsageLinesOptions {
-  /** UsageLog's. */
+  /** LineFile's. */
   readonly append: (lines: readonly string[]) => void;
-  /** May throw what a store throws. */
-  readonly accountIdOf: (account: AccountIndex) => string | undefined;
+  readonly names: Pick<IdNames, 'accountIdOf'>;
   /** Of a request of the listener that appends to the journal of that index. */
   readonly requestIdOf: (journal: number, request: number) => string;
 }
 
 export class UsageLines {
   readonly #options: UsageLinesOptions;
-  readonly #accountIds = new Map<AccountIndex, string>();
   #lines: string[] = [];
 
   constructor(options: UsageLinesOptions) {
@@ -44,7 +39,7 @@ export class UsageLines {
     const line = {
       time: new Date(record.endedMs).toISOString(),
       request_id: this.#options.requestIdOf(journal, record.request),
-      account: this.#accountIdOf(record.account),
+      account: this.#options.names.accountIdOf(record.account),
       key: row.keyId,
       model: row.modelId,
       outcome: record.outcome,
@@ -65,20 +60,5 @@ export class UsageLines {
     if (this.#lines.length === 0) return;
     this.#options.append(this.#lines);
     this.#lines = [];
-  }
-
-  /** Null where it cannot be read: the record is in the books already, so nothing here may throw. */
-  #accountIdOf(account: AccountIndex): string | null {
-    const known = this.#accountIds.get(account);
-    if (known !== undefined) return known;
-    try {
-      const id = this.#options.accountIdOf(account);
-      if (id === undefined) return null;
-      if (this.#accountIds.size >= ACCOUNT_IDS_MAX) this.#accountIds.clear();
-      this.#accountIds.set(account, id);
-      return id;
-    } catch {
-      return null;
-    }
   }
 }

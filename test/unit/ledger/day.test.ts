@@ -13,7 +13,7 @@ function createDay(): { clock: FakeClock; day: DayCounter; other: DayCounter } {
   const clock = new FakeClock();
   clock.wall = MIDNIGHT_MS;
   const views = openLedgerViews(createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1 }));
-  return { clock, day: new DayCounter(views, clock), other: new DayCounter(views, clock) };
+  return { clock, day: new DayCounter(views.accounts, clock), other: new DayCounter(views.accounts, clock) };
 }
 
 void t.test('a day ends at 00:00 UTC+8, to the millisecond', (t) => {

@@ -8,7 +8,7 @@ const ACCOUNTS = 130;
 
 function createDirtySet(): { dirty: DirtySet; other: DirtySet; drained: (max?: number) => number[] } {
   const views = openLedgerViews(createLedgerBuffers({ accountsMax: ACCOUNTS, callsInFlightMax: 1 }));
-  const dirty = new DirtySet(views);
+  const dirty = new DirtySet(views.accounts);
   const drained = (max = ACCOUNTS): number[] => {
     const accounts: number[] = [];
     t.equal(
@@ -17,7 +17,7 @@ function createDirtySet(): { dirty: DirtySet; other: DirtySet; drained: (max?: n
     );
     return accounts.sort((a, b) => a - b);
   };
-  return { dirty, other: new DirtySet(views), drained };
+  return { dirty, other: new DirtySet(views.accounts), drained };
 }
 
 void t.test('each marked account is visited once', (t) => {

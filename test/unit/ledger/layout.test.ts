@@ -1,16 +1,18 @@
 import t from 'tap';
-import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX } from '#src/core/limits.js';
+import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, KEYS_MAX } from '#src/core/limits.js';
 import * as layout from '#src/ledger/layout.js';
 
-void t.test('an account takes 256 bytes, a reservation 24, a dirty account one bit', (t) => {
-  const buffers = layout.createLedgerBuffers({ accountsMax: 33, callsInFlightMax: 5 });
+void t.test('an account and a key take 256 bytes, a reservation 24, a dirty one of either one bit', (t) => {
+  const buffers = layout.createLedgerBuffers({ accountsMax: 33, callsInFlightMax: 5, keysMax: 65 });
   t.equal(buffers.accounts.byteLength, 33 * 256);
   t.equal(buffers.reservations.byteLength, 5 * 24);
   t.equal(buffers.dirty.byteLength, 2 * 4);
+  t.equal(buffers.keys.byteLength, 65 * 256);
+  t.equal(buffers.dirtyKeys.byteLength, 3 * 4);
   t.end();
 });
 
-void t.test('no two fields of an account or a reservation share a byte', (t) => {
+void t.test('no two fields of an account, a key or a reservation share a byte', (t) => {
   const span = (word: number, bytes: number): number[] =>
     Array.from({ length: bytes }, (_, n) => word * bytes + n);
   const wide = [layout.WINDOW, layout.DAY, layout.CREDITED, layout.AVAILABLE, layout.SPENT, layout.UNCOVERED];
@@ -20,9 +22,14 @@ void t.test('no two fields of an account or a reservation share a byte', (t) => 
     ...[layout.STANDING, ...marks].flatMap((word) => span(word, 4)),
   ];
   t.equal(new Set(account).size, account.length);
-  t.equal(Math.max(...account) + 1, layout.ACCOUNT_WORDS64 * 8);
+  t.equal(Math.max(...account) + 1, layout.COUNTED_WORDS64 * 8);
+  const key = [
+    ...[layout.WINDOW, layout.DAY].flatMap((word) => span(word, 8)),
+    ...[layout.KEY_REQUESTS_PER_MINUTE, layout.KEY_CALLS_PER_DAY, ...marks].flatMap((word) => span(word, 4)),
+  ];
+  t.equal(new Set(key).size, key.length);
   const reservation = [
-    ...[layout.STATE, layout.ACCOUNT, layout.DAY_NUMBER].flatMap((word) => span(word, 4)),
+    ...[layout.STATE, layout.ACCOUNT, layout.DAY_NUMBER, layout.DAY_KEY].flatMap((word) => span(word, 4)),
     ...span(layout.HOLD, 8),
   ];
   t.equal(new Set(reservation).size, reservation.length);
@@ -33,8 +40,8 @@ void t.test('no two fields of an account or a reservation share a byte', (t) => 
 void t.test('the buffers are a plain record that keeps its memory when cloned', (t) => {
   const buffers = layout.createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1 });
   const cloned = structuredClone(buffers);
-  layout.openLedgerViews(cloned).accounts64[3] = 7n;
-  t.equal(layout.openLedgerViews(buffers).accounts64[3], 7n);
+  layout.openLedgerViews(cloned).accounts.records64[3] = 7n;
+  t.equal(layout.openLedgerViews(buffers).accounts.records64[3], 7n);
   t.equal(cloned.accountsMax, 2);
   t.end();
 });
@@ -47,5 +54,10 @@ void t.test('capacities have bounds', (t) => {
   t.throws(create(1, 0), /callsInFlightMax/);
   t.throws(create(1, CALLS_IN_FLIGHT_MAX + 1), /callsInFlightMax/);
   t.doesNotThrow(create(ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX));
+  const withKeys = (keysMax: number) => () =>
+    layout.createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, keysMax });
+  t.throws(withKeys(-1), /keysMax/);
+  t.throws(withKeys(KEYS_MAX + 1), /keysMax/);
+  t.doesNotThrow(withKeys(KEYS_MAX), '4 GiB of addresses, of which no page is touched');
   t.end();
 });

@@ -136,7 +136,7 @@ void t.test('an account is opened with what the store knows of it, and starts a 
     dayCalls: 12,
   };
   ledger.openAccount(ACCOUNT, { ...books, planIndex: 0, active: true });
-  t.same(ledger.snapshot(ACCOUNT), { ...books, available: 300n, held: 0n, minuteUsed: 0 });
+  t.same(ledger.snapshot(ACCOUNT), { ...books, available: 300n, held: 0n, minuteUsed: 0, callsInFlight: 0 });
   t.equal(ledger.admit(SLOT, ACCOUNT, 12, pico(1n)), 'daily_limit_exceeded');
   t.end();
 });

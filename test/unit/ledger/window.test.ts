@@ -54,6 +54,9 @@ void t.test('admits the limit and no more; a refusal takes nothing', (t) => {
     t.equal(take.remaining, 0);
   }
   t.equal(ledger.snapshot(ACCOUNT).minuteUsed, 5);
+  t.match(ledger.checkMinute(ACCOUNT, 6), { admitted: true, remaining: 1 }, 'a look says what there is');
+  t.match(ledger.checkMinute(ACCOUNT, 5), { admitted: false, remaining: 0 });
+  t.equal(ledger.snapshot(ACCOUNT).minuteUsed, 5, 'and takes nothing');
   t.ok(ledger.takeMinute(ACCOUNT, 6).admitted, 'a raised limit counts at once, what was used stays used');
   t.equal(ledger.takeMinute(ACCOUNT, 3).remaining, 0, 'a lowered one leaves nothing, not less');
   t.notOk(ledger.takeMinute(ACCOUNT, 6).admitted);

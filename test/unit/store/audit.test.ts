@@ -10,6 +10,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { NO_USAGE } from '#src/registry/usage-record.js';
 import { audit } from '#src/store/audit.js';
+import { FORMAT } from '#src/store/record-codec.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { offlineRegistry, StoppedClock } from './support.js';
@@ -30,13 +31,13 @@ interface World {
 async function sound(path: string): Promise<World> {
   const store = new Store(path);
   const registry = offlineRegistry(store, new StoppedClock());
-  const first = registry.createAccount({ name: 'acme', planId: 'free', credit: asPicoUnits(12n * UNIT) });
-  const second = registry.createAccount({ name: 'other', planId: 'free', credit: asPicoUnits(0n) });
-  registry.credit('acme', asPicoUnits(-2n * UNIT), 'back');
-  const key = registry.createKey({ account: 'acme', name: 'laptop' }).record;
-  const gone = registry.createKey({ account: 'acme', name: 'gone' }).record;
-  registry.createKey({ account: 'other', name: 'laptop' });
-  registry.deleteKey(gone.id);
+  const first = registry.accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(12n * UNIT) });
+  const second = registry.accounts.create({ name: 'other', planId: 'free', credit: asPicoUnits(0n) });
+  registry.credits.add('acme', asPicoUnits(-2n * UNIT), 'back');
+  const key = registry.keys.create({ account: 'acme', name: 'laptop' }).record;
+  const gone = registry.keys.create({ account: 'acme', name: 'gone' }).record;
+  registry.keys.create({ account: 'other', name: 'laptop' });
+  registry.keys.delete(gone.id);
   const account = asAccountIndex(0);
   const usage = { ...NO_USAGE, account, modelId: 'small', calls: 1 };
   const cost = (units: bigint) => ({ cost: asPicoUnits(units * UNIT), uncovered: asPicoUnits(units) });
@@ -91,7 +92,7 @@ void t.test('sound books: their sums, and nothing that differs', async (t) => {
   const before = hash();
   t.same(await audit(path, BOUNDS), {
     path: storePath(path),
-    format: 1,
+    format: FORMAT,
     accounts: 2,
     keys: 2,
     credited: 10n * UNIT,
@@ -195,6 +196,37 @@ const DAMAGES: readonly Damage[] = [
       takenMs: 1,
     }),
     told: ['null: the owner of slot 3: nothing, not an account: record 3 of table spending'],
+  },
+  {
+    table: 'key_uses',
+    row: () => 3,
+    change: () => ({
+      format: FORMAT,
+      lastUsedSeconds: 1,
+      minuteUsed: 0,
+      dayNumber: 0,
+      dayCalls: 0,
+      takenMs: 1,
+    }),
+    told: ['null: the owner of slot 3: nothing, not a key: record 3 of table key_uses'],
+  },
+  {
+    table: 'key_uses',
+    row: () => 0,
+    change: () => ({ format: FORMAT, lastUsedSeconds: 'yesterday' }),
+    told: ['null: the row: damaged, not a row of this format: record 0 of table key_uses'],
+  },
+  {
+    table: 'flushes',
+    row: () => 1,
+    change: () => ({ format: FORMAT, life: 'x', sequence: 5 }),
+    told: ['null: the number of the flush: 5, not at most that of all, 0: record 1 of table flushes'],
+  },
+  {
+    table: 'flushes',
+    row: () => 0,
+    change: () => ({ format: FORMAT, life: 7, sequence: 1 }),
+    told: ['null: the row: damaged, not a row of this format: record 0 of table flushes'],
   },
   {
     table: 'usage',

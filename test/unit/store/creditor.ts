@@ -10,6 +10,6 @@ import { offlineRegistry } from './support.js';
 const CREDITS_MAX = 100_000;
 const registry = offlineRegistry(new Store(process.argv[2]!), new SystemClock());
 for (let credits = 1; credits <= CREDITS_MAX; credits++) {
-  registry.credit('a', asPicoUnits(1n), 'one');
+  registry.credits.add('a', asPicoUnits(1n), 'one');
   writeSync(1, `${credits}\n`);
 }

@@ -30,8 +30,8 @@ const RECORD = {
 function openShop(path: string): House {
   const house = openHouse(path);
   for (const name of ['a', 'b']) {
-    house.registry.createAccount({ name, planId: 'free', credit: CREDIT });
-    house.registry.createKey({ account: name, name: `key of ${name}` });
+    house.registry.accounts.create({ name, planId: 'free', credit: CREDIT });
+    house.registry.keys.create({ account: name, name: `key of ${name}` });
   }
   return house;
 }
@@ -45,6 +45,7 @@ function watch(store: Store): WatchedStore {
   const watched: WatchedStore = {
     broken: false,
     written: [],
+    commit: (work) => store.commit(work),
     findKeyId: (index) => store.findKeyId(index),
     findUsage: (key) => store.findUsage(key),
     putBooks: (rows) => {
@@ -148,8 +149,8 @@ void t.test('hours, keys and models are told apart, and rows go on after they le
 void t.test('a call that ends after its key was deleted is booked on that key', async (t) => {
   const house = openShop(t.testdir());
   const keyId = house.store.findKeyId(asKeyIndex(0));
-  house.registry.deleteKey(keyId!);
-  house.registry.createKey({ account: 'a', name: 'next' });
+  house.registry.keys.delete(keyId!);
+  house.registry.keys.create({ account: 'a', name: 'next' });
   serve(house, 0, 5n);
   flushOf(house, new ListLog()).run();
   t.match(usageOf(house.store), [{ keyId, cost: 5n }]);
@@ -219,7 +220,7 @@ void t.test('a failed flush is told once in ten seconds, loses nothing and ends 
 void t.test('new calls are refused while the store fails, where that is wanted', async (t) => {
   const house = openShop(t.testdir());
   const store = watch(house.store);
-  const flush = flushOf(house, new ListLog(), store, { refuseOnError: true });
+  const flush = flushOf(house, new ListLog(), store, { refuseOnError: () => true });
   store.broken = true;
   serve(house, 0, 10n);
   flush.run();

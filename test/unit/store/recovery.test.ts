@@ -1,5 +1,6 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
+import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import { recover } from '#src/store/recovery.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, flushOf, openHouse, serve } from './support.js';
@@ -11,14 +12,14 @@ const SECOND = asAccountIndex(1);
 void t.test('a start finds money, days, plans and keys as they were', async (t) => {
   const path = t.testdir();
   const before = openHouse(path);
-  before.registry.createAccount({ name: 'a', planId: 'paid', credit: asPicoUnits(1_000n) });
-  before.registry.createAccount({ name: 'b', planId: 'free', credit: asPicoUnits(0n) });
-  before.registry.setAccountActive('b', false);
-  const good = before.registry.createKey({ account: 'a', name: 'good' });
-  const disabled = before.registry.createKey({ account: 'b', name: 'disabled' });
-  const deleted = before.registry.createKey({ account: 'a', name: 'deleted' });
-  before.registry.setKeyActive(disabled.record.id, false);
-  before.registry.deleteKey(deleted.record.id);
+  before.registry.accounts.create({ name: 'a', planId: 'paid', credit: asPicoUnits(1_000n) });
+  before.registry.accounts.create({ name: 'b', planId: 'free', credit: asPicoUnits(0n) });
+  before.registry.accounts.setActive('b', false);
+  const good = before.registry.keys.create({ account: 'a', name: 'good' });
+  const disabled = before.registry.keys.create({ account: 'b', name: 'disabled' });
+  const deleted = before.registry.keys.create({ account: 'a', name: 'deleted' });
+  before.registry.keys.setActive(disabled.record.id, false);
+  before.registry.keys.delete(deleted.record.id);
   const { ledger, store } = before;
   ledger.takeMinute(FIRST, 60);
   serve(before, 0, 70n);
@@ -33,7 +34,7 @@ void t.test('a start finds money, days, plans and keys as they were', async (t) 
   t.same(recover({ ...after, ...CAPACITY, log }), { accounts: 2, keys: 2 });
   t.same(
     after.ledger.snapshot(FIRST),
-    { ...rest, available: 930n, held: 0n, minuteUsed: 1 },
+    { ...rest, available: 930n, held: 0n, minuteUsed: 1, callsInFlight: 0 },
     'the hold of the call that is gone is back',
   );
   after.clock.nowMs += 61_202;
@@ -52,27 +53,28 @@ void t.test('a start finds money, days, plans and keys as they were', async (t) 
 void t.test('an account whose plan has gone is disabled and told, until it is moved', async (t) => {
   const path = t.testdir();
   const before = openHouse(path);
-  before.registry.createAccount({ name: 'a', planId: 'paid', credit: asPicoUnits(5n) });
+  before.registry.accounts.create({ name: 'a', planId: 'paid', credit: asPicoUnits(5n) });
   await before.store.close();
 
   const catalog = { ...CATALOG, plans: CATALOG.plans.slice(0, 1) };
   const after = openHouse(path, catalog);
   const log = new ListLog();
   recover({ ...after, ...CAPACITY, catalog, log });
+  t.equal(after.ledger.planIndexOf(FIRST), NO_PLAN_INDEX);
   t.match(log.lines, [/^warn account is disabled: its plan/]);
   t.equal(after.ledger.isActive(FIRST), false);
-  after.registry.setAccountActive('a', true);
+  after.registry.accounts.setActive('a', true);
   t.equal(after.ledger.isActive(FIRST), false, 'enabling alone does not give it limits');
-  after.registry.setPlan('a', 'free');
+  after.registry.accounts.setPlan('a', 'free');
   t.equal(after.ledger.isActive(FIRST), true);
   await after.store.close();
 });
 
 void t.test('what cannot be right stops the start', async (t) => {
   const { store, registry, clock, ...house } = openHouse(t.testdir());
-  registry.createAccount({ name: 'a', planId: 'free', credit: asPicoUnits(5n) });
-  registry.createAccount({ name: 'b', planId: 'free', credit: asPicoUnits(5n) });
-  for (const name of ['x', 'y']) registry.createKey({ account: 'a', name });
+  registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(5n) });
+  registry.accounts.create({ name: 'b', planId: 'free', credit: asPicoUnits(5n) });
+  for (const name of ['x', 'y']) registry.keys.create({ account: 'a', name });
   const start = (over: object) =>
     recover({ ...house, store, clock, ...CAPACITY, log: new ListLog(), ...over });
   t.throws(() => start({ accountsMax: 1 }), {
@@ -90,6 +92,59 @@ void t.test('what cannot be right stops the start', async (t) => {
   const spendings = new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]);
   store.putBooks({ spendings, usages: [] });
   t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
+  store.shared.take(() => store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }));
+  t.throws(() => start({}), { code: 'damaged' }, 'alone on what was shared once');
+  const other = openHouse(t.testdir({ third: {} }) + '/third');
+  t.doesNotThrow(
+    () => start({ ...other, store, totals: undefined }),
+    'hosts share it, and the credit is on its way',
+  );
+  await other.store.close();
   await store.close();
   await empty.store.close();
+});
+
+void t.test('a start finds what keys may do, and what they have done', async (t) => {
+  const path = t.testdir();
+  const before = openHouse(path);
+  before.registry.accounts.create({ name: 'a', planId: 'paid', credit: asPicoUnits(1_000n) });
+  const now = Math.floor(before.clock.nowMs / 1_000);
+  const limits = { requestsPerMinute: 5, callsPerDay: 7 };
+  const rich = before.registry.keys.create({ account: 'a', name: 'rich', expiresInSeconds: 9, ...limits });
+  const plain = before.registry.keys.create({ account: 'a', name: 'plain' });
+  const rotated = before.registry.keys.rotate('rich', 5);
+  const gone = before.registry.keys.create({ account: 'a', name: 'gone' });
+  const { ledger, keyTable, store, registry } = before;
+  const used = rotated.record.index;
+  ledger.keys.takeMinute(used, 5);
+  ledger.keys.takeDay({ key: used, callsPerDay: 7 });
+  for (const { record } of [rotated, plain, gone]) {
+    if (keyTable.noteUse(record.index, now - record.index)) ledger.keys.mark(record.index);
+  }
+  registry.keys.delete(gone.record.id);
+  const flush = flushOf(before, new ListLog());
+  flush.run();
+  t.equal(store.keys.findUse(gone.record.index), undefined, 'nothing of a key that is gone');
+  t.match(store.keys.findUse(plain.record.index), { lastUsedSeconds: now - plain.record.index, dayCalls: 0 });
+  await store.close();
+
+  const after = openHouse(path);
+  recover({ ...after, ...CAPACITY, log: new ListLog() });
+  const find = (key: string) => after.keyTable.find(digestOf(key))!;
+  t.same(after.ledger.keys.limitOf(find(rotated.key)), limits);
+  t.match(after.ledger.keys.countsOf(find(rotated.key)), { minuteUsed: 1, dayCalls: 1 });
+  t.same(after.ledger.keys.limitOf(find(rich.key)), limits);
+  t.match(after.ledger.keys.countsOf(find(rich.key)), { minuteUsed: 0, dayCalls: 0 });
+  t.notOk(after.keyTable.isLimited(find(plain.key)));
+  for (const [key, seconds] of [
+    [rich.key, 5],
+    [rotated.key, 9],
+  ] as const) {
+    t.notOk(after.keyTable.isExpired(find(key), now + seconds - 1));
+    t.ok(after.keyTable.isExpired(find(key), now + seconds));
+  }
+  const lastUses = ['rich', 'plain'].map((name) => after.registry.keys.find(name).lastUsedSeconds);
+  t.same(lastUses, [now - rotated.record.index, now - plain.record.index]);
+  t.equal(after.registry.keys.find(rich.record.id).lastUsedSeconds, undefined);
+  await after.store.close();
 });

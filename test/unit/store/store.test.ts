@@ -32,6 +32,10 @@ function key(index: number, accountIndex: number, name: string): KeyRecord {
     prefix: 'sk-abcd',
     active: true,
     createdMs: asWallMs(5),
+    expiresSeconds: undefined,
+    requestsPerMinute: undefined,
+    callsPerDay: undefined,
+    replacedById: undefined,
   };
 }
 
@@ -51,7 +55,7 @@ void t.test('what was committed is there after closing and opening', async (t) =
     store.putAccount(account(0));
     store.addCredit(asAccountIndex(0), { amount: asPicoUnits(5n), note: 'a', createdMs: asWallMs(1) });
     store.addCredit(asAccountIndex(0), { amount: asPicoUnits(-2n), note: 'b', createdMs: asWallMs(2) });
-    store.putKey(key(0, 0, 'laptop'));
+    store.keys.put(key(0, 0, 'laptop'));
   });
   store.putBooks({ spendings: new Map([[asAccountIndex(0), spending]]), usages: [] });
   await store.close();
@@ -62,13 +66,13 @@ void t.test('what was committed is there after closing and opening', async (t) =
   t.same(store.findAccount('acct_0'), account(0));
   t.same(store.findAccountByName(account(0).name), account(0));
   t.same(
-    store.listCredits(asAccountIndex(0)).map(({ amount, note }) => [amount, note]),
+    store.listCredits(asAccountIndex(0), 0, 1_000).items.map(({ amount, note }) => [amount, note]),
     [
       [5n, 'a'],
       [-2n, 'b'],
     ],
   );
-  t.same(store.findKey('key_0'), key(0, 0, 'laptop'));
+  t.same(store.keys.find('key_0'), key(0, 0, 'laptop'));
   t.same(store.findSpending(asAccountIndex(0)), spending);
   t.equal(store.findSpending(asAccountIndex(1)), undefined);
   t.equal(store.findAccount('acct_1'), undefined);
@@ -92,13 +96,13 @@ void t.test('pages join to the whole list, at every size', async (t) => {
   store.commit(() => {
     for (let index = 0; index < 12; index++) {
       store.putAccount(account(index));
-      store.putKey(key(index, index % 2, 'same'));
+      store.keys.put(key(index, index % 2, 'same'));
     }
   });
   for (let limit = 1; limit <= 13; limit++) {
     for (const list of [
       (from: number) => store.listAccounts(from, limit),
-      (from: number) => store.listKeys(undefined, from, limit),
+      (from: number) => store.keys.list(undefined, from, limit),
     ]) {
       const found: number[] = [];
       let from: number | undefined = 0;
@@ -111,37 +115,46 @@ void t.test('pages join to the whole list, at every size', async (t) => {
       t.same(found, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
     }
   }
-  const odd = store.listKeys(asAccountIndex(1), 0, 4);
+  const odd = store.keys.list(asAccountIndex(1), 0, 4);
   t.same(
     odd.items.map(({ index }) => index),
     [1, 3, 5, 7],
   );
   t.equal(odd.next, 9);
   t.same(
-    store.listKeys(asAccountIndex(1), 9, 4).items.map(({ index }) => index),
+    store.keys.list(asAccountIndex(1), 9, 4).items.map(({ index }) => index),
     [9, 11],
   );
-  t.equal(store.findKeysByName('same', 2).length, 2);
-  t.same(store.findKeysByName('sam', 2), []);
+  t.equal(store.keys.findByName('same', 2).length, 2);
+  t.same(store.keys.findByName('sam', 2), []);
   await store.close();
 });
 
 void t.test('a deleted key leaves no trace but its slot, which rests before it is used again', async (t) => {
   const store = new Store(t.testdir());
-  const take = (restedMs: number) => store.commit(() => store.takeKeyIndex(asWallMs(restedMs)));
+  const take = (restedMs: number) => store.commit(() => store.keys.takeIndexes(1, asWallMs(restedMs))[0]);
   t.equal(take(0), 0);
   t.equal(take(0), 1);
   store.commit(() => {
-    store.putKey(key(0, 0, 'gone'));
-    store.removeKey(key(0, 0, 'gone'), asWallMs(100));
+    store.keys.put(key(0, 0, 'gone'));
+    store.keys.remove(key(0, 0, 'gone'), asWallMs(100));
   });
-  t.equal(store.findKey('key_0'), undefined);
-  t.same(store.findKeysByName('gone', 2), []);
-  t.same(store.listKeys(undefined, 0, 9).items, []);
-  t.same(store.listKeys(asAccountIndex(0), 0, 9).items, []);
+  t.equal(store.keys.find('key_0'), undefined);
+  t.same(store.keys.findByName('gone', 2), []);
+  t.same(store.keys.list(undefined, 0, 9).items, []);
+  t.same(store.keys.list(asAccountIndex(0), 0, 9).items, []);
   t.equal(take(100), 2, 'not at once');
   t.equal(take(101), 0, 'after its rest');
   t.equal(take(999), 3, 'and not twice');
+  store.commit(() => {
+    store.keys.remove(key(1, 0, 'a'), asWallMs(300));
+    store.keys.remove(key(3, 0, 'b'), asWallMs(200));
+    store.keys.remove(key(0, 0, 'c'), asWallMs(400));
+  });
+  const takeMany = (count: number) => store.commit(() => store.keys.takeIndexes(count, asWallMs(400)));
+  t.same(takeMany(0), []);
+  t.same(takeMany(4), [3, 1, 4, 5], 'longest unused first, then such as were never used');
+  t.equal(take(401), 0);
   await store.close();
 });
 
@@ -168,7 +181,7 @@ void t.test('what is not a store of ours refuses to open, with the path and what
   };
   await write('other', 'recipes', 'cake', 1);
   expectRefusal(join(garbage, 'other'), 'foreign');
-  await write('newer', 'meta', 'format', 2);
+  await write('newer', 'meta', 'format', 4);
   expectRefusal(join(garbage, 'newer'), 'newer');
   await write('formless', 'meta', 'format', 'one');
   expectRefusal(join(garbage, 'formless'), 'foreign');
@@ -183,11 +196,12 @@ void t.test('a damaged record is named and never guessed at', async (t) => {
   const store = new Store(path);
   store.commit(() => store.putAccount(account(0)));
   await store.close();
-  const root = open(storePath(path), { noSubdir: true, maxDbs: 16 });
+  // Within a process LMDB has one environment a file, and its first opening says how many tables it can have.
+  const root = open(storePath(path), { noSubdir: true, maxDbs: 32 });
   const table = root.openDB<Record<string, unknown>, string>({ name: 'accounts' });
   const good = table.get('acct_0')!;
   for (const bad of [
-    { ...good, format: 2 },
+    { ...good, format: 4 },
     { ...good, creditedPicoUnits: '1.5' },
     { ...good, index: -1 },
     { ...good, extra: 1 },

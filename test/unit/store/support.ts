@@ -8,6 +8,7 @@ import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { LedgerFlush, type BooksStore, type LedgerFlushOptions } from '#src/store/flush.js';
+import { KeyUses } from '#src/store/key-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import type { Catalog } from '#src/registry/catalog.js';
@@ -31,10 +32,13 @@ export class StoppedClock implements Clock {
 
 const price = picoUnitsPerToken('0.15')!;
 
+const BOUNDS = { outputTokensMax: undefined, callsInFlightMax: 16, bodyBytesMax: 10_000 };
+
 export const CATALOG: Catalog = {
   models: [
     {
       id: 'small',
+      aliases: [],
       ownedBy: 'house',
       createdSeconds: 1_700_000_000,
       price: { inputPicoUnits: price, cachedInputPicoUnits: price, outputPicoUnits: price },
@@ -42,9 +46,9 @@ export const CATALOG: Catalog = {
     },
   ],
   plans: [
-    { id: 'free', requestsPerMinute: 60, callsPerDay: 1_000, modelIndices: [0] },
-    { id: 'paid', requestsPerMinute: 600, callsPerDay: 100_000, modelIndices: [0] },
-    { id: 'demo', requestsPerMinute: 600, callsPerDay: 100_000, modelIndices: [] },
+    { ...BOUNDS, id: 'free', requestsPerMinute: 60, callsPerDay: 1_000, modelIndices: [0] },
+    { ...BOUNDS, id: 'paid', requestsPerMinute: 600, callsPerDay: 100_000, modelIndices: [0] },
+    { ...BOUNDS, id: 'demo', requestsPerMinute: 600, callsPerDay: 100_000, modelIndices: [] },
   ],
 };
 
@@ -83,7 +87,10 @@ export interface House {
 export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
   const clock = new StoppedClock();
   const store = new Store(dataPath);
-  const ledger = new Ledger(createLedgerBuffers({ accountsMax: ACCOUNTS_MAX, callsInFlightMax: 16 }), clock);
+  const ledger = new Ledger(
+    createLedgerBuffers({ accountsMax: ACCOUNTS_MAX, callsInFlightMax: 16, keysMax: KEYS_MAX }),
+    clock,
+  );
   const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
   const registry = new Registry({
     store,
@@ -120,14 +127,14 @@ export function flushOf(
   more: Partial<LedgerFlushOptions> = {},
 ): LedgerFlush {
   const { ledger, journalReader, totals, clock } = house;
-  const modelIds = CATALOG.models.map(({ id }) => id);
   return new LedgerFlush({
     ledger,
     journals: [journalReader],
     totals,
     store,
-    modelIds,
-    refuseOnError: false,
+    modelIdOf: (index) => CATALOG.models[index]!.id,
+    refuseOnError: () => false,
+    keyUses: new KeyUses(house, clock),
     clock,
     log,
     ...more,

@@ -1,0 +1,133 @@
+/**
+ * Requests per minute where the limit is shared with other processes: what was lent is taken one by one, until it is used up or
+ * has expired. Any thread; main-thread writes are in leases.ts.
+ *
+ * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20 bits). To take one
+ * is one compare-exchange. As in window.ts the clock is read again after it: a permit that was taken by a thread that stalled
+ * until it had expired is abandoned.
+ *
+ * A refusal here is not the last word: `asks` says whether the authority should be asked.
+ */
+import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
+import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
+import { asWallMs, type AccountIndex } from '../core/units.js';
+import {
+  COUNTED_WORDS32,
+  COUNTED_WORDS64,
+  LOW_MINUTE,
+  MINUTE_ELSEWHERE,
+  MINUTE_FREE_MS,
+  MINUTE_REFUSED_UNTIL_MS,
+  WINDOW,
+  type CountedViews,
+} from './layout.js';
+import type { MinuteCounter, MinuteTake } from './minute.js';
+
+const COUNT_BITS = 20n;
+export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
+invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
+
+/** A permit weighs so long after its expiry at most, with the authority's tick that it is counted by. */
+const WEIGHING_MS = 60_600;
+
+/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+const TRIES_MAX = 100_000;
+
+/** The word of a grant. `expiresMs` is rounded down. */
+export function grantOf(expiresMs: number, permits: number): bigint {
+  return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
+}
+
+export function permitsOf(grant: bigint): number {
+  return Number(BigInt.asUintN(Number(COUNT_BITS), grant));
+}
+
+export function expiryMsOf(grant: bigint): number {
+  return Number(grant >> COUNT_BITS);
+}
+
+export class LeasedWindow<Index extends number = AccountIndex> implements MinuteCounter<Index> {
+  readonly #words64: BigInt64Array;
+  readonly #words32: Int32Array;
+  readonly #clock: Clock;
+  readonly #onLow: (counted: Index) => void;
+  readonly #take: { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } = {
+    admitted: false,
+    remaining: 0,
+    resetWallMs: asWallMs(0),
+    asks: false,
+  };
+
+  /** `onLow` is called once by whoever takes the permit that leaves few. */
+  constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
+    this.#words64 = views.records64;
+    this.#words32 = views.records32;
+    this.#clock = clock;
+    this.#onLow = onLow;
+  }
+
+  /** Takes one permit of those that were lent, or nothing. The limit is the authority's matter. Returns one object that the next call overwrites. */
+  take(counted: Index): MinuteTake {
+    return this.#decide(counted, true);
+  }
+
+  check(counted: Index): MinuteTake {
+    return this.#decide(counted, false);
+  }
+
+  /** Only the authority knows: see `Authority.look`. */
+  usedOf(): number {
+    return 0;
+  }
+
+  /** The authority remembers by itself. */
+  restore(): void {
+    return;
+  }
+
+  /** Forgets what was lent, which the authority gets back when it has expired. Main thread, before the account is first used. */
+  clear(counted: Index): void {
+    Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
+  }
+
+  #decide(counted: Index, takes: boolean): MinuteTake {
+    const word = counted * COUNTED_WORDS64 + WINDOW;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const grant = Atomics.load(this.#words64, word);
+      const left = permitsOf(grant);
+      const expiresMs = expiryMsOf(grant);
+      const nowMs = this.#clock.monotonicMs();
+      if (left === 0 || nowMs >= expiresMs) return this.#refuse(counted, nowMs);
+      if (!takes) return this.#admit(counted, left, expiresMs, nowMs);
+      if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
+      if (this.#clock.monotonicMs() >= expiresMs) continue;
+      if (left - 1 === Atomics.load(this.#words32, counted * COUNTED_WORDS32 + LOW_MINUTE)) {
+        this.#onLow(counted);
+      }
+      return this.#admit(counted, left - 1, expiresMs, nowMs);
+    }
+    throw new Error('invariant broken: a permit is taken or refused in bounded tries');
+  }
+
+  #admit(counted: Index, left: number, expiresMs: number, nowMs: number): MinuteTake {
+    const elsewhere = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_ELSEWHERE);
+    const take = this.#take;
+    take.admitted = true;
+    take.remaining = left + elsewhere;
+    take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(expiresMs - nowMs) + WEIGHING_MS);
+    take.asks = false;
+    return take;
+  }
+
+  #refuse(counted: Index, nowMs: number): MinuteTake {
+    const first = counted * COUNTED_WORDS64;
+    const freeMs = Number(Atomics.load(this.#words64, first + MINUTE_FREE_MS));
+    const take = this.#take;
+    take.admitted = false;
+    take.remaining = 0;
+    take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
+    take.asks = nowMs >= Number(Atomics.load(this.#words64, first + MINUTE_REFUSED_UNTIL_MS));
+    return take;
+  }
+}

@@ -1,0 +1,17 @@
+/**
+ * The rows of the books, as a flush hands them to the store. Main thread.
+ */
+import type { AccountIndex, KeyIndex } from '../core/units.js';
+import type { SpendingRecord } from '../registry/account-record.js';
+import type { KeyUseRecord } from '../registry/key-record.js';
+import type { UsageRecord } from '../registry/usage-record.js';
+import type { AnswerChanges } from './answer-table.js';
+
+/** What a flush writes; the rows agree with each other, so they are written together. */
+export interface BooksRows {
+  readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
+  readonly usages: Iterable<UsageRecord>;
+  /** Of calls that are charged with these rows. */
+  readonly answers?: AnswerChanges | undefined;
+  readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
+}

@@ -1,0 +1,95 @@
+/**
+ * The course of the figures on disk: one row a span, each in the place of the one that is a ring's length older, so the table
+ * does not grow. It is no part of the books: the audit does not read it, and losing it costs a chart. Main thread.
+ */
+import type { Database } from 'lmdb';
+import { noFigures, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-figures.js';
+import { HISTORY_RINGS, type EndedSpan, type HistorySpan, type RingName } from '../telemetry/history.js';
+
+type Place = [seconds: number, place: number];
+
+/** [seconds of a span, place in the ring] → JSON of the span; the same after `accounts` → of the accounts' one. */
+export type HistoryTable = Database<unknown, Place | ['accounts', ...Place]>;
+
+export class HistoryRows {
+  readonly #table: HistoryTable;
+
+  constructor(table: HistoryTable) {
+    this.#table = table;
+  }
+
+  /** Those of a ring that can be read, by their starts. Some milliseconds. */
+  read(ring: RingName): HistorySpan[] {
+    const { seconds } = HISTORY_RINGS[ring];
+    const rows = this.#table.getRange({ start: [seconds, 0], end: [seconds, Infinity] });
+    return spansOf(rows, (span: Partial<HistorySpan>) => typeof span.in_flight === 'number');
+  }
+
+  /** The same of accounts. */
+  readAccounts(ring: RingName): AccountSpan[] {
+    const { seconds } = HISTORY_RINGS[ring];
+    const rows = this.#table.getRange({
+      start: ['accounts', seconds, 0],
+      end: ['accounts', seconds, Infinity],
+    });
+    return spansOf(rows, ({ accounts }: Partial<AccountSpan>) => isFiguresById(accounts));
+  }
+
+  /** On disk soon, with whatever lmdb writes next; a disk that takes nothing loses the span. Never rejects. */
+  put({ ring, span }: EndedSpan): Promise<void> {
+    return this.#write(placeOf(ring, span.start), span);
+  }
+
+  /** The same of accounts. */
+  putAccounts({ ring, span }: AccountSpanOfRing): Promise<void> {
+    return this.#write(['accounts', ...placeOf(ring, span.start)], span);
+  }
+
+  async #write(key: Parameters<HistoryTable['put']>[0], span: object): Promise<void> {
+    try {
+      await this.#table.put(key, JSON.stringify(span));
+    } catch {
+      // The flush of the books meets the same disk and tells of it.
+    }
+  }
+}
+
+function placeOf(ring: RingName, start: number): Place {
+  const { seconds, spans } = HISTORY_RINGS[ring];
+  return [seconds, (start / seconds) % spans];
+}
+
+interface Row {
+  readonly value: unknown;
+}
+
+/** What can be read, by its start. `isWhole` is asked of what has one. */
+function spansOf<Span extends { readonly start: number }>(
+  rows: Iterable<Row>,
+  isWhole: (span: Partial<Span>) => boolean,
+): Span[] {
+  return Array.from(rows, ({ value }) => spanIn(value, isWhole))
+    .filter((span) => span !== undefined)
+    .sort((left, right) => left.start - right.start);
+}
+
+function spanIn<Span extends { readonly start: number }>(
+  value: unknown,
+  isWhole: (span: Partial<Span>) => boolean,
+): Span | undefined {
+  if (typeof value !== 'string') return undefined;
+  try {
+    const span = JSON.parse(value) as Partial<Span> | null;
+    return typeof span?.start === 'number' && isWhole(span) ? (span as Span) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isFiguresById(accounts: unknown): boolean {
+  if (typeof accounts !== 'object' || accounts === null) return false;
+  const names = Object.keys(noFigures());
+  return Object.values(accounts as Readonly<Record<string, Readonly<Record<string, unknown>> | null>>).every(
+    (figures) => names.every((name) => typeof figures?.[name] === 'number'),
+  );
+}

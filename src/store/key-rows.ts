@@ -1,0 +1,137 @@
+/**
+ * Rows of the keys, of who has or had which slot, and of the use that was made of each. Main thread.
+ */
+import { asKeyIndex, type AccountIndex, type KeyIndex, type WallMs } from '../core/units.js';
+import type { KeyRecord, KeyUseRecord } from '../registry/key-record.js';
+import type { KeyStore, Page } from '../registry/record-store.js';
+import { packKey, packKeyUse, readKey, readKeyUse } from './key-codec.js';
+import { damaged } from './record-codec.js';
+import { KEY_SLOTS_USED, type Tables } from './tables.js';
+
+/** Above every slot, and still a key that LMDB orders after them. */
+const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
+
+export class KeyRows implements KeyStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  find(id: string): KeyRecord | undefined {
+    const stored = this.#tables.keys.get(id);
+    return stored === undefined ? undefined : readKey(stored, this.#place('keys', id));
+  }
+
+  /** Who has the slot, or had it last: a call may end after its key was deleted. */
+  findId(index: KeyIndex): string | undefined {
+    const id = this.#tables.keyIds.get(index);
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('key_ids', index));
+    return id;
+  }
+
+  /** Undefined where no key has the slot. */
+  findAt(index: KeyIndex): KeyRecord | undefined {
+    const id = this.#tables.keySlots.get(index);
+    return id === undefined ? undefined : this.#recordOf(id);
+  }
+
+  /** Whether a key has the slot. */
+  has(index: KeyIndex): boolean {
+    return this.#tables.keySlots.get(index) !== undefined;
+  }
+
+  findByName(name: string, limit: number): KeyRecord[] {
+    const range = this.#tables.keyNames.getKeys({ start: [name, ''], limit });
+    return Array.from(range)
+      .filter(([found]) => found === name)
+      .map(([, id]) => this.#recordOf(id));
+  }
+
+  list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord> {
+    const ids =
+      account === undefined
+        ? this.#tables.keySlots.getRange({ start: from, limit: limit + 1 })
+        : this.#tables.keysOfAccount
+            .getRange({ start: [account, from], end: [account, AFTER_ALL_SLOTS], limit: limit + 1 })
+            .map(({ key, value }) => ({ key: key[1], value }));
+    const entries = Array.from(ids);
+    return {
+      items: entries.slice(0, limit).map(({ value }) => this.#recordOf(value)),
+      next: entries[limit]?.key,
+    };
+  }
+
+  /** In no order that means anything. */
+  *all(): Generator<KeyRecord> {
+    for (const { key, value } of this.#tables.keys.getRange()) {
+      yield readKey(value, this.#place('keys', key));
+    }
+  }
+
+  takeIndexes(count: number, restedMs: WallMs): KeyIndex[] {
+    const { keySlotsFree, keyUses, meta } = this.#tables;
+    const indexes: KeyIndex[] = [];
+    for (const slot of Array.from(keySlotsFree.getKeys({ end: [restedMs, 0], limit: count }))) {
+      keySlotsFree.removeSync(slot);
+      // Another process may have flushed a use of the former key after that was deleted.
+      keyUses.removeSync(slot[1]);
+      indexes.push(asKeyIndex(slot[1]));
+    }
+    if (indexes.length === count) return indexes;
+    const used = meta.get(KEY_SLOTS_USED) ?? 0;
+    if (typeof used !== 'number') throw damaged(this.#place('meta', KEY_SLOTS_USED));
+    const usedThen = used + count - indexes.length;
+    for (let index = used; index < usedThen; index++) indexes.push(asKeyIndex(index));
+    meta.putSync(KEY_SLOTS_USED, usedThen);
+    return indexes;
+  }
+
+  put(record: KeyRecord): void {
+    this.#tables.keys.putSync(record.id, packKey(record));
+    this.#tables.keySlots.putSync(record.index, record.id);
+    this.#tables.keyIds.putSync(record.index, record.id);
+    this.#tables.keysOfAccount.putSync([record.accountIndex, record.index], record.id);
+    this.#tables.keyNames.putSync([record.name, record.id], true);
+  }
+
+  remove(record: KeyRecord, nowMs: WallMs): void {
+    this.takeOut(record);
+    this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
+  }
+
+  /** Without noting that its slot is free: another host has done that. */
+  takeOut(record: KeyRecord): void {
+    this.#tables.keys.removeSync(record.id);
+    this.#tables.keySlots.removeSync(record.index);
+    this.#tables.keysOfAccount.removeSync([record.accountIndex, record.index]);
+    this.#tables.keyNames.removeSync([record.name, record.id]);
+    this.#tables.keyUses.removeSync(record.index);
+  }
+
+  findUse(index: KeyIndex): KeyUseRecord | undefined {
+    const stored = this.#tables.keyUses.get(index);
+    return stored === undefined ? undefined : readKeyUse(stored, this.#place('key_uses', index));
+  }
+
+  putUse(index: KeyIndex, record: KeyUseRecord): void {
+    this.#tables.keyUses.putSync(index, packKeyUse(record));
+  }
+
+  /** In the order of slots. */
+  *uses(): Generator<[KeyIndex, KeyUseRecord]> {
+    for (const { key, value } of this.#tables.keyUses.getRange()) {
+      yield [asKeyIndex(key), readKeyUse(value, this.#place('key_uses', key))];
+    }
+  }
+
+  #recordOf(id: unknown): KeyRecord {
+    const record = typeof id === 'string' ? this.find(id) : undefined;
+    if (record === undefined) throw damaged(this.#place('keys', String(id)));
+    return record;
+  }
+
+  #place(table: string, key: string | number): string {
+    return `${this.#tables.path}: record ${key} of table ${table}`;
+  }
+}

@@ -1,0 +1,177 @@
+/**
+ * The copy that this host's store has of a registry which hosts share: where it stands, what it takes over, and all that is in
+ * it. Main thread.
+ *
+ *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
+ *           'registry_partial'   → true while all rows are being taken over
+ *           'host_id'            → what other hosts know this data directory by
+ *
+ * What a host spends, uses and answers is its own and not in it, and neither are tables that follow from others.
+ */
+import { randomUUID } from 'node:crypto';
+import { Type, type Static } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { readKey } from './key-codec.js';
+import type { KeyRows } from './key-rows.js';
+import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
+import type { RecordedTable, WrittenRow } from './row-recorder.js';
+import { StoreFault } from './store-file.js';
+import type { Store } from './store.js';
+import { KEY_SLOTS_USED, type Tables } from './tables.js';
+
+const REGISTRY_POSITION = 'registry_position';
+const HOST_ID = 'host_id';
+const REGISTRY_PARTIAL = 'registry_partial';
+
+const Position = Type.Object({
+  epoch: Type.String(),
+  version: Type.Integer({ minimum: 0 }),
+  /** Of the change that made the version; empty of the first. */
+  lastId: Type.String(),
+  /** Epochs before this one and their last versions, oldest first. */
+  history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
+});
+const positions = fast(Compile(Position));
+
+/** Two copies of the same position have the same rows. */
+export type RegistryPosition = Readonly<Static<typeof Position>>;
+
+/** JSON-ready, as hosts send it to each other. */
+export interface RegistryRow {
+  readonly table: RecordedTable;
+  readonly key: string | readonly (number | string)[];
+  /** Null where the row is taken out. */
+  readonly value: unknown;
+}
+
+export class RegistryCopy {
+  readonly #tables: Tables;
+  readonly #store: Pick<Store, 'putAccount'>;
+  readonly #keys: KeyRows;
+
+  constructor(tables: Tables, store: Pick<Store, 'putAccount'>, keys: KeyRows) {
+    this.#tables = tables;
+    this.#store = store;
+    this.#keys = keys;
+  }
+
+  /** What this data directory is known by to other hosts; made once. */
+  hostId(): string {
+    const { meta, root } = this.#tables;
+    return root.transactionSync(() => {
+      const known = meta.get(HOST_ID);
+      if (typeof known === 'string') return known;
+      const id = randomUUID();
+      meta.putSync(HOST_ID, id);
+      return id;
+    });
+  }
+
+  /** Undefined where this store has never shared its registry with other hosts, or has changed it alone since. */
+  position(): RegistryPosition | undefined {
+    // What this turn has read before is of an older moment.
+    this.#tables.root.resetReadTxn();
+    const stored = this.#tables.meta.get(REGISTRY_POSITION);
+    if (stored === undefined) return undefined;
+    if (!positions.Check(stored))
+      throw damaged(`${this.#tables.path}: record ${REGISTRY_POSITION} of table meta`);
+    return stored;
+  }
+
+  /** Inside the transaction that brings the rows to it. */
+  setPosition(position: RegistryPosition): void {
+    this.#tables.meta.putSync(REGISTRY_POSITION, position);
+    this.#tables.meta.removeSync(REGISTRY_PARTIAL);
+  }
+
+  /** Inside a transaction that hosts have not agreed on: from now on this is a registry of its own, and never mixed with others. */
+  detach(): void {
+    this.#tables.meta.removeSync(REGISTRY_POSITION);
+    this.#tables.meta.removeSync(REGISTRY_PARTIAL);
+  }
+
+  /** Whether what is here without a position is a part of the shared registry, and no registry of its own. */
+  isPartial(): boolean {
+    return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
+  }
+
+  /** Inside the first transaction of those that take all rows over. */
+  setPartial(): void {
+    this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
+  }
+
+  /** Whether there is nothing of a registry. */
+  isEmpty(): boolean {
+    return this.#tables.accounts.getKeysCount({ limit: 1 }) === 0;
+  }
+
+  /** Inside a transaction. Throws StoreFault where a row is none that this program knows. */
+  take(row: RegistryRow): void {
+    const { meta, credits, creditRequests, keySlotsFree } = this.#tables;
+    const { table, key, value } = row;
+    const place = `the shared registry: record ${String(key)} of table ${table}`;
+    if (table === 'accounts') {
+      this.#store.putAccount(readAccount(value, place));
+    } else if (table === 'keys') {
+      if (value === null) this.#takeKeyOut(String(key));
+      else this.#takeKey(value, place);
+    } else if (table === 'credits') {
+      readCredit(value, place);
+      credits.putSync(key as [number, number], value);
+    } else if (table === 'credit_requests') {
+      readCreditRequest(value, place);
+      creditRequests.putSync(key as [number, string], value);
+    } else if (table === 'key_slots_free') {
+      if (value === null) keySlotsFree.removeSync(key as [number, number]);
+      else keySlotsFree.putSync(key as [number, number], true);
+    } else if (key === KEY_SLOTS_USED) {
+      meta.putSync(KEY_SLOTS_USED, value);
+    } else {
+      throw new StoreFault('newer', `${place} was written by a newer Tollgate: update this one.`);
+    }
+  }
+
+  /** All rows, in an order in which they can be taken. Of one moment only where nothing is awaited meanwhile. */
+  *rows(): Generator<RegistryRow> {
+    const { meta, accounts, credits, creditRequests, keys, keySlotsFree } = this.#tables;
+    const used = meta.get(KEY_SLOTS_USED);
+    if (used !== undefined) yield { table: 'meta', key: KEY_SLOTS_USED, value: used };
+    const tables = { accounts, credits, credit_requests: creditRequests, keys, key_slots_free: keySlotsFree };
+    for (const [name, table] of Object.entries(tables)) {
+      for (const { key, value } of table.getRange()) {
+        yield { table: name as RecordedTable, key: key, value };
+      }
+    }
+  }
+
+  /** Takes out keys and free slots that are not among these, inside a transaction: a copy of an older version has had them. */
+  retain(keyIds: ReadonlySet<string>, freeSlots: ReadonlySet<string>): void {
+    for (const id of Array.from(this.#tables.keys.getKeys())) {
+      if (!keyIds.has(id)) this.#takeKeyOut(id);
+    }
+    for (const slot of Array.from(this.#tables.keySlotsFree.getKeys())) {
+      if (!freeSlots.has(String(slot))) this.#tables.keySlotsFree.removeSync(slot);
+    }
+  }
+
+  #takeKey(value: unknown, place: string): void {
+    const record = readKey(value, place);
+    // What this host has kept of the use of a former key in that slot.
+    if (this.#keys.findId(record.index) !== record.id) this.#tables.keyUses.removeSync(record.index);
+    this.#keys.put(record);
+  }
+
+  #takeKeyOut(id: string): void {
+    const record = this.#keys.find(id);
+    if (record !== undefined) this.#keys.takeOut(record);
+  }
+}
+
+/** As hosts send them. Rows of one transaction that follow each other in the same place all count, in their order. */
+export function registryRowsOf(rows: readonly WrittenRow[]): RegistryRow[] {
+  return rows.map(({ table, key, value }) => ({
+    table,
+    key: key as RegistryRow['key'],
+    value: value === undefined ? null : value,
+  }));
+}

@@ -1,0 +1,244 @@
+/** Several gateways keep the books of one store: each adds its own, once. */
+import t from 'tap';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import type { JournalRecord } from '#src/ledger/journal-layout.js';
+import { hourOf } from '#src/registry/usage-record.js';
+import { audit } from '#src/store/audit.js';
+import type { BooksStore } from '#src/store/flush.js';
+import { recover } from '#src/store/recovery.js';
+import type { Store } from '#src/store/store.js';
+import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
+import { CATALOG, ListLog, flushOf, openHouse, serve, type House, type StoppedClock } from './support.js';
+
+const FIRST = asAccountIndex(0);
+const KEY = asKeyIndex(0);
+
+/** Whatever the gateway spends was lent to it. */
+function joinStore(
+  store: Store,
+  clock: StoppedClock,
+  slot: number,
+  through: BooksStore = store,
+): BooksMember {
+  const member = joinBooks(store, clock, slot, `life ${slot}`, through);
+  lend(member, clock);
+  return member;
+}
+
+/** An account with a key that has limits of its own. */
+function openShop(path: string): House {
+  const house = openHouse(path);
+  house.registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(1_000_000n) });
+  house.registry.keys.create({ account: 'a', name: 'k', callsPerDay: 100 });
+  return house;
+}
+
+function lend(member: BooksMember, clock: StoppedClock): void {
+  member.leases.addMoney(FIRST, asPicoUnits(100_000n), asPicoUnits(0n));
+  member.leases.addSlots(FIRST, 16, 0);
+  lendDay(member, clock);
+}
+
+function lendDay({ leases }: BooksMember, clock: StoppedClock): void {
+  const today = dayNumberOf(clock.wallMs());
+  leases.accounts.addDay(FIRST, today, 100, 0);
+  leases.keys.addDay(KEY, today, 100, 0);
+}
+
+const callerOf =
+  (clock: StoppedClock) =>
+  (member: BooksMember, cost: bigint, more: Partial<JournalRecord> = {}): void => {
+    member.serve(FIRST, cost, more);
+    member.ledger.keys.takeDay({ key: KEY, callsPerDay: 100 });
+    member.keyTable.noteUse(KEY, Math.floor(clock.nowMs / 1_000));
+  };
+
+const usageOf = (store: Store, clock: StoppedClock) =>
+  store.findUsage({
+    account: FIRST,
+    hour: hourOf(clock.wallMs()),
+    keyId: store.findKeyId(KEY)!,
+    modelId: 'small',
+  });
+
+void t.test('members add up, in any order of their flushes', async (t) => {
+  const path = t.testdir();
+  const { store, clock } = openShop(path);
+  const call = callerOf(clock);
+  const members = [0, 1, 2].map((slot) => joinStore(store, clock, slot));
+  let versionBefore = store.findHostSpent(FIRST).version;
+  for (let round = 1; round <= 4; round++) {
+    members.forEach((member, index) => {
+      for (let calls = 0; calls <= index; calls++) call(member, BigInt(10 ** index));
+    });
+    for (const member of round % 2 === 0 ? members : [...members].reverse()) t.ok(member.flush.run());
+    const spent = BigInt(round) * 321n;
+    t.match(store.findSpending(FIRST), { spent, uncovered: 0n, dayCalls: round * 6 });
+    t.match(usageOf(store, clock), { calls: round * 6, cost: spent, promptTokens: round * 18 });
+    t.match(store.keys.findUse(KEY), { dayCalls: round * 6 });
+    t.equal(members[2]!.totals.writtenOf(FIRST), BigInt(round) * 300n);
+    const { totalPicoUnits, version } = store.findHostSpent(FIRST);
+    t.equal(totalPicoUnits, spent);
+    t.ok(version > versionBefore, 'newer with every flush');
+    versionBefore = version;
+  }
+  t.match(await audit(path, BOUNDS), { spent: 1_284n, differences: [] });
+
+  const late = joinStore(store, clock, 3);
+  t.equal(late.ledger.dayOf(FIRST).dayCalls, 0, 'it has used nothing itself');
+  call(late, 1n);
+  t.ok(store.findHostSpent(FIRST).version > versionBefore, 'and with every life that begins');
+  late.flush.run();
+  t.match(store.findSpending(FIRST), { spent: 1_285n, dayCalls: 25 });
+  await store.close();
+
+  const alone = openHouse(path);
+  recover({ ...alone, catalog: CATALOG, ...BOUNDS, log: new ListLog() });
+  t.match(
+    alone.ledger.snapshot(FIRST),
+    { available: 998_715n, dayCalls: 25 },
+    'a gateway without a group goes on',
+  );
+  serve(alone, 0, 15n);
+  flushOf(alone, new ListLog()).run();
+  t.equal(alone.store.findSpending(FIRST)?.spent, 1_300n);
+  await alone.store.close();
+});
+
+void t.test('a charge that another flush has written is taken back', async (t) => {
+  const path = t.testdir();
+  const { store, clock } = openShop(path);
+  const call = callerOf(clock);
+  const [one, other] = [0, 1].map((slot) => joinStore(store, clock, slot)) as [BooksMember, BooksMember];
+  call(one, 50n, { source: 2, uncovered: asPicoUnits(5n) });
+  one.flush.run();
+  call(other, 7n);
+  other.flush.run();
+  one.record({
+    ...{ account: FIRST, charged: asPicoUnits(-50n), uncovered: asPicoUnits(-5n) },
+    ...{ promptTokens: -3, cachedTokens: -1, completionTokens: -2, outcome: 'reversed', source: 2 },
+  });
+  t.ok(one.flush.run());
+  t.match(store.findSpending(FIRST), { spent: 7n, uncovered: 0n });
+  t.match(usageOf(store, clock), {
+    ...{ calls: 2, failedCalls: 1, estimatedCalls: 0, promptTokens: 3, cachedTokens: 1, completionTokens: 2 },
+    ...{ cost: 7n, uncovered: 0n },
+  });
+  t.match(await audit(path, BOUNDS), { differences: [] });
+  await store.close();
+});
+
+void t.test(
+  'money of a charge that is taken back is the authority’s again, once the store has it no more',
+  async (t) => {
+    const { store, clock } = openShop(t.testdir());
+    const one = joinStore(store, clock, 0);
+    const held = () => one.leases.moneyLent(FIRST) - one.totals.writtenOf(FIRST);
+    one.serve(FIRST, 50n);
+    one.flush.run();
+    t.equal(held(), 99_950n, 'what the authority has on record');
+    const settlement = { charged: asPicoUnits(50n), uncovered: asPicoUnits(0n) };
+    one.ledger.reverse(
+      FIRST,
+      { dayNumber: one.ledger.dayOf(FIRST).dayNumber, dayKey: undefined },
+      settlement,
+    );
+    one.record({ account: FIRST, charged: asPicoUnits(-50n), outcome: 'reversed' });
+    t.equal(one.ledger.available(FIRST), 99_950n, 'cannot be spent here');
+    t.equal(held(), 99_950n);
+    one.flush.run();
+    t.equal(store.findSpending(FIRST)?.spent, 0n);
+    t.equal(held(), 99_950n);
+    t.equal(one.leases.moneyHeld(FIRST), 99_950n);
+    await store.close();
+  },
+);
+
+void t.test('a day that is over for one is over for all', async (t) => {
+  const path = t.testdir();
+  const { store, clock } = openShop(path);
+  const call = callerOf(clock);
+  const [one, other] = [0, 1].map((slot) => joinStore(store, clock, slot)) as [BooksMember, BooksMember];
+  const behind = asWallMs(clock.nowMs);
+  call(one, 1n);
+  one.flush.run();
+  const today = one.ledger.dayOf(FIRST).dayNumber;
+  call(one, 1n);
+  clock.nowMs += 86_400_000;
+  lendDay(other, clock);
+  call(other, 1n);
+  other.flush.run();
+  t.match(store.findSpending(FIRST), { dayNumber: today + 1, dayCalls: 1 });
+  clock.nowMs = behind;
+  one.flush.run();
+  t.match(
+    store.findSpending(FIRST),
+    { dayNumber: today + 1, dayCalls: 1, spent: 3n },
+    'yesterday’s come late',
+  );
+  clock.nowMs += 86_400_000;
+  lendDay(one, clock);
+  call(one, 1n);
+  one.flush.run();
+  t.match(store.findSpending(FIRST), { dayNumber: today + 1, dayCalls: 2 });
+  t.match(store.keys.findUse(KEY), { dayNumber: today + 1, dayCalls: 2 });
+  await store.close();
+});
+
+type Outcome = 'works' | 'nothing' | 'untold';
+
+/** A store whose commits fail, with or without having reached the disk. */
+function unclear(store: Store): BooksStore & { outcome: Outcome } {
+  const through = {
+    outcome: 'works' as Outcome,
+    findKeyId: (index: Parameters<Store['findKeyId']>[0]) => store.findKeyId(index),
+    findUsage: (key: Parameters<Store['findUsage']>[0]) => store.findUsage(key),
+    putBooks: (rows: Parameters<Store['putBooks']>[0]) => store.putBooks(rows),
+    commit: <Result>(work: () => Result): Result => {
+      if (through.outcome === 'nothing') throw new Error('no space left on device');
+      const result = store.commit(work);
+      if (through.outcome === 'untold') throw new Error('input/output error');
+      return result;
+    },
+  };
+  return through;
+}
+
+void t.test('a flush whose end was not told is looked up, and made once', async (t) => {
+  const path = t.testdir();
+  const { store, clock } = openShop(path);
+  const call = callerOf(clock);
+  const through = unclear(store);
+  const one = joinStore(store, clock, 0, through);
+  const other = joinStore(store, clock, 1);
+  let spent = 0n;
+  for (const outcome of ['untold', 'nothing', 'untold', 'untold', 'nothing', 'works'] as const) {
+    through.outcome = outcome;
+    call(one, 11n);
+    t.equal(one.flush.run(), outcome === 'works', outcome);
+    call(other, 100n);
+    t.ok(other.flush.run());
+    spent += 111n;
+  }
+  t.match(store.findSpending(FIRST), { spent, dayCalls: 12 });
+  t.match(usageOf(store, clock), { calls: 12, cost: spent });
+  t.match(store.keys.findUse(KEY), { dayCalls: 12 });
+  t.equal(one.totals.writtenOf(FIRST), 66n);
+  t.match(await audit(path, BOUNDS), { differences: [] });
+  await store.close();
+});
+
+void t.test('a life does not take the mark of an earlier one in its slot for its own', async (t) => {
+  const { store } = openShop(t.testdir());
+  const before = store.newFlushMark(0, 'one');
+  before.begin();
+  store.commit(() => before.put());
+  t.equal(before.hasReachedDisk(), true);
+  const after = store.newFlushMark(0, 'other');
+  after.begin();
+  t.equal(after.hasReachedDisk(), false);
+  before.begin();
+  t.equal(before.hasReachedDisk(), false, 'the next has not begun on disk');
+  await store.close();
+});
