@@ -1,0 +1,217 @@
+/**
+ * The authority: who knows the limits and the money of all nodes and lends them out in leases. This file is what nodes and
+ * authorities agree on; the implementations are MemoryAuthority (reference), LmdbAuthority (processes of one host) and
+ * ValkeyAuthority (hosts). Main thread of a gateway process.
+ *
+ * A node is one life of a gateway process. What it is lent it counts and uses by itself; what it does not use it gives back,
+ * or it expires. A permit counts as used from the moment it is lent, so the sum over all nodes is never above the limit.
+ *
+ * Two kinds of resources:
+ * - Requests of the minute are lent in grants of a limited validity. The authority counts a grant that is valid up to the end
+ *   of tick E as if it were used at the end of E, and it weighs until a minute after that. So any validity is exact, and a
+ *   longer one only weighs longer. An answer that is lost costs its permits until they have expired.
+ * - Calls of the day, calls in flight and money are lent by state: every ask says what the node holds now, the authority writes
+ *   down what was said plus what it lends more. An answer that is lost is thereby taken back by the next ask.
+ *
+ * A node has one exchange on its way at a time, and it is numbered: an authority does nothing upon one that is not newer than
+ * the last it saw of the node, so that a delayed duplicate harms nobody.
+ */
+import type { PicoUnits, WallMs } from '../core/units.js';
+
+/** Asks that one exchange carries at most: some 100 KB, and some milliseconds of an authority's time. */
+export const EXCHANGE_ASKS_MAX = 1_000;
+
+/** Whose life a lease belongs to. */
+export interface NodeIdentity {
+  /** Made once for each data directory. */
+  readonly host: string;
+  /** Index of the process in its group. */
+  readonly slot: number;
+  /** Random, anew for each life. */
+  readonly incarnation: string;
+}
+
+/** As in force at the asker, 0 where there is none: that resource is then never asked for. */
+export interface SubjectLimits {
+  readonly requestsPerMinute: number;
+  readonly callsPerDay: number;
+  readonly callsInFlight: number;
+}
+
+/** Permits of an earlier grant that were not used and will not be. They may have expired, up to a minute ago. */
+export interface ReturnedPermits {
+  /** Of the grant's answer. */
+  readonly tick: number;
+  readonly count: number;
+}
+
+/** How much more is wanted: at least `least` or nothing at all, at most `most`; both 0 where the ask only reports. */
+export interface Wanted<Amount> {
+  readonly least: Amount;
+  readonly most: Amount;
+}
+
+export interface MinuteAsk extends Wanted<number> {
+  /** How long the permits should be valid; the authority decides. */
+  readonly forMs: number;
+  readonly returned: readonly ReturnedPermits[];
+}
+
+export interface DayAsk extends Wanted<number> {
+  /** The day of the counts, in days since 1970-01-01 UTC+8; 0 where the node has none. */
+  readonly dayNumber: number;
+  /** Calls of that day that this life of the node has used, less those that it took back. */
+  readonly used: number;
+  /** Calls of that day that it was lent and still has. */
+  readonly unused: number;
+}
+
+export interface SlotsAsk extends Wanted<number> {
+  /** Places for calls in flight that it holds, taken or not. */
+  readonly outstanding: number;
+}
+
+/** What all processes of a host have charged an account, as its store says. */
+export interface HostSpent {
+  readonly totalPicoUnits: PicoUnits;
+  /** Grows with each change of the total, which a reversal makes smaller: the newest counts, not the largest. */
+  readonly version: number;
+}
+
+export interface MoneyAsk extends Wanted<PicoUnits> {
+  /**
+   * Money that this node was lent and that no store has as spent: unspent, held by calls in flight, or charged and not yet
+   * flushed. Read after `spent`, so that money is counted twice for a moment, never not at all.
+   */
+  readonly outstanding: PicoUnits;
+  /** For an authority that does not read the host's store itself. */
+  readonly spent?: HostSpent;
+}
+
+/** What one node wants of one subject. A resource that is left out is not looked at, and not answered. */
+export interface LeaseAsk {
+  /** An account's id, or that of a key that has limits of its own. */
+  readonly subject: string;
+  readonly limits: SubjectLimits;
+  readonly minute?: MinuteAsk;
+  readonly day?: DayAsk;
+  /** Of accounts. */
+  readonly slots?: SlotsAsk;
+  /** Of accounts. */
+  readonly money?: MoneyAsk;
+}
+
+interface Grant<Amount> {
+  /** Between `least` and `most`, or nothing. */
+  readonly granted: Amount;
+  /** What the authority could still lend to anybody, after this grant. */
+  readonly remaining: Amount;
+  /**
+   * Other nodes hold some that they may give back: a request may wait for it. True where that is not known. Of the minute: permits that
+   * have not expired; of the day and of money: what they hold and have not used; of slots: any.
+   */
+  readonly elsewhere: boolean;
+}
+
+export interface MinuteGrant extends Grant<number> {
+  /** Up to the end of this tick of the authority; for `ReturnedPermits`. */
+  readonly tick: number;
+  /** How long the permits are valid, from the moment the authority lent them; the node counts from when it sent the ask. */
+  readonly validMs: number;
+  /** When a permit more than `remaining` will be free without anybody giving one back; 0 where one remains now. */
+  readonly freeInMs: number;
+}
+
+export interface DayGrant extends Grant<number> {
+  /** The day that was lent from: the authority's today, or what an ask named where that is later. */
+  readonly dayNumber: number;
+  /** When that day ends. */
+  readonly endsInMs: number;
+}
+
+export type SlotsGrant = Grant<number>;
+export type MoneyGrant = Grant<PicoUnits>;
+
+/** One of each resource that was asked for. */
+export interface LeaseAnswer {
+  readonly minute?: MinuteGrant;
+  readonly day?: DayGrant;
+  readonly slots?: SlotsGrant;
+  readonly money?: MoneyGrant;
+}
+
+export interface ExchangeAnswer {
+  /** The authority's calendar when it answered. */
+  readonly wallMs: WallMs;
+  /** In the order of the asks. */
+  readonly answers: readonly LeaseAnswer[];
+}
+
+export interface JoinAnswer {
+  readonly wallMs: WallMs;
+}
+
+/** What all nodes together use of a subject, for an operator. */
+export interface SubjectView {
+  readonly subject: string;
+  /** Permits that weigh in the current minute, lent and unused ones included. */
+  readonly minuteUsed: number;
+  /** The day that was last counted and its calls, lent and unused ones included. */
+  readonly dayNumber: number;
+  readonly dayUsed: number;
+  readonly callsInFlight: number;
+  /** Lent and not yet spent, by all nodes. */
+  readonly moneyOutstanding: PicoUnits;
+  /** By all hosts, as far as they have told. */
+  readonly spent: PicoUnits;
+}
+
+/** Why an authority could not be asked. */
+export type LossReason =
+  /** No connection, or it broke. */
+  | 'unreachable'
+  /** No answer in time; whether it was carried out is not known. */
+  | 'deadline'
+  /** It answered that it cannot: full, read-only, wrong password. */
+  | 'failing'
+  /** It has lost what it knew and waits until nobody can be above a limit. */
+  | 'quarantine'
+  /** It does not know this life of the node (any more): join again. */
+  | 'unknown_node'
+  /** `close` was called. */
+  | 'closed';
+
+/** The authority was lost: nothing was lent, and what was reported may or may not have been taken. */
+export class AuthorityLost extends Error {
+  readonly code = 'authority_lost';
+  readonly reason: LossReason;
+
+  constructor(reason: LossReason, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = 'AuthorityLost';
+    this.reason = reason;
+  }
+}
+
+/** A node's end. Every wait is bounded by the implementation, in some seconds, and ends in `AuthorityLost`. */
+export interface Authority {
+  /**
+   * Makes this life of the node known and voids what earlier lives of the same host and slot hold: their slots and money at
+   * once; their permits of the minute expire, their calls of the day stay counted. Before the first exchange, and again after
+   * `unknown_node`. One round trip. Rejects with AuthorityLost.
+   */
+  join(): Promise<JoinAnswer>;
+  /**
+   * Carries at most EXCHANGE_ASKS_MAX asks, each of another subject, or none: every exchange is a sign of life too. Each ask
+   * is carried out whole by itself, its resources independent of each other. One at a time: wait for the last one's end. One
+   * round trip. Rejects with AuthorityLost: then it may have been carried out or not, so what it returned of the minute is not returned again, and what
+   * is held is said anew by the next.
+   */
+  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer>;
+  /** In the order of `subjects`, at most EXCHANGE_ASKS_MAX; of an unknown one all is 0. Any time. Rejects with AuthorityLost. */
+  look(subjects: readonly string[]): Promise<SubjectView[]>;
+  /** The node ends: what it holds is free, its calls of the day are counted as used. Rejects with AuthorityLost. */
+  leave(): Promise<void>;
+  /** Gives back connections and files; nothing is said to the authority. What is on its way ends in `AuthorityLost`. */
+  close(): Promise<void>;
+}

@@ -1,0 +1,113 @@
+/**
+ * Follows what other processes of this host change in the registry. Main thread of a gateway that shares its registry.
+ *
+ * The feed's newest number is looked at every 25 ms, which costs a read of some µs; what a change touched is then read as
+ * it is now, so that changes of one record that came together are applied once.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { asAccountIndex, asKeyIndex } from '../core/units.js';
+import type { ChangeApplier } from '../registry/change-applier.js';
+import type { ChangeFeed, Touched } from '../store/change-feed.js';
+import type { Log } from '../telemetry/log.js';
+
+/** A disabled key is refused by every thread of every process within 100 ms; two looks fit in, and a busy main thread. */
+const LOOK_PERIOD_MS = 25;
+
+/** Records that are read anew in one turn of the event loop: some 10 ms. */
+const PAGE_RECORDS = 500;
+
+/** Of the log, for a store that cannot be read at every look. */
+const LOG_PERIOD_LOOKS = 400;
+
+export interface ChangeFollowerOptions {
+  readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
+  readonly applier: Pick<ChangeApplier, 'applyAccount' | 'applyKey'>;
+  /** `feed.newest()` of a moment before the buffers were filled from the store. */
+  readonly appliedTo: number;
+  readonly accountsMax: number;
+  readonly keysMax: number;
+  readonly log: Log;
+}
+
+export class ChangeFollower {
+  readonly #options: ChangeFollowerOptions;
+  #appliedTo: number;
+  #failedLooks = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(options: ChangeFollowerOptions) {
+    this.#options = options;
+    this.#appliedTo = options.appliedTo;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => this.look(), LOOK_PERIOD_MS);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+  }
+
+  /** Applies what was committed until now, by whomever: every thread of this process sees it when this returns. */
+  look(): void {
+    try {
+      this.#follow();
+      this.#failedLooks = 0;
+    } catch (error) {
+      if (this.#failedLooks++ % LOG_PERIOD_LOOKS > 0) return;
+      this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
+        error: textOf(error),
+      });
+    }
+  }
+
+  #follow(): void {
+    const { feed } = this.#options;
+    const newest = feed.newest();
+    if (newest === this.#appliedTo) return;
+    const touched = feed.since(this.#appliedTo);
+    this.#appliedTo = newest;
+    if (touched !== undefined) this.#apply(touched);
+    else void this.#applyAll();
+  }
+
+  #apply({ accounts, keys }: Touched): void {
+    for (const account of accounts)
+      this.#attempt('account', account, () => this.#applier.applyAccount(account));
+    for (const key of keys) this.#attempt('key', key, () => this.#applier.applyKey(key));
+  }
+
+  /** This process has slept through more than the feed keeps. Changes that come meanwhile are applied as ever. */
+  async #applyAll(): Promise<void> {
+    const { accountsMax, keysMax, log } = this.#options;
+    log.warn('this process fell far behind the others; it reads all accounts and keys anew');
+    for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
+      const slots = Array.from({ length: PAGE_RECORDS }, (_, at) => first + at);
+      this.#apply({
+        accounts: slots.filter((slot) => slot < accountsMax).map(asAccountIndex),
+        keys: slots.filter((slot) => slot < keysMax).map(asKeyIndex),
+      });
+      await nextTurn();
+    }
+  }
+
+  /** One record that cannot be read keeps nobody from applying the others. */
+  #attempt(kind: 'account' | 'key', slot: number, work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#options.log.error(`a change of the ${kind} in slot ${slot} was not taken over`, {
+        error: textOf(error),
+      });
+    }
+  }
+
+  get #applier(): ChangeFollowerOptions['applier'] {
+    return this.#options.applier;
+  }
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

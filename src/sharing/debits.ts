@@ -1,0 +1,136 @@
+/**
+ * Money that an operator takes out of accounts which several processes spend from: first it is leased from the authority, as
+ * any process leases what its calls cost; then the registry says that less was credited; then the lease is given back. In
+ * between it counts twice, so what is taken out is spent by nobody. Main thread.
+ *
+ * It is a node of its own at the authority, beside that of the process's calls: whatever becomes of it, those keep their leases.
+ */
+import { setTimeout as pause } from 'node:timers/promises';
+import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import type { WrittenRow } from '../store/row-recorder.js';
+import { AuthorityLost, type Authority, type LeaseAsk, type MoneyGrant } from './authority.js';
+
+export interface Debit {
+  readonly accountId: string;
+  readonly amount: PicoUnits;
+}
+
+/** Processes give back what lies idle within half a second, and sooner where somebody was refused. */
+const WAIT_FOR_OTHERS_MS = 1_500;
+const TRY_AGAIN_MS = 100;
+
+const NO_LIMITS = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+
+/** Expected: it is not there. */
+export class DebitNotCovered extends Error {
+  /** What could have been taken. */
+  readonly available: PicoUnits;
+
+  constructor(available: PicoUnits) {
+    super('the balance does not cover the debit');
+    this.available = available;
+  }
+}
+
+export class DebitDesk {
+  readonly #authority: Authority;
+  #joined = false;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(authority: Authority) {
+    this.#authority = authority;
+  }
+
+  /**
+   * Runs `work` while the money is taken: one at a time. Rejects with DebitNotCovered, or AuthorityLost, before `work` has begun.
+   * Without debits `work` runs at once.
+   */
+  during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
+    if (debits.length === 0) return work();
+    const done = this.#last.then(() => this.#during(debits, work));
+    this.#last = done.catch(() => undefined);
+    return done;
+  }
+
+  async close(): Promise<void> {
+    await this.#authority.close();
+  }
+
+  async #during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
+    await this.#take(debits);
+    try {
+      return await work();
+    } finally {
+      // Where this fails the money is free again when the next debit of the account is made, or this node ends.
+      await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n))).catch(() => undefined);
+    }
+  }
+
+  async #take(debits: readonly Debit[]): Promise<void> {
+    const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
+    for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {
+      const grants = await this.#exchange(asks);
+      const refused = grants.find(({ granted }) => granted === 0n);
+      if (refused === undefined) return;
+      const mayCome = grants.every(({ granted, elsewhere }) => granted > 0n || elsewhere);
+      if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
+        await pause(TRY_AGAIN_MS);
+        continue;
+      }
+      await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n)));
+      throw new DebitNotCovered(refused.remaining);
+    }
+  }
+
+  /** Nothing is held when it is called, so a life that the authority does not know any more has lost nothing. */
+  async #exchange(asks: readonly LeaseAsk[]): Promise<MoneyGrant[]> {
+    if (!this.#joined) await this.#authority.join();
+    this.#joined = true;
+    try {
+      const { answers } = await this.#authority.exchange(asks);
+      return answers.map(({ money }) => money!);
+    } catch (error) {
+      if (!(error instanceof AuthorityLost) || error.reason !== 'unknown_node') throw error;
+      await this.#authority.join();
+      const { answers } = await this.#authority.exchange(asks);
+      return answers.map(({ money }) => money!);
+    }
+  }
+}
+
+/** Which accounts have less credited by these rows than before. */
+export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
+  const added = new Map<string, bigint>();
+  for (const { table, key, value, former } of rows) {
+    if (table !== 'accounts' || former === undefined) continue;
+    const id = String(key);
+    added.set(id, (added.get(id) ?? 0n) + creditedIn(value) - creditedIn(former));
+  }
+  return [...added].flatMap(([accountId, amount]) =>
+    amount < 0n ? [{ accountId, amount: asPicoUnits(-amount) }] : [],
+  );
+}
+
+export function areSameDebits(one: readonly Debit[], other: readonly Debit[]): boolean {
+  return (
+    one.length === other.length &&
+    one.every(
+      ({ accountId, amount }, at) => accountId === other[at]!.accountId && amount === other[at]!.amount,
+    )
+  );
+}
+
+/** Nothing is held of the account yet; `amount` 0 gives back what was. */
+function askOf(subject: string, amount: bigint): LeaseAsk {
+  const wanted = asPicoUnits(amount);
+  return {
+    subject,
+    limits: NO_LIMITS,
+    money: { outstanding: asPicoUnits(0n), least: wanted, most: wanted },
+  };
+}
+
+/** Of a packed record of an account, see store/record-codec.ts. */
+function creditedIn(row: unknown): bigint {
+  return BigInt((row as { readonly creditedPicoUnits: string }).creditedPicoUnits);
+}

@@ -1,0 +1,89 @@
+/**
+ * What a node holds at the most, of the resources that are lent by state: remembered from its own asks and their answers, so that
+ * it can tell an authority that has lost its data. Between two asks it can only hold less. Main thread.
+ *
+ * Bounded by the accounts and keys that the process can have: an entry needs a lease, and goes when nothing is held; some 200
+ * bytes each.
+ */
+import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import type { LeaseAnswer, LeaseAsk } from './authority.js';
+
+export interface HeldDay {
+  readonly dayNumber: number;
+  readonly used: number;
+  readonly unused: number;
+  /** What all nodes together had used and held of the day when the authority last said so. */
+  readonly seen: number;
+}
+
+export interface HeldLease {
+  readonly day: HeldDay | undefined;
+  readonly slots: number;
+  readonly money: PicoUnits;
+}
+
+const NOTHING: HeldLease = { day: undefined, slots: 0, money: asPicoUnits(0n) };
+
+export class HeldLeases {
+  readonly #held = new Map<string, HeldLease>();
+  /** Of the newest day; entries of older ones are dropped when it changes. */
+  #dayNumber = 0;
+
+  /** Subjects of which something is held. */
+  get size(): number {
+    return this.#held.size;
+  }
+
+  of(subject: string): HeldLease {
+    return this.#held.get(subject) ?? NOTHING;
+  }
+
+  /** Takes in an ask and its answer; undefined where none came, and then nothing was lent that the node could use. */
+  note(ask: LeaseAsk, answer: LeaseAnswer | undefined): void {
+    const before = this.of(ask.subject);
+    const money =
+      ask.money === undefined
+        ? before.money
+        : asPicoUnits(ask.money.outstanding + (answer?.money?.granted ?? 0n));
+    const slots =
+      ask.slots === undefined ? before.slots : ask.slots.outstanding + (answer?.slots?.granted ?? 0);
+    const day = ask.day === undefined ? before.day : dayOf(ask, answer, before.day);
+    if (day !== undefined && day.dayNumber > this.#dayNumber) this.#turnTo(day.dayNumber);
+    const today = day?.dayNumber === this.#dayNumber ? day : undefined;
+    if (money === 0n && slots === 0 && today === undefined) this.#held.delete(ask.subject);
+    else this.#held.set(ask.subject, { day: today, slots, money });
+  }
+
+  entries(): IterableIterator<[string, HeldLease]> {
+    return this.#held.entries();
+  }
+
+  #turnTo(dayNumber: number): void {
+    this.#dayNumber = dayNumber;
+    for (const [subject, held] of this.#held) {
+      if (held.money === 0n && held.slots === 0) this.#held.delete(subject);
+      else this.#held.set(subject, { ...held, day: undefined });
+    }
+  }
+}
+
+function dayOf(
+  { day: asked, limits }: LeaseAsk,
+  answer: LeaseAnswer | undefined,
+  before: HeldDay | undefined,
+): HeldDay | undefined {
+  const said = answer?.day;
+  if (asked === undefined) return undefined;
+  if (said === undefined) {
+    const { dayNumber, used, unused } = asked;
+    const seen = before?.dayNumber === dayNumber ? before.seen : 0;
+    return dayNumber === 0 ? before : { dayNumber, used, unused, seen };
+  }
+  const same = asked.dayNumber === said.dayNumber;
+  return {
+    dayNumber: said.dayNumber,
+    used: same ? asked.used : 0,
+    unused: (same ? asked.unused : 0) + said.granted,
+    seen: Math.max(0, limits.callsPerDay - said.remaining),
+  };
+}

@@ -1,0 +1,124 @@
+/**
+ * The lease of an account's money. Holds come back when calls end for less than they might have cost, so what was never held
+ * lately is given back. Main thread.
+ */
+import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
+import type { Leases } from '../ledger/leases.js';
+import type { HostSpent, MoneyAsk, MoneyGrant } from './authority.js';
+import { FIRST_BATCH, IDLE_MS_PLENTIFUL, IDLE_MS_SCARCE, type Denial } from './lease-terms.js';
+
+/** What the store has of this process's charges. Main thread. */
+export interface SpentBooks {
+  /** Of what this life of the process has charged the account, what the store has as spent. */
+  flushedOf(account: AccountIndex): PicoUnits;
+  /** What all processes of the host have, for an authority that does not read the store. */
+  hostSpentOf?(account: AccountIndex): HostSpent | undefined;
+}
+
+const NOTHING = asPicoUnits(0n);
+const LOW_PART = 4n;
+/** Plenty is left where the authority has so many times what is held here. */
+const PLENTIFUL_TIMES = 8n;
+
+export class MoneyLease {
+  readonly #leases: Leases;
+  readonly #account: AccountIndex;
+  readonly #books: SpentBooks;
+  #leftMin = 0n;
+  #sinceMs: number;
+  #plentiful = false;
+  #told = 0n;
+  /** The largest hold that waited at the last ask. */
+  #holdPicoUnits = 0n;
+  denial: Denial | undefined;
+  deniedUntilMs = 0;
+  /** What `denial` is about: more than this was not there. */
+  deniedPicoUnits = 0n;
+
+  constructor(leases: Leases, account: AccountIndex, books: SpentBooks, nowMs: number) {
+    this.#leases = leases;
+    this.#account = account;
+    this.#books = books;
+    this.#sinceMs = nowMs;
+  }
+
+  get left(): PicoUnits {
+    return this.#leases.available(this.#account);
+  }
+
+  /** `holds` of calls that wait, the oldest first; `all`: also what the authority knows, should it have forgotten. */
+  ask(holds: readonly PicoUnits[], low: boolean, all: boolean): MoneyAsk | undefined {
+    // Before what is outstanding is read: a charge is then counted twice for a moment, never not at all.
+    const spent = this.#books.hostSpentOf?.(this.#account);
+    const outstanding = this.#outstanding();
+    const report = { outstanding, ...(spent === undefined ? {} : { spent }) };
+    const { left } = this;
+    let sum = 0n;
+    let least: bigint | undefined;
+    for (const hold of holds) {
+      sum += hold;
+      if (hold > left && (least === undefined || hold < least)) least = hold;
+      if (hold > this.#holdPicoUnits) this.#holdPicoUnits = hold;
+    }
+    if (sum <= left && !low) {
+      return all || outstanding < this.#told ? { ...report, least: NOTHING, most: NOTHING } : undefined;
+    }
+    const inUse = outstanding - left;
+    const ahead = this.#holdPicoUnits * BigInt(FIRST_BATCH);
+    const most = [sum - left, ahead, inUse].reduce((larger, amount) => (amount > larger ? amount : larger));
+    const missing = least === undefined ? 1n : least - left;
+    return {
+      ...report,
+      least: asPicoUnits(missing),
+      most: asPicoUnits(most > missing ? most : missing),
+    };
+  }
+
+  take(grant: MoneyGrant, ask: MoneyAsk, sentMs: number, nowMs: number): void {
+    if (ask.most > 0n) {
+      this.denial = grant.granted === 0n ? { sentMs, elsewhere: grant.elsewhere } : undefined;
+      this.deniedPicoUnits = this.left + ask.least;
+    }
+    this.#told = ask.outstanding + grant.granted;
+    this.#plentiful = grant.remaining >= this.#told * PLENTIFUL_TIMES;
+    this.#leases.tellMoney(this.#account, grant.remaining);
+    if (grant.granted === 0n) return;
+    const low = grant.remaining === 0n ? NOTHING : asPicoUnits(this.#told / LOW_PART);
+    this.#leases.addMoney(this.#account, grant.granted, low);
+    this.#watchAnew(nowMs);
+  }
+
+  look(nowMs: number): boolean {
+    const { left } = this;
+    if (left < this.#leftMin) this.#leftMin = left;
+    const idleMs = this.#plentiful ? IDLE_MS_PLENTIFUL : IDLE_MS_SCARCE;
+    const isDue = nowMs - this.#sinceMs >= idleMs;
+    if (isDue) {
+      this.#leases.takeBackMoney(this.#account, asPicoUnits(this.#leftMin));
+      this.#watchAnew(nowMs);
+    }
+    return isDue && this.#isShrunk;
+  }
+
+  giveBack(): void {
+    this.#leases.takeBackMoney(this.#account, this.left);
+  }
+
+  get isEmpty(): boolean {
+    return this.#outstanding() === 0n && !this.#isShrunk;
+  }
+
+  get #isShrunk(): boolean {
+    return this.#outstanding() < this.#told;
+  }
+
+  #outstanding(): PicoUnits {
+    const lent = this.#leases.moneyLent(this.#account);
+    return asPicoUnits(lent - this.#books.flushedOf(this.#account));
+  }
+
+  #watchAnew(nowMs: number): void {
+    this.#sinceMs = nowMs;
+    this.#leftMin = this.left;
+  }
+}

@@ -1,0 +1,229 @@
+/**
+ * The registry that hosts share: a log of changes at the server, of which each host's store is a copy. Main thread; each process
+ * of a host follows, and whichever is quicker brings the store further.
+ *
+ *     change   draft on the copy → appended where it follows the last change → taken into the store → acknowledged
+ *              others were quicker: their changes are taken over, and the draft is made again
+ *     follow   wait at the server for what comes after the copy → taken into the store → change feed → shared buffers
+ *
+ * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory gets the newest
+ * copy: see registry-rescue.ts.
+ */
+import { randomUUID } from 'node:crypto';
+import { setTimeout as pause } from 'node:timers/promises';
+import { ProxyError } from '../core/errors.js';
+import { registryRowsOf, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
+import type { Store } from '../store/store.js';
+import { appendOnce } from './registry-append.js';
+import { RegistryContact, unknownFate, type RegistryContactState } from './registry-contact.js';
+import { RegistryDiverged, Superseded } from './registry-fault.js';
+import { RegistryRescue, type RegistryRescueOptions } from './registry-rescue.js';
+import type { ServerRegistry } from './registry-server.js';
+import type { ServerChange } from './registry-words.js';
+import { download } from './registry-transfer.js';
+import type { CommitChange } from './shared-desk.js';
+import { ValkeyError } from './valkey-client.js';
+
+/** Each means that another change came first, so a storm of them ends; a change that loses so often meets a fault. */
+const APPENDS_MAX = 200;
+/** After some lost races, so that the next one need not be lost to the same host. */
+const BACKOFF_MS_MAX = 20;
+const RETRY_MS = 500;
+/** How long a start waits for the server, before it goes on by its copy or refuses. */
+const JOIN_TRIES_MAX = 20;
+
+export interface RegistryLogOptions extends RegistryRescueOptions {
+  readonly store: Store;
+  /** Brings what was taken into the store to the shared buffers. */
+  readonly onTaken: () => void;
+}
+
+export class RegistryLog {
+  readonly #options: RegistryLogOptions;
+  readonly #rescue: RegistryRescue;
+  readonly #contact: RegistryContact;
+  #catching: Promise<void> | undefined;
+  #lastChange: Promise<unknown> = Promise.resolve();
+  #following: Promise<void> | undefined;
+  readonly #end = new AbortController();
+
+  constructor(options: RegistryLogOptions) {
+    this.#options = options;
+    this.#rescue = new RegistryRescue(options);
+    this.#contact = new RegistryContact(options.log);
+  }
+
+  get state(): RegistryContactState {
+    return this.#contact.state;
+  }
+
+  /**
+   * Brings the copy up to date before calls are served, and follows from then on. Where the server cannot be reached a host that
+   * has a copy goes on by it. Rejects with RegistryDiverged, or ValkeyError where there is no copy.
+   */
+  async join(): Promise<void> {
+    const { store } = this.#options;
+    for (let tries = 1; ; tries++) {
+      try {
+        await this.#catchUp();
+        break;
+      } catch (error) {
+        this.#noteFailure(error);
+        if (!(error instanceof ValkeyError)) throw error;
+        if (tries < JOIN_TRIES_MAX) await pause(RETRY_MS);
+        else if (store.copy.position() === undefined) throw error;
+        else break;
+      }
+    }
+    this.#following = this.#follow();
+  }
+
+  /** One at a time. Rejects with `overloaded` where the change was not made, or where that is not known, which it says. */
+  readonly commit: CommitChange = (work, check) => {
+    const made = this.#lastChange.then(() => this.#change(work, check));
+    this.#lastChange = made.catch(() => undefined);
+    return made;
+  };
+
+  async close(): Promise<void> {
+    this.#end.abort();
+    await this.#following;
+  }
+
+  async #change<Result>(work: () => Result, check: Parameters<CommitChange>[1]): Promise<Result> {
+    const { store, onTaken } = this.#options;
+    for (let appends = 0; appends < APPENDS_MAX; appends++) {
+      const position = store.copy.position();
+      if (position === undefined || this.#contact.state.kind !== 'following') throw this.#contact.refusal();
+      const draft = store.shared.draft(work);
+      check(draft.rows);
+      if (draft.rows.length === 0) return draft.result;
+      const rows = registryRowsOf(draft.rows);
+      const id = randomUUID();
+      if (await this.#append(position, id, rows)) {
+        this.#takeOwn(position, id, rows);
+        onTaken();
+        return draft.result;
+      }
+      try {
+        await this.#catchUp();
+      } catch (error) {
+        this.#noteFailure(error);
+        throw this.#contact.refusal();
+      }
+      if (appends > 2) await pause(Math.random() * BACKOFF_MS_MAX);
+    }
+    throw new ProxyError(
+      'overloaded',
+      'gateway',
+      'Nothing was changed: other hosts were quicker. Try again.',
+      1,
+    );
+  }
+
+  async #append(position: RegistryPosition, id: string, rows: readonly RegistryRow[]): Promise<boolean> {
+    try {
+      return await appendOnce(this.#options.server, position, id, rows);
+    } catch (error) {
+      if (!(error instanceof ValkeyError)) throw error;
+      this.#noteFailure(error);
+      throw error.code === 'refused' ? this.#contact.refusal() : unknownFate();
+    }
+  }
+
+  /** One at a time, for all who want it. */
+  #catchUp(): Promise<void> {
+    this.#catching ??= this.#catchAllUp().finally(() => {
+      this.#catching = undefined;
+    });
+    return this.#catching;
+  }
+
+  async #catchAllUp(): Promise<void> {
+    const { store, server, onTaken } = this.#options;
+    while (!this.#hasEnded()) {
+      const position = store.copy.position();
+      const found = await server.pull(position);
+      const done = await this.#stepTowards(found, position);
+      onTaken();
+      if (!done) continue;
+      this.#contact.noteFollowing();
+      return;
+    }
+  }
+
+  /** True where the copy is what the server has. */
+  async #stepTowards(
+    found: ServerRegistry | undefined,
+    position: RegistryPosition | undefined,
+  ): Promise<boolean> {
+    const { store, server } = this.#options;
+    const way = this.#rescue.wayTo(found?.position, position);
+    if (way === 'rescue' || found === undefined) {
+      await this.#rescue.offer(found?.position, this.#end.signal);
+      return false;
+    }
+    if (way === 'equal') return true;
+    const [next] = found.changes;
+    const isNext = way === 'behind' && next?.version === (position?.version ?? 0) + 1;
+    try {
+      if (!isNext) await download(store, server, found.position);
+      else for (const change of found.changes) this.#take(found.position.epoch, change);
+    } catch (error) {
+      if (!(error instanceof Superseded)) throw error;
+    }
+    return false;
+  }
+
+  #takeOwn(position: RegistryPosition, id: string, rows: readonly RegistryRow[]): void {
+    const version = position.version + 1;
+    try {
+      this.#take(position.epoch, { version, id, after: position.lastId, rows });
+    } catch (error) {
+      // It is in the log; another process of this host is about to take it over.
+      if (!(error instanceof Superseded)) throw error;
+    }
+  }
+
+  /** Does nothing where another process of this host has taken it. */
+  #take(epoch: string, change: ServerChange): void {
+    const { copy, shared } = this.#options.store;
+    shared.take(() => {
+      const position = copy.position();
+      if (position?.epoch !== epoch) throw new Superseded();
+      if (position.version >= change.version) return;
+      if (position.version + 1 !== change.version) throw new Superseded();
+      if (position.lastId !== change.after) {
+        throw new RegistryDiverged(
+          `The sharing server has lost the change ${position.version} of accounts and keys that this host has, and has others since.`,
+        );
+      }
+      for (const row of change.rows) copy.take(row);
+      copy.setPosition({ ...position, version: change.version, lastId: change.id });
+    });
+  }
+
+  async #follow(): Promise<void> {
+    const { store, server } = this.#options;
+    const { signal } = this.#end;
+    while (!this.#hasEnded()) {
+      try {
+        await this.#catchUp();
+        const position = store.copy.position();
+        if (position !== undefined && !this.#hasEnded()) await server.wait(position);
+      } catch (error) {
+        this.#noteFailure(error);
+        // Spread, so that hosts which lost the same server do not come back at one.
+        await pause(RETRY_MS * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
+      }
+    }
+  }
+
+  #noteFailure(error: unknown): void {
+    if (!this.#hasEnded()) this.#contact.noteFailure(error);
+  }
+
+  #hasEnded(): boolean {
+    return this.#end.signal.aborted;
+  }
+}

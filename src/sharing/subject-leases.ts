@@ -1,0 +1,278 @@
+/**
+ * What an authority knows of one subject, and how it answers an ask about it: of the reference in memory, of LmdbAuthority between
+ * a row and the next. Main thread.
+ */
+import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
+import { dayNumberOf, endOfDay } from '../ledger/day.js';
+import type {
+  DayAsk,
+  DayGrant,
+  HostSpent,
+  LeaseAnswer,
+  LeaseAsk,
+  MinuteAsk,
+  MinuteGrant,
+  MoneyAsk,
+  MoneyGrant,
+  SlotsAsk,
+  SlotsGrant,
+  SubjectView,
+} from './authority.js';
+import { expiryTickOf, moneyShareOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+
+interface DayHeld {
+  readonly used: number;
+  readonly unused: number;
+}
+
+/** By node; short, because a row of it is read and written at each ask. A packed amount comes back as a number or as a bigint, by its size. */
+export interface SubjectState {
+  readonly buckets: readonly (readonly [
+    tick: number,
+    lent: readonly (readonly [node: string, count: number])[],
+  ])[];
+  readonly dayNumber: number;
+  readonly dayUsedBefore: number;
+  readonly days: readonly (readonly [node: string, used: number, unused: number])[];
+  readonly slots: readonly (readonly [node: string, count: number])[];
+  readonly money: readonly (readonly [node: string, picoUnits: bigint | number])[];
+}
+
+/** What was used of a subject before anything was lent of it. */
+export interface UsedBefore {
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  readonly minuteUsed: number;
+  /** Since the minute of `minuteUsed` ended. */
+  readonly ageMs: number;
+}
+
+/** Holds what was used before there were nodes. */
+const NO_NODE = '';
+
+export class SubjectLeases {
+  credited = asPicoUnits(0n);
+  /** By stores that are not told of in asks. */
+  spent = asPicoUnits(0n);
+  /** By tick of expiry, then by node: permits lent and not given back. */
+  readonly #buckets = new Map<number, Map<string, number>>();
+  #dayNumber = 0;
+  /** Of nodes whose life has ended. */
+  #dayUsedBefore = 0;
+  readonly #days = new Map<string, DayHeld>();
+  readonly #slots = new Map<string, number>();
+  readonly #money = new Map<string, PicoUnits>();
+  readonly #hostSpent = new Map<string, HostSpent>();
+
+  /** What `state` told of a subject, with no money known. */
+  static of({ buckets, dayNumber, dayUsedBefore, days, slots, money }: SubjectState): SubjectLeases {
+    const leases = new SubjectLeases();
+    for (const [tick, lent] of buckets) leases.#buckets.set(tick, new Map(lent));
+    leases.#dayNumber = dayNumber;
+    leases.#dayUsedBefore = dayUsedBefore;
+    for (const [node, used, unused] of days) leases.#days.set(node, { used, unused });
+    for (const [node, count] of slots) leases.#slots.set(node, count);
+    for (const [node, picoUnits] of money) leases.#money.set(node, asPicoUnits(BigInt(picoUnits)));
+    return leases;
+  }
+
+  /** A subject of which nothing was lent yet. */
+  static after({ dayNumber, dayCalls, minuteUsed, ageMs }: UsedBefore, nowMs: number): SubjectLeases {
+    const leases = new SubjectLeases();
+    leases.#dayNumber = dayNumber;
+    leases.#dayUsedBefore = dayCalls;
+    // A clock that was set back since makes it younger than it is, which errs on refusing.
+    const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
+    if (minuteUsed > 0) leases.#buckets.set(tick, new Map([[NO_NODE, minuteUsed]]));
+    return leases;
+  }
+
+  /** Plain values, for `of`; without what weighs no more. */
+  state(nowMs: number): SubjectState {
+    const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
+    const weighing = [...this.#buckets].filter(([tick]) => tick >= oldest);
+    return {
+      buckets: weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]),
+      dayNumber: this.#dayNumber,
+      dayUsedBefore: this.#dayUsedBefore,
+      days: Array.from(this.#days, ([node, { used, unused }]) => [node, used, unused]),
+      slots: [...this.#slots],
+      money: [...this.#money],
+    };
+  }
+
+  /** Forgets nodes whose life has ended. */
+  keepOnly(isAlive: (node: string) => boolean): void {
+    const known = new Set([...this.#days.keys(), ...this.#slots.keys(), ...this.#money.keys()]);
+    for (const node of known) if (!isAlive(node)) this.forget(node);
+  }
+
+  answer(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseAnswer {
+    const { limits, minute, day, slots, money } = ask;
+    return {
+      ...(minute === undefined
+        ? {}
+        : { minute: this.#minute(node, limits.requestsPerMinute, minute, nowMs) }),
+      ...(day === undefined ? {} : { day: this.#day(node, limits.callsPerDay, day, wallMs) }),
+      ...(slots === undefined ? {} : { slots: this.#answerSlots(node, limits.callsInFlight, slots) }),
+      ...(money === undefined ? {} : { money: this.#answerMoney(node, host, money) }),
+    };
+  }
+
+  view(subject: string, nowMs: number): SubjectView {
+    const nowTick = Math.floor(nowMs / TICK_MS);
+    return {
+      subject,
+      minuteUsed: this.#weighing(nowTick),
+      dayNumber: this.#dayNumber,
+      dayUsed: this.#dayOutstanding(),
+      callsInFlight: sum(this.#slots.values()),
+      moneyOutstanding: this.#moneyOutstanding(),
+      spent: this.#spentByAll(),
+    };
+  }
+
+  /** The node's life has ended: its calls of the day stay counted, for how many it used is not known. */
+  forget(node: string): void {
+    const day = this.#days.get(node);
+    if (day !== undefined) this.#dayUsedBefore += day.used + day.unused;
+    this.#days.delete(node);
+    this.#slots.delete(node);
+    this.#money.delete(node);
+  }
+
+  #minute(node: string, limit: number, ask: MinuteAsk, nowMs: number): MinuteGrant {
+    const nowTick = Math.floor(nowMs / TICK_MS);
+    for (const tick of this.#buckets.keys()) {
+      if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
+    }
+    for (const { tick, count } of ask.returned) {
+      const bucket = this.#buckets.get(tick);
+      // Never more than the node was lent: what is not there is of a bucket that weighs no more.
+      bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
+    }
+    const before = this.#weighing(nowTick);
+    const granted = shareOf(limit - before, ask);
+    const weighing = before + granted;
+    const tick = expiryTickOf(nowTick, weighing, limit, ask.forMs);
+    if (granted > 0) {
+      const bucket = this.#buckets.get(tick) ?? new Map<string, number>();
+      bucket.set(node, (bucket.get(node) ?? 0) + granted);
+      this.#buckets.set(tick, bucket);
+    }
+    return {
+      granted,
+      remaining: Math.max(0, limit - weighing),
+      elsewhere: this.#isElsewhere(node, nowTick),
+      tick,
+      validMs: (tick + 1) * TICK_MS - nowMs,
+      freeInMs: this.#freeInMs(weighing, limit, nowMs),
+    };
+  }
+
+  /** Oldest first, until enough has stopped weighing. */
+  #freeInMs(weighing: number, limit: number, nowMs: number): number {
+    let left = weighing;
+    if (left < limit) return 0;
+    for (const [tick, bucket] of [...this.#buckets].sort(([first], [second]) => first - second)) {
+      left -= sum(bucket.values());
+      if (left < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+    }
+    return 0;
+  }
+
+  #isElsewhere(node: string, nowTick: number): boolean {
+    for (const [tick, bucket] of this.#buckets) {
+      if (tick < nowTick) continue;
+      for (const [holder, count] of bucket) if (holder !== node && count > 0) return true;
+    }
+    return false;
+  }
+
+  #weighing(nowTick: number): number {
+    let weighing = 0;
+    for (const [tick, bucket] of this.#buckets) {
+      if (tick + WEIGHING_TICKS >= nowTick) weighing += sum(bucket.values());
+    }
+    return weighing;
+  }
+
+  #day(node: string, limit: number, ask: DayAsk, wallMs: WallMs): DayGrant {
+    const dayNumber = Math.max(this.#dayNumber, dayNumberOf(wallMs), ask.dayNumber);
+    if (dayNumber > this.#dayNumber) {
+      this.#dayNumber = dayNumber;
+      this.#dayUsedBefore = 0;
+      this.#days.clear();
+    }
+    const said = ask.dayNumber === dayNumber ? ask : { used: 0, unused: 0 };
+    this.#days.set(node, said);
+    const left = limit - this.#dayOutstanding();
+    const granted = shareOf(left, ask);
+    this.#days.set(node, { used: said.used, unused: said.unused + granted });
+    return {
+      granted,
+      remaining: Math.max(0, left - granted),
+      elsewhere: [...this.#days].some(([holder, { unused }]) => holder !== node && unused > 0),
+      dayNumber,
+      endsInMs: endOfDay(dayNumber) - wallMs,
+    };
+  }
+
+  #dayOutstanding(): number {
+    let outstanding = this.#dayUsedBefore;
+    for (const { used, unused } of this.#days.values()) outstanding += used + unused;
+    return outstanding;
+  }
+
+  #answerSlots(node: string, limit: number, ask: SlotsAsk): SlotsGrant {
+    this.#slots.set(node, ask.outstanding);
+    const left = limit - sum(this.#slots.values());
+    const granted = shareOf(left, ask);
+    keep(this.#slots, node, ask.outstanding + granted, 0);
+    return {
+      granted,
+      remaining: Math.max(0, left - granted),
+      elsewhere: [...this.#slots].some(([holder, count]) => holder !== node && count > 0),
+    };
+  }
+
+  #answerMoney(node: string, host: string, ask: MoneyAsk): MoneyGrant {
+    const { spent } = ask;
+    if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1)) {
+      this.#hostSpent.set(host, spent);
+    }
+    this.#money.set(node, ask.outstanding);
+    const left = this.credited - this.#spentByAll() - this.#moneyOutstanding();
+    const granted = asPicoUnits(moneyShareOf(left, ask));
+    keep(this.#money, node, asPicoUnits(ask.outstanding + granted), asPicoUnits(0n));
+    return {
+      granted,
+      remaining: asPicoUnits(left - granted > 0n ? left - granted : 0n),
+      elsewhere: [...this.#money].some(([holder, amount]) => holder !== node && amount > 0n),
+    };
+  }
+
+  #spentByAll(): PicoUnits {
+    let spent: bigint = this.spent;
+    for (const { totalPicoUnits } of this.#hostSpent.values()) spent += totalPicoUnits;
+    return asPicoUnits(spent);
+  }
+
+  #moneyOutstanding(): PicoUnits {
+    let outstanding = 0n;
+    for (const amount of this.#money.values()) outstanding += amount;
+    return asPicoUnits(outstanding);
+  }
+}
+
+function sum(counts: Iterable<number>): number {
+  let total = 0;
+  for (const count of counts) total += count;
+  return total;
+}
+
+/** An entry that says nothing is none. */
+function keep<Amount>(held: Map<string, Amount>, node: string, amount: Amount, nothing: Amount): void {
+  if (amount === nothing) held.delete(node);
+  else held.set(node, amount);
+}

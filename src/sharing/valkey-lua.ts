@@ -1,0 +1,110 @@
+/**
+ * What the scripts of the authority have in common: constants, exact money, time, and whether the server still is the one that
+ * knew all. Lua 5.1 as Redis 7 and Valkey run it, every script atomic. Main thread.
+ *
+ * Lua's numbers are doubles, exact up to 2^53, and balances go to 9 × 10^18. So an amount is two numbers, high and low, of
+ * 10^9: high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
+ *
+ * Keys of a partition, all with one hash tag, T = {namespace:partition}:
+ *
+ *     T:meta       hash    epoch, run (of the server), checked and until and lost (ms), fresh, places = version of the
+ *                          list of nodes, host:<host> = epoch in which it reported
+ *     T:nodes      hash    place → incarnation, sequence, seen (ms), epoch in which it reported, back (ms): last came back from silence,
+ *                          whether its leases are of an earlier life, equal shares of which it has one or 0
+ *     T:awaited    set     places that have to report before anything is lent
+ *     T:held:P     set     subjects of which the node at place P has day, slots or money
+ *     T:s:S        hash    of subject S: m = minute, d = day and slots of all; n:P = those of place P. Expires when nothing weighs
+ *     T:m:S        hash    a = credited, spent, outstanding of all; h:H = spent of host H; n:P = outstanding of place P. Stays
+ *
+ *
+ * A record in a hash is one packed array, and the sums over nodes are kept, so that an ask costs the same with two nodes and
+ * with two thousand.
+ */
+import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+
+/** The low part of an amount counts up to it. */
+export const MONEY_BASE = 1_000_000_000n;
+
+/**
+ * How long no permit of the minute is lent after data may have been lost: all that were lent before have expired by then, and
+ * weigh no more. One tick for the one under way.
+ */
+export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
+
+/** Which server it is is looked at so often: no server restarts or takes over within 20 ms. */
+const SERVER_CHECK_MS = 20;
+
+/**
+ * An exchange that arrives later than this after it was sent is not carried out: its node has given it up by then, and may count
+ * itself as silent since. Where a node finds that it was not that late, the server's clock has been set forward by as much.
+ */
+export const EXCHANGE_AGE_MS_MAX = 1_500;
+
+/** A node that was silent for longer may be using its equal share before long, and that share is held back. */
+export const SILENT_MS = 20_000;
+
+export const LUA_PRELUDE = `
+local TICK, WEIGHING, SHORT, LONG = ${TICK_MS}, ${WEIGHING_TICKS}, ${SHORT_TICKS}, ${LONG_TICKS}
+local QUIET, SHARE, BASE = ${QUIET_PART}, ${SHARE}, ${MONEY_BASE}
+local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_CHECK_MS}, ${EXCHANGE_AGE_MS_MAX}
+local DAY, ZONE = 86400000, 28800000
+local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
+local max, min = math.max, math.min
+local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
+local function now_ms(instead)
+  if instead > 0 then return instead end
+  local t = call('TIME')
+  return t[1] * 1000 + floor(t[2] / 1000)
+end
+
+local function norm(hi, lo) local carry = floor(lo / BASE) return hi + carry, lo - carry * BASE end
+local function add(ah, al, bh, bl) return norm(ah + bh, al + bl) end
+local function sub(ah, al, bh, bl) return norm(ah - bh, al - bl) end
+local function less(ah, al, bh, bl) return ah < bh or (ah == bh and al < bl) end
+local function is_positive(h, l) return h > 0 or (h == 0 and l > 0) end
+local function quarter_up(h, l)
+  h, l = add(h, l, 0, SHARE - 1)
+  local q = floor(h / SHARE)
+  return norm(q, floor(((h - q * SHARE) * BASE + l) / SHARE))
+end
+
+local function info_of(section, word)
+  return string.match(call('INFO', section), word .. ':([^\\r\\n]*)') or ''
+end
+
+-- The epoch that holds now. Where another server answers than the one that wrote last, what it knows may be old: a new epoch
+-- begins, in which every node reports anew before anything is lent. Writes, so that a server which cannot says so first.
+local function epoch_of(meta, nodes, awaited, now)
+  local m = call('HMGET', meta, 'epoch', 'run', 'checked', 'until', 'lost', 'places')
+  if not m[1] then return nil end
+  local epoch, till, lost, places = m[1], tonumber(m[4]), tonumber(m[5]), tonumber(m[6] or 0)
+  local age = now - tonumber(m[3])
+  if age >= 0 and age < CHECK then return epoch, till, lost, places end
+  local run = info_of('server', 'run_id')
+  call('HSET', meta, 'checked', now)
+  if run == m[2] then return epoch, till, lost, places end
+  epoch, till, lost = redis.sha1hex(epoch .. run), now + QUARANTINE, now
+  call('HSET', meta, 'epoch', epoch, 'run', run, 'until', till, 'lost', now)
+  for _, place in ipairs(call('HKEYS', nodes)) do call('SADD', awaited, place) end
+  return epoch, till, lost, places
+end
+
+local function node_of(nodes, place)
+  local text = call('HGET', nodes, place)
+  return text and cmsgpack.unpack(text)
+end
+-- Places that need not be awaited any longer: so long silent that their calls are cut, and their host has told what it spent.
+local function drop_silent_awaited(meta, awaited, epoch)
+  for _, place in ipairs(call('SMEMBERS', awaited)) do
+    local host = string.match(place, '^(.*):%d+$')
+    if host and call('HGET', meta, 'host:' .. host) == epoch then call('SREM', awaited, place) end
+  end
+end
+local function expire_subject(key, d, now)
+  local forMs = (LONG + WEIGHING + 2) * TICK
+  if d[2] + d[3] + d[4] > 0 then forMs = max(forMs, (d[1] + 1) * DAY - ZONE - now + DAY / 24) end
+  -- A call lasts no longer than a day, and is told of again when it ends.
+  if d[5] > 0 then forMs = max(forMs, 2 * DAY) end
+  call('PEXPIRE', key, ceil(forMs))
+end
+`;

@@ -1,0 +1,169 @@
+/**
+ * The scripts of a node's life at one partition: entering, voiding what an earlier life held, reporting anew after a loss, and
+ * leaving. Main thread. The keys are those of valkey-lua.ts; every ARGV[1] is the place, ARGV[2] the host.
+ */
+import { scriptOf } from './valkey-client.js';
+import { DAY_AND_SLOTS_LUA, MONEY_LUA } from './valkey-exchange-script.js';
+import { LUA_PRELUDE } from './valkey-lua.js';
+
+/** Subjects of one page: the server does nothing else for some 10 ms. */
+export const PAGE_SUBJECTS = 500;
+
+/**
+ * KEYS: meta, nodes, awaited, held. ARGV[3]: packed [incarnation, time instead of the server's or 0, remembered epoch or '', new epoch, equal shares, known
+ * places]. Answer: packed [status, now, epoch, host has reported, subjects to void]. Status: ok, or evicts with the policy.
+ */
+export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local incarnation, remembered, known = head[1], head[3], head[6]
+local now = now_ms(head[2])
+-- What is evicted was counted: limits would be given twice.
+local policy = info_of('memory', 'maxmemory_policy')
+if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
+local epoch, till, lost = epoch_of(KEYS[1], KEYS[2], KEYS[3], now)
+if not epoch then
+  -- Empty: a new installation, unless this host knows better.
+  epoch, lost = head[4], remembered == '' and 0 or now
+  call('HSET', KEYS[1], 'epoch', epoch, 'run', info_of('server', 'run_id'), 'checked', now,
+    'until', lost > 0 and now + QUARANTINE or 0, 'lost', lost, 'fresh', remembered == '' and '1' or '0')
+elseif remembered ~= '' and remembered ~= epoch and call('HGET', KEYS[1], 'fresh') == '1' then
+  -- It was taken for a new one by hosts that are new, and was not.
+  lost = now
+  call('HSET', KEYS[1], 'until', now + QUARANTINE, 'lost', now, 'fresh', '0')
+end
+if remembered ~= '' and remembered ~= epoch and lost > 0 then
+  for _, other in ipairs(known) do
+    local n = node_of(KEYS[2], other)
+    if not n or n[4] ~= epoch then call('SADD', KEYS[3], other) end
+  end
+end
+local node = node_of(KEYS[2], place)
+local back = node and node[5] or 0
+if node and head[5] > 0 and now - node[3] > SILENT then back = now end
+if node and node[1] == incarnation then
+  node[3], node[5] = now, back
+else
+  if not node then call('HINCRBY', KEYS[1], 'places', 1) end
+  node = {incarnation, 0, now, '', back, 1, head[5]}
+end
+call('HSET', KEYS[2], place, pack(node))
+local void = {}
+if node[6] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS}) end
+return pack({'ok', now, epoch, call('HGET', KEYS[1], 'host:' .. host) == epoch, void})
+`);
+
+/**
+ * Frees what an ended life of the place held. KEYS: meta, nodes, awaited, held, then two of each subject. ARGV[3]:
+ * packed [incarnation, time instead of the server's or 0], ARGV[4]: packed [subject, spent by the host or false] of each. Answer: packed subjects that are left;
+ * false where another life has come.
+ */
+export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local known = node_of(KEYS[2], place)
+if not known or known[1] ~= head[1] then return pack(false) end
+local now = now_ms(head[2])
+for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
+  local key = KEYS[3 + 2 * i]
+  local got = call('HMGET', key, 'd', 'n:' .. place)
+  if got[1] and got[2] then
+    local d, n = cmsgpack.unpack(got[1]), cmsgpack.unpack(got[2])
+    if n[1] == d[1] then
+      d[2], d[3], d[4] = d[2] + n[2] + n[3], d[3] - n[2], d[4] - n[3]
+    end
+    d[5] = d[5] - n[4]
+    call('HSET', key, 'd', pack(d))
+    call('HDEL', key, 'n:' .. place)
+    expire_subject(key, d, now)
+  end
+  if call('EXISTS', KEYS[4 + 2 * i]) == 1 then
+    answer_money(KEYS[4 + 2 * i], place, host, {0, 0, 0, 0, 0, 0, row[2], false})
+  end
+  call('SREM', KEYS[4], row[1])
+end
+return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS}))
+`);
+
+/**
+ * What a node holds, or its host has spent, in a new epoch. KEYS as above. ARGV[3]: packed [incarnation, time instead of the server's or 0], ARGV[4]:
+ * packed [subject, day or false, slots, money or false, spent or false] of each; day is [number, used, unused, total seen]. Answer:
+ * packed true; false where another life has come.
+ */
+export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local known = node_of(KEYS[2], place)
+if not known or known[1] ~= head[1] then return pack(false) end
+local now = now_ms(head[2])
+for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
+  local key, day, slots, money = KEYS[3 + 2 * i], row[2], row[3], row[4]
+  if day or slots > 0 then
+    local got = call('HMGET', key, 'd', 'n:' .. place)
+    local d = unpack_or(got[1], {0, 0, 0, 0, 0, 0})
+    local n = unpack_or(got[2], {0, 0, 0, 0, {}})
+    if day then
+      answer_day(d, n, {0, day[1], day[2], day[3], 0, 0}, now)
+      if day[1] == d[1] then d[6] = max(d[6], day[4]) end
+    end
+    answer_slots(d, n, {0, slots, 0, 0})
+    call('HSET', key, 'd', pack(d), 'n:' .. place, pack(n))
+    expire_subject(key, d, now)
+  end
+  if money or row[5] then
+    local held = money or unpack_or(call('HGET', KEYS[4 + 2 * i], 'n:' .. place), {0, 0})
+    answer_money(KEYS[4 + 2 * i], place, host, {held[1], held[2], 0, 0, 0, 0, row[5], false})
+  end
+  if day or slots > 0 or money then call('SADD', KEYS[4], row[1]) end
+end
+return pack(true)
+`);
+
+/**
+ * All has been reported. KEYS: meta, nodes, awaited. ARGV[3]: packed [incarnation, epoch]. Answer: packed [version of the list of nodes, places]; false
+ * where another life has come, or another epoch.
+ */
+export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local node = node_of(KEYS[2], place)
+if not node or node[1] ~= head[1] or call('HGET', KEYS[1], 'epoch') ~= head[2] then return pack(false) end
+node[4], node[6] = head[2], 0
+call('HSET', KEYS[2], place, pack(node))
+call('HSET', KEYS[1], 'host:' .. host, head[2])
+call('SREM', KEYS[3], place)
+return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[2])})
+`);
+
+/** Ends the place. KEYS: meta, nodes, awaited. ARGV[3]: packed [incarnation]. Answer: packed whether it was known. */
+export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local node = node_of(KEYS[2], ARGV[1])
+if not node or node[1] ~= cmsgpack.unpack(ARGV[3])[1] then return pack(false) end
+call('HDEL', KEYS[2], ARGV[1])
+call('HINCRBY', KEYS[1], 'places', 1)
+call('SREM', KEYS[3], ARGV[1])
+return pack(true)
+`);
+
+/** The clock was set forward: no permit of the minute for a window. KEYS: meta. ARGV[3]: packed [time instead of the server's or 0]. */
+export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local till = now_ms(cmsgpack.unpack(ARGV[3])[1]) + QUARANTINE
+call('HSET', KEYS[1], 'until', till)
+return pack(true)
+`);
+
+/** KEYS: two of each subject. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low] of
+ * each. */
+export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)
+local views = {}
+for i = 1, #KEYS, 2 do
+  local got = call('HMGET', KEYS[i], 'm', 'd')
+  local list, d = unpack_or(got[1], {}), unpack_or(got[2], {0, 0, 0, 0, 0, 0})
+  local a = unpack_or(call('HGET', KEYS[i + 1], 'a'), {0, 0, -1, 0, 0, 0, 0})
+  local minute = 0
+  for j = 1, #list, 2 do if list[j] + WEIGHING >= tick then minute = minute + list[j + 1] end end
+  views[#views + 1] = {minute, d[1], d[2] + d[3] + d[4], d[5], a[6], a[7], a[4], a[5]}
+end
+return pack(views)
+`);

@@ -1,0 +1,185 @@
+/** Nodes that are cut off live on their equal shares, and nowhere is the limit passed: random cuts on a real server. */
+import t, { type Test } from 'tap';
+import type { Clock } from '#src/core/clock.js';
+import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { AuthorityLost, type Authority, type LeaseAsk } from '#src/sharing/authority.js';
+import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
+import { ValkeyError } from '#src/sharing/valkey-client.js';
+import { identity } from '../../support/authority-conformance.js';
+import { newSeed, random } from '../../support/protocol-values.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+
+const SHARES = 3;
+const LIMIT = 60;
+const EXPIRY_MS = 900_000;
+const STEP_MS = 300;
+
+interface Permit {
+  readonly tick: number;
+  readonly validMs: number;
+  left: number;
+}
+
+/** One node, with the permits that it has; `cut` is the wire. */
+class Member {
+  cut = false;
+  readonly share: EqualShare;
+  readonly permits: Permit[] = [];
+
+  constructor(
+    authority: Authority,
+    node: ReturnType<typeof identity>,
+    readonly clock: Clock,
+  ) {
+    const through = <Result>(call: () => Promise<Result>): Promise<Result> =>
+      this.cut ? Promise.reject(offline()) : call();
+    this.share = new EqualShare({
+      authority: {
+        join: () => through(() => authority.join()),
+        exchange: (asks) => through(() => authority.exchange(asks)),
+        look: (subjects) => authority.look(subjects),
+        leave: () => through(() => authority.leave()),
+        close: () => authority.close(),
+      },
+      node,
+      clock,
+      shares: SHARES,
+      nodeExpiryMs: EXPIRY_MS,
+    });
+  }
+
+  /** Uses up to `count`; returns how many it could. */
+  async use(count: number): Promise<number> {
+    const nowMs = this.clock.monotonicMs();
+    if (count > 0) {
+      try {
+        const { answers } = await this.share.exchange([minuteAsk(0, count)]);
+        const { granted, tick, validMs } = answers[0]!.minute!;
+        this.permits.push({ tick, validMs: nowMs + validMs, left: granted });
+      } catch (error) {
+        if (!(error instanceof AuthorityLost)) throw error;
+      }
+    }
+    let used = 0;
+    for (const permit of this.permits) {
+      if (permit.validMs <= nowMs) continue;
+      const taken = Math.min(permit.left, count - used);
+      permit.left -= taken;
+      used += taken;
+    }
+    return used;
+  }
+}
+
+const offline = (): AuthorityLost =>
+  new AuthorityLost('unreachable', 'cut', { cause: new ValkeyError('offline', 'cut') });
+
+function minuteAsk(least: number, most: number): LeaseAsk {
+  return {
+    subject: 'acct_1',
+    limits: { requestsPerMinute: LIMIT, callsPerDay: 0, callsInFlight: 0 },
+    minute: { least, most, forMs: 16_000, returned: [] },
+  };
+}
+
+interface Group {
+  readonly world: ValkeyWorld;
+  readonly members: readonly Member[];
+}
+
+async function startGroup(t: Test): Promise<Group> {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url, 1, { equalShares: SHARES, nodeExpiryMs: EXPIRY_MS });
+  t.teardown(() => world.close());
+  const clock = {
+    monotonicMs: () => asMonotonicMs(world.nowMs),
+    wallMs: () => asWallMs(world.nowMs),
+  };
+  const members = await Promise.all(
+    ['a', 'b', 'c'].map(async (host) => {
+      const node = identity(host);
+      return new Member(await world.connect(node, new TestHost()), node, clock);
+    }),
+  );
+  for (const { share } of members) {
+    await share.join();
+    t.teardown(() => share.close());
+  }
+  return { world, members };
+}
+
+void t.test(
+  'a node that is cut off waits, has its share, and loses it with the first contact',
+  NO_REDIS,
+  async (t) => {
+    const { world, members } = await startGroup(t);
+    const [first, second, third] = members as [Member, Member, Member];
+    first.cut = true;
+    await t.rejects(first.share.exchange([minuteAsk(1, 1)]), {
+      code: 'authority_lost',
+      reason: 'unreachable',
+    });
+    const beat = async (): Promise<void> => {
+      await second.share.exchange([]);
+      await third.share.exchange([]);
+    };
+    for (let waitedMs = 0; waitedMs < SHARE_BEGINS_MS; waitedMs += 5_000) {
+      world.nowMs += 5_000;
+      await beat();
+    }
+    const { answers } = await first.share.exchange([minuteAsk(20, 60)]);
+    t.equal(answers[0]!.minute!.granted, LIMIT / SHARES);
+    t.ok(first.share.isAlone);
+    t.match((await second.share.exchange([minuteAsk(41, 41)])).answers[0]!.minute, {
+      granted: 0,
+      remaining: 40,
+    });
+    const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(1n), most: asPicoUnits(1n) };
+    await t.rejects(first.share.exchange([{ ...minuteAsk(0, 0), money }]), {
+      code: 'authority_lost',
+      reason: 'unreachable',
+    });
+    first.cut = false;
+    await first.share.exchange([]);
+    t.notOk(first.share.isAlone);
+    t.match((await second.share.exchange([minuteAsk(41, 41)])).answers[0]!.minute, {
+      granted: 0,
+      remaining: 40,
+    });
+    first.cut = true;
+    await t.rejects(first.share.exchange([minuteAsk(1, 1)]), {
+      code: 'authority_lost',
+      reason: 'unreachable',
+    });
+  },
+);
+
+void t.test('random cuts and random use', NO_REDIS, async (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const next = random(seed);
+  const below = (end: number): number => Math.floor(next() * end);
+  const { world, members } = await startGroup(t);
+  const used: { atMs: number; count: number }[] = [];
+  let [worst, alone, total] = [0, 0, 0];
+  for (let step = 0; step < 2_500; step++) {
+    // Steps differ in length, and cuts are as long as shares take to begin.
+    world.nowMs += below(4) === 0 ? STEP_MS : below(20) * STEP_MS;
+    for (const member of members) {
+      if (below(150) === 0) member.cut = !member.cut;
+      const count = await member.use(below(3) === 0 ? below(40) : 0);
+      if (count > 0) used.push({ atMs: world.nowMs, count });
+      if (member.share.isAlone) alone += count;
+      total += count;
+    }
+    while (used[0] !== undefined && used[0].atMs <= world.nowMs - 60_000) used.shift();
+    worst = Math.max(
+      worst,
+      used.reduce((sum, { count }) => sum + count, 0),
+    );
+  }
+  t.comment(`${total} used, ${alone} of them alone, at most ${worst} in 60 s`);
+  t.ok(worst <= LIMIT, `${worst}`);
+  t.ok(alone > 0, 'shares were used');
+});

@@ -1,0 +1,30 @@
+import t from 'tap';
+import { expiryTickOf, LONG_TICKS, moneyShareOf, shareOf } from '#src/sharing/grant-policy.js';
+
+void t.test('a share is between least and most, within what is left, or nothing', (t) => {
+  for (let left = -2; left <= 40; left++) {
+    for (let least = 0; least <= 12; least++) {
+      for (let most = least; most <= 14; most++) {
+        const share = shareOf(left, { least, most });
+        const money = moneyShareOf(BigInt(left), { least: BigInt(least), most: BigInt(most) });
+        if (money !== BigInt(share)) t.fail('money unlike', { left, least, most });
+        if (share === 0) {
+          if (most > 0 && left >= Math.max(1, least))
+            t.fail('something could be lent', { left, least, most });
+        } else if (share < least || share > most || share > left) t.fail('bounds', { left, least, most });
+      }
+    }
+  }
+  t.equal(shareOf(100, { least: 1, most: 1_000 }), 25, 'who comes next finds some');
+  t.end();
+});
+
+void t.test('validity is long for quiet accounts alone', (t) => {
+  t.equal(expiryTickOf(7, 25, 100, 16_000), 7 + LONG_TICKS);
+  t.equal(expiryTickOf(7, 26, 100, 16_000), 8);
+  t.equal(expiryTickOf(7, 1, 100, 0), 8);
+  t.equal(expiryTickOf(7, 1, 100, 1_800), 10);
+  t.equal(expiryTickOf(7, 1, 100, 1e9), 7 + LONG_TICKS);
+  t.equal(expiryTickOf(7, 1, 3, 16_000), 8, 'one of three is much');
+  t.end();
+});

@@ -1,0 +1,131 @@
+/** The authority of hosts does what every authority does, on a real server: with one partition and with several. */
+import { inspect } from 'node:util';
+import t from 'tap';
+import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
+import type { LeaseAsk } from '#src/sharing/authority.js';
+import { MemoryAuthority } from '#src/sharing/memory-authority.js';
+import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
+import { ManualClock } from '../../fixtures/manual-clock.js';
+import { authorityConformance, identity } from '../../support/authority-conformance.js';
+import { newSeed, random } from '../../support/protocol-values.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { ValkeyWorld } from '../../support/valkey-world.js';
+
+for (const partitions of [1, 3]) {
+  void t.test(`conformance, ${partitions} partitions`, NO_REDIS, async (t) => {
+    const server = await startRedis(t);
+    authorityConformance(t, 'valkey', async () => {
+      await server.command('FLUSHALL');
+      const world = new ValkeyWorld(() => server.url, partitions);
+      return {
+        connect: (node) => world.connect(node),
+        credit: (subject, amount) => world.credit(subject, amount),
+        advance: (ms) => {
+          world.nowMs += ms;
+          return Promise.resolve();
+        },
+        beforeMidnight: (ms) => {
+          world.nowMs = endOfDay(dayNumberOf(asWallMs(world.nowMs))) - ms;
+          return Promise.resolve();
+        },
+        close: () => {
+          world.close();
+          return Promise.resolve();
+        },
+      };
+    });
+  });
+}
+
+const ROUNDS = 1_500;
+
+void t.test('random asks are answered as the reference does, to the last pico-unit', NO_REDIS, async (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const next = random(seed);
+  const below = (end: number): number => Math.floor(next() * end);
+  // Some around what a double holds, some around the base of the two halves.
+  const amount = (): bigint => {
+    const bits = BigInt(below(62));
+    const value = (1n << bits) + BigInt(below(3)) - 1n;
+    return below(4) === 0 ? (value / MONEY_BASE) * MONEY_BASE + BigInt(below(2)) : value;
+  };
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const clock = new ManualClock(world.nowMs, world.nowMs);
+  const reference = new MemoryAuthority(clock);
+  const nodes = await Promise.all(
+    ['a:0', 'a:1', 'b:0'].map(async (place) => {
+      const node = identity(place.slice(0, 1), Number(place.slice(2)));
+      const pair = { real: await world.connect(node), model: reference.connect(node) };
+      await Promise.all([pair.real.join(), pair.model.join()]);
+      return pair;
+    }),
+  );
+  const limits = { requestsPerMinute: 40, callsPerDay: 200, callsInFlight: 20 };
+  const credited = new Map<string, bigint>();
+  const lent: { tick: number; count: number }[] = [];
+  let version = 0;
+  for (let round = 0; round < ROUNDS; round++) {
+    const subject = `acct_${below(3)}`;
+    if (below(20) === 0) {
+      const added = asPicoUnits(amount() / 8n);
+      credited.set(subject, (credited.get(subject) ?? 0n) + added);
+      if (credited.get(subject)! > 9n * 10n ** 18n) break;
+      reference.setCredited(subject, asPicoUnits(credited.get(subject)!));
+      await world.credit(subject, added);
+    }
+    const { real, model } = nodes[below(nodes.length)]!;
+    const most = below(30);
+    const some = (end: number): number => (below(2) === 0 ? 0 : below(end));
+    const mostMoney = amount();
+    const ask: LeaseAsk = {
+      subject,
+      limits,
+      ...(below(2) === 0
+        ? {
+            minute: { least: some(most + 1), most, forMs: below(20_000), returned: lent.splice(0, below(3)) },
+          }
+        : {}),
+      ...(below(2) === 0
+        ? {
+            day: {
+              dayNumber: some(2) === 0 ? dayNumberOf(clock.wallMs()) : 0,
+              used: below(40),
+              unused: below(9),
+              least: some(most + 1),
+              most,
+            },
+          }
+        : {}),
+      ...(below(2) === 0 ? { slots: { outstanding: below(9), least: some(most + 1), most } } : {}),
+      ...(below(2) === 0
+        ? {
+            money: {
+              outstanding: asPicoUnits(amount() / 16n),
+              least: asPicoUnits(below(2) === 0 ? 0n : mostMoney / 2n),
+              most: asPicoUnits(mostMoney),
+              spent: { totalPicoUnits: asPicoUnits(amount() / 16n), version: (version += below(3) - 1) },
+            },
+          }
+        : {}),
+    };
+    const [got, want] = await Promise.all([real.exchange([ask]), model.exchange([ask])]);
+    const told = got.answers[0]!;
+    if (!t.same(told, want.answers[0], `round ${round}`)) {
+      t.comment(inspect(ask, { depth: 4 }));
+      break;
+    }
+    if (told.minute !== undefined && told.minute.granted > 1)
+      lent.push({ tick: told.minute.tick, count: 1 + below(told.minute.granted) });
+    if (below(3) === 0) {
+      const ms = below(below(20) === 0 ? 90_000 : 2_000);
+      clock.advance(ms);
+      world.nowMs += ms;
+    }
+  }
+  const subjects = ['acct_0', 'acct_1', 'acct_2', 'acct_3'];
+  t.same(await nodes[0]!.real.look(subjects), await nodes[0]!.model.look(subjects));
+});

@@ -1,0 +1,130 @@
+/** The client against a real server: every call ends in time, whatever becomes of the server and of the wire. */
+import t, { type Test } from 'tap';
+import { ValkeyClient, ValkeyError, scriptOf, type ValkeyClientOptions } from '#src/sharing/valkey-client.js';
+import { eventually } from '../../support/gateway.js';
+import { startSentinel } from '../../support/redis-sentinel.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { startWire } from '../../support/tcp-proxy.js';
+
+function open(t: Test, url: string, more: Partial<ValkeyClientOptions> = {}): ValkeyClient {
+  const client = new ValkeyClient({ url, name: 'test', deadlineMs: 2_000, ...more });
+  t.teardown(() => client.close());
+  return client;
+}
+
+const up = (client: ValkeyClient): Promise<unknown> =>
+  eventually('a connection', () => client.command(undefined, ['PING']));
+const told = (client: ValkeyClient, what: RegExp): Promise<unknown> =>
+  eventually(String(what), () => (what.test(client.lastError ?? '') ? true : undefined));
+const unreachable = (client: ValkeyClient): Promise<unknown> =>
+  eventually('no connection', async () =>
+    (await codeOf(client.command('a', ['GET', 'a']))) === 'offline' ? true : undefined,
+  );
+const codeOf = (call: Promise<unknown>): Promise<string> =>
+  call.then(
+    () => 'none',
+    (error: unknown) => (error instanceof ValkeyError ? error.code : String(error)),
+  );
+
+void t.test('scripts and commands', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const client = open(t, server.url);
+  await up(client);
+  const script = scriptOf("return {KEYS[1], ARGV[1], #KEYS, redis.call('INCR', KEYS[1])}");
+  t.same(await client.run(script, ['{a}n', '{a}m'], ['x']), ['{a}n', 'x', 2, 1], 'not known to the server');
+  t.same(
+    await client.run(script, ['{a}n', '{a}m'], ['x']),
+    ['{a}n', 'x', 2, 2],
+    'known to it, and run once each',
+  );
+  await server.command('SCRIPT', 'FLUSH');
+  t.same(await client.run(script, ['{a}n'], ['x']), ['{a}n', 'x', 1, 3], 'forgotten by it');
+  const bytes = Buffer.from([0, 255, 13, 10, 36]);
+  await client.command('b', ['SET', 'b', bytes]);
+  t.same(await client.command('b', ['GET', 'b'], { binary: true }), bytes);
+  t.equal(await client.command('c', ['GET', 'c']), null);
+  t.equal(client.lastError, undefined);
+  const wrong = client.run(scriptOf("return redis.error_reply('OOM no room')"), ['k'], []);
+  await t.rejects(wrong, { code: 'refused', message: /^OOM no room/ });
+  t.match(client.lastError, /OOM/);
+});
+
+void t.test('without a server, and with one that comes back', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const client = open(t, server.url);
+  await up(client);
+  await server.kill();
+  await unreachable(client);
+  t.match(client.lastError, /closed|ECONN|EPIPE|offline/);
+  await server.restart();
+  await up(client);
+  t.equal(client.lastError, undefined);
+  client.close();
+  t.equal(await codeOf(client.command('a', ['GET', 'a'])), 'offline');
+});
+
+void t.test('a server that stands still, and a wire that is held', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const wire = await startWire(t, () => server.port);
+  const client = open(t, `redis://127.0.0.1:${wire.port}`);
+  await up(client);
+  for (const [halt, go] of [
+    [() => server.stop(), () => server.resume()],
+    [() => wire.set('held'), () => wire.set('open')],
+  ] as const) {
+    halt();
+    const first = client.command('a', ['INCR', 'a'], { deadlineMs: 50 });
+    t.equal(await codeOf(first), 'late');
+    t.equal(await codeOf(client.command('a', ['INCR', 'a'])), 'offline', 'its followers do not wait as long');
+    go();
+    await up(client);
+  }
+});
+
+void t.test('a wrong password, and the right one', NO_REDIS, async (t) => {
+  const server = await startRedis(t, ['--requirepass', 'right']);
+  const wrong = open(t, server.url, { password: 'wrong' });
+  await told(wrong, /WRONGPASS/);
+  t.equal(await codeOf(wrong.command('a', ['GET', 'a'])), 'offline');
+  t.notMatch(wrong.lastError, /wrong\b/);
+  await up(open(t, server.url, { password: 'right' }));
+  await up(open(t, server.url, { username: 'default', password: 'right' }));
+});
+
+void t.test('pauses grow, are bounded and are never the same for all', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const wire = await startWire(t, () => server.port);
+  const clients = Array.from({ length: 50 }, () => open(t, `redis://127.0.0.1:${wire.port}`));
+  await Promise.all(clients.map(up));
+  const before = wire.connections;
+  wire.set('cut');
+  await Promise.all(clients.map(unreachable));
+  wire.set('open');
+  await Promise.all(clients.map(up));
+  t.equal(wire.connections - before, clients.length, 'one connection each');
+});
+
+void t.test('Sentinels tell the master, also when it changes', NO_REDIS, async (t) => {
+  const first = await startRedis(t);
+  const second = await startRedis(t, ['--replicaof', '127.0.0.1', String(first.port)]);
+  const sentinel = await startSentinel(t, first.port);
+  const client = open(t, `redis-sentinel://127.0.0.1:${sentinel.port}/0#main`);
+  await up(client);
+  await client.command('a', ['SET', 'a', '1']);
+  await eventually('the replica', async () =>
+    (await second.command('GET', 'a')) === '1' ? true : undefined,
+  );
+  await first.kill();
+  await eventually('a new master', () => client.command('a', ['SET', 'a', '2']));
+  t.equal(await second.command('GET', 'a'), '2');
+});
+
+void t.test('a Cluster of one server', NO_REDIS, async (t) => {
+  const server = await startRedis(t, ['--cluster-enabled', 'yes']);
+  await server.command('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const client = open(t, `redis-cluster://127.0.0.1:${server.port}`);
+  await up(client);
+  const script = scriptOf("return redis.call('INCR', KEYS[1])");
+  await eventually('slots that are served', () => client.run(script, ['{ns:0}a'], []));
+  t.type(await client.run(script, ['{ns:7}a'], []), 'number');
+});
