@@ -25,7 +25,7 @@ export interface Annotations {
 
 /** A declaration as the settings reader sees it: the words of JSON Schema that this folder uses, and ours. */
 export interface Declaration extends Partial<Annotations> {
-  readonly type?: 'object' | 'array' | 'string' | 'integer';
+  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly enum?: readonly string[];
   readonly default?: unknown;
   readonly properties?: Readonly<Record<string, Declaration>>;
@@ -51,4 +51,17 @@ export const identifier = (description: string) =>
     pattern: '^[!-)+-~]{1,128}$',
     description,
     'x-want': 'a name of 1 to 128 visible ASCII characters without *',
+  } satisfies Annotations);
+
+/** A count or an amount in whole units. */
+export const whole = (minimum: number, maximum: number, preset: number, unit: string, description: string) =>
+  Type.Integer({ minimum, maximum, default: preset, description, 'x-unit': unit } satisfies Annotations);
+
+/** Relative ones are resolved by whoever reads the settings. */
+export const filePath = (description: string) =>
+  Type.String({
+    minLength: 1,
+    maxLength: 4_096,
+    description,
+    'x-want': 'the path of a file',
   } satisfies Annotations);

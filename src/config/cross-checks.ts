@@ -6,30 +6,45 @@ import { matchesModel } from './model-pattern.js';
 import { nearestName } from './nearest-name.js';
 import type { SettingPath } from './problems.js';
 import type { SettingsDraft } from './schema.js';
+import { checkSharing } from './sharing-schema.js';
 
 type Report = (path: SettingPath, text: string) => void;
 
 /** Reports every fault between settings. */
 export function crossCheck(draft: SettingsDraft, report: Report): void {
-  checkUnique('models', draft.models, report);
-  checkUnique('plans', draft.plans, report);
+  checkModelNames(draft.models, report);
+  checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
   checkSources(draft, report);
   checkPorts(draft, report);
-  checkAvailable(draft, report);
+  checkSharing(draft, report);
 }
 
-function checkUnique(
-  list: 'models' | 'plans',
-  entries: readonly ({ id?: string | undefined } | undefined)[] | undefined,
-  report: Report,
-): void {
+/** No two models share a name, be it an id or an alias: a caller may use either. */
+function checkModelNames(models: SettingsDraft['models'], report: Report): void {
+  const owners = new Map<string, string>();
+  const take = (name: string | undefined, path: SettingPath, owner: string): void => {
+    if (name === undefined) return;
+    const first = owners.get(name);
+    if (first === undefined) owners.set(name, owner);
+    else report(path, `got "${name}", which is already ${first}`);
+  };
+  // Ids first: where an id and an alias are the same, it is the alias that is to be changed.
+  models?.forEach((model, index) => take(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
+  models?.forEach((model, index) =>
+    model?.aliases?.forEach((alias, aliasIndex) =>
+      take(alias, ['models', index, 'aliases', aliasIndex], `an alias of models[${index}]`),
+    ),
+  );
+}
+
+function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
   const firstIndices = new Map<string, number>();
-  entries?.forEach((entry, index) => {
-    if (entry?.id === undefined) return;
-    const first = firstIndices.get(entry.id);
-    if (first === undefined) firstIndices.set(entry.id, index);
-    else report([list, index, 'id'], `got "${entry.id}", which is already the id of ${list}[${first}]`);
+  plans?.forEach((plan, index) => {
+    if (plan?.id === undefined) return;
+    const first = firstIndices.get(plan.id);
+    if (first === undefined) firstIndices.set(plan.id, index);
+    else report(['plans', index, 'id'], `got "${plan.id}", which is already the id of plans[${first}]`);
   });
 }
 
@@ -41,10 +56,13 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
   draft.plans?.forEach((plan, planIndex) => {
     plan?.models?.forEach((pattern, index) => {
       if (pattern === undefined || ids.some((id) => matchesModel(pattern, id))) return;
+      const aliased = models.find((model) => model?.aliases?.includes(pattern) === true)?.id;
       const nearest = nearestName(pattern, ids, (id) => id) ?? '';
       report(
         ['plans', planIndex, 'models', index],
-        `got "${pattern}", which names no model, the nearest known one is ${nearest}`,
+        aliased === undefined
+          ? `got "${pattern}", which names no model, the nearest known one is ${nearest}`
+          : `got "${pattern}", which is an alias, want the id of its model: ${aliased}`,
       );
     });
   });
@@ -69,13 +87,4 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
   const port = draft.admin?.port;
   if (port === undefined || port === 0 || port !== draft.listen?.port) return;
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
-}
-
-function checkAvailable(draft: SettingsDraft, report: Report): void {
-  if (draft.processes !== undefined && draft.processes !== 1) {
-    report(
-      ['processes'],
-      `got ${draft.processes}; more than one process is not available in this version; use 1 and raise listen.listeners and workers`,
-    );
-  }
 }

@@ -1,6 +1,11 @@
 /** What `tollgate config example` prints: a file to start from, which passes `tollgate config check`. Main threads. */
 
-export const EXAMPLE_YAML = `# Settings of Tollgate. Check with: tollgate config check
+/** `schemaPath` is where an editor finds the settings' JSON Schema, from the file's folder or absolute. */
+export function exampleYaml(schemaPath: string): string {
+  return `# yaml-language-server: $schema=${schemaPath}\n\n${EXAMPLE}`;
+}
+
+const EXAMPLE = `# Settings of Tollgate. Check with: tollgate config check
 # Every setting, its unit and its default: tollgate config schema
 # "\${NAME}" stands for an environment variable, "$\${" for a plain "\${".
 
@@ -16,6 +21,7 @@ data: ./data                # the books; relative to this file; TOLLGATE_DATA
 
 models:
   - id: gpt-4o-mini
+    aliases: [fast]         # other names that callers may use
     owned_by: openai
     # Per million tokens, in your currency. In quotes: a bare number could be rounded.
     price: { input: "0.15", output: "0.60", cached_input: "0.075" }
@@ -42,6 +48,9 @@ plans:
     requests_per_minute: 60   # in any span of 60 seconds
     calls_per_day: 1000       # the day begins at 00:00 UTC+8
     models: ["*"]             # ids, or patterns with *
+    # max_tokens: 4096        # a call that asks for more is refused, one that names none gets this
+    # calls_in_flight: 10     # of one account
+    # body_bytes: 1048576
 
 limits:
   body_bytes: 10485760
@@ -52,6 +61,7 @@ durability: interval        # or commit: an answer ends only when its charge is 
 on_store_error: serve       # or refuse: no new calls while the disk takes no charges
 flush_interval_ms: 1000     # the most of charges that a crash can lose
 drain_timeout_ms: 30000     # how long calls in flight may go on at a stop
+watch: false                # true: a change of this file takes effect by itself, as with "tollgate reload"
 
 # usage_log:                # every call as one line of JSON
 #   path: usage.ndjson

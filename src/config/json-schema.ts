@@ -13,6 +13,11 @@ export function settingsJsonSchema(): object {
   };
 }
 
+/** The same as text: what the command prints, and the build writes to `dist/tollgate.schema.json`. */
+export function settingsSchemaText(): string {
+  return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
+}
+
 function asWritten(declaration: Declaration): Declaration {
   const properties = Object.entries(declaration.properties ?? {});
   return {

@@ -4,13 +4,16 @@
  */
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
+import { SystemClock } from '../core/clock.js';
 import { crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './defaults.js';
 import type { Environment } from './interpolation.js';
 import { CA_BYTES_MAX, isCertificates } from './model-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './problems.js';
 import { settingsDeclaration, type Settings, type SettingsDraft } from './schema.js';
+import { isWritten, settingsInForce, type SettingInForce } from './settings-in-force.js';
 import { SettingsReader, type Override } from './settings-reader.js';
+import { readTlsFiles } from './tls.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
 
 export const CONFIG_FILE_NAME = 'tollgate.yaml';
@@ -42,6 +45,8 @@ export interface LoadedSettings {
   readonly source: string | undefined;
   /** Whether there was no file at all, and the built-in demo runs. */
   readonly demo: boolean;
+  /** The same, setting by setting, for those who look. */
+  readonly inForce: readonly SettingInForce[];
 }
 
 /** Throws ConfigError (`config_refused`) with one line for each fault: `tollgate.yaml:12: models[0].id: …`. */
@@ -73,20 +78,29 @@ export function loadSettings(
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
   if (draft.data !== undefined) {
-    draft.data = resolve(reader.isOverridden(['data']) ? workingDirectory : folder, draft.data);
+    draft.data = resolve(reader.overrideAt(['data']) !== undefined ? workingDirectory : folder, draft.data);
   }
-  if (draft.usage_log?.path !== undefined) {
-    draft.usage_log.path = resolve(folder, draft.usage_log.path);
+  for (const file of [draft.usage_log, draft.access_log]) {
+    if (file?.path !== undefined) file.path = resolve(folder, file.path);
   }
   readKeyFiles(draft, folder, secrets, report);
   readCaFiles(draft, folder, report);
+  if (secrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 
   if (faults.length > 0) {
     faults.sort((left, right) => left.line - right.line);
     throw new ConfigError(faults.map((fault) => fault.text));
   }
   // Without a fault nothing is missing: the reader filled every declared setting.
-  return { settings: freezeDeep(draft) as Settings, source: file?.path, demo: file === undefined };
+  const settings = freezeDeep(draft) as Settings;
+  const originOf = (path: SettingPath): string => {
+    const override = reader.overrideAt(path);
+    if (override !== undefined) return override;
+    if (file === undefined || yaml === undefined) return isWritten(DEMO_SETTINGS, path) ? 'demo' : 'default';
+    return isWritten(yaml.value, path) ? `${file.shown}:${yaml.lineOf(path)}` : 'default';
+  };
+  const inForce = settingsInForce(settingsDeclaration, settings, originOf);
+  return { settings, source: file?.path, demo: file === undefined, inForce };
 }
 
 interface Fault {

@@ -5,16 +5,20 @@
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { picoUnitsPerToken } from '../core/money.js';
-import { identifier, type Annotations } from './annotations.js';
+import { filePath, identifier, type Annotations } from './annotations.js';
 
+/** Every listener and worker holds the whole catalogue. */
+export const MODELS_MAX = 1_000;
+/** Other names of one model: every listener holds them all. */
+export const ALIASES_MAX = 64;
 /** A route with more than this is a list that nobody can reason about; a worker looks at each for every call. */
-const UPSTREAMS_MAX = 64;
+export const UPSTREAMS_MAX = 64;
 /** Headers that go along with every call upstream; each costs bytes on each call. */
 const HEADERS_MAX = 64;
 /** What providers document is far below; the dearest price times this still fits the 64-bit words of the ledger. */
-const OUTPUT_TOKENS_MAX = 10_000_000;
+export const OUTPUT_TOKENS_MAX = 10_000_000;
 /** A day: an upstream call that lasts longer is stuck. */
-const TIMEOUT_MS_MAX = 86_400_000;
+export const TIMEOUT_MS_MAX = 86_400_000;
 
 /** A worker's connections to one origin: more than one process has ports for. */
 const CONNECTIONS_MAX = 60_000;
@@ -22,6 +26,17 @@ const CONNECTIONS_MAX = 60_000;
 const BREAKER_FAILURES_MAX = 10_000;
 /** The bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
+
+/** Patterns of header names, in any case: what is a name, */
+export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
+/**
+ * what cannot be set (those that frame the message belong to the HTTP client: set twice they would desynchronise the
+ * connection; with an encoding the answers could not be read; the request's id is the gateway's),
+ */
+export const HEADER_NAMES_REFUSED =
+  '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
+/** and whose value is a secret. */
+export const HEADER_NAMES_SECRET = '^(cookie|(.*-)?(authorization|key|token|secret))$';
 
 const price = (description: string) =>
   Type.Refine(
@@ -85,12 +100,7 @@ const upstreamSchema = Type.Object(
       } satisfies Annotations),
     ),
     key_file: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4_096,
-        description: "A file that holds the provider's key; relative to the configuration file.",
-        'x-want': 'the path of a file',
-      } satisfies Annotations),
+      filePath("A file that holds the provider's key; relative to the configuration file."),
     ),
     model: Type.Optional(
       identifier("The model's name at this upstream; the same name where it is left out."),
@@ -120,12 +130,9 @@ const upstreamSchema = Type.Object(
         description:
           'Further headers of each call. Secrets among them are references to environment variables.',
         'x-want': 'a map of header names to values',
-        'x-names': "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$",
-        // Those that frame the message belong to the HTTP client: set twice they would desynchronise the connection.
-        // With an encoding the answers could not be read, and the request's id is the gateway's.
-        'x-names-refused':
-          '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$',
-        'x-names-secret': '^(cookie|(.*-)?(authorization|key|token|secret))$',
+        'x-names': HEADER_NAMES,
+        'x-names-refused': HEADER_NAMES_REFUSED,
+        'x-names-secret': HEADER_NAMES_SECRET,
       } satisfies Annotations,
     ),
     connect_timeout_ms: timeout(5_000, 'Longest wait for a connection.'),
@@ -162,12 +169,7 @@ const upstreamSchema = Type.Object(
       ),
     ),
     ca_file: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 4_096,
-        description: 'A file that holds such certificates; relative to the configuration file.',
-        'x-want': 'the path of a file',
-      } satisfies Annotations),
+      filePath('A file that holds such certificates; relative to the configuration file.'),
     ),
   },
   {
@@ -179,6 +181,12 @@ const upstreamSchema = Type.Object(
 export const modelSchema = Type.Object(
   {
     id: identifier('The name that callers use.'),
+    aliases: Type.Array(identifier('Another name that callers may use.'), {
+      maxItems: ALIASES_MAX,
+      default: [],
+      description: 'Other names of the model; its use is booked, and it is listed, under its id.',
+      'x-want': 'a list of names',
+    } satisfies Annotations),
     owned_by: Type.String({
       minLength: 1,
       maxLength: 128,

@@ -6,33 +6,27 @@ import { Type, type Static } from 'typebox';
 import {
   ACCOUNTS_MAX,
   CALLS_IN_FLIGHT_MAX,
-  CALLS_PER_DAY_MAX,
   FRAME_BYTES_MAX,
   KEYS_MAX,
   LISTENERS_MAX,
-  REQUESTS_PER_MINUTE_MAX,
   WORKERS_MAX,
 } from '../core/limits.js';
-import { identifier, type Annotations, type Declaration } from './annotations.js';
-import { modelSchema } from './model-schema.js';
+import { whole, type Annotations, type Declaration } from './annotations.js';
+import { idempotencySchema } from './idempotency-schema.js';
+import { accessLogSchema, logSchema, usageLogSchema } from './log-schema.js';
+import { MODELS_MAX, modelSchema } from './model-schema.js';
+import { BODY_BYTES_MAX, BODY_BYTES_MIN, planSchema } from './plan-schema.js';
+import { sharingSchema } from './sharing-schema.js';
+import { tlsSchema } from './tls.js';
 
 /** Every listener and worker holds the whole catalogue. */
-const MODELS_MAX = 1_000;
 const PLANS_MAX = 1_000;
 /** Processes that one supervisor could watch. */
 const PROCESSES_MAX = 64;
-/** Bodies are held whole until they have been checked, so this times a few callers is memory. */
-const BODY_BYTES_MAX = 256 * 1024 * 1024;
 /** A listener parses smaller bodies itself: beyond 1 MiB every other call of its thread would wait for milliseconds. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Held per stream with a slow reader; times `calls_in_flight` it is memory. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
-/** Files of the usage log: a smaller one would be rotated several times in one flush of a busy gateway. */
-const USAGE_LOG_BYTES_MIN = 1024 * 1024;
-const USAGE_LOG_BYTES_MAX = 1024 ** 4;
-/** Each rotation renames all of them. */
-const USAGE_LOG_FILES_MAX = 1_000;
-
 const host = (environment: string, description: string) =>
   Type.String({
     pattern: '^[0-9A-Za-z.:_-]{1,255}$',
@@ -51,42 +45,6 @@ const port = (environment: string, preset: number, description: string) =>
     'x-environment': environment,
   } satisfies Annotations);
 
-const whole = (minimum: number, maximum: number, preset: number, unit: string, description: string) =>
-  Type.Integer({ minimum, maximum, default: preset, description, 'x-unit': unit } satisfies Annotations);
-
-const planSchema = Type.Object(
-  {
-    id: identifier('The name that accounts refer to.'),
-    requests_per_minute: Type.Integer({
-      minimum: 1,
-      maximum: REQUESTS_PER_MINUTE_MAX,
-      description: 'Requests that an account may make in any span of 60 seconds.',
-      'x-unit': 'requests',
-    } satisfies Annotations),
-    calls_per_day: Type.Integer({
-      minimum: 1,
-      maximum: CALLS_PER_DAY_MAX,
-      description: 'Calls that an account may make in a day; the day begins at 00:00 UTC+8.',
-      'x-unit': 'calls',
-    } satisfies Annotations),
-    models: Type.Array(
-      Type.String({
-        pattern: '^[!-~]{1,128}$',
-        description: "A model's id, or a pattern in which * stands for any characters.",
-        'x-want': "a model's id, or a pattern with *",
-      } satisfies Annotations),
-      {
-        minItems: 1,
-        maxItems: MODELS_MAX,
-        default: ['*'],
-        description: 'Models that the plan may use.',
-        'x-want': 'a list of at least one model',
-      } satisfies Annotations,
-    ),
-  },
-  { description: 'One plan.', 'x-want': 'a map of settings' } satisfies Annotations,
-);
-
 const section = (description: string) =>
   ({ default: {}, description, 'x-want': 'a map of settings' }) satisfies Annotations;
 
@@ -97,6 +55,7 @@ export const settingsSchema = Type.Object(
         host: host('TOLLGATE_HOST', 'Address that callers reach.'),
         port: port('TOLLGATE_PORT', 8080, 'Port that callers reach.'),
         listeners: whole(1, LISTENERS_MAX, 1, 'threads', 'Threads that accept calls, all on one port.'),
+        tls: Type.Optional(tlsSchema),
       },
       section('Where callers are served.'),
     ),
@@ -108,7 +67,14 @@ export const settingsSchema = Type.Object(
       section('Where operators are served.'),
     ),
     workers: whole(1, WORKERS_MAX, 1, 'threads', 'Threads that call upstreams and relay their answers.'),
-    processes: whole(1, PROCESSES_MAX, 1, 'processes', 'Gateway processes; this version has one.'),
+    sharing: Type.Optional(sharingSchema),
+    processes: whole(
+      1,
+      PROCESSES_MAX,
+      1,
+      'processes',
+      'Gateway processes on one port, each with its own listeners, workers and limits.calls_in_flight; accounts and limits are shared. One that dies takes only its own calls with it.',
+    ),
     data: Type.String({
       minLength: 1,
       maxLength: 4_096,
@@ -132,7 +98,7 @@ export const settingsSchema = Type.Object(
     } satisfies Annotations),
     limits: Type.Object(
       {
-        body_bytes: whole(1_024, BODY_BYTES_MAX, 10_485_760, 'bytes', 'Largest body of a request.'),
+        body_bytes: whole(BODY_BYTES_MIN, BODY_BYTES_MAX, 10_485_760, 'bytes', 'Largest body of a request.'),
         calls_in_flight: whole(
           1,
           CALLS_IN_FLIGHT_MAX,
@@ -195,31 +161,26 @@ export const settingsSchema = Type.Object(
       'milliseconds',
       'Period in which charges are written to disk.',
     ),
-    usage_log: Type.Optional(
-      Type.Object(
-        {
-          path: Type.String({
-            minLength: 1,
-            maxLength: 4_096,
-            description:
-              'File to append to; relative to the configuration file. Older files are path.1, path.2, ….',
-            'x-want': 'the path of a file',
-          } satisfies Annotations),
-          rotate_bytes: whole(
-            USAGE_LOG_BYTES_MIN,
-            USAGE_LOG_BYTES_MAX,
-            104_857_600,
-            'bytes',
-            'Size at which a new file is begun.',
-          ),
-          keep: whole(1, USAGE_LOG_FILES_MAX, 10, 'files', 'Older files that are kept.'),
-        },
-        {
+    idempotency: idempotencySchema,
+    log: logSchema,
+    access_log: accessLogSchema,
+    usage_log: Type.Optional(usageLogSchema),
+    watch: Type.Boolean({
+      default: false,
+      description:
+        'Whether a change of the configuration file, or of a key, certificate or ca file that it names, reloads the settings by itself.',
+      'x-want': 'true or false',
+    } satisfies Annotations),
+    metrics: Type.Object(
+      {
+        account_labels: Type.Boolean({
+          default: false,
           description:
-            'Where to log every call, as one line of JSON: who, model, outcome, tokens, cost. Without it no call is logged.',
-          'x-want': 'a map of settings',
-        } satisfies Annotations,
-      ),
+            'Balance, spending and calls of the first 1,000 accounts on /metrics, by name: it is open to whoever reaches the admin port.',
+          'x-want': 'true or false',
+        } satisfies Annotations),
+      },
+      section('What /metrics tells beyond the usual.'),
     ),
     drain_timeout_ms: whole(
       0,

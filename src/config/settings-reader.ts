@@ -33,7 +33,7 @@ export class SettingsReader {
   readonly #options: ReaderOptions;
   readonly #root: Declaration;
   readonly #knownNames: KnownName[] = [];
-  readonly #overridden = new Set<string>();
+  readonly #overridden = new Map<string, string>();
 
   constructor(root: Declaration, options: ReaderOptions) {
     this.#root = root;
@@ -46,9 +46,9 @@ export class SettingsReader {
     return this.#read(this.#root, raw, []);
   }
 
-  /** Whether the last reading took the setting's value from the command line or the environment. */
-  isOverridden(path: SettingPath): boolean {
-    return this.#overridden.has(formatPath(path));
+  /** The option or variable that the last reading took the setting's value from; undefined where it took the file's. */
+  overrideAt(path: SettingPath): string | undefined {
+    return this.#overridden.get(formatPath(path));
   }
 
   /** What overrides a setting: the command line, else the environment, where an empty variable counts as none. */
@@ -68,7 +68,7 @@ export class SettingsReader {
   #read(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     const override = this.#overrideOf(declaration, path);
     if (override !== undefined) {
-      this.#overridden.add(formatPath(path));
+      this.#overridden.set(formatPath(path), override.origin);
       return this.#readLeaf(declaration, override.value, path, override.origin);
     }
     if (raw === undefined) {
@@ -182,7 +182,10 @@ export class SettingsReader {
     const { type } = declaration;
     // The value's type is told where it is what is wrong.
     const fitting =
-      typeof value === (type === 'integer' ? 'number' : 'string') && type !== 'object' && type !== 'array';
+      typeof value === (type === 'integer' ? 'number' : 'string') &&
+      type !== 'object' &&
+      type !== 'array' &&
+      type !== 'boolean';
     const shown = declaration['x-secret'] === true ? 'a value that is not shown' : describe(value, !fitting);
     this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);
     return undefined;
@@ -220,6 +223,7 @@ function fits(declaration: Declaration, value: unknown): boolean {
     const { minimum = -Infinity, maximum = Infinity } = declaration;
     return (value as number) >= minimum && (value as number) <= maximum;
   }
+  if (declaration.type === 'boolean') return typeof value === 'boolean';
   if (typeof value !== 'string') return false;
   if (declaration.pattern !== undefined && !new RegExp(declaration.pattern).test(value)) return false;
   const { minLength = 0, maxLength = Infinity } = declaration;

@@ -23,6 +23,14 @@ export interface YamlSource {
   readonly value: unknown;
   /** Line, from 1, of the setting, or of the nearest one above it that the file has. */
   lineOf(path: SettingPath): number;
+  /** A scalar's characters in the file, without quotes; undefined where nothing is written at exactly this place. */
+  writtenAt(path: SettingPath): string | undefined;
+}
+
+/** How a file is read that is not Tollgate's own. */
+export interface YamlOptions {
+  /** Whether `<<` takes another map's entries in, as YAML 1.1 has it. Default false. */
+  readonly merge?: boolean;
 }
 
 /** The text of a file of at most `bytesMax` bytes; undefined where it is longer. Throws what node:fs throws. */
@@ -43,14 +51,14 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
 }
 
 /** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with a line for each fault, as `name:line: …`. */
-export function parseYaml(text: string, name: string): YamlSource {
+export function parseYaml(text: string, name: string, { merge = false }: YamlOptions = {}): YamlSource {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, {
     version: '1.2',
     schema: 'core',
     customTags: null,
     resolveKnownTags: false,
-    merge: false,
+    merge,
     strict: true,
     stringKeys: true,
     uniqueKeys: true,
@@ -75,27 +83,31 @@ export function parseYaml(text: string, name: string): YamlSource {
   }
   return {
     value: value ?? {},
-    lineOf: (path) => lineCounter.linePos(offsetOf(document, path)).line,
+    lineOf: (path) => lineCounter.linePos(placeOf(document, path).offset).line,
+    writtenAt: (path) => {
+      const { node } = placeOf(document, path);
+      return isScalar(node) ? node.source : undefined;
+    },
   };
 }
 
-/** Where a setting is written: its name, or a list's entry; as deep as the document goes. */
-function offsetOf(document: Document.Parsed, path: SettingPath): number {
+/** Where a setting is written: its name, or a list's entry; as deep as the document goes. Its value where it is there. */
+function placeOf(document: Document.Parsed, path: SettingPath): { offset: number; node: Node | undefined } {
   let node: Node | null | undefined = document.contents;
   let offset = document.contents?.range[0] ?? 0;
   for (const part of path) {
     if (isAlias(node)) node = node.resolve(document);
     if (isMap(node)) {
       const pair = node.items.find((item) => isScalar(item.key) && item.key.value === part);
-      if (pair === undefined) break;
+      if (pair === undefined) return { offset, node: undefined };
       offset = (pair.key as ParsedNode).range[0];
       node = pair.value as Node | null;
     } else if (isSeq(node) && typeof part === 'number') {
       node = node.items[part] as Node | undefined;
       offset = (node as ParsedNode | undefined)?.range[0] ?? offset;
     } else {
-      break;
+      return { offset, node: undefined };
     }
   }
-  return offset;
+  return { offset, node: (isAlias(node) ? node.resolve(document) : node) ?? undefined };
 }

@@ -21,6 +21,7 @@ export const ERROR_KINDS = {
   model_not_found: { status: 400, type: 'invalid_request_error' },
   invalid_parameters: { status: 400, type: 'invalid_request_error' },
   not_found: { status: 404, type: 'invalid_request_error' },
+  request_in_progress: { status: 409, type: 'invalid_request_error' },
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },
   internal_error: { status: 500, type: 'server_error' },
@@ -30,6 +31,20 @@ export const ERROR_KINDS = {
 
 export type ErrorCode = keyof typeof ERROR_KINDS;
 export const ERROR_CODES = Object.keys(ERROR_KINDS) as ErrorCode[];
+
+/** Why a call was refused where its code does not tell: for the metrics alone. */
+export const REFUSAL_DETAILS = [
+  'account_disabled',
+  'calls_in_flight',
+  'account_calls_in_flight',
+  'books_behind',
+  'books_closed',
+  'authority_lost',
+  'no_worker',
+  'large_bodies',
+  'file_descriptors',
+] as const;
+export type RefusalDetail = (typeof REFUSAL_DETAILS)[number];
 
 /** Whose fault it was: the caller's, ours, or the provider's. */
 export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
@@ -42,7 +57,16 @@ export interface ErrorRecord {
   readonly retryAfterSeconds?: number;
   /** Set where the status differs from the catalogue's: an unknown model in a path is a 404. */
   readonly status?: number;
+  readonly detail?: RefusalDetail;
 }
+
+/** The process or the system has no file descriptor left, seen by a listener or by a worker. */
+export const OUT_OF_DESCRIPTORS: ErrorRecord = {
+  code: 'overloaded',
+  detail: 'file_descriptors',
+  message: 'The gateway has as many connections open as its system allows. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
 
 /** A failure that was expected; everything else that is thrown is a bug and ends as `internal_error`. */
 export class ProxyError extends Error {

@@ -19,7 +19,7 @@ export const WORKERS_MAX = 64;
 /** Accounts in one process: 1 GiB of addresses, and 32-bit indices still reach all of its words. */
 export const ACCOUNTS_MAX = 4_194_304;
 
-/** Keys in one process: 640 MiB of records; beyond that one process is the wrong place. */
+/** Keys in one process: 768 MiB of records; beyond that one process is the wrong place. */
 export const KEYS_MAX = 16_777_216;
 
 /** One event of an upstream's stream. The longest seen is a tool call of some 100 KB; beyond this it is garbage. */
@@ -28,14 +28,22 @@ export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 /** A whole answer that an upstream may give; it is held in a worker until it has been checked. */
 export const UPSTREAM_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 
+/** What the whole answers of a worker hold together, while they come and while slow clients take them: 16 of the longest. */
+export const WHOLE_ANSWERS_BYTES_MAX = 16 * UPSTREAM_ANSWER_BYTES_MAX;
+/** Whole answers up to this hold no more than a stream does, and are bounded by the calls in flight. */
+export const WHOLE_ANSWER_BYTES_UNCOUNTED = 256 * 1024;
+
 /** One message of an upstream's error that is handed on; longer ones are cut. */
 export const UPSTREAM_MESSAGE_CHARS_MAX = 1_000;
 
 /** What one frame from worker to listener carries at most, so that one large answer does not delay the others. */
 export const FRAME_BYTES_MAX = 64 * 1024;
 
-/** Relayed bytes kept per stream for counting, should the upstream report no usage; beyond it the count is scaled up. */
-export const TRANSCRIPT_BYTES_MAX = 256 * 1024;
+/** Relayed events kept per stream for counting, should the upstream report no usage; beyond it only their text is: a short answer is never looked at. */
+export const TRANSCRIPT_EVENTS_BYTES_MAX = 64 * 1024;
+
+/** Relayed text kept per stream, some 8,000 tokens, more than nearly all answers have; beyond it the count is scaled up. */
+export const TRANSCRIPT_CHARS_MAX = 32 * 1024;
 
 /** Text that is given to the tokenizer; beyond it the count is an estimate from the bytes. 3 MB take about a second. */
 export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
@@ -45,6 +53,9 @@ export const MESSAGES_MAX = 100_000;
 
 /** An `Authorization` header or a path longer than this is refused unread. */
 export const AUTHORIZATION_CHARS_MAX = 512;
+
+/** Characters of an `Idempotency-Key`; clients make UUIDs, of 36. */
+export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
 
 /**
  * Records of ended calls that a listener can leave for the main thread, at least: more than one listener ends in two
@@ -60,3 +71,15 @@ export const USAGE_ROWS_HOT_MAX = 200_000;
 
 /** Rows that wait in memory while the disk takes none, some 100 MB; then new calls are refused whatever the settings say. */
 export const BOOKS_ROWS_WAITING_MAX = 500_000;
+
+/**
+ * Models, and plans, that one process can have had, those that a reload removed counted: their indices stand in journals and
+ * accounts and are not given to others. Four times what the settings can name at once, in every thread's catalogue.
+ */
+export const CATALOG_ENTRIES_MAX = 4_096;
+
+/**
+ * How long a reload waits for the threads to take new settings: they do so within a turn of their event loops, and one that
+ * has not after so long is stuck.
+ */
+export const SETTINGS_WAIT_MS_MAX = 10_000;

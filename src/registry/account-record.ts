@@ -26,6 +26,17 @@ export interface CreditRecord {
   readonly createdMs: WallMs;
 }
 
+/**
+ * A credit that was asked for with an idempotency key, and how it was answered, so that asking again does nothing and gets
+ * the same answer. Kept as long as the journal.
+ */
+export interface CreditRequestRecord {
+  readonly amount: PicoUnits;
+  readonly note: string;
+  /** As the caller got it. */
+  readonly answer: string;
+}
+
 /** Absolute totals as of the last flush: writing one twice changes nothing. */
 export interface SpendingRecord {
   readonly spent: PicoUnits;

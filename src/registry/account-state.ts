@@ -4,11 +4,11 @@
 import { asPicoUnits } from '../core/units.js';
 import type { AccountState } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
-import type { Catalog } from './catalog.js';
+import { isListed, NO_PLAN_INDEX, type Catalog } from './catalog.js';
 
 /** Undefined where the catalogue does not have the plan. */
 export function findPlanIndex(catalog: Catalog, planId: string): number | undefined {
-  const index = catalog.plans.findIndex((plan) => plan.id === planId);
+  const index = catalog.plans.findIndex((plan) => plan.id === planId && isListed(plan));
   return index < 0 ? undefined : index;
 }
 
@@ -28,7 +28,7 @@ export function accountStateOf(
     uncovered: spending?.uncovered ?? asPicoUnits(0n),
     dayNumber: spending?.dayNumber ?? 0,
     dayCalls: spending?.dayCalls ?? 0,
-    planIndex: planIndex ?? 0,
+    planIndex: planIndex ?? NO_PLAN_INDEX,
     active: record.active && planIndex !== undefined,
   };
 }

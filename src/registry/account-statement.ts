@@ -5,6 +5,7 @@ import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
+import type { AccountUse } from './account-uses.js';
 
 const MINUTE_MS = 60_000;
 
@@ -17,6 +18,7 @@ export interface AccountStatement {
   readonly uncovered: PicoUnits;
   readonly callsToday: number;
   readonly requestsThisMinute: number;
+  readonly callsInFlight: number;
 }
 
 /** Of the running gateway. */
@@ -33,6 +35,7 @@ export function liveStatement(
     uncovered: snapshot.uncovered,
     callsToday: snapshot.dayNumber === dayNumberOf(nowMs) ? snapshot.dayCalls : 0,
     requestsThisMinute: snapshot.minuteUsed,
+    callsInFlight: snapshot.callsInFlight,
   };
 }
 
@@ -52,5 +55,32 @@ export function flushedStatement(
     callsToday: spending?.dayNumber === dayNumberOf(nowMs) ? spending.dayCalls : 0,
     requestsThisMinute:
       spending !== undefined && nowMs - spending.takenMs < MINUTE_MS ? spending.minuteUsed : 0,
+    callsInFlight: 0,
+  };
+}
+
+/**
+ * Of processes that share the account: what the store says of the money, and what all of them use now; `use` is undefined
+ * where that could not be had. A charge that is being written may be counted as held and as spent for a moment, so `held`
+ * is what is left of the law.
+ */
+export function sharedStatement(
+  flushed: AccountStatement,
+  use: AccountUse | undefined,
+  nowMs: WallMs,
+): AccountStatement {
+  if (use === undefined) return flushed;
+  const { credited } = flushed.record;
+  const { spent } = use;
+  const free = credited - spent - use.held;
+  const available = asPicoUnits(free < 0n ? 0n : free);
+  return {
+    ...flushed,
+    available,
+    held: asPicoUnits(credited - spent - available),
+    spent,
+    callsToday: use.dayNumber === dayNumberOf(nowMs) ? use.dayCalls : 0,
+    requestsThisMinute: use.minuteUsed,
+    callsInFlight: use.callsInFlight,
   };
 }

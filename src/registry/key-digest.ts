@@ -1,7 +1,8 @@
 /**
  * API keys: their form, their making and the digest by which they are known. The key itself is kept nowhere. Any thread.
  */
-import { hash, randomBytes } from 'node:crypto';
+import { hash } from 'node:crypto';
+import { takeRandomBytes } from './random-bytes.js';
 
 const KEY_PREFIX = 'sk-';
 const KEY_BYTES = 32;
@@ -17,7 +18,7 @@ export function isWellFormedKey(text: string): boolean {
 
 /** A new key: `sk-` and 256 random bits. */
 export function generateKey(): string {
-  return KEY_PREFIX + randomBytes(KEY_BYTES).toString('base64url');
+  return KEY_PREFIX + takeRandomBytes(KEY_BYTES).toString('base64url');
 }
 
 /** SHA-256 of the key's text, 32 bytes. No salt and no stretching: there are 256 random bits to guess. About 1 µs. */

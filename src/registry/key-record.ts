@@ -1,5 +1,6 @@
 /**
- * What is kept of a key: its digest and never the key. Plain record; main thread.
+ * What is kept of a key: its digest and never the key; and, apart from it, the use that was made of it. Plain records; main
+ * thread.
  */
 import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
 
@@ -18,6 +19,29 @@ export interface KeyRecord {
   readonly prefix: string;
   readonly active: boolean;
   readonly createdMs: WallMs;
+  /** Unix seconds from which on the key is refused; undefined where it does not expire. */
+  readonly expiresSeconds: number | undefined;
+  /** Own limits, each where it is lower than the plan's; undefined where the plan's alone counts. */
+  readonly requestsPerMinute: number | undefined;
+  readonly callsPerDay: number | undefined;
+  /** The key that rotation put in its place. */
+  readonly replacedById: string | undefined;
+}
+
+/** Absolute figures as of the last flush. Counts are those of a key with limits of its own, else 0. */
+export interface KeyUseRecord {
+  /** Undefined for a key that has only its predecessor's counts. */
+  readonly lastUsedSeconds: number | undefined;
+  readonly minuteUsed: number;
+  /** The day of `dayCalls`, counted from 1970-01-01 in UTC+8. */
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  readonly takenMs: WallMs;
+}
+
+/** Whether a minute or a day of the key's own is counted. */
+export function isLimited({ requestsPerMinute, callsPerDay }: KeyRecord): boolean {
+  return requestsPerMinute !== undefined || callsPerDay !== undefined;
 }
 
 const PREFIX_CHARS = 7;

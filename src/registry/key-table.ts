@@ -3,12 +3,17 @@
  * nobody locks: a million keys cost one copy and not one a thread.
  *
  * `slots` is an open-addressing table of 32-bit words, a power of two and at least twice the keys: empty, or the index of
- * a key plus one. `records` has 40 bytes a key; with 8 to 16 bytes of slots that is at most 56 a key:
+ * a key plus one. `records` has 48 bytes a key; with 8 to 16 bytes of slots that is at most 64 a key:
  *
  *     byte  bits  field     written by the main thread
  *        0  8×32  digest    before a slot names the key
  *       32    32  account   before a slot names the key
- *       36    32  state     vacant, active or disabled; read afresh by each request
+ *       36    32  state     vacant, active or disabled, and whether it has limits; read afresh by each request
+ *       40    32  expires   at any time: Unix seconds from which on it is refused, 0 for never
+ *
+ *                           written by any thread
+ *       44    32  used      Unix seconds of its last use, 0 for none; only where the second is another, so that a busy key's
+ *                           line is not fought for
  *
  * A key's first slot is the first word of its digest, and the search goes on from slot to slot. No stronger hash is
  * wanted: digests are SHA-256, so whoever wants many keys in one place has to find them by trying, and keys are made here.
@@ -27,11 +32,20 @@ import { DIGEST_BYTES } from './key-digest.js';
 const DIGEST_WORDS = DIGEST_BYTES / 4;
 const ACCOUNT = DIGEST_WORDS;
 const STATE = DIGEST_WORDS + 1;
-const RECORD_WORDS = DIGEST_WORDS + 2;
+const EXPIRES = DIGEST_WORDS + 2;
+const USED = DIGEST_WORDS + 3;
+const RECORD_WORDS = DIGEST_WORDS + 4;
 
 const STATE_VACANT = 0;
 const STATE_ACTIVE = 1;
 const STATE_DISABLED = 2;
+const STATE_MASK = 3;
+/** Added to the state of a key with limits of its own. */
+const LIMITED = 4;
+
+const NEVER = 0;
+/** Seconds are kept in 32 bits: until the year 2106. */
+export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 
 const SLOT_EMPTY = 0;
 const SLOT_FIRST_KEY = 1;
@@ -40,6 +54,14 @@ const SLOT_FIRST_KEY = 1;
 const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
+
+/** What most keys do not have. */
+export interface KeyTraits {
+  /** Unix seconds from which on the key is refused. */
+  readonly expiresSeconds?: number | undefined;
+  /** Whether `KeyLimits` has limits of it. */
+  readonly limited?: boolean;
+}
 
 /** A plain record: hand it to a thread in its `workerData`. */
 export interface KeyTableBuffers {
@@ -93,14 +115,52 @@ export class KeyTable {
 
   /** A key that was removed since it was found is disabled. Any thread. */
   stateOf(key: KeyIndex): KeyState {
-    return Atomics.load(this.#records, key * RECORD_WORDS + STATE) === STATE_ACTIVE ? 'active' : 'disabled';
+    const state = Atomics.load(this.#records, key * RECORD_WORDS + STATE);
+    return (state & STATE_MASK) === STATE_ACTIVE ? 'active' : 'disabled';
+  }
+
+  /** Whether the key has limits of its own. Any thread. */
+  isLimited(key: KeyIndex): boolean {
+    return (Atomics.load(this.#records, key * RECORD_WORDS + STATE) & LIMITED) !== 0;
+  }
+
+  /** Any thread. */
+  isExpired(key: KeyIndex, nowSeconds: number): boolean {
+    const expires = Atomics.load(this.#records, key * RECORD_WORDS + EXPIRES) >>> 0;
+    return expires !== NEVER && expires <= nowSeconds;
+  }
+
+  /** Notes a use; true where the second is another than that of the last one. Any thread. */
+  noteUse(key: KeyIndex, nowSeconds: number): boolean {
+    const used = key * RECORD_WORDS + USED;
+    if (Atomics.load(this.#records, used) >>> 0 === nowSeconds) return false;
+    Atomics.store(this.#records, used, nowSeconds);
+    return true;
+  }
+
+  /** Unix seconds; undefined where the key was never used. Any thread. */
+  lastUsedSecondsOf(key: KeyIndex): number | undefined {
+    const used = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
+    return used === NEVER ? undefined : used;
+  }
+
+  /** Whether a key stands at this index. Any thread. */
+  has(key: KeyIndex): boolean {
+    return Atomics.load(this.#records, key * RECORD_WORDS + STATE) !== STATE_VACANT;
   }
 
   /**
    * Adds a key whose index is vacant and whose digest is not in the table. An index may be used again a second after its
-   * removal and not before: a request that found the former key might still ask for its account. Main thread.
+   * removal and not before: a request that found the former key might still ask for its account. The limits of a limited
+   * key are opened before. Main thread.
    */
-  insert(key: KeyIndex, digest: Buffer, account: AccountIndex, active: boolean): void {
+  insert(
+    key: KeyIndex,
+    digest: Buffer,
+    account: AccountIndex,
+    active: boolean,
+    traits: KeyTraits = {},
+  ): void {
     invariant(key >= 0 && key < this.#keysMax, `key ${key} is within the table`);
     invariant(digest.length === DIGEST_BYTES, 'a digest has 32 bytes');
     const record = key * RECORD_WORDS;
@@ -110,15 +170,26 @@ export class KeyTable {
       Atomics.store(this.#records, record + word, digest.readInt32LE(word * 4));
     }
     Atomics.store(this.#records, record + ACCOUNT, account);
-    Atomics.store(this.#records, record + STATE, active ? STATE_ACTIVE : STATE_DISABLED);
+    Atomics.store(this.#records, record + EXPIRES, traits.expiresSeconds ?? NEVER);
+    Atomics.store(this.#records, record + USED, NEVER);
+    const limited = traits.limited === true ? LIMITED : 0;
+    Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | limited);
     Atomics.store(this.#slots, position, key + SLOT_FIRST_KEY);
   }
 
   /** In force on every thread with the next request. Main thread. */
   setActive(key: KeyIndex, active: boolean): void {
     const state = key * RECORD_WORDS + STATE;
-    invariant(Atomics.load(this.#records, state) !== STATE_VACANT, `key ${key} is in the table`);
-    Atomics.store(this.#records, state, active ? STATE_ACTIVE : STATE_DISABLED);
+    const before = Atomics.load(this.#records, state);
+    invariant(before !== STATE_VACANT, `key ${key} is in the table`);
+    const limited = before & LIMITED;
+    Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | limited);
+  }
+
+  /** In force on every thread with the next request; from a moment that has passed, at once. Main thread. */
+  setExpiry(key: KeyIndex, expiresSeconds: number): void {
+    invariant(this.has(key), `key ${key} is in the table`);
+    Atomics.store(this.#records, key * RECORD_WORDS + EXPIRES, expiresSeconds);
   }
 
   /** Takes a key out; its index is vacant then. Main thread. */

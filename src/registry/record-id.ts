@@ -1,9 +1,9 @@
 /**
  * Identifiers and names of accounts and keys. Main thread.
  */
-import { randomBytes } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
 import { isWellFormedKey } from './key-digest.js';
+import { takeRandomBytes } from './random-bytes.js';
 
 /** Crockford's base 32, lower case: no i, l, o, u, so that an id can be read out. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -15,13 +15,16 @@ const ID = /^(?:acct|key)_[0-9a-hjkmnp-tv-z]{16}$/;
 
 /** Enough for a line of a table; also bounds the store's index keys. */
 const NAME_CHARS_MAX = 100;
-/** Control characters, and halves of characters, which no URL can carry. */
-const UNPRINTABLE = /[\p{Cc}\p{Cs}]/u;
+/**
+ * Control characters, those that break a line or turn the direction of writing, so that a name looks like another, and halves of
+ * characters, which no URL can carry.
+ */
+export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/u;
 
 /** A new id of 80 random bits: among a million of them two are alike with a chance of 10^-12. */
 export function createId(prefix: IdPrefix): string {
   let id: string = prefix;
-  for (const byte of randomBytes(ID_CHARS)) id += ALPHABET[byte & 31]!;
+  for (const byte of takeRandomBytes(ID_CHARS)) id += ALPHABET[byte & 31]!;
   return id;
 }
 
@@ -46,8 +49,23 @@ export function assertName(field: string, name: string): void {
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
 
-/** Throws `invalid_parameters`, without repeating it, where an API key was given in place of its id or name. */
-export function assertNoKey(idOrName: string): void {
+/** Bounds the store's index keys; a UUID, or a document's number, has less. */
+const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
+
+/** Throws `invalid_parameters` where `key` is no key under which a request can be kept. */
+export function assertIdempotencyKey(key: string): void {
+  if (!IDEMPOTENCY_KEY.test(key)) {
+    throw invalid('idempotency_key must have 1 to 100 printable ASCII characters without spaces');
+  }
+  if (isWellFormedKey(key)) throw invalid('idempotency_key must not be an API key');
+}
+
+/** Throws `invalid_parameters`, without repeating it, where an API key was given in place of its id or name, or what is neither. */
+export function assertReference(noun: 'account' | 'key', idOrName: string): void {
+  // The store's index takes no longer ones. A character is one or two of these units.
+  if (idOrName.length > 2 * NAME_CHARS_MAX) {
+    throw invalid(`${noun} must be an id or a name of at most ${NAME_CHARS_MAX} characters`);
+  }
   if (isWellFormedKey(idOrName)) {
     throw invalid('an id or a name is wanted and not an API key itself: see the list of keys');
   }

@@ -4,8 +4,8 @@
  * Reads and writes are synchronous. Writes are made inside `commit` alone.
  */
 import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
-import type { AccountRecord, CreditRecord, SpendingRecord } from './account-record.js';
-import type { KeyRecord } from './key-record.js';
+import type { AccountRecord, CreditRecord, CreditRequestRecord, SpendingRecord } from './account-record.js';
+import type { KeyRecord, KeyUseRecord } from './key-record.js';
 import type { UsageRange, UsageRecord } from './usage-record.js';
 
 /** Items in the order of their slots; `next` is the cursor that continues, absent after the last. */
@@ -25,24 +25,46 @@ export interface RecordStore {
   findAccountByName(name: string): AccountRecord | undefined;
   /** Accounts from slot `from` on, at most `limit`. */
   listAccounts(from: number, limit: number): Page<AccountRecord>;
+  /** Who has the slot. */
+  findAccountId(index: AccountIndex): string | undefined;
+  /** Slots of the accounts whose id begins so, at most `limit`. */
+  findAccountsByIdStart(start: string, limit: number): AccountIndex[];
+  /** All accounts, in no order that means anything. */
+  accounts(): Iterable<AccountRecord>;
   /** The lowest slot that no account has. */
   freeAccountIndex(): AccountIndex;
   putAccount(record: AccountRecord): void;
 
+  /** The first line of an account's journal, which has none. */
+  openCredits(account: AccountIndex, record: CreditRecord): void;
   addCredit(account: AccountIndex, record: CreditRecord): void;
+  /** Lines of an account's journal from number `from` on, at most `limit`, oldest first. */
+  listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord>;
+  findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined;
+  putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void;
   /** Undefined for an account that has never been flushed. */
   findSpending(account: AccountIndex): SpendingRecord | undefined;
 
   /** In the order of accounts and, within one, of hours. */
   usages(range: UsageRange): Iterable<UsageRecord>;
 
-  findKey(id: string): KeyRecord | undefined;
+  readonly keys: KeyStore;
+}
+
+export interface KeyStore {
+  find(id: string): KeyRecord | undefined;
+  /** Undefined where no key has the slot. */
+  findAt(index: KeyIndex): KeyRecord | undefined;
   /** Keys of that name, at most `limit`. */
-  findKeysByName(name: string, limit: number): KeyRecord[];
+  findByName(name: string, limit: number): KeyRecord[];
   /** Keys from slot `from` on, at most `limit`; of all accounts where none is given. */
-  listKeys(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord>;
-  /** Takes the slot of a key that was deleted before `restedMs`, the one longest unused, else the first never used. */
-  takeKeyIndex(restedMs: WallMs): KeyIndex;
-  putKey(record: KeyRecord): void;
-  removeKey(record: KeyRecord, nowMs: WallMs): void;
+  list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord>;
+  /** Undefined for a key that was never used, or not flushed since. */
+  findUse(index: KeyIndex): KeyUseRecord | undefined;
+  putUse(key: KeyIndex, record: KeyUseRecord): void;
+  /** Takes so many slots: those of keys that were deleted before `restedMs`, longest unused first, then such as were never used. */
+  takeIndexes(count: number, restedMs: WallMs): KeyIndex[];
+  put(record: KeyRecord): void;
+  /** Takes the use that was made of it out too. */
+  remove(record: KeyRecord, nowMs: WallMs): void;
 }

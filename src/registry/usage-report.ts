@@ -11,18 +11,21 @@ import {
   type UsageTotals,
 } from './usage-record.js';
 
-export const USAGE_GROUPS = ['key', 'model', 'day', 'hour'] as const;
+export const USAGE_GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
+/** What is undefined does not restrict it. */
 export interface UsageQuestion {
   readonly account: AccountIndex | undefined;
+  readonly keyId: string | undefined;
+  readonly modelId: string | undefined;
   /** Both ends belong to it. */
   readonly fromHour: number;
   readonly toHour: number;
   readonly by: UsageGroup;
 }
 
-/** Name is a key's or a model's id, a day (UTC) as `2025-01-31`, or the Unix seconds at which an hour began. */
+/** Name is a key's, a model's or an account's id, a day (UTC) as `2025-01-31`, or the Unix seconds at which an hour began. */
 export interface UsageLine extends UsageTotals {
   readonly name: string;
 }
@@ -34,8 +37,9 @@ const ROWS_READ_MAX = 100_000;
 export function reportUsage(
   question: UsageQuestion,
   usages: (range: UsageRange) => Iterable<UsageRecord>,
+  accountIdOf: (account: AccountIndex) => string,
 ): UsageLine[] {
-  const { account, fromHour, toHour, by } = question;
+  const { account, keyId, modelId, fromHour, toHour, by } = question;
   // Without an account the rows of all hours are passed, so that those which are not wanted count too.
   const range =
     account === undefined
@@ -51,14 +55,23 @@ export function reportUsage(
       );
     }
     if (record.hour < fromHour || record.hour > toHour) continue;
+    if (keyId !== undefined && record.keyId !== keyId) continue;
+    if (modelId !== undefined && record.modelId !== modelId) continue;
     const name = nameOf(record, by);
     lines.set(name, plus(lines.get(name) ?? { name, ...NO_USAGE }, record));
   }
-  return [...lines.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
+  const summed = [...lines.values()];
+  const named =
+    by === 'account'
+      ? summed.map((line) => ({ ...line, name: accountIdOf(Number(line.name) as AccountIndex) }))
+      : summed;
+  return named.sort((left, right) => (left.name < right.name ? -1 : 1));
 }
 
 function nameOf(record: UsageRecord, by: UsageGroup): string {
   switch (by) {
+    case 'account':
+      return String(record.account);
     case 'key':
       return record.keyId;
     case 'model':

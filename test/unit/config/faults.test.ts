@@ -223,6 +223,42 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '6: plans[0].models[1]: got "x*", which names no model, the nearest known one is m1',
   ],
   [
+    'plans:',
+    '  - { id: m2, aliases: [fast, fast], upstreams: [{ url: "echo:" }] }\nplans:',
+    '5: models[1].aliases[1]: got "fast", which is already an alias of models[1]',
+  ],
+  [
+    'plans:',
+    '  - id: m2\n    upstreams: [{ url: "echo:" }]\n    aliases:\n      - m1\nplans:',
+    '8: models[1].aliases[0]: got "m1", which is already the id of models[0]',
+  ],
+  [
+    'plans:',
+    '  - { id: m2, aliases: [a], upstreams: [{ url: "echo:" }] }\n  - { id: m3, aliases: [a], upstreams: [{ url: "echo:" }] }\nplans:',
+    '6: models[2].aliases[0]: got "a", which is already an alias of models[1]',
+  ],
+  ['id: m1', 'id: m1\n    aliases: ["a b"]', `3: models[0].aliases[0]: got "a b", ${NAME_WANT}`],
+  [
+    'plans:\n  - { id: p1, requests_per_minute: 60, calls_per_day: 1000',
+    '  - { id: m2, aliases: [fast], upstreams: [{ url: "echo:" }] }\nplans:\n  - { id: p1, requests_per_minute: 60, calls_per_day: 1000, models: [fast]',
+    '7: plans[0].models[0]: got "fast", which is an alias, want the id of its model: m2',
+  ],
+  [
+    'per_day: 1000',
+    'per_day: 1000, max_tokens: 0',
+    '6: plans[0].max_tokens: got 0, want a whole number of tokens from 1 to 10000000',
+  ],
+  [
+    'per_day: 1000',
+    'per_day: 1000, calls_in_flight: 0',
+    '6: plans[0].calls_in_flight: got 0, want a whole number of calls from 1 to 1048576',
+  ],
+  [
+    'per_day: 1000',
+    'per_day: 1000, body_bytes: 1023',
+    '6: plans[0].body_bytes: got 1023, want a whole number of bytes from 1024 to 268435456',
+  ],
+  [
     'per_day: 1000',
     'per_day: 1, models: []',
     '6: plans[0].models: got an empty list, want a list of at least one model',
@@ -232,12 +268,8 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     'admin: { port: 8080 }\nplans:',
     '5: admin.port: got 8080, which is listen.port too, want another one',
   ],
-  // Not there yet, and enumerations.
-  [
-    'plans:',
-    'processes: 2\nplans:',
-    '5: processes: got 2; more than one process is not available in this version; use 1 and raise listen.listeners and workers',
-  ],
+  ['plans:', 'processes: 65\nplans:', '5: processes: got 65, want a whole number of processes from 1 to 64'],
+  // Enumerations.
   ['plans:', 'low_balance: clmap\nplans:', '5: low_balance: got "clmap", want one of refuse, clamp'],
   ['plans:', 'durability: yes\nplans:', '5: durability: got "yes", want one of interval, commit'],
 ];

@@ -18,6 +18,7 @@ void t.test('no file: the demo, with every default', (t) => {
     models: [
       {
         id: 'echo',
+        aliases: [],
         owned_by: 'tollgate',
         created: 0,
         price: { input: '0.15', output: '0.60' },
@@ -54,6 +55,11 @@ void t.test('no file: the demo, with every default', (t) => {
     durability: 'interval',
     on_store_error: 'serve',
     flush_interval_ms: 1000,
+    idempotency: { keep_hours: 24, store_bytes: 268435456, answer_bytes: 4194304 },
+    watch: false,
+    metrics: { account_labels: false },
+    log: { level: 'info' },
+    access_log: { enabled: false, sample_percent: 100, rotate_bytes: 104857600, keep: 10 },
     drain_timeout_ms: 30000,
   });
   t.end();

@@ -1,10 +1,11 @@
 /** The declarations themselves, judged by TypeBox: the reader fills what they declare, and each says what it is. */
+import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { Check } from 'typebox/value';
 import type { Declaration } from '#src/config/annotations.js';
-import { settingsJsonSchema } from '#src/config/json-schema.js';
+import { settingsJsonSchema, settingsSchemaText } from '#src/config/json-schema.js';
 import { settingsDeclaration, settingsSchema } from '#src/config/schema.js';
-import { EXAMPLE_YAML } from '#src/config/example.js';
+import { exampleYaml } from '#src/config/example.js';
 import { worldOf } from './support.js';
 
 void t.test('what the loader makes, TypeBox accepts', (t) => {
@@ -14,7 +15,7 @@ void t.test('what the loader makes, TypeBox accepts', (t) => {
 });
 
 void t.test('the example passes with its variable and names it without', (t) => {
-  const world = worldOf(t, { 'tollgate.yaml': EXAMPLE_YAML });
+  const world = worldOf(t, { 'tollgate.yaml': exampleYaml('schema.json') });
   const { settings } = world.load({}, { OPENAI_API_KEY: 'sk-test' });
   t.ok(Check(settingsSchema, settings));
   t.equal(settings.models[0]?.upstreams[0]?.key, 'sk-test');
@@ -22,6 +23,13 @@ void t.test('the example passes with its variable and names it without', (t) => 
   t.match(world.faults(), [
     /^tollgate\.yaml:\d+: models\[0\]\.upstreams\[0\]\.key: .* OPENAI_API_KEY is not set$/,
   ]);
+  t.end();
+});
+
+void t.test('the schema in the package is the one of the settings', (t) => {
+  const file = new URL('../tollgate.schema.json', import.meta.resolve('#src/config/json-schema.js'));
+  t.equal(readFileSync(file, 'utf8'), settingsSchemaText());
+  t.match(exampleYaml('./a.json'), /^# yaml-language-server: \$schema=\.\/a\.json\n/);
   t.end();
 });
 

@@ -12,6 +12,7 @@ const TABLE = {
   model_not_found: [400, 'invalid_request_error'],
   invalid_parameters: [400, 'invalid_request_error'],
   not_found: [404, 'invalid_request_error'],
+  request_in_progress: [409, 'invalid_request_error'],
   method_not_allowed: [405, 'invalid_request_error'],
   request_too_large: [413, 'invalid_request_error'],
   internal_error: [500, 'server_error'],

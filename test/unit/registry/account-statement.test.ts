@@ -25,6 +25,7 @@ void t.test('live: the ledger’s words, and the day’s calls only if they are 
     minuteUsed: 5,
     dayNumber: today,
     dayCalls: 7,
+    callsInFlight: 4,
   };
   const wanted = {
     record,
@@ -34,6 +35,7 @@ void t.test('live: the ledger’s words, and the day’s calls only if they are 
     uncovered: 2n,
     callsToday: 7,
     requestsThisMinute: 5,
+    callsInFlight: 4,
   };
   t.same(liveStatement(record, snapshot, nowMs), wanted);
   const yesterday = { ...snapshot, dayNumber: today - 1 };
@@ -50,6 +52,7 @@ void t.test('flushed: nothing is held, and counters age', (t) => {
     uncovered: 0n,
     callsToday: 0,
     requestsThisMinute: 0,
+    callsInFlight: 0,
   };
   t.same(flushedStatement(record, undefined, nowMs), fresh);
   const spending = {

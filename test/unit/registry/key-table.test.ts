@@ -2,7 +2,7 @@ import t from 'tap';
 import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import { KEYS_MAX } from '#src/core/limits.js';
-import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
+import { createKeyTableBuffers, KEY_EXPIRES_SECONDS_MAX, KeyTable } from '#src/registry/key-table.js';
 import { interruptAt, randomFrom } from '../../fixtures/ledger-world.js';
 
 const ACCOUNT = asAccountIndex(77);
@@ -64,6 +64,51 @@ void t.test('a state changes on every thread at once; a removed key is gone', (t
   t.throws(() => table.setActive(key, true), /is in the table/);
   table.insert(key, digestAt(0, 2), ACCOUNT, true);
   t.equal(other.find(digestAt(0, 2)), key);
+  t.end();
+});
+
+void t.test('expiry, limits and last use are seen by every thread, and go with the key', (t) => {
+  const buffers = createKeyTableBuffers({ keysMax: 4 });
+  const table = new KeyTable(buffers);
+  const other = new KeyTable(buffers);
+  const [plain, rich] = [asKeyIndex(1), asKeyIndex(2)];
+  table.insert(plain, digestAt(0, 1), ACCOUNT, true);
+  const latest = KEY_EXPIRES_SECONDS_MAX;
+  table.insert(rich, digestAt(0, 2), ACCOUNT, false, { expiresSeconds: latest, limited: true });
+  t.notOk(other.isExpired(plain, latest), 'never');
+  t.notOk(other.isExpired(rich, latest - 1));
+  t.ok(other.isExpired(rich, latest), 'from that second on');
+  t.same([other.isLimited(plain), other.isLimited(rich)], [false, true]);
+  table.setActive(rich, true);
+  t.equal(other.stateOf(rich), 'active');
+  t.ok(other.isLimited(rich), 'a change of state leaves the limits');
+  table.setActive(rich, false);
+  t.equal(other.stateOf(rich), 'disabled');
+  t.ok(other.isLimited(rich));
+
+  t.equal(table.lastUsedSecondsOf(plain), undefined);
+  t.equal(other.noteUse(plain, latest), true);
+  t.equal(table.noteUse(plain, latest), false, 'once a second');
+  t.equal(table.lastUsedSecondsOf(plain), latest);
+  t.equal(table.noteUse(plain, 5), true, 'a clock that was set back is believed');
+  t.equal(other.lastUsedSecondsOf(plain), 5);
+  t.equal(table.lastUsedSecondsOf(rich), undefined);
+
+  table.setExpiry(plain, 7);
+  t.notOk(other.isExpired(plain, 6));
+  t.ok(other.isExpired(plain, 7));
+  t.ok(table.has(plain));
+  table.remove(plain);
+  table.remove(rich);
+  t.notOk(other.has(plain));
+  t.throws(() => table.setExpiry(plain, 1), /is in the table/);
+  table.insert(rich, digestAt(0, 3), ACCOUNT, true);
+  table.insert(plain, digestAt(0, 4), ACCOUNT, true);
+  t.same(
+    [other.isLimited(rich), other.isExpired(plain, latest), other.lastUsedSecondsOf(plain)],
+    [false, false, undefined],
+    'the next key at the index has none of it',
+  );
   t.end();
 });
 

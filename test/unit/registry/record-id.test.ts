@@ -1,6 +1,6 @@
 import t from 'tap';
 import { generateKey } from '#src/registry/key-digest.js';
-import { assertName, assertNoKey, createId, isId } from '#src/registry/record-id.js';
+import { assertName, assertReference, createId, isId } from '#src/registry/record-id.js';
 
 void t.test('ids have their form and are all different', (t) => {
   const ids = Array.from({ length: 2_000 }, (_, at) => createId(at % 2 === 0 ? 'acct_' : 'key_'));
@@ -48,11 +48,11 @@ void t.test('names', (t) => {
 
 void t.test('a key in place of an id is refused and not repeated', (t) => {
   const key = generateKey();
-  t.throws(() => assertNoKey(key), {
+  t.throws(() => assertReference('account', key), {
     code: 'invalid_parameters',
     message: /^(?!.*sk-).*not an API key itself/,
   });
   for (const word of ['sk-laptop', key.slice(1), `${key}x`, createId('key_')])
-    t.doesNotThrow(() => assertNoKey(word));
+    t.doesNotThrow(() => assertReference('account', word));
   t.end();
 });

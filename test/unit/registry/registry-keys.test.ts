@@ -7,7 +7,7 @@ import { KEYS_MAX, openHouse, type House } from '../store/support.js';
 function peopledHouse(path: string): House {
   const house = openHouse(path);
   for (const name of ['acme', 'other']) {
-    house.registry.createAccount({ name, planId: 'free', credit: asPicoUnits(0n) });
+    house.registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) });
   }
   return house;
 }
@@ -21,39 +21,39 @@ function standingOf({ keyTable }: House, key: string): readonly [number, string]
 void t.test('a key is in force from its making to its deletion', async (t) => {
   const house = peopledHouse(t.testdir());
   const { registry, store, clock } = house;
-  const { record, key } = registry.createKey({ account: 'other', name: 'laptop' });
-  t.match(record, { name: 'laptop', accountId: registry.findAccount('other').record.id, active: true });
+  const { record, key } = registry.keys.create({ account: 'other', name: 'laptop' });
+  t.match(record, { name: 'laptop', accountId: registry.accounts.find('other').record.id, active: true });
   t.match(record.id, /^key_.{16}$/);
   t.equal(record.createdMs, clock.nowMs);
   t.same(standingOf(house, key), [1, 'active']);
-  t.same(store.findKey(record.id), record);
+  t.same(store.keys.find(record.id), record);
   t.notOk(JSON.stringify(record).includes(key.slice(8)), 'the record does not have the key');
 
-  t.equal(registry.setKeyActive('laptop', false).active, false);
+  t.equal(registry.keys.setActive('laptop', false).record.active, false);
   t.same(standingOf(house, key), [1, 'disabled']);
-  t.equal(store.findKey(record.id)?.active, false);
-  t.equal(registry.setKeyActive(record.id, true).active, true);
+  t.equal(store.keys.find(record.id)?.active, false);
+  t.equal(registry.keys.setActive(record.id, true).record.active, true);
   t.same(standingOf(house, key), [1, 'active']);
-  t.equal(registry.deleteKey('laptop').id, record.id);
+  t.equal(registry.keys.delete('laptop').id, record.id);
   t.equal(standingOf(house, key), undefined);
-  t.throws(() => registry.deleteKey('laptop'), { code: 'not_found', message: /^there is no key laptop/ });
-  t.throws(() => registry.setKeyActive(record.id, true), { code: 'not_found' });
+  t.throws(() => registry.keys.delete('laptop'), { code: 'not_found', message: /^there is no key laptop/ });
+  t.throws(() => registry.keys.setActive(record.id, true), { code: 'not_found' });
   await store.close();
 });
 
 void t.test('names of keys may repeat, and then only an id will do', async (t) => {
   const house = peopledHouse(t.testdir());
   const { registry, store } = house;
-  const first = registry.createKey({ account: 'acme', name: 'ci' });
-  const second = registry.createKey({ account: 'other', name: 'ci' });
+  const first = registry.keys.create({ account: 'acme', name: 'ci' });
+  const second = registry.keys.create({ account: 'other', name: 'ci' });
   const several = { code: 'invalid_parameters', message: /^several keys are named ci: give the id of one$/ };
-  t.throws(() => registry.setKeyActive('ci', false), several);
-  t.throws(() => registry.deleteKey('ci'), several);
-  registry.setKeyActive(first.record.id, false);
+  t.throws(() => registry.keys.setActive('ci', false), several);
+  t.throws(() => registry.keys.delete('ci'), several);
+  registry.keys.setActive(first.record.id, false);
   t.same(standingOf(house, first.key), [0, 'disabled']);
   t.same(standingOf(house, second.key), [1, 'active']);
-  registry.deleteKey(first.record.id);
-  t.equal(registry.deleteKey('ci').id, second.record.id, 'now it is unique');
+  registry.keys.delete(first.record.id);
+  t.equal(registry.keys.delete('ci').id, second.record.id, 'now it is unique');
   await store.close();
 });
 
@@ -65,14 +65,14 @@ void t.test('keys are listed by account and altogether, page by page', async (t)
     ['acme', 'c'],
     ['acme', 'd'],
   ] as const) {
-    registry.createKey({ account, name });
+    registry.keys.create({ account, name });
   }
   const names = (account: string | undefined, limit: number): string[] => {
     const found: string[] = [];
     let from: number | undefined = 0;
     while (from !== undefined) {
-      const page: ReturnType<typeof registry.listKeys> = registry.listKeys(account, from, limit);
-      found.push(...page.items.map(({ name }) => name));
+      const page: ReturnType<typeof registry.keys.list> = registry.keys.list(account, from, limit);
+      found.push(...page.items.map(({ record }) => record.name));
       from = page.next;
     }
     return found;
@@ -80,25 +80,25 @@ void t.test('keys are listed by account and altogether, page by page', async (t)
   for (let limit = 1; limit <= 5; limit++) {
     t.same(names(undefined, limit), ['a', 'b', 'c', 'd']);
     t.same(names('acme', limit), ['a', 'c', 'd']);
-    t.same(names(registry.findAccount('other').record.id, limit), ['b']);
+    t.same(names(registry.accounts.find('other').record.id, limit), ['b']);
   }
-  t.throws(() => registry.listKeys('nobody', 0, 1), { code: 'not_found' });
+  t.throws(() => registry.keys.list('nobody', 0, 1), { code: 'not_found' });
   await store.close();
 });
 
 void t.test('what cannot be a key leaves no trace', async (t) => {
   const { registry, store } = peopledHouse(t.testdir());
-  t.throws(() => registry.createKey({ account: 'nobody', name: 'x' }), { code: 'not_found' });
-  t.throws(() => registry.createKey({ account: 'acme', name: '' }), {
+  t.throws(() => registry.keys.create({ account: 'nobody', name: 'x' }), { code: 'not_found' });
+  t.throws(() => registry.keys.create({ account: 'acme', name: '' }), {
     code: 'invalid_parameters',
     message: /^name must have/,
   });
-  const first = registry.createKey({ account: 'acme', name: 'x' });
+  const first = registry.keys.create({ account: 'acme', name: 'x' });
   t.equal(first.record.index, 0, 'no slot was lost');
   const itself = { code: 'invalid_parameters', message: /^(?!.*sk-).*API key/ };
-  t.throws(() => registry.createKey({ account: 'acme', name: first.key }), itself, 'a key is no name');
-  t.throws(() => registry.setKeyActive(first.key, false), itself, 'nor an id');
-  t.throws(() => registry.findAccount(first.key), itself);
+  t.throws(() => registry.keys.create({ account: 'acme', name: first.key }), itself, 'a key is no name');
+  t.throws(() => registry.keys.setActive(first.key, false), itself, 'nor an id');
+  t.throws(() => registry.accounts.find(first.key), itself);
   await store.close();
 });
 
@@ -107,11 +107,11 @@ void t.test(
   async (t) => {
     const house = peopledHouse(t.testdir());
     const { registry, store, clock } = house;
-    const make = () => registry.createKey({ account: 'acme', name: 'k' });
+    const make = () => registry.keys.create({ account: 'acme', name: 'k' });
     const made = Array.from({ length: KEYS_MAX }, make);
     const full = { code: 'invalid_parameters', message: /limits\.keys/ };
     t.throws(make, full);
-    registry.deleteKey(made[1]!.record.id);
+    registry.keys.delete(made[1]!.record.id);
     t.throws(make, full, 'not at once');
     clock.nowMs += 24 * 3_600_000;
     t.throws(make, full, 'nor on the edge');
@@ -122,6 +122,111 @@ void t.test(
     t.equal(standingOf(house, made[1]!.key), undefined);
     t.same(standingOf(house, made[2]!.key), [0, 'active']);
     t.throws(make, full, 'and full again');
+    await store.close();
+  },
+);
+
+const NOW = Math.floor(Date.UTC(2025, 0, 31, 12) / 1_000);
+
+void t.test('a key with an expiry and limits of its own has them on disk and in the buffers', async (t) => {
+  const house = peopledHouse(t.testdir());
+  const { registry, store, ledger, keyTable } = house;
+  const { record, key } = registry.keys.create({
+    account: 'acme',
+    name: 'ci',
+    expiresInSeconds: 60,
+    requestsPerMinute: 5,
+  });
+  const traits = { expiresSeconds: NOW + 60, requestsPerMinute: 5, callsPerDay: undefined };
+  t.match(record, traits);
+  t.same(store.keys.find(record.id), record);
+  const index = keyTable.find(digestOf(key))!;
+  t.same([keyTable.isExpired(index, NOW + 59), keyTable.isExpired(index, NOW + 60)], [false, true]);
+  t.ok(keyTable.isLimited(index));
+  t.same(ledger.keys.limitOf(index), { requestsPerMinute: 5, callsPerDay: undefined });
+  t.match(registry.keys.find('ci'), { record: traits, expired: false, lastUsedSeconds: undefined });
+  keyTable.noteUse(index, NOW - 3);
+  house.clock.nowMs += 60_000;
+  t.match(registry.keys.find('ci'), { expired: true, lastUsedSeconds: NOW - 3 });
+
+  const plain = registry.keys.create({ account: 'acme', name: 'plain' });
+  t.notOk(keyTable.isLimited(keyTable.find(digestOf(plain.key))!));
+  const late = { expiresSeconds: 2 ** 32 - 1 };
+  t.match(registry.keys.create({ account: 'acme', name: 'late', ...late }).record, late);
+  for (const wrong of [
+    { expiresSeconds: NOW + 60 },
+    { expiresSeconds: 0 },
+    { expiresSeconds: 2 ** 32 },
+    { expiresInSeconds: 2 ** 32 },
+    { expiresSeconds: NOW + 99, expiresInSeconds: 5 },
+  ]) {
+    const create = () => registry.keys.create({ account: 'acme', name: 'x', ...wrong });
+    t.throws(create, { code: 'invalid_parameters', message: /^expires / }, JSON.stringify(wrong));
+  }
+  await store.close();
+});
+
+void t.test('rotation: a new key at once, the old one until its grace is over', async (t) => {
+  const house = peopledHouse(t.testdir());
+  const { registry, store, clock, keyTable, ledger } = house;
+  clock.nowMs += 400;
+  const limits = { requestsPerMinute: 5, callsPerDay: 7 };
+  const old = registry.keys.create({ account: 'acme', name: 'ci', expiresSeconds: NOW + 1_000, ...limits });
+  const oldIndex = keyTable.find(digestOf(old.key))!;
+  ledger.keys.takeMinute(oldIndex, 5);
+  ledger.keys.takeDay({ key: oldIndex, callsPerDay: 7 });
+  keyTable.noteUse(oldIndex, NOW);
+
+  const made = registry.keys.rotate('ci', 60);
+  t.not(made.key, old.key);
+  t.match(made.record, {
+    name: 'ci',
+    accountIndex: 0,
+    expiresSeconds: NOW + 1_000,
+    replacedById: undefined,
+    ...limits,
+  });
+  // Not earlier than a minute from now, in whole seconds.
+  const replaced = { ...old.record, expiresSeconds: NOW + 61, replacedById: made.record.id };
+  t.same(made.replaced, { record: replaced, expired: false, lastUsedSeconds: NOW });
+  t.same(store.keys.find(old.record.id), replaced);
+  t.same(store.keys.find(made.record.id), made.record);
+  t.same([keyTable.isExpired(oldIndex, NOW + 60), keyTable.isExpired(oldIndex, NOW + 61)], [false, true]);
+  t.same(standingOf(house, made.key), [0, 'active']);
+  const counts = ledger.keys.countsOf(keyTable.find(digestOf(made.key))!);
+  t.match(counts, { minuteUsed: 1, dayCalls: 1 }, 'rotation renews no limit');
+  t.equal(registry.keys.find(made.record.id).lastUsedSeconds, undefined);
+
+  t.equal(registry.keys.find('ci').record.id, made.record.id, 'the name is the new one’s');
+  t.throws(() => registry.keys.rotate(old.record.id, 60), { message: /rotated already: key_/ });
+  registry.keys.delete(made.record.id);
+  t.equal(registry.keys.find('ci').record.id, old.record.id, 'and the old one’s again');
+
+  registry.keys.setActive('ci', false);
+  t.throws(() => registry.keys.rotate('ci', 60), { code: 'invalid_parameters', message: /rotated already/ });
+  await store.close();
+});
+
+void t.test(
+  'rotation without grace, beyond the old key’s own end, and where there is nothing to rotate',
+  async (t) => {
+    const house = peopledHouse(t.testdir());
+    const { registry, store, clock, keyTable } = house;
+    const first = registry.keys.create({ account: 'acme', name: 'a' });
+    registry.keys.rotate('a', 0);
+    t.ok(keyTable.isExpired(keyTable.find(digestOf(first.key))!, NOW), 'at once');
+
+    const short = registry.keys.create({ account: 'acme', name: 'b', expiresSeconds: NOW + 5 });
+    const { replaced } = registry.keys.rotate('b', 60);
+    t.equal(replaced.record.expiresSeconds, NOW + 5, 'a grace does not prolong a key');
+    t.equal(registry.keys.find('b').record.expiresSeconds, NOW + 5, 'nor does rotation');
+    clock.nowMs += 5_000;
+    t.throws(() => registry.keys.rotate('b', 60), { code: 'invalid_parameters', message: /has expired/ });
+    registry.keys.delete(short.record.id);
+    registry.keys.setActive('a', false);
+    t.throws(() => registry.keys.rotate('a', 60), { code: 'invalid_parameters', message: /is disabled/ });
+    t.throws(() => registry.keys.rotate('nobody', 60), { code: 'not_found' });
+    t.throws(() => registry.keys.rotate(first.key, 60), { message: /^(?!.*sk-).*API key/ });
     await store.close();
   },
 );

@@ -15,14 +15,16 @@ function checkLaw(t: Test, { store, ledger }: House, statement: AccountStatement
   t.equal(record.credited, available + held + spent, `${name}: credited = available + held + spent`);
   t.equal(ledger.snapshot(record.index).credited, record.credited, `${name}: the words have it too`);
   t.same(store.findAccount(record.id), record, `${name}: and the disk`);
-  const journal = store.listCredits(record.index).reduce((sum, { amount }) => sum + amount, 0n);
+  const journal = store
+    .listCredits(record.index, 0, 1_000)
+    .items.reduce((sum, { amount }) => sum + amount, 0n);
   t.equal(journal, record.credited, `${name}: and the journal adds up`);
 }
 
 /** An account with 1,000 pico-units of which a call that ended cost 100 and one that runs holds 300. */
 function busyHouse(path: string): House & { index: AccountStatement['record']['index'] } {
   const house = openHouse(path);
-  const { index } = house.registry.createAccount({
+  const { index } = house.registry.accounts.create({
     name: 'acme',
     planId: 'free',
     credit: pico(1_000n),
@@ -35,22 +37,22 @@ function busyHouse(path: string): House & { index: AccountStatement['record']['i
 void t.test('credits and debits of a running gateway', async (t) => {
   const house = busyHouse(t.testdir());
   const { registry, ledger, store, index } = house;
-  checkLaw(t, house, registry.findAccount('acme'), 'at first');
-  const credited = registry.credit('acme', pico(50n), 'a present');
+  checkLaw(t, house, registry.accounts.find('acme'), 'at first');
+  const credited = registry.credits.add('acme', pico(50n), 'a present');
   t.match(credited, { available: 650n, held: 300n, spent: 100n });
   checkLaw(t, house, credited, 'credit');
-  const debited = registry.credit('acme', pico(-649n), '');
+  const debited = registry.credits.add('acme', pico(-649n), '');
   t.match(debited, { available: 1n, held: 300n, spent: 100n });
   checkLaw(t, house, debited, 'debit');
   t.throws(
-    () => registry.credit('acme', pico(-2n), ''),
+    () => registry.credits.add('acme', pico(-2n), ''),
     refused(/^amount must not take more than the balance of 0\.000000000001$/),
     'what is held cannot be taken',
   );
-  checkLaw(t, house, registry.credit('acme', pico(-1n), ''), 'the last');
+  checkLaw(t, house, registry.credits.add('acme', pico(-1n), ''), 'the last');
   t.equal(ledger.available(index), 0n);
   t.same(
-    store.listCredits(index).map(({ amount, note }) => [amount, note]),
+    store.listCredits(index, 0, 1_000).items.map(({ amount, note }) => [amount, note]),
     [
       [1_000n, 'opening balance'],
       [50n, 'a present'],
@@ -64,60 +66,66 @@ void t.test('credits and debits of a running gateway', async (t) => {
 void t.test('what cannot be credited changes nothing', async (t) => {
   const house = busyHouse(t.testdir());
   const { registry, store } = house;
-  t.throws(() => registry.credit('acme', pico(0n), ''), refused(/^amount must not be zero$/));
-  t.throws(() => registry.credit('nobody', pico(1n), ''), { code: 'not_found' });
-  t.throws(() => registry.credit('nobody', pico(-1n), ''), { code: 'not_found' });
+  t.throws(() => registry.credits.add('acme', pico(0n), ''), refused(/^amount must not be zero$/));
+  t.throws(() => registry.credits.add('nobody', pico(1n), ''), { code: 'not_found' });
+  t.throws(() => registry.credits.add('nobody', pico(-1n), ''), { code: 'not_found' });
   const long = 'x'.repeat(501);
   for (const amount of [1n, -1n]) {
     t.throws(
-      () => registry.credit('acme', pico(amount), long),
+      () => registry.credits.add('acme', pico(amount), long),
       refused(/^note must have at most 500 characters, got 501$/),
     );
   }
-  registry.credit('acme', pico(1n), long.slice(1));
-  registry.credit('acme', pico(-1n), '');
-  t.match(registry.findAccount('acme'), { available: 600n, held: 300n, spent: 100n });
-  checkLaw(t, house, registry.findAccount('acme'), 'after');
+  registry.credits.add('acme', pico(1n), long.slice(1));
+  registry.credits.add('acme', pico(-1n), '');
+  t.match(registry.accounts.find('acme'), { available: 600n, held: 300n, spent: 100n });
+  checkLaw(t, house, registry.accounts.find('acme'), 'after');
   await store.close();
 });
 
 void t.test('the sum of all credits has a bound', async (t) => {
   const house = openHouse(t.testdir());
   const { registry, store } = house;
-  registry.createAccount({ name: 'rich', planId: 'free', credit: BALANCE_PICO_UNITS_MAX });
-  registry.credit('rich', BALANCE_PICO_UNITS_MAX, '');
+  registry.accounts.create({ name: 'rich', planId: 'free', credit: BALANCE_PICO_UNITS_MAX });
+  registry.credits.add('rich', BALANCE_PICO_UNITS_MAX, '');
   const room = pico(CREDITED_PICO_UNITS_MAX - 2n * BALANCE_PICO_UNITS_MAX);
   const tooMuch = pico(room + 1n);
   t.throws(
-    () => registry.credit('rich', tooMuch, ''),
+    () => registry.credits.add('rich', tooMuch, ''),
     refused(new RegExp(`at or below ${decimalOf(CREDITED_PICO_UNITS_MAX)}, and it is 6000000.00 already`)),
   );
-  checkLaw(t, house, registry.findAccount('rich'), 'refused');
-  const full = registry.credit('rich', room, '');
+  checkLaw(t, house, registry.accounts.find('rich'), 'refused');
+  const full = registry.credits.add('rich', room, '');
   t.equal(full.available, CREDITED_PICO_UNITS_MAX);
   checkLaw(t, house, full, 'full');
-  checkLaw(t, house, registry.credit('rich', pico(0n - CREDITED_PICO_UNITS_MAX), ''), 'emptied');
+  checkLaw(t, house, registry.credits.add('rich', pico(0n - CREDITED_PICO_UNITS_MAX), ''), 'emptied');
   await store.close();
 });
 
 void t.test('a disk that fails rolls the words back', async (t) => {
   const house = busyHouse(t.testdir());
   const { registry, store } = house;
-  const before = registry.findAccount('acme');
+  const before = registry.accounts.find('acme');
   const addCredit = store.addCredit.bind(store);
-  store.addCredit = () => {
+  const openCredits = store.openCredits.bind(store);
+  store.addCredit = store.openCredits = () => {
     throw new Error('no space left');
   };
   for (const amount of [-600n, -1n, 1n]) {
-    t.throws(() => registry.credit('acme', pico(amount), ''), { message: 'no space left' }, String(amount));
-    t.same(registry.findAccount('acme'), before, 'nothing has changed');
+    t.throws(
+      () => registry.credits.add('acme', pico(amount), ''),
+      { message: 'no space left' },
+      String(amount),
+    );
+    t.same(registry.accounts.find('acme'), before, 'nothing has changed');
   }
-  t.throws(() => registry.createAccount({ name: 'b', planId: 'free', credit: pico(1n) }), {
+  t.throws(() => registry.accounts.create({ name: 'b', planId: 'free', credit: pico(1n) }), {
     message: 'no space left',
   });
-  t.throws(() => registry.findAccount('b'), { code: 'not_found' });
+  t.throws(() => registry.accounts.find('b'), { code: 'not_found' });
   store.addCredit = addCredit;
-  checkLaw(t, house, registry.credit('acme', pico(-600n), ''), 'again with a disk');
+  store.openCredits = openCredits;
+  checkLaw(t, house, registry.credits.add('acme', pico(-600n), ''), 'again with a disk');
   await store.close();
 });
 
@@ -126,33 +134,33 @@ void t.test('without a gateway the flushed totals say what is there', async (t) 
   const { registry, store, clock } = house;
   flushOf(house, new ListLog()).run();
   const offline = offlineRegistry(store, clock);
-  t.match(offline.findAccount('acme'), { available: 900n, held: 0n, spent: 100n, callsToday: 2 });
+  t.match(offline.accounts.find('acme'), { available: 900n, held: 0n, spent: 100n, callsToday: 2 });
   t.throws(
-    () => offline.credit('acme', pico(-901n), ''),
+    () => offline.credits.add('acme', pico(-901n), ''),
     refused(/^amount must not take more than the balance of 0\.0000000009$/),
   );
-  t.match(offline.credit('acme', pico(-900n), ''), { available: 0n, spent: 100n });
-  const credited: PicoUnits = offline.credit('acme', pico(7n), 'back').record.credited;
+  t.match(offline.credits.add('acme', pico(-900n), ''), { available: 0n, spent: 100n });
+  const credited: PicoUnits = offline.credits.add('acme', pico(7n), 'back').record.credited;
   t.equal(credited, 107n);
   const sum = store
-    .listCredits(registry.findAccount('acme').record.index)
-    .reduce((all, { amount }) => all + amount, 0n);
+    .listCredits(registry.accounts.find('acme').record.index, 0, 1_000)
+    .items.reduce((all, { amount }) => all + amount, 0n);
   t.equal(sum, 107n);
   await store.close();
 });
 
 void t.test('two commands at once cannot take the same money', async (t) => {
   const { store, clock, registry } = openHouse(t.testdir());
-  registry.createAccount({ name: 'acme', planId: 'free', credit: pico(10n) });
+  registry.accounts.create({ name: 'acme', planId: 'free', credit: pico(10n) });
   const [first, second] = [offlineRegistry(store, clock), offlineRegistry(store, clock)];
   const commit = store.commit.bind(store);
   store.commit = (work) => {
     // The second command's transaction comes before the first's, as late as it can.
     store.commit = commit;
-    t.equal(second.credit('acme', pico(-10n), '').available, 0n);
+    t.equal(second.credits.add('acme', pico(-10n), '').available, 0n);
     return commit(work);
   };
-  t.throws(() => first.credit('acme', pico(-1n), ''), refused(/the balance of 0\.00$/));
+  t.throws(() => first.credits.add('acme', pico(-1n), ''), refused(/the balance of 0\.00$/));
   t.equal(store.findAccountByName('acme')?.credited, 0n);
   await store.close();
 });

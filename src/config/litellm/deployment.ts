@@ -1,0 +1,233 @@
+/**
+ * One entry of LiteLLM's `model_list` as an upstream of Tollgate. Main thread of a command.
+ */
+import {
+  HEADER_NAMES,
+  HEADER_NAMES_REFUSED,
+  HEADER_NAMES_SECRET,
+  OUTPUT_TOKENS_MAX,
+  TIMEOUT_MS_MAX,
+} from '../model-schema.js';
+import { importPrice, type ImportedPrice } from './price.js';
+import { azurePlace, openaiPlace, type Parameter } from './place.js';
+import { providerModelOf } from './provider.js';
+import type { ImportMap } from './remarks.js';
+import { variableNameOf, type Variables } from './variables.js';
+
+export const PRICE_NAMES = ['input', 'output', 'cached_input'] as const;
+export type PriceName = (typeof PRICE_NAMES)[number];
+
+const COSTS: Readonly<Record<PriceName, string>> = {
+  input: 'input_cost_per_token',
+  output: 'output_cost_per_token',
+  cached_input: 'cache_read_input_token_cost',
+};
+
+export interface Upstream {
+  readonly url: string;
+  readonly key?: string;
+  readonly model: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly first_byte_timeout_ms?: number;
+  readonly idle_timeout_ms?: number;
+}
+
+export interface Deployment {
+  readonly entry: ImportMap;
+  readonly upstream: Upstream;
+  /** The provider in front of the model's name. */
+  readonly provider: string;
+  /** Shares and order as the file gives them; what they mean depends on the model's other entries. */
+  readonly weight: number | undefined;
+  readonly rpm: number | undefined;
+  readonly tpm: number | undefined;
+  readonly order: number | undefined;
+  readonly prices: Readonly<Partial<Record<PriceName, ImportedPrice>>>;
+  readonly outputTokensMax: number | undefined;
+}
+
+export interface DeploymentContext {
+  readonly variables: Variables;
+  /** `credential_list` of the file, by name. */
+  readonly credentials: ReadonlyMap<string, ImportMap>;
+  /** Of `router_settings` and `litellm_settings`, for entries without their own. Seconds. */
+  readonly timeoutSeconds: number | undefined;
+}
+
+/** Why further parameters are not carried over; all others have no counterpart. */
+const PARAMETER_REASONS: Readonly<Record<string, string>> = {
+  max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
+  stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
+  max_retries: 'a call is tried at each upstream of its model until the first byte',
+  api_version: 'only Azure has one',
+  azure_ad_token: 'an upstream is called with a key, not with an Azure AD token',
+};
+
+/** Undefined, with a remark, where Tollgate cannot call it. `name` is what callers say. */
+export function importDeployment(
+  entry: ImportMap,
+  name: string,
+  context: DeploymentContext,
+): Deployment | undefined {
+  const own = entry.map('litellm_params');
+  const info = entry.map('model_info');
+  const model = own.text('model');
+  if (model === undefined) {
+    own.remark('model', 'missing: the entry was left out');
+    return undefined;
+  }
+  const mode = info.text('mode') ?? 'chat';
+  if (mode !== 'chat') {
+    info.remark('mode', `${mode}: Tollgate serves chat completions alone; the entry was left out`);
+    return undefined;
+  }
+  const credentials = credentialsOf(own, context);
+  const parameter: Parameter = (wanted) => own.text(wanted) ?? credentials?.text(wanted);
+
+  const found = providerModelOf(model, own.text('custom_llm_provider'));
+  const { provider } = found;
+  if (provider === undefined || found.model.includes('*')) {
+    own.remark('model', `${refusalOf(found.name, found.model)}; the entry was left out`);
+    return undefined;
+  }
+  const place =
+    provider === 'azure'
+      ? azurePlace(own, found.model, parameter, context.variables)
+      : openaiPlace(own, provider, parameter, context.variables);
+  if (place === undefined) return undefined;
+
+  const wanted = provider === 'azure' ? 'AZURE_API_KEY' : (provider.variable ?? variableNameOf(name));
+  const given = parameter('api_key');
+  const implied = provider === 'azure' ? wanted : provider.variable;
+  const key =
+    given === undefined
+      ? implied === undefined
+        ? undefined
+        : `\${${implied}}`
+      : secretOf(own, 'api_key', given, wanted, context);
+  const headers = {
+    ...headersOf(own, name, context),
+    ...(provider === 'azure' && key !== undefined ? { 'api-key': key } : {}),
+  };
+  if (provider !== 'azure' && provider.note !== undefined) own.remark('model', provider.note);
+
+  // LiteLLM hands it to its HTTP client, where it is the longest silence: before the first byte, and after each.
+  const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
+  const deployment: Deployment = {
+    entry,
+    upstream: {
+      url: place,
+      ...(provider === 'azure' || key === undefined ? {} : { key }),
+      model: found.model,
+      ...(Object.keys(headers).length === 0 ? {} : { headers }),
+      ...(timeoutMs === undefined ? {} : { first_byte_timeout_ms: timeoutMs, idle_timeout_ms: timeoutMs }),
+    },
+    provider: found.name,
+    weight: own.number('weight'),
+    rpm: own.number('rpm'),
+    tpm: own.number('tpm'),
+    order: own.number('order'),
+    prices: pricesOf(own, info),
+    outputTokensMax: outputTokensOf(info),
+  };
+  for (const rest of own.rest) own.remark(rest, PARAMETER_REASONS[rest] ?? 'has no counterpart');
+  const notes = info.rest;
+  if (notes.length > 0) {
+    entry.remark('model_info', `${notes.join(', ')}: a description that Tollgate has no place for`);
+  }
+  return deployment;
+}
+
+function refusalOf(provider: string, model: string): string {
+  if (model.includes('*')) return 'a pattern stands for models that Tollgate wants one by one';
+  if (provider === 'none') return 'no provider is named (such as openai/ in front)';
+  return `no OpenAI-compatible interface of ${provider} is known here`;
+}
+
+function credentialsOf(own: ImportMap, { credentials }: DeploymentContext): ImportMap | undefined {
+  const name = own.text('litellm_credential_name');
+  if (name === undefined) return undefined;
+  const found = credentials.get(name);
+  if (found === undefined) own.remark('litellm_credential_name', 'there is no such entry in credential_list');
+  return found;
+}
+
+function secretOf(
+  own: ImportMap,
+  name: string,
+  value: string,
+  wanted: string,
+  { variables }: DeploymentContext,
+): string | undefined {
+  const secret = variables.secret(value, wanted);
+  if (secret?.inline !== undefined) {
+    own.remark(name, `a secret written inline is not carried over: set the variable ${secret.inline}`);
+  }
+  return secret?.reference;
+}
+
+function headersOf(own: ImportMap, model: string, context: DeploymentContext): Record<string, string> {
+  const headers: Record<string, string> = {};
+  const organization = own.take('organization');
+  if (typeof organization === 'string') {
+    headers['openai-organization'] = context.variables.text(organization);
+  } else if (organization !== undefined) {
+    own.remark('organization', 'several make several upstreams: write one upstream for each');
+  }
+  const extra = own.map('extra_headers');
+  const is = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
+  for (const name of extra.rest) {
+    const value = extra.text(name);
+    if (value === undefined) continue;
+    if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REFUSED, name)) {
+      extra.remark(name, 'a header that cannot be set');
+    } else if (is(HEADER_NAMES_SECRET, name)) {
+      const wanted = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
+      const reference = secretOf(extra, name, value, wanted, context);
+      if (reference !== undefined) headers[name] = reference;
+    } else {
+      headers[name] = context.variables.text(value);
+    }
+  }
+  return headers;
+}
+
+function millisecondsOf(own: ImportMap, usualSeconds: number | undefined): number | undefined {
+  const seconds = own.number('timeout') ?? usualSeconds;
+  if (seconds === undefined) return undefined;
+  const milliseconds = Math.round(seconds * 1_000);
+  if (milliseconds >= 1 && milliseconds <= TIMEOUT_MS_MAX) return milliseconds;
+  own.remark('timeout', `wanted is up to a day (${TIMEOUT_MS_MAX / 1_000} seconds)`);
+  return undefined;
+}
+
+function pricesOf(own: ImportMap, info: ImportMap): Partial<Record<PriceName, ImportedPrice>> {
+  const prices: Partial<Record<PriceName, ImportedPrice>> = {};
+  for (const name of PRICE_NAMES) {
+    const cost = COSTS[name];
+    const ownFigure = own.figure(cost);
+    const infoFigure = info.figure(cost);
+    const figure = ownFigure ?? infoFigure;
+    if (figure === undefined) continue;
+    const place = ownFigure === undefined ? info : own;
+    const price = importPrice(figure);
+    if (price === undefined) {
+      place.remark(cost, 'is no cost of a token between 0 and 0.01');
+      continue;
+    }
+    if (!price.exact)
+      place.remark(cost, `rounded up to ${price.text} per million tokens: six decimals at most`);
+    prices[name] = price;
+  }
+  return prices;
+}
+
+function outputTokensOf(info: ImportMap): number | undefined {
+  const most = info.number('max_output_tokens');
+  const general = info.number('max_tokens');
+  const tokens = most ?? general;
+  if (tokens === undefined) return undefined;
+  if (Number.isInteger(tokens) && tokens >= 1 && tokens <= OUTPUT_TOKENS_MAX) return tokens;
+  info.remark(most === undefined ? 'max_tokens' : 'max_output_tokens', `wanted is 1 to ${OUTPUT_TOKENS_MAX}`);
+  return undefined;
+}

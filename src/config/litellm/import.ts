@@ -1,0 +1,140 @@
+/**
+ * LiteLLM's `config.yaml` as a `tollgate.yaml`: models with their upstreams, and what could not be carried over. The format
+ * is that of docs.litellm.ai/docs/proxy/configs. Main thread of a command.
+ */
+import { Document, isMap, isSeq, type Node } from 'yaml';
+import { ConfigError } from '../problems.js';
+import { MODELS_MAX } from '../model-schema.js';
+import { parseYaml } from '../yaml-source.js';
+import { importAliases, MODEL_NAME, MODEL_NAME_RULE } from './aliases.js';
+import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
+import { importModel, type ImportedModel } from './model.js';
+import { providerModelOf } from './provider.js';
+import { ImportMap, Remarks, type Remark } from './remarks.js';
+import { remarkSections } from './sections.js';
+import { Variables } from './variables.js';
+
+export interface LitellmImport {
+  /** Text of a `tollgate.yaml` that passes `config check` once its variables are set. */
+  readonly yaml: string;
+  /** In the order of their lines. */
+  readonly remarks: readonly Remark[];
+  /** Environment variables that `yaml` refers to. */
+  readonly variables: readonly string[];
+}
+
+/** Throws ConfigError where the text is no YAML, or no model of it can be carried over; its lines name `fileName`. */
+export function importLitellm(text: string, fileName: string): LitellmImport {
+  const source = parseYaml(text, fileName, { merge: true });
+  const remarks = new Remarks(source);
+  const file = new ImportMap(source.value, [], remarks);
+  const entries = entriesOf(file, remarks);
+  const router = file.map('router_settings');
+  const litellm = file.map('litellm_settings');
+  const context: DeploymentContext = {
+    variables: new Variables(text, impliedVariables(entries)),
+    credentials: credentialsOf(file, remarks),
+    timeoutSeconds: router.number('timeout') ?? litellm.number('request_timeout'),
+  };
+  const models = withAliases(modelsOf(entries, context), router);
+  remarkSections({ file, router, litellm });
+  if (models.length === 0) {
+    throw new ConfigError([
+      ...remarks.list.map((remark) => remarkLine(fileName, remark)),
+      `${fileName}: no model of model_list can be carried over`,
+    ]);
+  }
+  const yaml = documentOf(models, fileName);
+  const variables = Array.from(yaml.matchAll(/(?<!\$)\$\{(\w+)\}/g), ([, name]) => name!);
+  return { yaml, remarks: remarks.list, variables: [...new Set(variables)] };
+}
+
+/** `config.yaml:12: model_list[0].litellm_params.rpm: …` */
+export function remarkLine(fileName: string, { line, path, text }: Remark): string {
+  return `${fileName}:${line}: ${path}: ${text}`;
+}
+
+function listOf(file: ImportMap, name: string, remarks: Remarks): ImportMap[] {
+  const list = file.take(name) ?? [];
+  if (!Array.isArray(list)) {
+    file.remark(name, 'is no list');
+    return [];
+  }
+  return list.map((item: unknown, index) => new ImportMap(item, [name, index], remarks));
+}
+
+function entriesOf(file: ImportMap, remarks: Remarks): ImportMap[] {
+  return listOf(file, 'model_list', remarks);
+}
+
+/** Of entries that name no key: LiteLLM takes their provider's usual variable. */
+function impliedVariables(entries: readonly ImportMap[]): string[] {
+  return entries.flatMap((entry) => {
+    const own = entry.map('litellm_params');
+    const model = own.text('model');
+    const named = own.text('api_key') ?? own.text('litellm_credential_name');
+    if (model === undefined || named !== undefined) return [];
+    const { provider } = providerModelOf(model, own.text('custom_llm_provider'));
+    if (provider === 'azure') return ['AZURE_API_KEY'];
+    return provider?.variable ?? [];
+  });
+}
+
+function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap> {
+  return new Map(
+    listOf(file, 'credential_list', remarks).flatMap((credential) => {
+      const name = credential.text('credential_name');
+      return name === undefined ? [] : [[name, credential.map('credential_values')] as const];
+    }),
+  );
+}
+
+function modelsOf(entries: readonly ImportMap[], context: DeploymentContext): ImportedModel[] {
+  const groups = new Map<string, Deployment[]>();
+  for (const entry of entries) {
+    const name = entry.text('model_name');
+    if (name === undefined || !MODEL_NAME.test(name)) {
+      entry.remark('model_name', `${MODEL_NAME_RULE}; the entry was left out`);
+      continue;
+    }
+    const deployment = importDeployment(entry, name, context);
+    for (const rest of entry.rest) entry.remark(rest, 'has no counterpart');
+    if (deployment === undefined) continue;
+    const group = groups.get(name);
+    if (group !== undefined) group.push(deployment);
+    else if (groups.size < MODELS_MAX) groups.set(name, [deployment]);
+    else entry.remark('model_name', `left out: there are at most ${MODELS_MAX} models`);
+  }
+  return Array.from(groups, ([name, deployments]) => importModel(name, deployments));
+}
+
+function withAliases(models: readonly ImportedModel[], router: ImportMap): ImportedModel[] {
+  const aliases = importAliases(
+    router,
+    models.map(({ id }) => id),
+  );
+  return models.map(({ id, ...model }) => {
+    const own = aliases.get(id);
+    return own === undefined ? { id, ...model } : { id, aliases: own, ...model };
+  });
+}
+
+/** A plan is wanted, and LiteLLM's file has none. */
+const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, models: ['*'] };
+
+function documentOf(models: readonly ImportedModel[], fileName: string): string {
+  const document = new Document({ models, plans: [PLAN] }, { version: '1.2', schema: 'core' });
+  document.commentBefore =
+    ` Made from ${fileName.replaceAll(/\s+/g, ' ')} by: tollgate config import-litellm\n` +
+    ' Check with: tollgate config check';
+  const remark = (node: unknown, text: string): void => {
+    if (isMap(node)) (node as Node).commentBefore = ` ${text}`;
+  };
+  const list = document.get('models');
+  models.forEach(({ price }, index) => {
+    if (price === undefined && isSeq(list)) remark(list.items[index], 'No price: its calls cost nothing.');
+  });
+  const plans = document.get('plans');
+  if (isSeq(plans)) remark(plans.items[0], 'Of no setting of LiteLLM: write your own limits.');
+  return `${document.toString({ lineWidth: 0 }).trimEnd()}\n`;
+}

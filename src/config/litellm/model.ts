@@ -1,0 +1,123 @@
+/**
+ * The entries of one `model_name` as one model of Tollgate with several upstreams. Main thread of a command.
+ */
+import { UPSTREAMS_MAX } from '../model-schema.js';
+import { PRICE_NAMES, type Deployment, type PriceName, type Upstream } from './deployment.js';
+import { higherPrice, type ImportedPrice } from './price.js';
+
+export interface ImportedModel {
+  readonly id: string;
+  readonly aliases?: readonly string[];
+  readonly owned_by: string;
+  readonly price?: Readonly<Partial<Record<PriceName, string>>>;
+  readonly max_output_tokens?: number;
+  readonly upstreams: readonly (Upstream & { readonly weight?: number; readonly priority?: number })[];
+}
+
+/** Of a weight and of a priority, in Tollgate's file. */
+const SHARE_MAX = 1_000;
+
+/** LiteLLM picks by the first of these that an entry has. */
+const SHARES = ['weight', 'rpm', 'tpm'] as const;
+
+/** `deployments` has one entry at least. */
+export function importModel(id: string, deployments: readonly Deployment[]): ImportedModel {
+  const kept = deployments.slice(0, UPSTREAMS_MAX);
+  for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
+    entry.remark('model_name', `left out: a model has at most ${UPSTREAMS_MAX} upstreams`);
+  }
+  const weights = weightsOf(kept);
+  const priorities = prioritiesOf(kept);
+  const price = priceOf(kept);
+  const outputTokensMax = outputTokensOf(kept);
+  return {
+    id,
+    owned_by: kept[0]!.provider,
+    ...(price === undefined ? {} : { price }),
+    ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
+    upstreams: kept.map(({ upstream }, index) => ({
+      ...upstream,
+      ...(weights === undefined ? {} : { weight: weights[index]! }),
+      ...(priorities === undefined ? {} : { priority: priorities[index]! }),
+    })),
+  };
+}
+
+/** Whole numbers from 1 in the same proportion; undefined where all have the same share. */
+function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
+  const by = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
+  for (const share of ['rpm', 'tpm'] as const) {
+    for (const deployment of deployments) {
+      if (deployment[share] === undefined) continue;
+      const used = share === by && deployments.length > 1 ? 'became its weight; ' : '';
+      remarkParameter(deployment, share, `${used}no limit of one upstream: plans limit accounts`);
+    }
+  }
+  if (by === undefined) return undefined;
+  const shares = deployments.map((deployment) => Math.max(deployment[by] ?? 0, 0));
+  const largest = Math.max(...shares);
+  if (shares.every((share) => share === largest)) return undefined;
+  const divisor = shares.every(Number.isSafeInteger) ? shares.reduce(greatestDivisor) : 0;
+  const whole = divisor > 0 && largest / divisor <= SHARE_MAX;
+  return shares.map((share, index) => {
+    if (share === 0)
+      remarkParameter(deployments[index]!, by, 'has no share in LiteLLM; here it has the smallest');
+    const weight = whole ? share / divisor : Math.round((share / largest) * SHARE_MAX);
+    return Math.max(weight, 1);
+  });
+}
+
+function greatestDivisor(left: number, right: number): number {
+  return right === 0 ? left : greatestDivisor(right, left % right);
+}
+
+/** `order` 1 is used first; entries without one come last. Undefined where none has one. */
+function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined {
+  const orders = [...new Set(deployments.flatMap(({ order }) => (order === undefined ? [] : [order])))];
+  if (orders.length === 0) return undefined;
+  orders.sort((left, right) => left - right);
+  return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
+}
+
+/** A model has one price, whichever upstream answers: the highest, so that no call is sold below cost. */
+function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, string>> | undefined {
+  const highest: Partial<Record<PriceName, ImportedPrice>> = {};
+  for (const deployment of deployments) {
+    for (const name of PRICE_NAMES) {
+      const price = deployment.prices[name];
+      const known = highest[name];
+      if (price === undefined) continue;
+      if (known !== undefined && known.text !== price.text) {
+        deployment.entry.remark(
+          'litellm_params',
+          `the ${name} price differs from another entry's; a model has one price: the higher was taken`,
+        );
+      }
+      highest[name] = known === undefined ? price : higherPrice(known, price);
+    }
+  }
+  const { input, output, cached_input: cachedInput } = highest;
+  const first = deployments[0]!.entry;
+  if (input === undefined || output === undefined) {
+    const found = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
+    first.remark(
+      'model_name',
+      `${found} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
+    );
+    return undefined;
+  }
+  return {
+    input: input.text,
+    output: output.text,
+    ...(cachedInput === undefined ? {} : { cached_input: cachedInput.text }),
+  };
+}
+
+function outputTokensOf(deployments: readonly Deployment[]): number | undefined {
+  const given = deployments.flatMap(({ outputTokensMax }) => outputTokensMax ?? []);
+  return given.length === 0 ? undefined : Math.max(...given);
+}
+
+function remarkParameter({ entry }: Deployment, name: string, text: string): void {
+  entry.map('litellm_params').remark(name, text);
+}

@@ -1,0 +1,79 @@
+/**
+ * The settings of what is logged: events, each call as it ends, each charge. Main threads and commands.
+ */
+import { Type } from 'typebox';
+import { filePath, whole, type Annotations } from './annotations.js';
+
+/** A smaller file would be rotated several times in one second of a busy gateway. */
+const FILE_BYTES_MIN = 1024 * 1024;
+const FILE_BYTES_MAX = 1024 ** 4;
+/** Each rotation renames all of them. */
+const FILES_MAX = 1_000;
+
+const rotation = {
+  rotate_bytes: whole(
+    FILE_BYTES_MIN,
+    FILE_BYTES_MAX,
+    104_857_600,
+    'bytes',
+    'Size at which a new file is begun.',
+  ),
+  keep: whole(1, FILES_MAX, 10, 'files', 'Older files that are kept.'),
+};
+
+export const logSchema = Type.Object(
+  {
+    level: Type.Enum(['error', 'warn', 'info'], {
+      default: 'info',
+      description:
+        'Least severe lines that are written: requests or data lost (error), what failed and was recovered (warn), starts and stops (info).',
+    } satisfies Annotations),
+  },
+  {
+    default: {},
+    description: 'The log, on standard error.',
+    'x-want': 'a map of settings',
+  } satisfies Annotations,
+);
+
+export const accessLogSchema = Type.Object(
+  {
+    enabled: Type.Boolean({
+      default: false,
+      description: 'Whether every chat call, also a refused one, is a line in the log when it ends.',
+      'x-want': 'true or false',
+    } satisfies Annotations),
+    path: Type.Optional(
+      filePath(
+        'File for these lines, in place of standard error; relative to the configuration file. Older files are path.1, path.2, …. With several processes each but the first has its own: path.p1, path.p2, ….',
+      ),
+    ),
+    sample_percent: whole(
+      0,
+      100,
+      100,
+      'percent',
+      'Share of the calls that went well which are written; those that did not always are.',
+    ),
+    ...rotation,
+  },
+  {
+    default: {},
+    description: 'A line for each chat call: who, model, upstream, outcome, tokens, cost, times.',
+    'x-want': 'a map of settings',
+  } satisfies Annotations,
+);
+
+export const usageLogSchema = Type.Object(
+  {
+    path: filePath(
+      'File to append to; relative to the configuration file. Older files are path.1, path.2, …. With several processes each but the first has its own: path.p1, path.p2, ….',
+    ),
+    ...rotation,
+  },
+  {
+    description:
+      'Where to log every charge, as one line of JSON: who, model, outcome, tokens, cost. Without it there is no such file.',
+    'x-want': 'a map of settings',
+  } satisfies Annotations,
+);

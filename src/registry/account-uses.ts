@@ -1,0 +1,46 @@
+/**
+ * What all processes together use of accounts that they share, as far as it has been asked for. Who asks cannot wait while a
+ * transaction runs, so it is asked beforehand: work is run once to see whose use it shows. Main thread.
+ */
+import type { PicoUnits } from '../core/units.js';
+
+export interface AccountUse {
+  /** Lent to processes and not yet in the store as spent. */
+  readonly held: PicoUnits;
+  /** Of all hosts. */
+  readonly spent: PicoUnits;
+  /** Permits that weigh in the current minute, lent ones included, as are the next. */
+  readonly minuteUsed: number;
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  readonly callsInFlight: number;
+}
+
+export type KnownUses = ReadonlyMap<string, AccountUse>;
+
+export class AccountUses {
+  #known: KnownUses | undefined;
+  #missed: Set<string> | undefined;
+
+  /** Runs `work` with what is known; `missed` are ids of the accounts whose use was wanted beyond that. Not nested. */
+  show<Result>(
+    known: KnownUses,
+    work: () => Result,
+  ): { readonly result: Result; readonly missed: ReadonlySet<string> } {
+    const missed = new Set<string>();
+    this.#known = known;
+    this.#missed = missed;
+    try {
+      return { result: work(), missed };
+    } finally {
+      this.#known = undefined;
+      this.#missed = undefined;
+    }
+  }
+
+  find(accountId: string): AccountUse | undefined {
+    const use = this.#known?.get(accountId);
+    if (use === undefined) this.#missed?.add(accountId);
+    return use;
+  }
+}

@@ -1,0 +1,194 @@
+/**
+ * Credits and debits: lines of an account's journal, and the money in the ledger. Main thread of the gateway; or a command,
+ * on the store alone, while none runs.
+ */
+import type { ProxyError } from '../core/errors.js';
+import { decimalOf } from '../core/money.js';
+import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
+import type { AccountRecord, CreditRecord } from './account-record.js';
+import type { AccountStatement } from './account-statement.js';
+import type { Accounts } from './accounts.js';
+import { UNPRINTABLE, assertIdempotencyKey, invalid } from './record-id.js';
+import type { Page } from './record-store.js';
+import { recordMomentMs, type RegistryOptions } from './registry-options.js';
+
+/** Of a journal line: a sentence and a document's number, not the document. */
+const NOTE_CHARS_MAX = 500;
+
+/** A negative amount is a debit. */
+interface Transfer {
+  readonly account: string;
+  readonly amount: PicoUnits;
+  readonly note: string;
+}
+
+export interface TransferOnce extends Transfer {
+  readonly idempotencyKey: string;
+}
+
+/** What else happens in a transfer's transaction. A throw undoes the transfer. */
+interface TransferHooks {
+  readonly before: (account: AccountRecord) => void;
+  readonly after: (statement: AccountStatement) => void;
+}
+
+const NO_HOOKS: TransferHooks = { before: () => undefined, after: () => undefined };
+
+export class Credits {
+  readonly #options: RegistryOptions;
+  readonly #accounts: Accounts;
+
+  constructor(options: RegistryOptions, accounts: Accounts) {
+    this.#options = options;
+    this.#accounts = accounts;
+  }
+
+  /** A negative amount is a debit, refused where the balance does not cover it. Durable when it returns. */
+  add(account: string, amount: PicoUnits, note: string): AccountStatement {
+    return this.#transfer({ account, amount, note }, NO_HOOKS);
+  }
+
+  /**
+   * As `add`, but once for each key of an account: asked again, also at the same time or after a restart, it changes
+   * nothing and returns the first answer. `answerOf` makes that from the statement. Throws `invalid_parameters` where the
+   * key came with another amount or note before.
+   */
+  addOnce(request: TransferOnce, answerOf: (statement: AccountStatement) => string): string {
+    const { store } = this.#options;
+    const { idempotencyKey, amount, note } = request;
+    assertIdempotencyKey(idempotencyKey);
+    let answer: string | undefined;
+    let index = this.#accounts.recordOf(request.account).index;
+    const assertFirst = (): void => {
+      const earlier = store.findCreditRequest(index, idempotencyKey);
+      if (earlier === undefined) return;
+      if (earlier.amount !== amount || earlier.note !== note) throw otherContent(idempotencyKey);
+      answer = earlier.answer;
+      throw new Repeated();
+    };
+    try {
+      // Before anything is refused: what took the whole balance must not be told that nothing is left.
+      assertFirst();
+      let first = '';
+      this.#transfer(request, {
+        before: (account) => {
+          index = account.index;
+          // Again, for another process may have been here meanwhile.
+          assertFirst();
+        },
+        after: (statement) => {
+          first = answerOf(statement);
+          store.putCreditRequest(index, idempotencyKey, { amount, note, answer: first });
+        },
+      });
+      return first;
+    } catch (error) {
+      if (error instanceof Repeated && answer !== undefined) return answer;
+      throw error;
+    }
+  }
+
+  /** An account's journal from line `from` on, oldest first. */
+  list(account: string, from: number, limit: number): Page<CreditRecord> {
+    return this.#options.store.listCredits(this.#accounts.recordOf(account).index, from, limit);
+  }
+
+  #transfer(transfer: Transfer, hooks: TransferHooks): AccountStatement {
+    const { amount, note } = transfer;
+    if (amount === 0n) throw invalid('amount must not be zero');
+    assertNote(note);
+    return amount > 0n ? this.#credit(transfer, hooks) : this.#debit(transfer, hooks);
+  }
+
+  #credit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
+    const { store, live } = this.#options;
+    const statement = store.commit(() => {
+      const record = this.#put(transfer, hooks);
+      const before = this.#accounts.statementOf(record);
+      // The ledger gets the money when the disk has it; a statement without a ledger is made from the record.
+      const added = live === undefined ? 0n : transfer.amount;
+      const after = { ...before, available: asPicoUnits(before.available + added) };
+      hooks.after(after);
+      return after;
+    });
+    live?.ledger.credit(statement.record.index, transfer.amount);
+    return statement;
+  }
+
+  /**
+   * The other way round than a credit: the live balance gives the money up before the disk hears of it, so that no call
+   * can spend it in between. Charges that are not flushed yet make the live balance the lower one, so what it covers the
+   * disk covers too.
+   */
+  #debit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
+    const { store, live } = this.#options;
+    if (live === undefined) return this.#debitOnDisk(transfer, hooks);
+    const account = this.#accounts.recordOf(transfer.account);
+    if (!live.ledger.credit(account.index, transfer.amount)) {
+      throw notCovered(this.#accounts.statementOf(account).available);
+    }
+    try {
+      return store.commit(() => {
+        const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
+        hooks.after(statement);
+        return statement;
+      });
+    } catch (error) {
+      live.ledger.credit(account.index, asPicoUnits(0n - transfer.amount));
+      throw error;
+    }
+  }
+
+  /** Looks and takes in one transaction, so that two commands at once cannot take the same money. */
+  #debitOnDisk(transfer: Transfer, hooks: TransferHooks): AccountStatement {
+    return this.#options.store.commit(() => {
+      const before = this.#accounts.find(transfer.account);
+      hooks.before(before.record);
+      // What processes that share the account hold of it they may give back: whoever takes the money asks for that.
+      const unspent = asPicoUnits(before.record.credited - before.spent);
+      if (unspent + transfer.amount < 0n) throw notCovered(unspent);
+      const statement = this.#accounts.statementOf(this.#put(transfer, NO_HOOKS));
+      hooks.after(statement);
+      return statement;
+    });
+  }
+
+  #put({ account: idOrName, amount, note }: Transfer, hooks: TransferHooks): AccountRecord {
+    const { store, clock } = this.#options;
+    const account = this.#accounts.recordOf(idOrName);
+    hooks.before(account);
+    const credited = asPicoUnits(account.credited + amount);
+    if (credited > CREDITED_PICO_UNITS_MAX) {
+      throw invalid(
+        `amount must leave the sum of all credits at or below ${decimalOf(CREDITED_PICO_UNITS_MAX)}, ` +
+          `and it is ${decimalOf(account.credited)} already`,
+      );
+    }
+    const record = { ...account, credited };
+    store.putAccount(record);
+    store.addCredit(record.index, { amount, note, createdMs: recordMomentMs(clock) });
+    return record;
+  }
+}
+
+/** Undoes a transaction that an earlier one made needless. */
+class Repeated extends Error {}
+
+function otherContent(idempotencyKey: string): ProxyError {
+  return invalid(
+    `idempotency_key ${JSON.stringify(idempotencyKey)} was given before with another amount or note: ` +
+      'repeat the same request, or give a new key',
+  );
+}
+
+export function notCovered(available: PicoUnits): ProxyError {
+  return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
+}
+
+function assertNote(note: string): void {
+  if (note.length > NOTE_CHARS_MAX) {
+    throw invalid(`note must have at most ${NOTE_CHARS_MAX} characters, got ${note.length}`);
+  }
+  if (UNPRINTABLE.test(note)) throw invalid('note must be one line without control characters');
+}

@@ -1,0 +1,18 @@
+/**
+ * A key with the use that was made of it, as an operator wants to see it. Pure; main thread.
+ */
+import type { WallMs } from '../core/units.js';
+import { isExpired } from './key-expiry.js';
+import type { KeyRecord, KeyUseRecord } from './key-record.js';
+
+export interface KeyStatement {
+  readonly record: KeyRecord;
+  readonly expired: boolean;
+  /** Unix seconds; undefined where it was never used. */
+  readonly lastUsedSeconds: number | undefined;
+}
+
+/** `use` is that of the running gateway, or of the last flush; undefined where there was none. */
+export function keyStatement(record: KeyRecord, use: KeyUseRecord | undefined, nowMs: WallMs): KeyStatement {
+  return { record, expired: isExpired(record, nowMs), lastUsedSeconds: use?.lastUsedSeconds };
+}

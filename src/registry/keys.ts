@@ -1,0 +1,201 @@
+/**
+ * Keys: made, listed, disabled, rotated, deleted; on disk first and then in the key table, where it takes effect on all threads at
+ * once. Main thread of the gateway; or a command, on the store alone, while none runs.
+ */
+import { asWallMs, type KeyIndex } from '../core/units.js';
+import type { AccountRecord } from './account-record.js';
+import type { Accounts } from './accounts.js';
+import { digestOf, generateKey } from './key-digest.js';
+import { assertRotatable, endOfGrace, expiryOf } from './key-expiry.js';
+import { isLimited, prefixOf, type KeyRecord, type KeyUseRecord } from './key-record.js';
+import { keyStatement, type KeyStatement } from './key-statement.js';
+import { keyUseOf, openKey, restoreKeyUse } from './key-use.js';
+import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
+import type { Page } from './record-store.js';
+import { recordMomentMs, type RegistryOptions } from './registry-options.js';
+
+/** What a key may do less than its account. */
+export interface NewKey {
+  readonly name: string;
+  /** When it expires: Unix seconds, or seconds from now; never where neither is given. */
+  readonly expiresSeconds?: number | undefined;
+  readonly expiresInSeconds?: number | undefined;
+  /** Own limits, each in force where it is lower than the plan's. */
+  readonly requestsPerMinute?: number | undefined;
+  readonly callsPerDay?: number | undefined;
+}
+
+/** A new key; `key` is known here alone and can never be had again. */
+export interface CreatedKey {
+  readonly record: KeyRecord;
+  readonly key: string;
+}
+
+export interface RotatedKey extends CreatedKey {
+  /** The key that it replaces, with its new expiry. */
+  readonly replaced: KeyStatement;
+}
+
+/**
+ * How long a deleted key's slot stays unused. A call that found the former key names its slot in the journal when it ends,
+ * an hour later at most, and the hour's usage row is known by the slot while it is in memory.
+ */
+const KEY_INDEX_REST_MS = 24 * 3_600_000;
+
+/** Keys of one name that are looked through for the one that was not replaced: it was rotated so often at most. */
+const KEYS_OF_NAME_MAX = 100;
+
+export class Keys {
+  readonly #options: RegistryOptions;
+  readonly #accounts: Accounts;
+
+  constructor(options: RegistryOptions, accounts: Accounts) {
+    this.#options = options;
+    this.#accounts = accounts;
+  }
+
+  /** Durable when it returns, and known to every thread. */
+  create(request: NewKey & { readonly account: string }): CreatedKey {
+    const created = this.#options.store.commit(() =>
+      this.put(this.#accounts.recordOf(request.account), request),
+    );
+    this.insert(created.record);
+    return created;
+  }
+
+  /** From key slot `from` on; of all accounts where none is given. */
+  list(account: string | undefined, from: number, limit: number): Page<KeyStatement> {
+    const index = account === undefined ? undefined : this.#accounts.recordOf(account).index;
+    const { items, next } = this.#options.store.keys.list(index, from, limit);
+    return { items: items.map((record) => this.#statementOf(record)), next };
+  }
+
+  find(idOrName: string): KeyStatement {
+    return this.#statementOf(this.#recordOf(idOrName));
+  }
+
+  /** Takes effect on every thread before it returns, as do `rotate` and `delete`. */
+  setActive(idOrName: string, active: boolean): KeyStatement {
+    const { store, live } = this.#options;
+    const record = store.commit(() => {
+      const changed = { ...this.#recordOf(idOrName), active };
+      store.keys.put(changed);
+      return changed;
+    });
+    live?.keyTable.setActive(record.index, active);
+    return this.#statementOf(record);
+  }
+
+  /**
+   * Puts a new key in the place of another: of the same account, name, limits and expiry, and with what the other has used of its
+   * own limits, so that rotation renews none. The other expires after `graceSeconds`, 0 being at once, or when it would have
+   * anyway. One transaction: after a crash both changes are there or none.
+   */
+  rotate(idOrName: string, graceSeconds: number): RotatedKey {
+    const { store, live, clock } = this.#options;
+    const nowMs = recordMomentMs(clock);
+    const { created, old, use } = store.commit(() => {
+      const found = this.#recordOf(idOrName);
+      assertRotatable(found, nowMs);
+      const account = this.#accounts.recordOf(found.accountId);
+      const created = this.put(account, found);
+      const old = {
+        ...found,
+        expiresSeconds: Math.min(found.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
+        replacedById: created.record.id,
+      };
+      store.keys.put(old);
+      const use = isLimited(found) ? this.#useOf(found) : undefined;
+      const used = use === undefined ? undefined : { ...use, lastUsedSeconds: undefined };
+      if (used !== undefined) store.keys.putUse(created.record.index, used);
+      return { created, old, use: used };
+    });
+    this.insert(created.record);
+    if (use !== undefined && live !== undefined) restoreKeyUse(created.record.index, use, live, nowMs);
+    live?.keyTable.setExpiry(old.index, old.expiresSeconds);
+    return { ...created, replaced: this.#statementOf(old) };
+  }
+
+  delete(idOrName: string): KeyRecord {
+    const { store, live, clock } = this.#options;
+    const record = store.commit(() => {
+      const found = this.#recordOf(idOrName);
+      store.keys.remove(found, recordMomentMs(clock));
+      return found;
+    });
+    live?.keyTable.remove(record.index);
+    return record;
+  }
+
+  /** Slots for so many new keys, inside the commit that puts them. */
+  takeSlots(count: number): KeyIndex[] {
+    const { store, clock } = this.#options;
+    return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - KEY_INDEX_REST_MS));
+  }
+
+  /** Makes a key in the slot and puts its record, inside a commit; `insert` follows when that is on disk. */
+  put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
+    const { store, keysMax, clock } = this.#options;
+    const { name, requestsPerMinute, callsPerDay } = request;
+    assertName('name', name);
+    const nowMs = recordMomentMs(clock);
+    const expiresSeconds = expiryOf(request, nowMs);
+    if (index >= keysMax) {
+      throw invalid(
+        `limits.keys allows ${keysMax} keys, of which those deleted in the last 24 hours still count: ` +
+          'raise it and restart',
+      );
+    }
+    const key = generateKey();
+    const record: KeyRecord = {
+      index,
+      id: createId('key_'),
+      accountIndex: account.index,
+      accountId: account.id,
+      name,
+      digest: digestOf(key),
+      prefix: prefixOf(key),
+      active: true,
+      createdMs: nowMs,
+      expiresSeconds,
+      requestsPerMinute,
+      callsPerDay,
+      replacedById: undefined,
+    };
+    store.keys.put(record);
+    return { record, key };
+  }
+
+  /** Makes all threads know a key that has just been put. */
+  insert(record: KeyRecord): void {
+    const { live } = this.#options;
+    if (live !== undefined) openKey(record, live);
+  }
+
+  #statementOf(record: KeyRecord): KeyStatement {
+    return keyStatement(record, this.#useOf(record), recordMomentMs(this.#options.clock));
+  }
+
+  /** As it is now, or, while no gateway runs, as of the last flush. */
+  #useOf({ index }: KeyRecord): KeyUseRecord | undefined {
+    const { live, store, clock } = this.#options;
+    return live === undefined ? store.keys.findUse(index) : keyUseOf(index, live, clock.wallMs());
+  }
+
+  #recordOf(idOrName: string): KeyRecord {
+    const { store } = this.#options;
+    assertReference('key', idOrName);
+    if (isId(idOrName)) {
+      const record = store.keys.find(idOrName);
+      if (record !== undefined) return record;
+    } else {
+      const found = store.keys.findByName(idOrName, KEYS_OF_NAME_MAX);
+      // A key that was rotated gives its name to the one in its place.
+      const current = found.filter(({ replacedById }) => replacedById === undefined);
+      const [first, second] = current.length > 0 ? current : found;
+      if (second !== undefined) throw invalid(`several keys are named ${idOrName}: give the id of one`);
+      if (first !== undefined) return first;
+    }
+    throw notFound(`there is no key ${idOrName}: see the list of keys`);
+  }
+}

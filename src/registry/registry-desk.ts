@@ -1,0 +1,18 @@
+/**
+ * How the admin interface comes to the registry: of a process that has it alone, at once; of processes that share it, by way
+ * of those (sharing/shared-desk.ts). Main thread; or a command, on the store alone, while no gateway runs.
+ */
+import type { Registry } from './registry.js';
+
+/** `work` is synchronous. Where the registry is shared it may be run several times, and what it wrote be undone before. */
+export interface RegistryDesk {
+  /** What `work` reads, of accounts with what all processes use of them now. */
+  read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
+  /** Changes the registry by one transaction: durable, and in force where it was asked for, when the result is there. */
+  change<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
+}
+
+/** The desk of the only process. */
+export function ownDesk(registry: Registry): RegistryDesk {
+  return { read: (work) => work(registry), change: (work) => work(registry) };
+}

@@ -1,0 +1,158 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { importLitellm, remarkLine } from '#src/config/litellm/import.js';
+import { loadSettings } from '#src/config/load.js';
+
+const FILE = readFileSync(join(process.cwd(), 'test/fixtures/litellm/config.yaml'), 'utf8');
+
+/** What `config check` makes of the import; every variable that it names is set, those of addresses to one. */
+function loaded(folder: string, yaml: string, variables: readonly string[]) {
+  writeFileSync(join(folder, 'tollgate.yaml'), yaml);
+  const environment = Object.fromEntries(
+    variables.map((name) => [
+      name,
+      name === 'AZURE_CANADA' ? 'https://ca.openai.azure.com' : `value-of-${name}`,
+    ]),
+  );
+  return loadSettings({}, { environment, workingDirectory: folder }).settings;
+}
+
+void t.test('a file with everything in it', (t) => {
+  const { yaml, remarks, variables } = importLitellm(FILE, 'config.yaml');
+  const { models, plans } = loaded(t.testdir(), yaml, variables);
+  t.same(
+    models.map(({ id }) => id),
+    ['gpt-4o', 'mini', 'llama', 'local', 'vllm'],
+  );
+  const [azure, mini, llama, local, vllm] = models;
+
+  t.same(azure!.aliases, ['gpt-4', 'GPT-4']);
+  t.same(azure!.price, { input: '2.5', output: '10' });
+  t.match(azure!.upstreams, [
+    {
+      url: 'https://eu.openai.azure.com/openai/deployments/gpt-4o-eu?api-version=2024-06-01',
+      headers: { 'api-key': 'value-of-AZURE_API_KEY_EU' },
+      weight: 1,
+    },
+    {
+      url: 'https://ca.openai.azure.com/openai/deployments/gpt-4o-ca?api-version=2024-06-01',
+      headers: { 'api-key': 'value-of-AZURE_API_KEY_CA' },
+      weight: 240,
+    },
+  ]);
+  t.notOk(azure!.upstreams[0]!.key, 'Azure wants its key in a header of its own');
+
+  t.same(mini!.price, { input: '0.18', output: '0.6', cached_input: '0.075' }, 'the higher of two');
+  t.equal(mini!.max_output_tokens, 16_384);
+  t.match(mini!.upstreams, [
+    {
+      url: 'https://api.openai.com/v1',
+      key: 'value-of-OPENAI_API_KEY',
+      model: 'gpt-4o-mini',
+      priority: 2,
+      first_byte_timeout_ms: 30_000,
+      idle_timeout_ms: 30_000,
+      headers: { 'openai-organization': 'org-1', 'x-team': 'a${b}', 'x-api-key': 'value-of-MINI_X_API_KEY' },
+    },
+    { key: 'value-of-OPENAI_API_KEY_2', priority: 1 },
+  ]);
+  t.match(llama!.upstreams, [{ url: 'https://api.groq.com/openai/v1', key: 'value-of-GROQ_API_KEY' }]);
+  t.match(local!.upstreams, [{ url: 'http://localhost:11434/v1', model: 'mistral' }]);
+  t.notOk(local!.upstreams[0]!.key);
+  t.match(vllm!.upstreams, [
+    { url: 'http://0.0.0.0:8000/v1', model: 'facebook/opt-125m', key: 'value-of-VLLM_KEY' },
+  ]);
+  t.match(plans, [{ id: 'default', models: ['*'] }]);
+
+  const lines = remarks.map((remark) => remarkLine('config.yaml', remark));
+  const text = `${lines.join('\n')}\n`;
+  const fileLines = FILE.split('\n');
+  for (const { line, path } of remarks) {
+    const name = path
+      .split('.')
+      .at(-1)!
+      .replace(/\[\d+\]$/, '');
+    // A merged name is written elsewhere: then the line is that of the entry's own map.
+    t.ok(
+      fileLines[line - 1]!.includes(name) || path.startsWith('model_list[3]'),
+      `${path} is in line ${line}`,
+    );
+  }
+  for (const told of [
+    /^config\.yaml:8: model_list\[0\]\.litellm_params\.rpm: became its weight/m,
+    /:21: model_list\[2\]\.litellm_params\.api_key: .* set the variable OPENAI_API_KEY$/m,
+    /api_key: .* set the variable OPENAI_API_KEY_2$/m,
+    /:23: .*temperature: has no counterpart/m,
+    /:25: .*stream_timeout/m,
+    /extra_headers\.AI Group: a header that cannot be set/m,
+    /model_info: supports_vision: /m,
+    /model_list\[3\]\.litellm_params: the input price differs/m,
+    /model_list\[4\]\.model_name: no price in the file/m,
+    /api_base: the variable must not end with a slash/m,
+    /model_list\[7\]\.model_name: .* without \*/m,
+    /bedrock is known here; the entry was left out/m,
+    /mode: embedding: /m,
+    /litellm_settings\.drop_params/m,
+    /router_settings\.routing_strategy/m,
+    /model_group_alias\.mini: a model has this name/m,
+    /model_group_alias\.nothing: its model is not among/m,
+    /general_settings\.master_key/m,
+    /environment_variables/m,
+  ]) {
+    t.match(text, told);
+  }
+  t.notMatch(yaml + text, /secret-|-secret|database-/, 'no secret of the file');
+  t.end();
+});
+
+void t.test('shares become whole weights', (t) => {
+  const weightsOf = (shares: readonly object[]): number[] => {
+    const entries = shares.map((share) => ({
+      model_name: 'm',
+      litellm_params: { model: 'gpt-4o', ...share },
+    }));
+    const { yaml, variables } = importLitellm(JSON.stringify({ model_list: entries }), 'x');
+    return loaded(t.testdir(), yaml, variables).models[0]!.upstreams.map(({ weight }) => weight);
+  };
+  t.same(weightsOf([{ rpm: 60 }, { rpm: 600 }, { rpm: 60_000 }]), [1, 10, 1_000]);
+  t.same(weightsOf([{ weight: 0.7 }, { weight: 0.1 }]), [1_000, 143]);
+  t.same(
+    weightsOf([
+      { rpm: 5, weight: 1 },
+      { rpm: 1, weight: 2 },
+    ]),
+    [1, 2],
+    'weight goes before rpm',
+  );
+  t.same(weightsOf([{ tpm: 1 }, { tpm: 1_000_000 }]), [1, 1_000]);
+  t.same(weightsOf([{ rpm: 3 }, {}]), [1, 1], 'no share is the smallest');
+  t.same(weightsOf([{}, {}]), [1, 1]);
+  t.end();
+});
+
+void t.test('what is no configuration is refused with its lines', (t) => {
+  t.throws(() => importLitellm('model_list: [', 'x.yaml'), {
+    code: 'config_refused',
+    message: /^x\.yaml:1: /,
+  });
+  t.throws(() => importLitellm('', 'x.yaml'), { message: /no model of model_list can be carried over/ });
+  t.throws(() => importLitellm('model_list: 3', 'x.yaml'), {
+    message: /^x\.yaml:1: model_list: is no list\n/,
+  });
+  const nothing = 'model_list:\n  - model_name: m\n    litellm_params: hello\n';
+  t.throws(() => importLitellm(nothing, 'x.yaml'), {
+    message: /x\.yaml:3: model_list\[0\]\.litellm_params: is no map of settings\n/,
+  });
+  const secret =
+    'model_list:\n  - model_name: m\n    litellm_params: { model: openai/x, api_base: "https://u:hidden@h/" }\n';
+  let told = '';
+  try {
+    importLitellm(secret, 'x.yaml');
+  } catch (error) {
+    told = String(error);
+  }
+  t.match(told, /api_base: no http:\/\/ or https:\/\/ address without user and password/);
+  t.notMatch(told, 'hidden');
+  t.end();
+});
