@@ -6,121 +6,151 @@
  */
 import { setFlagsFromString } from 'node:v8';
 import { SystemClock } from '../core/clock.js';
-import { asCallSlot } from '../core/units.js';
+import type { LogChange, LogView } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
-import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
-import { startAdmin, type AdminServer } from '../admin/server.js';
+import type { SettingInForce } from '../config/settings-in-force.js';
 import { obtainAdminToken } from '../admin/token.js';
-import { createJournalBuffer } from '../ledger/journal-layout.js';
-import { JournalReader } from '../ledger/journal.js';
-import { createLedgerBuffers } from '../ledger/layout.js';
-import { Ledger } from '../ledger/ledger.js';
 import { createCallTable } from '../pool/call-table.js';
-import { KeyTable, createKeyTableBuffers } from '../registry/key-table.js';
-import { Registry } from '../registry/registry.js';
-import { LedgerFlush } from '../store/flush.js';
-import { recover } from '../store/recovery.js';
-import { SpentTotals } from '../store/spent-totals.js';
-import { Store } from '../store/store.js';
-import { UsageLines } from '../store/usage-lines.js';
+import { createAccessRing } from '../telemetry/access-layout.js';
+import type { OpenHosts } from '../sharing/open-hosts.js';
 import type { Log } from '../telemetry/log.js';
-import { UsageLog } from '../telemetry/usage-log.js';
-import { createMetrics, readMetrics, type MetricsBuffer } from '../telemetry/metrics.js';
+import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
+import { AdminDesk } from './admin-desk.js';
+import { Books } from './books.js';
+import { Figures } from './figures.js';
+import { GatewayLogs } from './gateway-logs.js';
+import { GatewayMetrics } from './gateway-metrics.js';
 import { Listeners, type ListenerShape } from './listeners.js';
-import type { GatewayReady } from './messages.js';
+import type { GatewayReady, GroupPlace } from './messages.js';
 import { findPort } from './port-probe.js';
 import { CounterPool, UpstreamWorkers } from './pools.js';
-import { catalogOf, routesOf } from './snapshot.js';
+import { publicAddressOf } from './public-address.js';
+import type { Reading, ReadingKind } from './readings.js';
+import { LiveSettings, type ReloadParts } from './reload.js';
+import { listenerSettingsOf } from './snapshot.js';
+import type { StatusFacts } from './status.js';
+import type { SupervisorLink } from './supervisor-link.js';
+import { tracesOf, type Traces } from './traces.js';
 
 export interface GatewayOptions {
   readonly settings: Settings;
   /** Make a demo account in an empty store. */
   readonly demo: boolean;
+  /** Absent where no other gateway works on this data folder. */
+  readonly group?: GroupPlace | undefined;
+  /** Where the settings have `sharing`. */
+  readonly openHosts?: OpenHosts | undefined;
+  /** The settings as operators look at them. */
+  readonly inForce: readonly SettingInForce[];
   readonly log: Log;
+  /** What all threads log; the settings are put in it. */
+  readonly logSwitch: LogSwitchBuffer;
+  /** Has the admin interface from the start on. */
+  readonly leads: boolean;
+  /** Others of its group have the ports already. */
+  readonly joins: boolean;
+  /** To the supervisor, for an operator. */
+  readonly supervisor: SupervisorLink;
   /** The gateway can't go on: its process must end, with its books flushed or not. */
   readonly onHopeless: (reason: string) => void;
 }
 
-function usageLogOf({ usage_log: usageLog }: Settings, log: Log): UsageLog | undefined {
-  if (usageLog === undefined) return undefined;
-  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
-  return new UsageLog({ path, rotateBytes, keep, log });
-}
-
 export class Gateway {
-  readonly #settings: Settings;
+  readonly #live: LiveSettings;
   readonly #log: Log;
-  readonly #store: Store;
-  readonly #ledger: Ledger;
-  readonly #flush: LedgerFlush;
-  readonly #usageLog: UsageLog | undefined;
-  readonly #registry: Registry;
-  readonly #metrics: MetricsBuffer;
+  readonly #books: Books;
+  readonly #logs: GatewayLogs;
+  readonly #metrics: GatewayMetrics;
   readonly #counter: CounterPool;
   readonly #workers: UpstreamWorkers;
   readonly #listeners: Listeners;
-  readonly #demo: boolean;
-  /** Listeners whose answers wait for the disk. */
-  readonly #commitAsked = new Set<number>();
+  readonly #options: GatewayOptions;
+  readonly #admin: AdminDesk;
+  readonly #figures: Figures;
   readonly #startedAtMs = performance.now();
-  #admin: AdminServer | undefined;
-  #flushTimer: NodeJS.Timeout | undefined;
+  #inForce: readonly SettingInForce[];
+  #port = 0;
+  #traces: Traces | undefined;
   #ready = false;
 
-  /** Opens the store and recovers the books; throws StoreFault where they are not to be trusted. Nothing serves yet. */
+  /**
+   * Opens the store and recovers the books; throws StoreFault where they are not to be trusted, StoreHeld where another
+   * process works on them. Nothing serves yet.
+   */
   constructor(options: GatewayOptions) {
     const { settings, log } = options;
-    this.#settings = settings;
+    this.#metrics = new GatewayMetrics(settings, options.logSwitch);
+    this.#live = new LiveSettings(settings, this.#metrics.upstreams);
     this.#log = log;
-    this.#demo = options.demo;
-    const clock = new SystemClock();
-    const catalog = catalogOf(settings);
-    const { accounts: accountsMax, keys: keysMax, calls_in_flight: callsInFlightMax } = settings.limits;
-
-    this.#store = new Store(settings.data);
-    const ledgerBuffers = createLedgerBuffers({ accountsMax, callsInFlightMax });
-    const keyBuffers = createKeyTableBuffers({ keysMax });
-    const calls = createCallTable(callsInFlightMax, settings.limits.stream_buffer_bytes);
-    this.#metrics = createMetrics(settings.listen.listeners);
-    this.#ledger = new Ledger(ledgerBuffers, clock);
-    const keyTable = new KeyTable(keyBuffers);
-    const totals = new SpentTotals(accountsMax);
-    recover({
-      store: this.#store,
-      ledger: this.#ledger,
-      totals,
-      keyTable,
-      catalog,
-      accountsMax,
-      keysMax,
-      clock,
+    this.#inForce = options.inForce;
+    this.#options = options;
+    const { group, supervisor } = options;
+    this.#books = new Books({
+      openHosts: options.openHosts,
+      settings,
+      live: this.#live,
+      group,
+      requestIdOf: (listener, request) => this.#listeners.requestIdOf(listener, request),
+      onCommit: (listenerIndex, ok) => this.#listeners.answerCommit(listenerIndex, ok),
       log,
     });
-    const slotsPerListener = Math.floor(callsInFlightMax / settings.listen.listeners);
-    const journals = Array.from({ length: settings.listen.listeners }, () =>
-      createJournalBuffer(slotsPerListener),
-    );
-    this.#usageLog = usageLogOf(settings, log);
-    this.#flush = new LedgerFlush({
-      ledger: this.#ledger,
-      journals: journals.map((journal) => new JournalReader(journal)),
-      totals,
-      store: this.#store,
-      modelIds: catalog.models.map(({ id }) => id),
-      refuseOnError: settings.on_store_error === 'refuse' || settings.durability === 'commit',
-      usageLines: this.#usageLinesOf(this.#usageLog),
-      clock,
+    const { buffers, claims, flush, idNames, registry, slotsPerListener, tally } = this.#books;
+    this.#figures = new Figures({
+      metrics: this.#metrics,
+      subjects: {
+        registry,
+        books: flush,
+        spans: () => this.#traces?.counts(),
+        sharing: () => this.#books.sharing,
+      },
+      tally,
+      facts: () => this.#facts(),
+      group,
+      supervisor,
+    });
+    this.#admin = new AdminDesk({
+      place: settings,
+      token: obtainAdminToken(settings.data, process.env),
+      registry,
+      desk: this.#books.desk,
+      readiness: () => this.#ready,
+      status: () => this.#figures.status(),
+      reload: (request) => supervisor.reload(request),
+      changeLog: (change) => this.#changeLog(change),
+      settings: () => this.#inForce,
+      accounts: () => this.#figures.accounts(),
+      history: this.#books.store.history,
+      publicAddress: () => publicAddressOf(settings, this.#port),
+      metrics: (format) => this.#figures.page(format),
+      clock: new SystemClock(),
       log,
     });
-    const live = { ledger: this.#ledger, keyTable };
-    this.#registry = new Registry({ store: this.#store, catalog, clock, accountsMax, keysMax, live });
 
+    const accessRings = buffers.journals.map(() => createAccessRing());
+    this.#logs = new GatewayLogs({
+      settings,
+      control: options.logSwitch,
+      rings: accessRings,
+      names: {
+        ids: idNames,
+        modelIdOf: (index) => this.#live.catalog.models[index]!.id,
+        upstreamNameOf: (slot) => this.#metrics.upstreams.known[slot]?.name,
+        requestIdOf: (listener, request) => this.#listeners.requestIdOf(listener, request),
+      },
+      log,
+    });
+
+    const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
+    const calls = createCallTable(callsInFlightMax, streamBufferBytes);
     this.#counter = new CounterPool(log);
     this.#workers = new UpstreamWorkers({
       workers: settings.workers,
-      routes: routesOf(settings),
+      routes: this.#live.routes,
       calls,
+      metrics: this.#metrics.buffers,
+      firstThread: this.#metrics.firstWorkerThread,
       counter: this.#counter,
+      newSpanOutlet: () => this.#traces?.newOutlet(),
       log,
       onStarted: (workerIndex) => this.#listeners.attachWorker(workerIndex),
       onLost: (workerIndex) => this.#listeners.detachWorker(workerIndex),
@@ -130,32 +160,29 @@ export class Gateway {
         index,
         host: settings.listen.host,
         slots: { first: index * slotsPerListener, count: slotsPerListener },
-        ledger: ledgerBuffers,
-        journal: journals[index]!,
-        keys: keyBuffers,
+        ledger: buffers.ledger,
+        journal: buffers.journals[index]!,
+        accessLog: accessRings[index]!,
+        keys: buffers.keys,
         calls,
-        metrics: this.#metrics,
-        catalog,
-        limits: {
-          bodyBytesMax: settings.limits.body_bytes,
-          parseInlineBytesMax: settings.limits.parse_inline_bytes,
-          clientIdleTimeoutMs: settings.limits.client_idle_timeout_ms,
-        },
-        accountCallsMax: settings.limits.calls_in_flight_per_account,
-        lowBalance: settings.low_balance,
-        durability: settings.durability,
+        metrics: this.#metrics.buffers,
+        thread: this.#metrics.threadOfListener(index),
+        keptAnswerBytesMax: settings.idempotency.answer_bytes,
       })),
+      settings: listenerSettingsOf(settings, this.#live.catalog),
       log,
       workerIndices: () => this.#workers.indices,
       connect: (workerIndex, listenerIndex) => this.#workers.connect(workerIndex, listenerIndex),
       serveParser: (port) => this.#counter.serveListener(port),
-      onLost: ({ slots }) => {
-        // What it has settled goes to the books before another goes on in its journal.
-        this.#flush.drain();
-        this.#releaseSlots(slots.first, slots.count);
+      newTracing: () => this.#traces?.newListenerTracing(),
+      serveClaims: (listenerIndex, port) => claims.attach(listenerIndex, port),
+      serveLeases: this.#books.serveLeases,
+      onLost: ({ index }) => {
+        this.#logs.drain();
+        this.#books.releaseListener(index);
       },
-      onCommitAsked: (listenerIndex) => this.#commitSoon(listenerIndex),
-      onJournalHalfFull: () => this.#flush.drain(),
+      onCommitAsked: (listenerIndex) => this.#books.commitSoon(listenerIndex),
+      onJournalHalfFull: () => flush.drain(),
       onHopeless: options.onHopeless,
     });
   }
@@ -163,43 +190,93 @@ export class Gateway {
   /** Starts threads and ports. Throws where a port can't be had; then `close` it. */
   async start(): Promise<GatewayReady> {
     const { settings } = this;
-    const demo = this.#demo ? this.#registry.ensureDemo() : { accountId: undefined, key: undefined };
-    const port = await findPort(settings.listen.host, settings.listen.port);
+    await this.#books.start();
+    const { leads, joins } = this.#options;
+    const demo = this.#options.demo
+      ? await this.#books.desk.change((registry) => registry.ensureDemo())
+      : { accountId: undefined, key: undefined };
+    const { host, port: wantedPort } = settings.listen;
+    const port = joins ? wantedPort : await findPort(host, wantedPort);
+    this.#port = port;
 
     // Every thread that faces the network runs without code from strings. Not this one: lmdb's `ordered-binary` needs it
     // when it is loaded, which it was above.
     setFlagsFromString('--disallow-code-generation-from-strings');
-    this.#workers.start();
-    await this.#listeners.start(port);
-    this.#admin = await startAdmin({
-      host: settings.admin.host,
-      port: await findPort(settings.admin.host, settings.admin.port),
-      token: obtainAdminToken(settings.data, process.env),
-      registry: this.#registry,
-      readiness: () => this.#ready,
-      status: () => this.#status(),
+    this.#traces = tracesOf(process.env, {
+      accountIdOf: (account) => this.#books.idNames.accountIdOf(account),
+      logSwitch: this.#metrics.buffers.log,
       log: this.#log,
     });
-    const adminPort = this.#admin.port;
-    writeGatewayFile(settings.data, { pid: process.pid, adminHost: settings.admin.host, adminPort });
-    this.#flushTimer = setInterval(() => this.#flush.run(), settings.flush_interval_ms);
+    this.#workers.start();
+    await this.#listeners.start(port);
+    const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
+    this.#books.flushEach(settings.flush_interval_ms);
     this.#ready = true;
-    this.#log.info('gateway serves', { port, adminPort, pid: process.pid });
+    this.#log.info('gateway serves', { port, adminPort });
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
-  get settings(): Settings {
-    return this.#settings;
+  /** Has the admin interface from now on; false where it ended before it could. */
+  lead(): Promise<boolean> {
+    return this.#admin.lead();
   }
 
-  /** Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. */
-  async drain(): Promise<void> {
+  /** Another has the admin interface. */
+  follow(): void {
+    this.#admin.follow();
+  }
+
+  /** The figures of this gateway. */
+  read(what: ReadingKind): Promise<Reading> {
+    return this.#figures.read(what);
+  }
+
+  get settings(): Settings {
+    return this.#live.settings;
+  }
+
+  /** An operator has changed what is logged, here or at another gateway of the group. */
+  changeLog(change: LogChange): LogView {
+    return this.#logs.change(change);
+  }
+
+  showInForce(inForce: readonly SettingInForce[]): void {
+    this.#inForce = inForce;
+  }
+
+  /**
+   * Serves by `next` from now on, with no call dropped; with `check` changes nothing. Resolves with what speaks against it,
+   * and then the old settings stay. What needs a restart must be as it is. One at a time.
+   */
+  async reload(next: Settings, check: boolean): Promise<string[]> {
+    const parts: ReloadParts = {
+      ledger: this.#books.ledger,
+      registry: this.#books.registry,
+      store: this.#books.store,
+      replaceRoutes: (routes) => this.#workers.replaceRoutes(routes),
+      replaceListenerSettings: (settings) => this.#listeners.replaceSettings(settings),
+      log: this.#log,
+    };
+    if (check) return this.#live.problemsOf(next, parts);
+    const problems = await this.#live.replace(next, parts);
+    if (this.#ready) this.#books.flushEach(this.settings.flush_interval_ms);
+    this.#logs.apply(this.settings);
+    return problems;
+  }
+
+  /**
+   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` connections at rest have that
+   * time too, to come back with a last request.
+   */
+  async drain(replaced: boolean): Promise<void> {
     this.#ready = false;
-    this.#log.info('gateway drains', { callsInFlight: readMetrics(this.#metrics).callsInFlight });
-    const drained = await this.#listeners.drain(this.#settings.drain_timeout_ms);
-    if (!drained) {
+    this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
+    const drained = await this.#listeners.drain(this.settings.drain_timeout_ms, replaced);
+    const callsInFlight = this.#metrics.reader.callsInFlight();
+    // What is left may be connections that wait for nothing.
+    if (!drained && (callsInFlight > 0 || !replaced)) {
       this.#log.error('calls were cut: they did not end within drain_timeout_ms, and were not billed', {
-        callsInFlight: readMetrics(this.#metrics).callsInFlight,
+        callsInFlight,
       });
     }
     await this.close();
@@ -211,65 +288,35 @@ export class Gateway {
     await this.#listeners.close();
     await this.#workers.close();
     await this.#counter.close();
-    clearInterval(this.#flushTimer);
-    const flushed = this.#flush.run();
-    this.#usageLog?.close();
-    this.#admin?.close();
-    removeGatewayFile(this.#settings.data, process.pid);
-    await this.#store.close();
-    if (!flushed) {
-      this.#log.error('charges were lost: the books could not be written before the end', {
-        accounts: this.#flush.state.unflushedAccounts,
-      });
-    }
+    await this.#traces?.close();
+    this.#logs.close();
+    await this.#figures.tellLast();
+    this.#metrics.close();
+    this.#admin.close();
+    const flushed = await this.#books.close();
     this.#log.info('gateway ended', { flushed });
   }
 
-  #usageLinesOf(usageLog: UsageLog | undefined): UsageLines | undefined {
-    if (usageLog === undefined) return undefined;
-    return new UsageLines({
-      append: (lines) => usageLog.append(lines),
-      accountIdOf: (account) => this.#store.findAccountId(account),
-      requestIdOf: (journal, request) => this.#listeners.requestIdOf(journal, request),
-    });
+  #changeLog(change: LogChange): LogView {
+    const view = this.changeLog(change);
+    if (Object.keys(change).length > 0) {
+      this.#options.supervisor.tellLog(change);
+      this.#log.info('an operator changed what is logged, until the next reload', view);
+    }
+    return view;
   }
 
-  /** One commit for all listeners that ask in the same turn, and for all that ask while it is being made. */
-  #commitSoon(listenerIndex: number): void {
-    this.#commitAsked.add(listenerIndex);
-    if (this.#commitAsked.size > 1) return;
-    setImmediate(() => {
-      const asked = [...this.#commitAsked];
-      this.#commitAsked.clear();
-      const ok = this.#flush.commit();
-      for (const index of asked) this.#listeners.answerCommit(index, ok);
-    });
-  }
-
-  #releaseSlots(first: number, count: number): void {
-    const released = this.#ledger.releaseSlots(asCallSlot(first), count);
-    if (released > 0)
-      this.#log.error('calls were cut with their listener and not billed', { calls: released });
-  }
-
-  #status(): object {
-    const metrics = readMetrics(this.#metrics);
-    const store = this.#flush.state;
+  #facts(): Omit<StatusFacts, 'slot'> {
     return {
-      pid: process.pid,
       ready: this.#ready,
-      uptime_seconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
-      node: process.version,
+      uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
       listeners: this.#listeners.count,
       workers: this.#workers.indices.length,
-      calls_in_flight: metrics.callsInFlight,
-      outcomes: metrics.outcomes,
-      store: {
-        ok: store.ok,
-        last_error: store.lastError ?? null,
-        unflushed_accounts: store.unflushedAccounts,
-      },
-      tokens: { prompt: metrics.promptTokens, completion: metrics.completionTokens },
+      accounts: this.#books.store.freeAccountIndex(),
+      modelIds: this.#books.registry.catalog.models.map(({ id }) => id),
+      settings: this.settings,
+      books: this.#books.flush.state,
+      sharing: this.#books.sharing,
     };
   }
 }

@@ -4,9 +4,18 @@
 import { once } from 'node:events';
 import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
+import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import { createRequestPrefix, requestIdOf } from '../listener/request-id.js';
-import type { FromListener, ListenerInit, ToListener } from '../listener/messages.js';
+import type {
+  FromListener,
+  ListenerInit,
+  ListenerSettings,
+  ListenerTracing,
+  ToListener,
+} from '../listener/messages.js';
+import { threadMemory } from '../pool/thread-memory.js';
 import type { Log } from '../telemetry/log.js';
+import { Acknowledgements } from './acknowledgements.js';
 
 /** More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
@@ -14,16 +23,25 @@ const DEATHS_WINDOW_MS = 60_000;
 /** What a listener gets to cut its connections before its thread is given up. */
 const CLOSE_MS = 2_000;
 
-export type ListenerShape = Omit<ListenerInit, 'parserPort' | 'port' | 'requestPrefix'>;
+export type ListenerShape = Omit<
+  ListenerInit,
+  'parserPort' | 'claimPort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
+>;
 
 export interface ListenersOptions {
   /** One a listener, by index. */
   readonly shapes: readonly ListenerShape[];
+  readonly settings: ListenerSettings;
   readonly log: Log;
   /** Workers that are up, for a new listener. */
   readonly workerIndices: () => readonly number[];
   readonly connect: (workerIndex: number, listenerIndex: number) => MessagePort;
   readonly serveParser: (port: MessagePort) => void;
+  /** Where a new listener leaves its spans, if they are exported. */
+  readonly newTracing: () => ListenerTracing | undefined;
+  readonly serveClaims: (listenerIndex: number, port: MessagePort) => void;
+  /** Where limits are shared: answers a listener that waits for leases. */
+  readonly serveLeases: ((port: MessagePort) => void) | undefined;
   /** A listener has died; what its calls held must be released before another takes its slots. */
   readonly onLost: (shape: ListenerShape) => void;
   /** Ends of answers wait for what is in the listener's journal; `answerCommit` follows. */
@@ -43,6 +61,9 @@ export class Listeners {
   readonly #listeners = new Map<number, Listener>();
   /** By index of the listener, of its present life or its last. */
   readonly #requestPrefixes = new Map<number, string>();
+  /** What a listener that is started now gets. */
+  #settings: ListenerSettings;
+  readonly #settingsTaken = new Acknowledgements(SETTINGS_WAIT_MS_MAX);
   #port = 0;
   #deathsAtMs: number[] = [];
   #draining = false;
@@ -50,6 +71,7 @@ export class Listeners {
 
   constructor(options: ListenersOptions) {
     this.#options = options;
+    this.#settings = options.settings;
   }
 
   /** Resolves when all of them listen on `port`; throws where one can't. */
@@ -82,12 +104,27 @@ export class Listeners {
     this.#listeners.get(listenerIndex)?.thread.postMessage({ kind: 'committed', ok } satisfies ToListener);
   }
 
-  /** Stops accepting; true when every call has ended, false where `timeoutMs` passed before. */
-  async drain(timeoutMs: number): Promise<boolean> {
+  /**
+   * Requests are served by these from now on, also by listeners that are started later. Resolves when every listener has
+   * taken them, with the indices of those that have not in time.
+   */
+  replaceSettings(settings: ListenerSettings): Promise<number[]> {
+    this.#settings = settings;
+    return this.#settingsTaken.collect(this.#listeners.keys(), (index, turn) => {
+      const order: ToListener = { kind: 'settings', settings, turn };
+      this.#listeners.get(index)?.thread.postMessage(order);
+    });
+  }
+
+  /**
+   * Stops accepting; true when every call has ended, false where `timeoutMs` passed before. With `keepsIdle` connections at
+   * rest are waited for too.
+   */
+  async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     for (const { thread } of this.#listeners.values())
-      thread.postMessage({ kind: 'drain' } satisfies ToListener);
+      thread.postMessage({ kind: 'drain', keepsIdle } satisfies ToListener);
     this.#noteDrained();
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
@@ -106,18 +143,30 @@ export class Listeners {
   async #start(shape: ListenerShape): Promise<void> {
     const parser = new MessageChannel();
     this.#options.serveParser(parser.port1);
+    const claims = new MessageChannel();
+    this.#options.serveClaims(shape.index, claims.port1);
+    const leases = this.#options.serveLeases && new MessageChannel();
+    if (leases !== undefined) this.#options.serveLeases?.(leases.port1);
     const requestPrefix = createRequestPrefix();
     this.#requestPrefixes.set(shape.index, requestPrefix);
+    const tracing = this.#options.newTracing();
     const init: ListenerInit = {
       ...shape,
+      settings: this.#settings,
       port: this.#port,
       parserPort: parser.port2,
+      claimPort: claims.port2,
+      leasePort: leases?.port2,
       requestPrefix,
+      tracing,
     };
     const thread = new Worker(new URL('../listener/listener.thread.js', import.meta.url), {
       workerData: init,
-      transferList: [parser.port2],
+      transferList: [parser.port2, claims.port2, leases?.port2, tracing?.outlet.port].filter(
+        (port) => port !== undefined,
+      ),
       name: `listener-${shape.index}`,
+      resourceLimits: threadMemory(),
     });
     thread.on('error', (error) =>
       this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
@@ -141,6 +190,9 @@ export class Listeners {
             listener.drained = true;
             this.#noteDrained();
             return;
+          case 'settings_taken':
+            this.#settingsTaken.note(shape.index, message.turn);
+            return;
           case 'commit':
             this.#options.onCommitAsked(shape.index);
             return;
@@ -158,6 +210,7 @@ export class Listeners {
 
   #onExit(shape: ListenerShape): void {
     this.#listeners.delete(shape.index);
+    this.#settingsTaken.noteEnd(shape.index);
     this.#options.onLost(shape);
     if (this.#draining) {
       this.#noteDrained();

@@ -1,18 +1,26 @@
 /**
  * Entry of a gateway process: follows the supervisor's orders. Main thread of a gateway process.
  */
-import { findGateway } from '../admin/gateway-file.js';
-import { createLog } from '../telemetry/log.js';
-import { Gateway } from './gateway.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { StoreHeld } from '../store/store-hold.js';
+import { openLog } from '../telemetry/log.js';
+import { createLogSwitch, LogSwitch } from '../telemetry/log-switch.js';
+import { Gateway, type GatewayOptions } from './gateway.js';
 import {
   GATEWAY_REFUSED_EXIT_CODE,
   type FromGateway,
+  type ReadGateway,
+  type ReloadGateway,
   type StartGateway,
   type ToGateway,
 } from './messages.js';
+import { withOwnLogs } from './log-paths.js';
+import { SupervisorLink } from './supervisor-link.js';
 
-const log = createLog('gateway');
+const logSwitch = createLogSwitch();
+const log = openLog('gateway', new LogSwitch(logSwitch));
 let gateway: Gateway | undefined;
+let started: Promise<void> = Promise.resolve();
 let draining = false;
 
 /** Sends and waits until it has left: a process that exits at once would lose it. */
@@ -23,22 +31,54 @@ function say(message: FromGateway): Promise<void> {
   });
 }
 
-/** Two gateways on one store would each admit the whole of every limit. */
-async function assertDataUnused(dataPath: string): Promise<void> {
-  const other = await findGateway(dataPath);
-  if (other === undefined) return;
-  throw new Error(
-    `Another gateway (process ${other.pid}) serves from ${dataPath}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
+const supervisor = new SupervisorLink((message) => void say(message));
+/** Among the gateways of the supervisor. */
+let slot = 0;
+
+/** A command holds the store for as long as its one change takes: a disk flush, on a busy disk some seconds. */
+const COMMAND_WAIT_MS_MAX = 10_000;
+const COMMAND_POLL_MS = 20;
+
+/** Waits for a command that works on the store; refuses where another gateway does, for each would admit the whole of every limit. */
+async function open(options: GatewayOptions): Promise<Gateway> {
+  const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
+  for (;;) {
+    try {
+      return new Gateway(options);
+    } catch (error) {
+      if (!(error instanceof StoreHeld)) throw error;
+      if (error.kind === 'gateway' || performance.now() > endMs) throw refusalOf(error);
+    }
+    await sleep(COMMAND_POLL_MS);
+  }
+}
+
+function refusalOf(held: StoreHeld): Error {
+  const who = held.kind === 'gateway' ? 'Another gateway' : 'A command';
+  return new Error(
+    `${who} (process ${held.pid}) works on ${held.path}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
+    { cause: held },
   );
 }
 
 async function start(message: StartGateway): Promise<void> {
   try {
-    await assertDataUnused(message.settings.data);
-    gateway = new Gateway({
-      settings: message.settings,
+    slot = message.group?.slot ?? 0;
+    const openHosts =
+      message.settings.sharing === undefined
+        ? undefined
+        : (await import('../sharing/open-hosts.js')).openHosts;
+    gateway = await open({
+      settings: withOwnLogs(message.settings, slot),
       demo: message.demo,
+      group: message.group,
+      openHosts,
+      inForce: message.inForce,
+      leads: message.leads,
+      joins: message.joins,
+      supervisor,
       log,
+      logSwitch,
       onHopeless: (reason) => {
         log.error('gateway gives up', { reason });
         void end(1);
@@ -51,11 +91,30 @@ async function start(message: StartGateway): Promise<void> {
   }
 }
 
-async function drain(): Promise<void> {
+async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
+  await started;
+  const problems =
+    gateway === undefined || draining
+      ? ['the gateway is stopping']
+      : await gateway.reload(withOwnLogs(settings, slot), check);
+  await say({ kind: 'reloaded', id, problems });
+}
+
+async function lead(): Promise<void> {
+  await started;
+  if ((await gateway?.lead()) === true) await say({ kind: 'leads' });
+}
+
+async function read({ id, what }: ReadGateway): Promise<void> {
+  // Before it serves it has nothing to tell, and whoever asks does not wait for that.
+  await say({ kind: 'reading', id, reading: (await gateway?.read(what)) ?? {} });
+}
+
+async function drain(replaced: boolean): Promise<void> {
   if (draining) return;
   draining = true;
   try {
-    await gateway?.drain();
+    await gateway?.drain(replaced);
     process.exit(0);
   } catch (error) {
     log.error('gateway failed while it drained', { error: String(error) });
@@ -76,13 +135,40 @@ async function end(exitCode: number): Promise<void> {
 }
 
 process.on('message', (message: ToGateway) => {
-  if (message.kind === 'start') void start(message);
-  else void drain();
+  switch (message.kind) {
+    case 'start':
+      started = start(message);
+      return;
+    case 'reload':
+      void reload(message);
+      return;
+    case 'lead':
+      void lead();
+      return;
+    case 'follow':
+      gateway?.follow();
+      return;
+    case 'read':
+      void read(message);
+      return;
+    case 'outcome':
+    case 'readings':
+      supervisor.onAnswer(message);
+      return;
+    case 'in_force':
+      gateway?.showInForce(message.inForce);
+      return;
+    case 'log':
+      gateway?.changeLog(message.change);
+      return;
+    case 'drain':
+      void drain(message.replaced);
+  }
 });
 // The supervisor has died: nobody would stop this process any more.
-process.on('disconnect', () => void drain());
-// A terminal sends these to the whole group; the supervisor decides and says `drain`.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => undefined);
+process.on('disconnect', () => void drain(false));
+// A terminal or a service manager sends these to the whole group; the supervisor decides what they mean.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
 process.on('uncaughtException', (error) => {
   log.error('gateway failed', { error: error.stack });
   void end(1);

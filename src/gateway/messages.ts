@@ -4,16 +4,36 @@
  *
  *     supervisor → gateway   start    once, first: the settings, which hold the providers' keys and so are in no argument
  *                                     and in no variable that `ps` would show
+ *                            reload   take these settings while serving, or say (check) whether they could be taken
+ *                            outcome  answers `ask_reload`
+ *                            in_force what an operator is shown as the settings, after a reload
+ *                            lead     have the admin interface from now on, beside the gateway that has it, if one does
+ *                            follow   another has the admin interface: take no new connections to it
+ *                            read     tell your figures
+ *                            readings answers `ask_readings`
+ *                            log      an operator has changed what is logged, at one of the gateways
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
  *     gateway → supervisor   ready    once: it serves
+ *                            leads    once it has the admin interface; only after `lead`
+ *                            reading  answers `read`, or unasked before the end: the last figures
+ *                            ask_readings  an operator asks for the figures of all gateways
+ *                            log      an operator changes what is logged; it goes to all gateways
  *                            refused  once, instead of ready: it cannot run with these settings or this data. It then
  *                                     exits with GATEWAY_REFUSED_EXIT_CODE and is not started again
+ *                            reloaded answers `reload`
+ *                            ask_reload  an operator asks: the supervisor reads the file, for it alone knows how it was named
+ *                                        and has the environment
  *
  * Of the gateway's half: a terminal sends SIGINT and SIGHUP, and a service manager SIGTERM, to the gateway too, so it
  * ignores all three and waits for `drain`. When the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
  * drains by itself, so that no gateway is left that nobody watches.
  */
+import type { LogChange } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
+import type { SettingInForce } from '../config/settings-in-force.js';
+import type { SettingChange } from '../config/settings-changes.js';
+import type { SettingsDifference } from '../config/settings-difference.js';
+import type { GroupReading, Reading, ReadingKind } from './readings.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */
 export const GATEWAY_REFUSED_EXIT_CODE = 78;
@@ -24,18 +44,107 @@ export interface StartGateway {
   readonly settings: Settings;
   /** Whether the built-in demo runs, and a demo account is to be made in an empty store. */
   readonly demo: boolean;
+  /** The settings as an operator looks at them. */
+  readonly inForce: readonly SettingInForce[];
+  /** Where several gateways work on one data folder and share its limits; absent where this one has it for itself. */
+  readonly group?: GroupPlace | undefined;
+  /** Whether it has the admin interface from the start on. */
+  readonly leads: boolean;
+  /** Others of its group listen on the ports already: they are shared with them, and nobody else can have them. */
+  readonly joins: boolean;
+}
+
+/** A gateway's place among those of its supervisor. */
+export interface GroupPlace {
+  /** Text that no other supervisor has: the gateways of one are let into the folder together. */
+  readonly id: string;
+  /** From 0. No two gateways that run have the same one; a gateway that comes in the place of one that has ended has its. */
+  readonly slot: number;
+}
+
+export interface ShowInForce {
+  readonly kind: 'in_force';
+  readonly inForce: readonly SettingInForce[];
+}
+
+/** Either way. What is absolute may arrive twice. */
+export interface TellLog {
+  readonly kind: 'log';
+  readonly change: LogChange;
 }
 
 export interface DrainGateway {
   readonly kind: 'drain';
+  /** Another gateway serves in its place: connections at rest are given time to come back with a last request. */
+  readonly replaced: boolean;
 }
 
-export type ToGateway = StartGateway | DrainGateway;
+export interface LeadGateway {
+  readonly kind: 'lead';
+}
+
+export interface FollowGateway {
+  readonly kind: 'follow';
+}
+
+export interface ReadGateway {
+  readonly kind: 'read';
+  /** Named again by the answer. */
+  readonly id: number;
+  readonly what: ReadingKind;
+}
+
+export interface ReadingsAnswer {
+  readonly kind: 'readings';
+  /** Of the question. */
+  readonly id: number;
+  readonly readings: GroupReading;
+}
+
+export interface ReloadGateway {
+  readonly kind: 'reload';
+  /** Named again by the answer. */
+  readonly id: number;
+  /** Complete; what needs a restart is as it was at the start. */
+  readonly settings: Settings;
+  /** Change nothing, only say what speaks against it. */
+  readonly check: boolean;
+}
+
+/** What became of a reload. */
+export interface ReloadOutcome extends SettingsDifference {
+  /** Why nothing was applied, each a whole line; empty where it was. */
+  readonly problems: readonly string[];
+  /** What was and would be; only where nothing was to be changed. */
+  readonly changes?: readonly SettingChange[];
+  /** Gateways that are being replaced one by one from now on; 0 where that was not asked for. */
+  readonly replacing: number;
+}
+
+export interface ReloadAnswer {
+  readonly kind: 'outcome';
+  /** Of the question. */
+  readonly id: number;
+  readonly outcome: ReloadOutcome;
+}
+
+export type ToGateway =
+  | StartGateway
+  | ReloadGateway
+  | ReloadAnswer
+  | LeadGateway
+  | FollowGateway
+  | ReadGateway
+  | ReadingsAnswer
+  | ShowInForce
+  | TellLog
+  | DrainGateway;
 
 export interface GatewayReady {
   readonly kind: 'ready';
   /** The port in use, also where the setting is 0. */
   readonly port: number;
+  /** Of its group's admin interface, whoever has it. */
   readonly adminPort: number;
   /** The demo account's, where there is one. */
   readonly demoAccountId: string | undefined;
@@ -49,4 +158,49 @@ export interface GatewayRefused {
   readonly message: string;
 }
 
-export type FromGateway = GatewayReady | GatewayRefused;
+export interface GatewayReloaded {
+  readonly kind: 'reloaded';
+  readonly id: number;
+  /** Why the settings were not taken; empty where they were, or could be. */
+  readonly problems: readonly string[];
+}
+
+export interface AskReload {
+  readonly kind: 'ask_reload';
+  readonly id: number;
+  readonly request: ReloadRequest;
+}
+
+export interface ReloadRequest {
+  /** Only tell what would change. */
+  readonly dryRun: boolean;
+  /** Replace the gateways one by one, for what needs a restart. */
+  readonly restart: boolean;
+}
+
+export interface GatewayLeads {
+  readonly kind: 'leads';
+}
+
+export interface GatewayReading {
+  readonly kind: 'reading';
+  /** Of the question; 0 where there was none. */
+  readonly id: number;
+  readonly reading: Reading;
+}
+
+export interface AskReadings {
+  readonly kind: 'ask_readings';
+  readonly id: number;
+  readonly what: ReadingKind;
+}
+
+export type FromGateway =
+  | GatewayReady
+  | GatewayRefused
+  | GatewayReloaded
+  | GatewayLeads
+  | GatewayReading
+  | AskReadings
+  | AskReload
+  | TellLog;

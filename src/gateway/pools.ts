@@ -5,14 +5,23 @@ import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import type { ErrorRecord } from '../core/errors.js';
+import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import { answerQuestions } from '../pool/ask-port.js';
 import type { CallTableBuffer } from '../pool/call-table.js';
 import { createPool } from '../pool/piscina.js';
 import type { ChatRequestResult } from '../protocol/chat-request.js';
 import type { Log } from '../telemetry/log.js';
+import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
+import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { CountRequest } from '../upstream/token-count.js';
 import type { ModelRoute } from '../upstream/target.js';
-import type { CounterTask, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
+import type {
+  CounterTask,
+  FromUpstreamWorker,
+  ToUpstreamWorker,
+  UpstreamTask,
+} from '../upstream/worker-messages.js';
+import { Acknowledgements } from './acknowledgements.js';
 
 /** Two threads, so that the count of a long prompt does not hold up the parsing of a large body. */
 const COUNTER_THREADS_MAX = 2;
@@ -31,6 +40,7 @@ const REFUSALS_LOG_PERIOD_MS = 1_000;
 
 const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
+  detail: 'large_bodies',
   message: 'The gateway has as many large requests in work as it may. Retry after 5 seconds.',
   retryAfterSeconds: 5,
 };
@@ -108,7 +118,12 @@ export interface UpstreamWorkersOptions {
   readonly workers: number;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
+  readonly metrics: MetricsBuffers;
+  /** Stripe of the first worker among those of the threads. */
+  readonly firstThread: number;
   readonly counter: CounterPool;
+  /** Where a new worker leaves its spans, if they are exported. */
+  readonly newSpanOutlet: () => SpanOutlet | undefined;
   readonly log: Log;
   /** A worker has been started, or started again: every listener must be given a port to it. */
   readonly onStarted: (workerIndex: number) => void;
@@ -121,11 +136,15 @@ export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
   readonly #controls = new Map<number, MessagePort>();
+  /** What a worker that is started now gets. */
+  #routes: readonly ModelRoute[];
+  readonly #routesTaken = new Acknowledgements(SETTINGS_WAIT_MS_MAX);
   readonly #tasks: Promise<void>[] = [];
   #closing = false;
 
   constructor(options: UpstreamWorkersOptions) {
     this.#options = options;
+    this.#routes = options.routes;
   }
 
   /** Starts the threads, under the V8 flags of this moment. */
@@ -154,6 +173,17 @@ export class UpstreamWorkers {
     return port1;
   }
 
+  /**
+   * Calls go here from now on, also in workers that are started later. Resolves when every worker has taken the routes, with
+   * the indices of those that have not in time.
+   */
+  replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
+    this.#routes = routes;
+    return this.#routesTaken.collect(this.#controls.keys(), (index, turn) => {
+      this.#controls.get(index)?.postMessage({ kind: 'routes', routes, turn } satisfies ToUpstreamWorker);
+    });
+  }
+
   /** Ends all tasks, then the threads. */
   async close(): Promise<void> {
     this.#closing = true;
@@ -169,6 +199,7 @@ export class UpstreamWorkers {
       this.#options.onStarted(index);
       const fault = await ended;
       this.#controls.delete(index);
+      this.#routesTaken.noteEnd(index);
       if (this.#isClosing()) return;
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
         worker: index,
@@ -191,15 +222,21 @@ export class UpstreamWorkers {
     const counter = new MessageChannel();
     this.#options.counter.serveWorker(counter.port1);
     this.#controls.set(index, control.port1);
+    control.port1.on('message', ({ turn }: FromUpstreamWorker) => this.#routesTaken.note(index, turn));
+    const spans = this.#options.newSpanOutlet();
     const task: UpstreamTask = {
       index,
-      routes: this.#options.routes,
+      routes: this.#routes,
       calls: this.#options.calls,
+      metrics: this.#options.metrics,
+      thread: this.#options.firstThread + index,
       controlPort: control.port2,
       counterPort: counter.port2,
+      spans,
     };
     try {
-      await pool.run(task, { transferList: [control.port2, counter.port2] });
+      const spanPorts = spans === undefined ? [] : [spans.port];
+      await pool.run(task, { transferList: [control.port2, counter.port2, ...spanPorts] });
       return 'the task returned';
     } catch (error) {
       return error instanceof Error ? (error.stack ?? error.message) : String(error);

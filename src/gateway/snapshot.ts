@@ -1,12 +1,15 @@
 /**
- * From the settings of the file to the plain records that threads work with. Main thread, at start.
+ * From the settings of the file to the plain records that threads work with. Main thread, at start and at a reload.
  */
 import { invariant } from '../core/errors.js';
 import { picoUnitsPerToken } from '../core/money.js';
 import type { PicoUnits } from '../core/units.js';
 import { matchesModel } from '../config/model-pattern.js';
 import type { Settings } from '../config/schema.js';
+import type { TlsFiles } from '../listener/listen-apps.js';
+import type { ListenerSettings } from '../listener/messages.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
+import type { UpstreamNames } from '../telemetry/upstream-names.js';
 import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
 
 type ModelSettings = Settings['models'][number];
@@ -16,6 +19,7 @@ type UpstreamSettings = ModelSettings['upstreams'][number];
 export function catalogOf(settings: Settings): Catalog {
   const models = settings.models.map((model): ModelEntry => ({
     id: model.id,
+    aliases: model.aliases,
     ownedBy: model.owned_by,
     createdSeconds: model.created,
     price: {
@@ -29,6 +33,9 @@ export function catalogOf(settings: Settings): Catalog {
     id: plan.id,
     requestsPerMinute: plan.requests_per_minute,
     callsPerDay: plan.calls_per_day,
+    outputTokensMax: plan.max_tokens,
+    callsInFlightMax: Math.min(plan.calls_in_flight ?? Infinity, settings.limits.calls_in_flight_per_account),
+    bodyBytesMax: Math.min(plan.body_bytes ?? Infinity, settings.limits.body_bytes),
     modelIndices: models.flatMap((model, index) =>
       plan.models.some((pattern) => matchesModel(pattern, model.id)) ? [index] : [],
     ),
@@ -37,26 +44,65 @@ export function catalogOf(settings: Settings): Catalog {
 }
 
 /** Where the calls go, with the providers' keys: for upstream workers alone. */
-export function routesOf(settings: Settings): ModelRoute[] {
+export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[] {
+  const slots = names.assign(
+    settings.models.flatMap((model) =>
+      model.upstreams.map((upstream) => ({
+        model: model.id,
+        name: nameOf(new URL(upstream.url)),
+        priority: upstream.priority,
+        weight: upstream.weight,
+      })),
+    ),
+  );
+  let next = 0;
   return settings.models.map((model) => ({
     id: model.id,
+    ownedBy: model.owned_by,
     tokenizer: model.tokenizer,
     targets: model.upstreams
-      .map((upstream) => targetOf(upstream, model))
+      .map((upstream) => targetOf(upstream, model, slots[next++]!.slot))
       .sort((left, right) => left.priority - right.priority),
   }));
 }
 
-function targetOf(upstream: UpstreamSettings, model: ModelSettings): UpstreamTarget {
+/** What every listener serves by. */
+export function listenerSettingsOf(settings: Settings, catalog: Catalog): ListenerSettings {
+  const { limits } = settings;
+  return {
+    catalog,
+    limits: {
+      parseInlineBytesMax: limits.parse_inline_bytes,
+      clientIdleTimeoutMs: limits.client_idle_timeout_ms,
+    },
+    lowBalance: settings.low_balance,
+    durability: settings.durability,
+    tls: tlsFilesOf(settings.listen),
+  };
+}
+
+function tlsFilesOf({ tls }: Settings['listen']): TlsFiles | undefined {
+  if (tls === undefined) return undefined;
+  const { cert_file: certFile, key_file: keyFile, passphrase, digest } = tls;
+  invariant(digest !== undefined, 'the files were read with the settings');
+  return { certFile, keyFile, passphrase, digest };
+}
+
+function nameOf(url: URL): string {
+  return url.protocol === 'echo:' ? 'echo' : url.host;
+}
+
+function targetOf(upstream: UpstreamSettings, model: ModelSettings, slot: number): UpstreamTarget {
   const url = new URL(upstream.url);
   const isEcho = url.protocol === 'echo:';
   return {
-    name: isEcho ? 'echo' : url.host,
+    name: nameOf(url),
+    slot,
     origin: isEcho ? 'echo:' : url.origin,
     path: `${url.pathname.replace(/\/$/, '')}/chat/completions${url.search}`,
     key: upstream.key,
     headers: upstream.headers,
-    model: upstream.model === model.id ? undefined : upstream.model,
+    model: upstreamNameOf(upstream, model),
     weight: upstream.weight,
     priority: upstream.priority,
     connectTimeoutMs: upstream.connect_timeout_ms,
@@ -67,6 +113,11 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings): UpstreamTar
     breakerFailuresMax: upstream.breaker_failures,
     ca: upstream.ca,
   };
+}
+
+/** Undefined where the upstream knows the model by its id, which is what an admitted call names. */
+function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
+  return name === model.id ? undefined : name;
 }
 
 function tokenPrice(text: string): PicoUnits {

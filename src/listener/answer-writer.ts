@@ -13,6 +13,11 @@
  * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next "writable" ends it. `pause` and
  *   `resume`, one right after the other, start it anew, also where nothing failed. (`pause` alone would also stop the
  *   notice that the client has gone.) So a long answer is touched every few seconds, and who cuts a reader is this file.
+ * - One cork holds 16 KiB. A write that its rest has no room for sends what is corked, the line with the chunk's size at
+ *   least, and then the bytes. Where the socket refuses the first of the two, µWS keeps that, **loses the bytes** and is
+ *   false as ever (`uncork` in AsyncSocket.h; https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the
+ *   next chunk as the lost one's body. The socket must be full just then: seen once in some 10 GB that pausing clients
+ *   read on loopback. So no cork here holds more than fits.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
@@ -20,10 +25,17 @@ import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
 
 /** Below the 8 s after which µWS cuts at the earliest, with room for a late sweep. */
 const TOUCH_MS = 4_000;
-/** Written at once to a reader that has been slow: what µWS keeps stays small, so that progress is seen soon. */
-const SLOW_WRITE_BYTES_MAX = 16 * 1024;
+/** Written at once. The rest of µWS's cork of 16 KiB is for the head, some 500 bytes, and the lines around the chunk. */
+const WRITE_BYTES_MAX = 15 * 1024;
+/** To a reader that has been slow: what µWS keeps, two of them at most, stays small, so that progress is seen soon. */
+const SLOW_WRITE_BYTES_MAX = 8 * 1024;
+/** Frames that came at once are copied together up to here; a longer one is worth a system call of its own. */
+const JOINED_BYTES_MAX = 8 * 1024;
+/** Written along with the end. What the socket does not take of it is left to µWS and its timer, so it is small. */
+const LAST_BYTES_MAX = 1024;
 /** Tries whether a blocked socket takes bytes; µWS keeps it where not, so it is small. */
 const PROBE_BYTES = 64;
+const NOTHING = new Uint8Array(0);
 
 export interface AnswerOwner {
   readonly isStream: boolean;
@@ -41,10 +53,14 @@ export class AnswerWriter {
   readonly #owner: AnswerOwner;
   /** What the socket had no room for, oldest first: one window at most, which the credits bound. */
   readonly #queue: Uint8Array[] = [];
+  /** Of an answer that has been ended: what comes after the queue. */
+  #last: Uint8Array | undefined;
+  /** What waits for the frame that follows at once: they leave with one system call. */
+  #joined: Uint8Array[] = [];
+  #joinedBytes = 0;
   #begun = false;
   #blocked = false;
   #wasSlow = false;
-  #ended = false;
   #left = false;
   /** Bytes that µWS keeps because the socket was full: they have left when a later write succeeds. */
   #keptBytes = 0;
@@ -60,28 +76,53 @@ export class AnswerWriter {
     res.onWritable(() => this.#onWritable());
   }
 
-  /** One frame of the answer; for a stream it holds whole events. */
-  write(bytes: Uint8Array): void {
+  /** One frame of the answer; for a stream it holds whole events. With `more` another write, `end` or `flush` follows at once. */
+  write(bytes: Uint8Array, more = false): void {
+    if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {
+      this.#joined.push(bytes);
+      this.#joinedBytes += bytes.length;
+    } else {
+      this.#write(this.#join(bytes));
+    }
+  }
+
+  /** What was to leave with a frame that followed at once leaves without it. */
+  flush(): void {
+    if (this.#joined.length > 0) this.#write(this.#join(NOTHING));
+  }
+
+  #join(bytes: Uint8Array): Uint8Array {
+    if (this.#joined.length === 0) return bytes;
+    const joined =
+      bytes.length === 0 && this.#joined.length === 1
+        ? this.#joined[0]!
+        : Buffer.concat([...this.#joined, bytes]);
+    this.#joined = [];
+    this.#joinedBytes = 0;
+    return joined;
+  }
+
+  #write(bytes: Uint8Array): void {
+    let start = 0;
+    while (!this.#blocked && start < bytes.length) {
+      const end = Math.min(bytes.length, start + WRITE_BYTES_MAX);
+      this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
+      start = end;
+    }
     // A frame is a view of all that came with it, for other calls too: one that stays longer must not hold on to them.
-    if (this.#blocked) this.#queue.push(bytes.slice());
-    else this.#send(bytes, bytes.length);
+    if (start < bytes.length) this.#queue.push(bytes.slice(start));
   }
 
   /** The last bytes; `onLeft` follows, at once if the client is not slow, unless the client goes first. */
   end(bytes: Uint8Array): void {
-    this.#ended = true;
-    if (this.#blocked) {
-      if (bytes.length > 0) this.#queue.push(bytes.slice());
-      return;
-    }
-    // One system call for both. Not `end(bytes)`: that would leave what the socket does not take to µWS and its timer.
-    let taken = true as boolean;
-    this.#res.cork(() => {
-      if (bytes.length > 0) taken = this.#res.write(bytes);
-      if (taken) this.#res.end();
-    });
-    this.#blocked = this.#wasSlow = !taken;
-    if (!this.#blocked) this.#leave();
+    const all = this.#join(bytes);
+    // Nothing of the answer is out yet, and what went before it on this connection its client has read: the socket is empty.
+    const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
+    const lastStart = Math.max(0, all.length - lastBytesMax);
+    if (lastStart > 0) this.#write(all.subarray(0, lastStart));
+    const last = lastStart === 0 ? all : all.subarray(lastStart);
+    this.#last = this.#blocked ? last.slice() : last;
+    this.#pump();
   }
 
   /**
@@ -128,10 +169,22 @@ export class AnswerWriter {
   /** Writes the queue as far as the socket takes it, and then the end if it is there. */
   #pump(): void {
     while (!this.#blocked && this.#queue.length > 0)
-      this.#sendHead(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : Infinity);
-    if (this.#blocked || !this.#ended || this.#left) return;
-    this.#res.cork(() => this.#res.end());
-    this.#leave();
+      this.#sendHead(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
+    const last = this.#last;
+    if (this.#blocked || last === undefined || this.#left) return;
+    // One system call for both. Not `end(bytes)`: that would leave what the socket does not take to µWS and its timer.
+    let taken = true as boolean;
+    this.#res.cork(() => {
+      this.#begin();
+      if (last.length > 0) taken = this.#res.write(last);
+      if (taken) this.#res.end();
+    });
+    if (taken) {
+      this.#leave();
+    } else {
+      this.#blocked = this.#wasSlow = true;
+      this.#last = NOTHING;
+    }
   }
 
   /** Read anew after a write, with which the answer may have left. */
@@ -155,10 +208,7 @@ export class AnswerWriter {
   /** `creditBytes` of the written count for the worker. */
   #send(bytes: Uint8Array | string, creditBytes: number): void {
     this.#res.cork(() => {
-      if (!this.#begun) {
-        this.#begun = true;
-        this.#owner.writeHead();
-      }
+      this.#begin();
       this.#blocked = !this.#res.write(bytes);
     });
     this.#keptBytes += creditBytes;
@@ -168,6 +218,13 @@ export class AnswerWriter {
       this.#progressMs = this.#clock.monotonicMs();
       this.#giveBack();
     }
+  }
+
+  /** Inside of a cork. */
+  #begin(): void {
+    if (this.#begun) return;
+    this.#begun = true;
+    this.#owner.writeHead();
   }
 
   #giveBack(): void {

@@ -34,10 +34,10 @@ export function readBody(
   let bytesSeen = 0;
   let answered = false;
   const join = (): Uint8Array => {
-    const piece = chunks.length === 1 ? chunks[0]! : new Uint8Array(Buffer.concat(chunks, chunksBytes));
+    const joined = chunks.length === 1 ? chunks[0]! : joinedOf(chunks, chunksBytes);
     chunks = [];
     chunksBytes = 0;
-    return piece;
+    return joined;
   };
   res.onData((chunk, isLast) => {
     if (answered) return;
@@ -61,4 +61,15 @@ export function readBody(
     if (pieces.length === 0) receiver.onBody(join());
     else receiver.onLargeBody(pieces);
   });
+}
+
+/** Not Buffer.concat, which may give a part of a pool: what is handed to another thread must be memory of its own. */
+function joinedOf(chunks: readonly Uint8Array[], bytes: number): Uint8Array {
+  const joined = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    joined.set(chunk, at);
+    at += chunk.length;
+  }
+  return joined;
 }

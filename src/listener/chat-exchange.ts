@@ -1,7 +1,9 @@
 /**
  * One chat-completion request on its socket, from its body to the last byte of its answer. Listener thread.
  *
- *     reading → parsing (large bodies only) → waiting (for the worker's first frame) → answering → held → leaving → done
+ *     reading → asking (other threads) → waiting (for the worker's first frame) → answering → held → leaving → done
+ *
+ * Asked is about large bodies, an Idempotency-Key, and leases where limits are shared. A repeat of a call with an Idempotency-Key goes from asking to leaving: it gets the answer of the first.
  *
  * With `durability: commit` the last bytes of an answer are held until its charge is on disk.
  *
@@ -10,7 +12,7 @@
  * and leaving answers keep their call slot, so that they are bounded like calls.
  */
 import type { HttpResponse } from 'uWebSockets.js';
-import { invariant, type ErrorRecord } from '../core/errors.js';
+import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { errorEvent } from '../protocol/sse.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { readChatBytes } from '../protocol/request-bytes.js';
@@ -18,19 +20,24 @@ import type { Usage } from '../protocol/usage.js';
 import { admit } from '../pipeline/admit.js';
 import type { CallContext } from '../pipeline/context.js';
 import type { HeldEnd } from '../pipeline/held-ends.js';
+import { checkIdempotencyKey, KeyedCall, type EarlierAnswer } from '../pipeline/keyed-call.js';
+import { AdmissionAsk } from '../pipeline/lease-wait.js';
 import { release, reverse, settle, type Settled } from '../pipeline/settle.js';
-import { AskRefused } from '../pool/ask-port.js';
 import type { CallReceiver } from '../pool/listener-link.js';
-import type { Outcome } from '../telemetry/metrics.js';
+import type { Outcome } from '../telemetry/metrics-layout.js';
+import { arrivalOfKeyed, arrivalOfLarge, type Arrival, type Keyed } from './chat-arrival.js';
 import { JSON_TYPE, writeError, writeHead, writeStreamHead } from './answer.js';
 import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
 import type { BodyReceiver } from './body-reader.js';
+import { CallMeter } from './call-meter.js';
+import { Replay } from './replay.js';
 import type { ListenerServer } from './server.js';
 
-type Phase = 'reading' | 'parsing' | 'waiting' | 'answering' | 'held' | 'leaving' | 'done';
+type Phase = 'reading' | 'asking' | 'waiting' | 'answering' | 'held' | 'leaving' | 'done';
 
 const NO_WORKER: ErrorRecord = {
   code: 'overloaded',
+  detail: 'no_worker',
   message: 'The gateway is replacing its workers. Retry after 1 second.',
   retryAfterSeconds: 1,
 };
@@ -45,8 +52,13 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
+  readonly #meter: CallMeter;
   #phase: Phase = 'reading';
   #clientGone = false;
+  /** Of a request with an Idempotency-Key. */
+  #keyed: Keyed | undefined;
+  /** Of a call that has asked those with whom limits are shared. */
+  #leaseAsk: AdmissionAsk | undefined;
   /** Of an answer that comes in pieces. */
   #writer: AnswerWriter | undefined;
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
@@ -59,61 +71,88 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     this.#server = server;
     this.#res = res;
     this.#context = context;
+    this.#meter = new CallMeter(server.parts);
     res.onAborted(() => this.#onClientGone());
     server.opened();
   }
 
+  /** `key` is the text of the header Idempotency-Key, empty where there is none; a refusal where it is no key. */
+  takeKey(key: string): ErrorRecord | undefined {
+    if (key === '') return undefined;
+    const { caller } = this.#context;
+    invariant(caller !== undefined, 'keys are of a known caller');
+    this.#keyed = { keyed: new KeyedCall(key, this.#server.claims), account: caller.account };
+    return checkIdempotencyKey(key);
+  }
+
   /** The body is whole; `bytes` are valid during the call only. */
   onBody(bytes: Uint8Array): void {
+    this.#meter.bodyRead();
     const read = readChatBytes(bytes);
-    if (read.ok) this.#start(read.call);
-    else this.refuse(read.error);
+    if (!read.ok) this.refuse(read.error);
+    else if (this.#keyed === undefined) this.#start(read.call);
+    else void this.#await(arrivalOfKeyed(this.#keyed, bytes, read.call));
   }
 
   /** The body is whole and too large to be parsed here. */
   onLargeBody(pieces: Uint8Array[]): void {
-    void this.#parseElsewhere(pieces);
+    this.#meter.bodyRead();
+    void this.#await(arrivalOfLarge(pieces, this.#server.parser, this.#keyed));
   }
 
   /** `more` of the body is still to come and will not be read. */
   onTooLarge(more: boolean): void {
-    const { bodyBytesMax } = this.#server.limits;
+    const { caller } = this.#context;
+    invariant(caller !== undefined, 'a body is read for a known caller');
     this.refuse(
       {
         code: 'request_too_large',
-        message: `The body is longer than the ${bodyBytesMax} bytes that are accepted. Shorten the messages.`,
+        message: `The body is longer than the ${caller.plan.bodyBytesMax} bytes that are accepted. Shorten the messages.`,
       },
-      more || this.#server.draining,
+      more || this.#server.endsConnections,
     );
   }
 
   /** Answers with an error before anything was admitted. */
-  refuse(error: ErrorRecord, close = this.#server.draining): void {
-    if (!this.#clientGone) this.#res.cork(() => writeError(this.#res, error, this.#context, { close }));
+  refuse(error: ErrorRecord, close = this.#server.endsConnections): void {
+    this.#keyed?.keyed.giveUp();
+    if (!this.#clientGone) {
+      this.#server.parts.metrics.countRefusal(error.detail ?? error.code);
+      this.#res.cork(() => writeError(this.#res, error, this.#context, { close }));
+    }
     this.#finish(this.#clientGone ? 'client_gone' : error.code);
   }
 
-  async #parseElsewhere(pieces: Uint8Array[]): Promise<void> {
-    this.#phase = 'parsing';
-    try {
-      const read = await this.#server.parser.ask(
-        pieces,
-        pieces.map(({ buffer }) => buffer as ArrayBuffer),
-      );
-      if (this.#clientGone) this.#finish('client_gone');
-      else if (read.ok) this.#start(read.call);
-      else this.refuse(read.error);
-    } catch (error) {
-      if (!(error instanceof AskRefused)) throw error;
-      this.refuse(error.refusal);
+  /** Goes on with what other threads have been asked for. */
+  async #await(arrival: Promise<Arrival>): Promise<void> {
+    this.#phase = 'asking';
+    const arrived = await arrival;
+    if (this.#clientGone) this.#finish('client_gone');
+    else if (arrived.kind === 'refusal') this.refuse(arrived.refusal);
+    else if (arrived.kind === 'repeat') this.#replay(arrived.earlier);
+    else this.#start(arrived.call);
+  }
+
+  #replay(earlier: EarlierAnswer): void {
+    const { parts, streaming, endsConnections } = this.#server;
+    this.#phase = 'leaving';
+    const replay = new Replay(this.#res, this.#context, earlier, () => this.onLeft());
+    if (replay.isShort) {
+      replay.sendWhole(endsConnections);
+      return;
     }
+    this.#writer = new AnswerWriter(this.#res, parts.clock, replay);
+    streaming.add(this);
+    replay.sendBy(this.#writer);
   }
 
   #start(call: ChatCall): void {
     const { parts } = this.#server;
-    const refusal = admit(this.#context, call, parts);
+    const refusal = this.#server.descriptors.isShort ? OUT_OF_DESCRIPTORS : admit(this.#context, call, parts);
     if (refusal !== undefined) {
-      this.refuse(refusal);
+      const asked = this.#askLease(refusal, call);
+      if (asked === undefined) this.refuse(refusal);
+      else void this.#await(asked);
       return;
     }
     const { admission } = this.#context;
@@ -130,11 +169,12 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
         modelEnd: admission.call.modelEnd,
         body: admission.call.body,
         ...(admission.call.largeBody === undefined ? {} : { largeBody: admission.call.largeBody }),
+        ...(this.#context.trace === undefined ? {} : { trace: this.#context.trace.carried }),
       },
       this,
     );
     if (dispatched) {
-      parts.metrics.add('calls_in_flight', 1);
+      parts.metrics.callBegun();
       return;
     }
     release(this.#context, NO_WORKER, parts);
@@ -142,23 +182,39 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     this.refuse(NO_WORKER);
   }
 
-  onData(bytes: Uint8Array): void {
+  /** Where limits are shared: the call arrives again when those who share them were asked; undefined where that is over. */
+  #askLease(refusal: ErrorRecord, call: ChatCall): Promise<Arrival> | undefined {
+    const { parts } = this.#server;
+    if (parts.leases === undefined) return undefined;
+    this.#leaseAsk ??= new AdmissionAsk(this.#context, parts, parts.leases);
+    const asked = this.#leaseAsk.again(refusal, call);
+    return asked?.then((last) =>
+      last === undefined ? { kind: 'call', call } : { kind: 'refusal', refusal: last },
+    );
+  }
+
+  onData(bytes: Uint8Array, more: boolean): void {
     if (this.#clientGone) return;
     if (this.#writer === undefined) {
       this.#phase = 'answering';
+      this.#meter.answerBegun();
       this.#writer = new AnswerWriter(this.#res, this.#server.parts.clock, this);
       this.#server.streaming.add(this);
     }
-    this.#writer.write(bytes);
+    this.#keyed?.keyed.collect(bytes);
+    this.#writer.write(bytes, more);
   }
 
-  onEnd(bytes: Uint8Array, usage: Usage): boolean {
+  onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     const { parts } = this.#server;
+    if (!this.#clientGone) this.#keyed?.keyed.keep(bytes, this.isStream, parts.journal.nextPosition);
     const settled = settle(this.#context, usage, parts);
-    parts.metrics.add('calls_in_flight', -1);
+    parts.metrics.callEnded();
+    this.#meter.charged(settled, upstreamWaitMs);
     if (parts.durability === 'commit' && !this.#clientGone) {
       this.#phase = 'held';
       this.#held = { settled, bytes };
+      this.#writer?.flush();
       parts.held.hold(settled.position, this);
     } else {
       this.#end(bytes);
@@ -167,8 +223,11 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   }
 
   onFail(error: ErrorRecord): boolean {
+    // A worker got no descriptor for its connection: from now on connections must end.
+    if (error.code === 'overloaded') this.#server.descriptors.look();
+    this.#keyed?.keyed.giveUp();
     release(this.#context, error, this.#server.parts);
-    this.#server.parts.metrics.add('calls_in_flight', -1);
+    this.#server.parts.metrics.callEnded();
     this.#fail(error);
     return this.#isSlotFree();
   }
@@ -181,7 +240,11 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   /** Who has left has had what was relayed and pays for it: that charge waits in memory like any other. */
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'what is given up was held');
-    if (!this.#clientGone) reverse(this.#context, this.#held.settled, this.#server.parts);
+    if (!this.#clientGone) {
+      this.#keyed?.keyed.forget(this.#server.parts.journal.nextPosition);
+      reverse(this.#context, this.#held.settled, this.#server.parts);
+      this.#meter.reversed();
+    }
     this.#fail(NOT_IN_BOOKS);
   }
 
@@ -199,7 +262,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     } else {
       this.#res.cork(() => {
         this.writeHead();
-        this.#res.end(bytes, this.#server.draining);
+        this.#res.end(bytes, this.#server.endsConnections);
       });
       this.#finish('ok');
     }
@@ -209,7 +272,9 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     if (this.#clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer === undefined) {
-      this.#res.cork(() => writeError(this.#res, error, this.#context, { close: this.#server.draining }));
+      this.#res.cork(() =>
+        writeError(this.#res, error, this.#context, { close: this.#server.endsConnections }),
+      );
       this.#finish(error.code);
     } else if (this.isStream) {
       this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
@@ -224,11 +289,11 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #leave(writer: AnswerWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
-    if (!this.#hasLeft) this.#phase = 'leaving';
+    if (!this.isOver) this.#phase = 'leaving';
   }
 
-  /** Read anew after `end`, within which `onLeft` may have been called. */
-  get #hasLeft(): boolean {
+  /** Also read anew after `end`, within which `onLeft` may have been called. */
+  get isOver(): boolean {
     return this.#phase === 'done';
   }
 
@@ -273,9 +338,11 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #finish(outcome: Outcome): void {
     invariant(this.#phase !== 'done', 'an exchange ends once');
     this.#phase = 'done';
+    this.#keyed?.keyed.giveUp();
     this.#server.streaming.delete(this);
     const { admission } = this.#context;
     if (this.#keepsSlot && admission !== undefined) this.#server.parts.link.release(admission.slot);
-    this.#server.closed(outcome);
+    this.#meter.ended(outcome, this.#context);
+    this.#server.closed();
   }
 }

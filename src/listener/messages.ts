@@ -8,15 +8,34 @@ import type { CallTableBuffer } from '../pool/call-table.js';
 import type { SlotRange } from '../pool/listener-link.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
-import type { MetricsBuffer } from '../telemetry/metrics.js';
+import type { AccessBuffer } from '../telemetry/access-layout.js';
+import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
+import type { SpanOutlet } from '../telemetry/span-outbox.js';
+import type { Sampling } from '../telemetry/trace-sampling.js';
+import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
-  /** A longer body is refused with 413. */
-  readonly bodyBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
   /** A client that takes nothing for so long is cut. */
   readonly clientIdleTimeoutMs: number;
+}
+
+/** What a reload replaces while the listener serves. */
+export interface ListenerSettings {
+  readonly catalog: Catalog;
+  readonly limits: ListenerLimits;
+  /** What happens where a balance covers the prompt but not the worst case. */
+  readonly lowBalance: 'refuse' | 'clamp';
+  /** Whether the end of an answer waits until its charge is on disk. */
+  readonly durability: 'interval' | 'commit';
+  /** Undefined where it serves without. */
+  readonly tls: TlsFiles | undefined;
+}
+
+export interface ListenerTracing {
+  readonly sampling: Sampling;
+  readonly outlet: SpanOutlet;
 }
 
 /** `workerData` of a listener thread. */
@@ -30,16 +49,23 @@ export interface ListenerInit {
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
+  readonly accessLog: AccessBuffer;
   readonly keys: KeyTableBuffers;
   readonly calls: CallTableBuffer;
-  readonly metrics: MetricsBuffer;
-  readonly catalog: Catalog;
-  readonly limits: ListenerLimits;
-  readonly accountCallsMax: number;
-  readonly lowBalance: 'refuse' | 'clamp';
-  readonly durability: 'interval' | 'commit';
+  readonly metrics: MetricsBuffers;
+  /** Its stripe among those of the threads. */
+  readonly thread: number;
+  readonly settings: ListenerSettings;
+  /** A longer answer is not kept for a repeat with the same Idempotency-Key. */
+  readonly keptAnswerBytesMax: number;
+  /** Questions about an Idempotency-Key go out here. */
+  readonly claimPort: MessagePort;
+  /** Where limits are shared with other processes: who waits for a lease says so here. */
+  readonly leasePort: MessagePort | undefined;
   /** Questions to the counter pool go out here. */
   readonly parserPort: MessagePort;
+  /** Where spans are exported. */
+  readonly tracing: ListenerTracing | undefined;
 }
 
 export type ToListener =
@@ -48,8 +74,10 @@ export type ToListener =
   | { readonly kind: 'worker_lost'; readonly index: number }
   /** Answers `commit`: what the journal held is on disk now, or the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }
-  /** Stop accepting; say `drained` when the last call has ended. */
-  | { readonly kind: 'drain' }
+  /** Requests from now on are served by these; `settings_taken` follows. */
+  | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly turn: number }
+  /** Stop accepting; say `drained` when the last call has ended, with `keepsIdle` the last connection. */
+  | { readonly kind: 'drain'; readonly keepsIdle: boolean }
   /** Cut what is left and end. */
   | { readonly kind: 'close' };
 
@@ -57,6 +85,8 @@ export type FromListener =
   | { readonly kind: 'listening' }
   | { readonly kind: 'listen_failed' }
   | { readonly kind: 'drained' }
+  /** `turn` is that of the order. */
+  | { readonly kind: 'settings_taken'; readonly turn: number }
   /** Ends of answers wait for their charges; `committed` follows. */
   | { readonly kind: 'commit' }
   /** Take the records out, before there is no room for more. */

@@ -1,5 +1,5 @@
 /**
- * GET /v1/models and GET /v1/models/{id}: what the caller's plan may use, written once a plan. Listener thread.
+ * GET /v1/models and GET /v1/models/{id}: what the caller's plan may use, written once a plan and catalogue. Listener thread.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -8,48 +8,65 @@ import { unknownModel } from '../pipeline/admit.js';
 import { authenticate } from '../pipeline/authenticate.js';
 import type { CallContext } from '../pipeline/context.js';
 import type { PipelineParts } from '../pipeline/parts.js';
+import type { OtherRoute } from '../telemetry/metrics-layout.js';
 import { JSON_TYPE, writeError, writeHead } from './answer.js';
 
 const MODELS_PREFIX = '/v1/models/';
 
 export class ModelRoutes {
   readonly #parts: PipelineParts;
-  readonly #plans: readonly ModelBodies[];
+  /** Made when a caller of the plan first asks: all plans at once would hold up every other call of the thread. */
+  readonly #plans: (ModelBodies | undefined)[];
 
   constructor(parts: PipelineParts) {
     this.#parts = parts;
-    this.#plans = parts.catalog.plans.map((_, planIndex) => encodeModels(parts.access.modelsOf(planIndex)));
+    this.#plans = parts.catalog.plans.map(() => undefined);
   }
 
   list(res: HttpResponse, req: HttpRequest, context: CallContext): void {
-    const models = this.#modelsOf(res, req, context);
-    if (models !== undefined) this.#write(res, context, models.list);
+    const models = this.#modelsOf(res, req, context, '/v1/models');
+    if (models !== undefined) this.#write(res, context, '/v1/models', models.list);
   }
 
   show(res: HttpResponse, req: HttpRequest, context: CallContext): void {
-    const models = this.#modelsOf(res, req, context);
+    const models = this.#modelsOf(res, req, context, '/v1/models/{id}');
     if (models === undefined) return;
-    const id = decodePath(req.getUrl().slice(MODELS_PREFIX.length));
-    const body = models.byId.get(id);
+    const name = decodePath(req.getUrl().slice(MODELS_PREFIX.length));
+    const body = models.byName.get(name);
     // The specification's 400 is for a model in a body; a path that names nothing is a 404 (DESIGN §5).
-    if (body === undefined) writeError(res, { ...unknownModel(id), status: 404 }, context);
-    else this.#write(res, context, body);
+    if (body === undefined) {
+      this.#refuse(res, context, '/v1/models/{id}', { ...unknownModel(name), status: 404 });
+    } else {
+      this.#write(res, context, '/v1/models/{id}', body);
+    }
   }
 
-  #modelsOf(res: HttpResponse, req: HttpRequest, context: CallContext): ModelBodies | undefined {
+  #modelsOf(
+    res: HttpResponse,
+    req: HttpRequest,
+    context: CallContext,
+    route: OtherRoute,
+  ): ModelBodies | undefined {
     const refusal: ErrorRecord | undefined = authenticate(
       context,
       req.getHeader('authorization'),
       this.#parts,
     );
     if (refusal !== undefined) {
-      writeError(res, refusal, context);
+      this.#refuse(res, context, route, refusal);
       return undefined;
     }
-    return this.#plans[context.caller!.planIndex];
+    const { planIndex } = context.caller!;
+    return (this.#plans[planIndex] ??= encodeModels(this.#parts.access.modelsOf(planIndex)));
   }
 
-  #write(res: HttpResponse, context: CallContext, body: string): void {
+  #refuse(res: HttpResponse, context: CallContext, route: OtherRoute, error: ErrorRecord): void {
+    this.#parts.metrics.countRequest(route, error.code);
+    writeError(res, error, context);
+  }
+
+  #write(res: HttpResponse, context: CallContext, route: OtherRoute, body: string): void {
+    this.#parts.metrics.countRequest(route, 'ok');
     writeHead(res, 200, context, JSON_TYPE);
     res.end(body);
   }

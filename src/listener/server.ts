@@ -1,24 +1,23 @@
 /**
  * The µWS app of one listener: routes, what is open on it, and how it drains. Listener thread.
  */
-import uWS, {
-  type HttpRequest,
-  type HttpResponse,
-  type TemplatedApp,
-  type us_listen_socket,
-} from 'uWebSockets.js';
-import type { ErrorRecord } from '../core/errors.js';
-import type { ChatRequestResult } from '../protocol/chat-request.js';
+import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
+import { invariant, type ErrorRecord } from '../core/errors.js';
 import { authenticate } from '../pipeline/authenticate.js';
 import { CallContext } from '../pipeline/context.js';
 import type { PipelineParts } from '../pipeline/parts.js';
-import { limitRate } from '../pipeline/rate-limit.js';
-import type { AskPort } from '../pool/ask-port.js';
-import type { Outcome } from '../telemetry/metrics.js';
+import type { ClaimLink } from '../pool/claim-link.js';
+import { CHAT_ROUTE, type Route } from '../telemetry/metrics-layout.js';
 import { writeError } from './answer.js';
 import { DISCARDED_BYTES_MAX, readBody } from './body-reader.js';
+import type { CallTracer } from './call-tracer.js';
+import type { BodyParser } from './chat-arrival.js';
 import { ChatExchange } from './chat-exchange.js';
+import { DescriptorGuard } from './descriptor-guard.js';
+import { ListenApps, type TlsFiles } from './listen-apps.js';
 import type { ListenerLimits } from './messages.js';
+import { DOCUMENT_PATH, writeDocument } from './document-route.js';
+import { passMinute } from './minute-gate.js';
 import { ModelRoutes } from './model-routes.js';
 import { requestIdOf } from './request-id.js';
 
@@ -27,36 +26,43 @@ const KEEP_ALIVE_MS = 15_000;
 /** Streams are looked at so often; a comment comes at most this much late. */
 const SWEEP_MS = 1_000;
 
-const CHAT_PATH = '/v1/chat/completions';
-
 export class ListenerServer {
-  readonly parts: PipelineParts;
-  readonly limits: ListenerLimits;
-  readonly parser: AskPort<Uint8Array[], ChatRequestResult>;
+  readonly parser: BodyParser;
+  readonly claims: ClaimLink;
   /** Exchanges whose answer has begun and has not ended. */
   readonly streaming = new Set<ChatExchange>();
-  readonly #app: TemplatedApp;
+  readonly descriptors = new DescriptorGuard();
+  #parts: PipelineParts;
+  #limits: ListenerLimits;
+  #models: ModelRoutes;
+  readonly #apps = new ListenApps((app) => this.#route(app));
   readonly #requestPrefix: string;
+  readonly #tracer: CallTracer;
   #requestCount = 0;
   readonly #sweeper: NodeJS.Timeout;
-  #socket: us_listen_socket | undefined;
+  #address = { host: '', port: 0 };
   #openExchanges = 0;
-  #onDrained: (() => void) | undefined;
+  #connections = 0;
+  #stopping = false;
+  #draining = false;
+  /** What the drain waits for. */
+  #onRest: (() => void) | undefined;
 
   constructor(
     parts: PipelineParts,
     limits: ListenerLimits,
     requestPrefix: string,
-    parser: AskPort<Uint8Array[], ChatRequestResult>,
+    parser: BodyParser,
+    claims: ClaimLink,
+    tracer: CallTracer,
   ) {
-    this.parts = parts;
-    this.limits = limits;
+    this.#parts = parts;
+    this.#limits = limits;
+    this.#models = new ModelRoutes(parts);
     this.parser = parser;
+    this.claims = claims;
     this.#requestPrefix = requestPrefix;
-    this.#app = uWS.App();
-    // A listener that died in this one's place had calls in flight; they are gone.
-    parts.metrics.reset('calls_in_flight');
-    this.#route();
+    this.#tracer = tracer;
     this.#sweeper = setInterval(() => {
       const nowMs = parts.clock.monotonicMs();
       for (const exchange of this.streaming) exchange.onSweep(nowMs, KEEP_ALIVE_MS);
@@ -64,32 +70,62 @@ export class ListenerServer {
     }, SWEEP_MS);
   }
 
-  /** Listens, with SO_REUSEPORT, beside the other listeners. False where the port can't be had. */
-  listen(host: string, port: number): boolean {
-    // µWS calls back before it returns.
-    this.#app.listen(host, port, (socket) => {
-      if (socket !== false) this.#socket = socket;
+  get parts(): PipelineParts {
+    return this.#parts;
+  }
+
+  get limits(): ListenerLimits {
+    return this.#limits;
+  }
+
+  /** Settings were reloaded: what comes from now on is served by these; admitted calls keep their plan, model and price. */
+  replace(parts: PipelineParts, limits: ListenerLimits): void {
+    this.#parts = parts;
+    this.#limits = limits;
+    this.#models = new ModelRoutes(parts);
+  }
+
+  /** Listens beside the other listeners. False where the port can't be had, or the certificate not be used. */
+  listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
+    this.#address = { host, port };
+    return this.#apps.listen(host, port, tls);
+  }
+
+  /** New connections get this certificate, or none; those that there are go on. False where it cannot be used: all is as before. */
+  replaceTls(tls: TlsFiles | undefined): boolean {
+    if (this.#stopping || this.#apps.serves(tls)) return true;
+    return this.#apps.listen(this.#address.host, this.#address.port, tls);
+  }
+
+  /** Whether answers end their connections. */
+  get endsConnections(): boolean {
+    return this.#draining || this.descriptors.isShort;
+  }
+
+  /**
+   * Stops accepting; answers from then on end their connection; calls back once when the last exchange has ended, with
+   * `keepsIdle` the last connection: one at rest may bring a request at any moment, and µWS ends it after 10 s without.
+   */
+  drain(keepsIdle: boolean, onDrained: () => void): void {
+    if (this.#stopping) return;
+    this.#stopping = true;
+    // Not before: a client whose connection ended would make its next one here.
+    this.#apps.stop(() => {
+      this.#draining = true;
+      this.#onRest = () => {
+        if (this.#openExchanges > 0 || (keepsIdle && this.#connections > 0)) return;
+        this.#onRest = undefined;
+        onDrained();
+      };
+      this.#onRest();
     });
-    return this.#socket !== undefined;
   }
 
-  get draining(): boolean {
-    return this.#onDrained !== undefined;
-  }
-
-  /** Stops accepting; answers from now on end their connection; calls back once when the last exchange has ended. */
-  drain(onDrained: () => void): void {
-    if (this.draining) return;
-    this.#onDrained = onDrained;
-    this.#stopListening();
-    if (this.#openExchanges === 0) onDrained();
-  }
-
-  /** Cuts every connection. µWS must hold no socket when its thread ends, else the whole process aborts. */
+  /** Cuts every connection. */
   close(): void {
     clearInterval(this.#sweeper);
-    this.#stopListening();
-    this.#app.close();
+    this.descriptors.close();
+    this.#apps.close();
   }
 
   /** An exchange has begun. */
@@ -98,29 +134,31 @@ export class ListenerServer {
   }
 
   /** An exchange has ended. */
-  closed(outcome: Outcome): void {
+  closed(): void {
     this.#openExchanges -= 1;
-    this.parts.metrics.countOutcome(outcome);
-    if (this.#openExchanges === 0) this.#onDrained?.();
+    this.#onRest?.();
   }
 
-  #stopListening(): void {
-    if (this.#socket === undefined) return;
-    uWS.us_listen_socket_close(this.#socket);
-    this.#socket = undefined;
-  }
-
-  #route(): void {
-    const models = new ModelRoutes(this.parts);
-    this.#app.post(CHAT_PATH, (res, req) => this.#chat(res, req));
-    this.#app.any(CHAT_PATH, (res, req) => this.#methodNotAllowed(res, req, 'POST'));
-    this.#app.get('/v1/models', (res, req) => models.list(res, req, this.#newContext()));
-    this.#app.any('/v1/models', (res, req) => this.#methodNotAllowed(res, req, 'GET'));
+  #route(app: TemplatedApp): void {
+    // 1 where a connection begins, -1 where it ends.
+    app.filter((_, change) => {
+      this.#connections += Number(change);
+      this.#onRest?.();
+    });
+    app.post(CHAT_ROUTE, (res, req) => this.#chat(res, req));
+    app.any(CHAT_ROUTE, (res, req) => this.#methodNotAllowed(res, req, CHAT_ROUTE, 'POST'));
+    app.get('/v1/models', (res, req) => this.#models.list(res, req, this.#newContext()));
+    app.any('/v1/models', (res, req) => this.#methodNotAllowed(res, req, '/v1/models', 'GET'));
     // Identifiers of models may hold slashes.
-    this.#app.get('/v1/models/*', (res, req) => models.show(res, req, this.#newContext()));
-    this.#app.any('/v1/models/*', (res, req) => this.#methodNotAllowed(res, req, 'GET'));
-    this.#app.any('/*', (res, req) =>
-      this.#refuse(res, req, {
+    app.get('/v1/models/*', (res, req) => this.#models.show(res, req, this.#newContext()));
+    app.any('/v1/models/*', (res, req) => this.#methodNotAllowed(res, req, '/v1/models/{id}', 'GET'));
+    app.get(DOCUMENT_PATH, (res) => {
+      this.parts.metrics.countRequest('other', 'ok');
+      writeDocument(res, this.#newContext());
+    });
+    app.any(DOCUMENT_PATH, (res, req) => this.#methodNotAllowed(res, req, 'other', 'GET'));
+    app.any('/*', (res, req) =>
+      this.#refuse(res, req, 'other', {
         code: 'not_found',
         message:
           'There is nothing at this path. The gateway serves POST /v1/chat/completions, GET /v1/models and GET /v1/models/{id}.',
@@ -136,28 +174,35 @@ export class ListenerServer {
   #chat(res: HttpResponse, req: HttpRequest): void {
     const context = this.#newContext();
     const exchange = new ChatExchange(this, res, context);
-    const refusal =
-      authenticate(context, req.getHeader('authorization'), this.parts) ?? limitRate(context, this.parts);
-    if (refusal !== undefined) {
-      exchange.refuse(refusal);
+    const unknown = authenticate(context, req.getHeader('authorization'), this.parts);
+    if (unknown !== undefined) {
+      exchange.refuse(unknown);
       return;
     }
-    if (Number(req.getHeader('content-length')) > this.limits.bodyBytesMax + DISCARDED_BYTES_MAX) {
-      exchange.onTooLarge(true);
+    const { caller } = context;
+    invariant(caller !== undefined, 'authenticate sets the caller or refuses');
+    // Not before: who has no key shall not write to where traces are kept.
+    context.trace = this.#tracer.begin(req, caller);
+    const receiver = passMinute(exchange, context, req.getHeader('idempotency-key'), this.parts);
+    if (receiver === undefined) return;
+    const { bodyBytesMax } = caller.plan;
+    if (Number(req.getHeader('content-length')) > bodyBytesMax + DISCARDED_BYTES_MAX) {
+      receiver.onTooLarge(true);
       return;
     }
-    readBody(res, this.limits.bodyBytesMax, this.limits.parseInlineBytesMax, exchange);
+    readBody(res, bodyBytesMax, this.limits.parseInlineBytesMax, receiver);
   }
 
-  #methodNotAllowed(res: HttpResponse, req: HttpRequest, allow: string): void {
+  #methodNotAllowed(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
     const message = `The method ${req.getCaseSensitiveMethod()} is not allowed here. Use ${allow}.`;
-    this.#refuse(res, req, { code: 'method_not_allowed', message }, allow);
+    this.#refuse(res, req, route, { code: 'method_not_allowed', message }, allow);
   }
 
-  #refuse(res: HttpResponse, req: HttpRequest, error: ErrorRecord, allow?: string): void {
+  #refuse(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord, allow?: string): void {
+    this.parts.metrics.countRequest(route, error.code);
     writeError(res, error, this.#newContext(), {
       ...(allow === undefined ? {} : { allow }),
-      close: this.draining,
+      close: this.endsConnections,
       head: req.getMethod() === 'head',
     });
   }

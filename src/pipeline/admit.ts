@@ -1,51 +1,62 @@
 /**
- * Phase 4: the model is on the plan, the day has a call left, the balance holds the worst case. Listener thread.
+ * Phase 4: the call is within its plan, the day has a call left, the balance holds the worst case. Listener thread.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import type { CallSlot, PicoUnits } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
-import { withOutputTokensMax } from '../protocol/chat-body.js';
+import { withModelId, withOutputTokensMax } from '../protocol/chat-body.js';
 import { worstCaseOf, type ModelEntry } from '../registry/catalog.js';
 import type { Caller, CallContext } from './context.js';
 import type { PipelineParts } from './parts.js';
+import { beyondPlan, boundedCall } from './plan-bounds.js';
 import { secondsUntil } from './rate-limit.js';
 
 const OVERLOADED: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway has as many calls in flight as it may. Retry after 1 second.',
+  detail: 'calls_in_flight',
   retryAfterSeconds: 1,
 };
 
 const BOOKS_FULL: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway is behind with its books. Retry after 1 second.',
+  detail: 'books_behind',
   retryAfterSeconds: 1,
 };
 /** A disk is rarely emptied within a second. */
 const BOOKS_CLOSED: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway cannot write its books and takes no calls. Retry after 5 seconds.',
+  detail: 'books_closed',
   retryAfterSeconds: 5,
 };
 const ACCOUNT_OVERLOADED: ErrorRecord = {
   code: 'overloaded',
   message: 'The account has as many calls in flight as one account may. Retry after 1 second.',
+  detail: 'account_calls_in_flight',
   retryAfterSeconds: 1,
 };
 
-/** Sets `context.admission`; a refusal has taken nothing. */
+/** Sets `context.modelIndex` and `context.admission`; a refusal has taken nothing. */
 export function admit(context: CallContext, call: ChatCall, parts: PipelineParts): ErrorRecord | undefined {
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before admission');
+  const refusal = beyondPlan(call, caller.plan);
+  if (refusal !== undefined) return refusal;
   const modelIndex = parts.access.indexOf(call.model, caller.planIndex);
   if (modelIndex === undefined) return unknownModel(call.model);
+  context.modelIndex = modelIndex;
   const model = parts.catalog.models[modelIndex]!;
-  const room = parts.journal.roomFor(parts.link.inFlight + parts.held.size);
+  const room = parts.journal.roomFor(recordsPending(parts));
   if (room !== 'room') return room === 'full' ? BOOKS_FULL : BOOKS_CLOSED;
   const slot = parts.link.acquire();
   if (slot === undefined) return OVERLOADED;
-  const admitted = reserve(slot, caller, model, call, parts);
+  // A worker may have other settings by the time it has the call, and those need not know the alias; the id stays.
+  const named = call.model === model.id ? call : withModelId(call, model.id);
+  const mayClamp = parts.lowBalance === 'clamp' && (parts.leases === undefined || context.mayClamp);
+  const admitted = reserve(slot, caller, model, boundedCall(named, caller.plan, model), mayClamp, parts);
   if ('code' in admitted) {
     parts.link.release(slot);
     return admitted;
@@ -54,16 +65,25 @@ export function admit(context: CallContext, call: ChatCall, parts: PipelineParts
   return undefined;
 }
 
+/**
+ * Records that may follow beside the first of a new call. With `commit` a charge may be taken back by a second one; whose end is
+ * held has appended the first.
+ */
+function recordsPending({ durability, link, held }: PipelineParts): number {
+  return durability === 'commit' ? 2 * link.inFlight + 1 - held.size : link.inFlight;
+}
+
 /** Takes the day's call and the hold; the call as it goes upstream, or why nothing was taken. */
 function reserve(
   slot: CallSlot,
   caller: Caller,
   model: ModelEntry,
   call: ChatCall,
+  mayClamp: boolean,
   parts: PipelineParts,
 ): ChatCall | ErrorRecord {
   const refusal = take(slot, caller, model, call, parts);
-  if (refusal?.code !== 'insufficient_quota' || parts.lowBalance === 'refuse') return refusal ?? call;
+  if (refusal?.code !== 'insufficient_quota' || !mayClamp) return refusal ?? call;
   const clamped = clampedCall(caller, model, call, parts);
   // A second refusal: another call of the account took the balance in between.
   return clamped === undefined ? refusal : (take(slot, caller, model, clamped, parts) ?? clamped);
@@ -77,13 +97,18 @@ function take(
   parts: PipelineParts,
 ): ErrorRecord | undefined {
   const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
-  switch (parts.ledger.admit(slot, caller.account, caller.plan.callsPerDay, hold, parts.accountCallsMax)) {
+  const { callsPerDay, callsInFlightMax } = caller.plan;
+  const ofKey = caller.keyLimit?.callsPerDay;
+  const keyDay = ofKey === undefined ? undefined : { key: caller.key, callsPerDay: ofKey };
+  switch (parts.ledger.admit(slot, caller.account, callsPerDay, hold, callsInFlightMax, keyDay)) {
     case 'admitted':
       return undefined;
     case 'too_many_in_flight':
       return ACCOUNT_OVERLOADED;
+    case 'key_daily_limit_exceeded':
+      return dailyLimit('key', ofKey!, parts);
     case 'daily_limit_exceeded':
-      return dailyLimit(caller, parts);
+      return dailyLimit('plan', callsPerDay, parts);
     case 'insufficient_quota':
       return insufficient(hold, caller, parts);
   }
@@ -102,6 +127,28 @@ function clampedCall(
   return perToken === 0n || left < perToken ? undefined : withOutputTokensMax(call, Number(left / perToken));
 }
 
+/** What `admit` has just refused to hold for the call. */
+export function holdOf(
+  { caller, modelIndex }: CallContext,
+  call: ChatCall,
+  { catalog }: PipelineParts,
+): PicoUnits {
+  invariant(caller !== undefined && modelIndex !== undefined, 'a call that was refused its hold has a model');
+  const model = catalog.models[modelIndex]!;
+  const bounded = boundedCall(call, caller.plan, model);
+  return worstCaseOf(model.price, bounded.bodyBytes, completionTokensMaxOf(model, bounded));
+}
+
+/** The least that `admit` would hold for the call with its output lowered: one token of each choice. */
+export function leastHoldOf(
+  { modelIndex }: CallContext,
+  call: ChatCall,
+  { catalog }: PipelineParts,
+): PicoUnits {
+  const model = catalog.models[modelIndex!]!;
+  return worstCaseOf(model.price, call.bodyBytes, call.choices);
+}
+
 /** What the model can generate at most bounds what a client may write, such as 10^12, before it multiplies a price. */
 function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
   return Math.min(call.outputTokensMax ?? model.outputTokensMax, model.outputTokensMax) * call.choices;
@@ -117,17 +164,17 @@ export function unknownModel(model: string): ErrorRecord {
   };
 }
 
-function dailyLimit(caller: Caller, parts: PipelineParts): ErrorRecord {
+function dailyLimit(whose: 'plan' | 'key', callsPerDay: number, parts: PipelineParts): ErrorRecord {
   const retryAfterSeconds = secondsUntil(parts.ledger.nextResetOfDay(), parts);
   return {
     code: 'daily_limit_exceeded',
-    message: `The plan allows ${caller.plan.callsPerDay} calls per day and they are used up. Retry after ${retryAfterSeconds} seconds, at 00:00 UTC+8.`,
+    message: `The ${whose} allows ${callsPerDay} calls per day and they are used up. Retry after ${retryAfterSeconds} seconds, at 00:00 UTC+8.`,
     retryAfterSeconds,
   };
 }
 
 function insufficient(hold: PicoUnits, caller: Caller, parts: PipelineParts): ErrorRecord {
-  const available = decimalOf(parts.ledger.available(caller.account));
+  const available = decimalOf(parts.ledger.balanceOf(caller.account));
   return {
     code: 'insufficient_quota',
     message: `The call may cost up to ${decimalOf(hold)} and the balance is ${available}. Top up the account, or lower max_tokens.`,

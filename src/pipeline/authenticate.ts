@@ -24,16 +24,23 @@ const DISABLED_KEY: ErrorRecord = {
   code: 'key_disabled',
   message: 'The API key has been disabled. Ask the administrator to enable it, or use another key.',
 };
+const EXPIRED_KEY: ErrorRecord = {
+  code: 'key_disabled',
+  message: 'The API key has expired. Ask the administrator for a new one.',
+};
 const DISABLED_ACCOUNT: ErrorRecord = {
   code: 'key_disabled',
+  detail: 'account_disabled',
   message: 'The account of the API key has been disabled. Ask the administrator to enable it.',
 };
+
+const MS_PER_SECOND = 1_000;
 
 /** The scheme's name has no case (RFC 9110 §11.1). */
 const BEARER = /^bearer(?: |$)/i;
 const BEARER_CHARS = 'Bearer '.length;
 
-/** Sets `context.caller`; a refusal where the key is missing, malformed, unknown or disabled. */
+/** Sets `context.caller`; a refusal where the key is missing, malformed, unknown, disabled or expired. */
 export function authenticate(
   context: CallContext,
   authorization: string,
@@ -47,9 +54,13 @@ export function authenticate(
   const key = parts.keys.find(digestOf(text));
   if (key === undefined) return UNKNOWN_KEY;
   if (parts.keys.stateOf(key) !== 'active') return DISABLED_KEY;
+  const nowSeconds = Math.floor(parts.clock.wallMs() / MS_PER_SECOND);
+  if (parts.keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = parts.keys.accountOf(key);
   if (!parts.ledger.isActive(account)) return DISABLED_ACCOUNT;
+  if (parts.keys.noteUse(key, nowSeconds)) parts.ledger.keys.mark(key);
+  const keyLimit = parts.keys.isLimited(key) ? parts.ledger.keys.limitOf(key) : undefined;
   const planIndex = parts.ledger.planIndexOf(account);
-  context.caller = { key, account, planIndex, plan: parts.catalog.plans[planIndex]! };
+  context.caller = { key, account, planIndex, plan: parts.catalog.plans[planIndex]!, keyLimit };
   return undefined;
 }

@@ -3,8 +3,10 @@
  * with it; one object a request. Listener thread.
  */
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
+import type { KeyLimit } from '../ledger/key-limits.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ModelEntry, PlanEntry } from '../registry/catalog.js';
+import type { CallTrace } from './call-trace.js';
 
 /** Who asks. Set by `authenticate`. */
 export interface Caller {
@@ -12,6 +14,8 @@ export interface Caller {
   readonly account: AccountIndex;
   readonly planIndex: number;
   readonly plan: PlanEntry;
+  /** The key's own, undefined where it has none. */
+  readonly keyLimit: KeyLimit | undefined;
 }
 
 /** What the `X-RateLimit-*` headers say. Set by `rate limit`. */
@@ -36,7 +40,15 @@ export class CallContext {
   /** The count part of the identifier. */
   readonly requestNumber: number;
   caller: Caller | undefined = undefined;
+  /** Of a chat call that belongs to a trace, once its caller is known. */
+  trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
+  /** Set by a refusal of `rate limit`: those who share the limit may have permits. */
+  asksLease = false;
+  /** Where limits are shared: the whole hold is known not to be had. Set by `AdmissionAsk`. */
+  mayClamp = false;
+  /** Set by `admit` once the model is known to be on the plan. */
+  modelIndex: number | undefined = undefined;
   admission: Admission | undefined = undefined;
 
   constructor(requestId: string, requestNumber: number) {

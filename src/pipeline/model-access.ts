@@ -1,28 +1,35 @@
 /**
- * Which models a plan may use, as one look-up. Any thread; immutable.
+ * Which models a plan may use, as one look-up. Any thread; it never changes what it says.
  */
-import type { Catalog, ModelEntry } from '../registry/catalog.js';
+import { isListed, type Catalog, type ModelEntry } from '../registry/catalog.js';
 
 export class ModelAccess {
   readonly #indices = new Map<string, number>();
-  /** One set of model indices a plan. */
-  readonly #allowed: readonly ReadonlySet<number>[];
-  readonly #models: readonly ModelEntry[];
+  readonly #catalog: Catalog;
+  /** One set of model indices a plan, made when the plan is first asked for: all at once would be a million entries. */
+  readonly #allowed: (ReadonlySet<number> | undefined)[];
 
   constructor(catalog: Catalog) {
-    catalog.models.forEach((model, index) => this.#indices.set(model.id, index));
-    this.#allowed = catalog.plans.map((plan) => new Set(plan.modelIndices));
-    this.#models = catalog.models;
+    catalog.models.forEach((model, index) => {
+      if (!isListed(model)) return;
+      for (const name of [model.id, ...model.aliases]) this.#indices.set(name, index);
+    });
+    this.#catalog = catalog;
+    this.#allowed = catalog.plans.map(() => undefined);
   }
 
   /** The model's index, or undefined where it does not exist or is not on the plan: a caller is told the same of both. */
-  indexOf(modelId: string, planIndex: number): number | undefined {
-    const index = this.#indices.get(modelId);
-    return index !== undefined && this.#allowed[planIndex]!.has(index) ? index : undefined;
+  indexOf(idOrAlias: string, planIndex: number): number | undefined {
+    const index = this.#indices.get(idOrAlias);
+    return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;
   }
 
   /** The plan's models in the order of the catalogue. */
   modelsOf(planIndex: number): ModelEntry[] {
-    return this.#models.filter((_, index) => this.#allowed[planIndex]!.has(index));
+    return this.#catalog.plans[planIndex]!.modelIndices.map((index) => this.#catalog.models[index]!);
+  }
+
+  #allowedOn(planIndex: number): ReadonlySet<number> {
+    return (this.#allowed[planIndex] ??= new Set(this.#catalog.plans[planIndex]!.modelIndices));
   }
 }

@@ -5,6 +5,7 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asPicoUnits, asWallMs, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
+import type { TakenDay } from '../ledger/calls.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
@@ -16,12 +17,10 @@ const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0,
 const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 
 /** What a settled call leaves behind: enough to wait for it to be on disk, and to take it back. */
-export interface Settled extends Settlement {
+export interface Settled extends Settlement, TakenDay {
   /** Of the call's record, for `JournalWriter.isCommitted`. */
   readonly position: number;
   readonly usage: Usage;
-  /** The day whose call it took. */
-  readonly dayNumber: number;
 }
 
 /** The call was served, whole or up to where its client left: it is charged for `usage`. */
@@ -29,14 +28,13 @@ export function settle(context: CallContext, usage: Usage, parts: PipelineParts)
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const dayNumber = parts.ledger.dayNumberOf(admission.slot);
+  const dayKey = parts.ledger.dayKeyOf(admission.slot);
   const settlement = parts.ledger.settle(admission.slot, costOf(admission.model.price, usage));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
   const position = append(context, 'served', usage, { charged, uncovered }, parts);
-  parts.metrics.add('prompt_tokens', usage.promptTokens);
-  parts.metrics.add('completion_tokens', usage.completionTokens);
-  return { position, usage, dayNumber, charged, uncovered };
+  return { position, usage, dayNumber, dayKey, charged, uncovered };
 }
 
 /**
@@ -56,7 +54,7 @@ export function reverse(context: CallContext, settled: Settled, parts: PipelineP
   const { caller } = context;
   invariant(caller !== undefined, 'a settled call has a caller');
   const { usage, charged, uncovered } = settled;
-  parts.ledger.reverse(caller.account, settled.dayNumber, settled);
+  parts.ledger.reverse(caller.account, settled, settled);
   const negative: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,
@@ -65,8 +63,6 @@ export function reverse(context: CallContext, settled: Settled, parts: PipelineP
   };
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
   append(context, 'reversed', negative, refund, parts);
-  parts.metrics.add('prompt_tokens', negative.promptTokens);
-  parts.metrics.add('completion_tokens', negative.completionTokens);
 }
 
 function append(

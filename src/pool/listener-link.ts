@@ -30,8 +30,9 @@ import {
  * again; where not, because the client has not taken the answer yet, the receiver gives it back by `release`.
  */
 export interface CallReceiver {
-  onData(bytes: Uint8Array): void;
-  onEnd(bytes: Uint8Array, usage: Usage): boolean;
+  /** `more` says that the next frame of the call is here too: its onData, onEnd or onFail follows at once. */
+  onData(bytes: Uint8Array, more: boolean): void;
+  onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
   onFail(error: ErrorRecord): boolean;
 }
 
@@ -86,7 +87,7 @@ export class ListenerLink {
     this.detachWorker(index);
     const worker: WorkerEnd = {
       port: new FramePort(port, (frames) => {
-        for (const frame of frames) this.#receive(frame);
+        for (const [at, frame] of frames.entries()) this.#receive(frame, frames[at + 1]?.[1] === frame[1]);
       }),
       inFlight: 0,
     };
@@ -110,7 +111,14 @@ export class ListenerLink {
   acquire(): CallSlot | undefined {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
-    return asCallSlot(this.#freeSlots[this.#freeCount]!);
+    const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
+    this.#table.forgetUpstream(slot);
+    return slot;
+  }
+
+  /** Where the call of a slot went last, by the upstream's slot among the metrics; until the slot is acquired again. */
+  upstreamOf(slot: CallSlot): number | undefined {
+    return this.#table.upstreamOf(slot);
   }
 
   /** Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. */
@@ -127,11 +135,11 @@ export class ListenerLink {
     invariant(this.#calls[local] === undefined, 'a call slot carries one call');
     const generation = (this.#generations[local]! += 1);
     const id: CallId = generation * 2 ** CALL_SLOT_BITS + slot;
-    this.#table.open(slot);
+    this.#table.open(slot, this.inFlight);
     this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
-    const { largeBody } = request;
-    const frame = [
+    const { largeBody, trace } = request;
+    const frame: unknown[] = [
       FRAME_CALL,
       id,
       request.requestId,
@@ -142,8 +150,9 @@ export class ListenerLink {
       request.modelEnd,
       request.body,
     ];
+    if (largeBody !== undefined || trace !== undefined) frame.push(largeBody, trace);
     if (largeBody === undefined) worker.port.push(frame);
-    else worker.port.pushLarge([...frame, largeBody], largeBody);
+    else worker.port.pushLarge(frame, largeBody);
     return true;
   }
 
@@ -174,17 +183,24 @@ export class ListenerLink {
     return least;
   }
 
-  #receive(frame: Frame): void {
+  #receive(frame: Frame, more: boolean): void {
     const id = frame[1] as CallId;
     const call = this.#calls[(id % 2 ** CALL_SLOT_BITS) - this.#range.first];
     // A frame of a call whose worker was given up, or which has ended: its number names another generation.
     if (call?.id !== id) return;
     switch (frame[0]) {
       case FRAME_DATA:
-        call.receiver.onData(frame[2] as Uint8Array);
+        call.receiver.onData(frame[2] as Uint8Array, more);
         return;
       case FRAME_END:
-        this.#finish(call, call.receiver.onEnd(frame[2] as Uint8Array, usageOfFrame(frame[3] as UsageFrame)));
+        this.#finish(
+          call,
+          call.receiver.onEnd(
+            frame[2] as Uint8Array,
+            usageOfFrame(frame[3] as UsageFrame),
+            frame[4] as number,
+          ),
+        );
         return;
       case FRAME_FAIL:
         this.#finish(call, call.receiver.onFail(frame[2] as ErrorRecord));

@@ -6,11 +6,11 @@
  * the call table plus 2^20 times a generation that its listener counts up, so that a late frame of an earlier call in
  * the same slot is known by its number and dropped.
  *
- *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body largeBody
+ *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body largeBody trace
  *                         Cancel callId                 the client has gone, or the gateway is closing
  *                         Credit callId                 the worker said it waits, and credits are back
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
- *                         End   callId bytes usage      the last bytes (a whole answer, or a stream's rest) and the bill
+ *                         End   callId bytes usage waitMs  the last bytes (a whole answer, or a stream's rest) and the bill
  *                         Fail  callId error            no bill; a stream that has begun ends with an error event
  *
  * For each call a worker sends any number of Data and then exactly one End or Fail, also after a Cancel: only then may the
@@ -18,6 +18,7 @@
  */
 import type { ErrorRecord } from '../core/errors.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
+import type { CarriedTrace } from '../telemetry/trace-parent.js';
 
 export const FRAME_CALL = 1;
 export const FRAME_CANCEL = 2;
@@ -43,14 +44,19 @@ export interface UpstreamRequest {
   readonly body: string;
   /** In the place of `body`, which is then empty: see ChatCall. Belongs to the receiver. */
   readonly largeBody?: Uint8Array;
+  /** Of a call that belongs to a trace. */
+  readonly trace?: CarriedTrace;
 }
 
 /** What an upstream call gives back, on the worker's side; the link turns each into a frame. */
 export interface DownstreamHandle {
   /** False while credits are spent: pause the upstream until `onCredit`. The bytes are sent all the same. */
   data(bytes: Uint8Array): boolean;
+  /** The call is given to an upstream, by its slot among the metrics; the last counts. No frame. */
+  noteUpstream(upstreamSlot: number): void;
   /** Last word of a call that is billed. */
-  end(bytes: Uint8Array, usage: Usage): void;
+  /** `upstreamWaitMs`: how long the call waited for its upstreams before the first byte of its answer could be sent. */
+  end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void;
   /** Last word of a call that is not billed. */
   fail(error: ErrorRecord): void;
 }

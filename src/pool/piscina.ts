@@ -2,6 +2,7 @@
  * Piscina as the gateway uses it, every option given. Main thread.
  */
 import { Piscina } from 'piscina';
+import { threadMemory } from './thread-memory.js';
 
 /** A pool that does not end when it is told to is left behind after so long. */
 const CLOSE_TIMEOUT_MS = 5_000;
@@ -28,6 +29,7 @@ export function createPool(shape: PoolShape): Piscina {
     concurrentTasksPerWorker: 1,
     // The default parks an idle worker in Atomics.wait, which stops its event loop and with it its sockets.
     atomics: 'disabled',
+    resourceLimits: threadMemory(),
     recordTiming: false,
     workerHistogram: false,
     stricterFIFO: false,

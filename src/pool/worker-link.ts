@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
+import type { CarriedTrace } from '../telemetry/trace-parent.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type Frame } from './frame-port.js';
 import {
@@ -80,6 +81,7 @@ export class WorkerLink {
         modelEnd: frame[7] as number,
         body: frame[8] as string,
         ...(frame[9] === undefined ? {} : { largeBody: frame[9] as Uint8Array }),
+        ...(frame[10] === undefined ? {} : { trace: frame[10] as CarriedTrace }),
       },
       downstream,
     );
@@ -112,8 +114,12 @@ class SessionHandle implements DownstreamHandle {
     return this.#table.spend(this.#slot, bytes.length);
   }
 
-  end(bytes: Uint8Array, usage: Usage): void {
-    this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage)]);
+  noteUpstream(upstreamSlot: number): void {
+    this.#table.noteUpstream(this.#slot, upstreamSlot);
+  }
+
+  end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {
+    this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage), upstreamWaitMs]);
   }
 
   fail(error: ErrorRecord): void {

@@ -2,7 +2,7 @@
  * Changes to a request's text on its way upstream. The text is spliced and never written anew, so that what the client sent stays
  * byte for byte as it was everywhere else. Pure; any thread.
  */
-import type { ChatCall } from './chat-call.js';
+import { OUTPUT_TOKENS_FIELDS, type ChatCall } from './chat-call.js';
 import { MemberCursor } from './member-scan.js';
 
 /** Put in for `[start, end)` of a text. */
@@ -14,8 +14,6 @@ interface Splice {
 
 /** A body and where the model's name stands in it, with its quotes. */
 export type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
-
-const OUTPUT_TOKENS_FIELDS = ['max_tokens', 'max_completion_tokens'] as const;
 
 /** The body with `splice` made, and the span of the model's name where it stands then. `splice` does not touch that span. */
 function spliced(from: ModelBody, splice: Splice): ModelBody {
@@ -31,6 +29,22 @@ function spliced(from: ModelBody, splice: Splice): ModelBody {
 /** The body with the upstream's own name of the model. Costs a copy of the body where the result is written. */
 export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
+}
+
+/** The call under the model's name `id`, for one that names it by an alias. Costs a copy of the body. */
+export function withModelId(call: ChatCall, id: string): ChatCall {
+  const { largeBody, modelStart, modelEnd } = call;
+  if (largeBody === undefined) {
+    const body = withModelName(call, id);
+    return { ...call, model: id, body, modelEnd: modelEnd + body.length - call.body.length };
+  }
+  const name = Buffer.from(JSON.stringify(id));
+  // A buffer of its own: it is transferred to a worker.
+  const renamed = new Uint8Array(largeBody.length - (modelEnd - modelStart) + name.length);
+  renamed.set(largeBody.subarray(0, modelStart));
+  renamed.set(name, modelStart);
+  renamed.set(largeBody.subarray(modelEnd), modelStart + name.length);
+  return { ...call, model: id, largeBody: renamed, modelEnd: modelStart + name.length };
 }
 
 /** Where `stream_options` stands in a body: its value's span, undefined where it has none; `end` is the body's closing brace. */

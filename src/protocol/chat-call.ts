@@ -2,6 +2,11 @@
  * What the gateway has to know of a chat-completion request; everything else of the body passes through untouched.
  * Plain record: it crosses from the counter pool to a listener for large bodies. Any thread.
  */
+
+/** The members in which a request bounds its output. */
+export const OUTPUT_TOKENS_FIELDS = ['max_tokens', 'max_completion_tokens'] as const;
+export type OutputTokensField = (typeof OUTPUT_TOKENS_FIELDS)[number];
+
 export interface ChatCall {
   readonly model: string;
   readonly stream: boolean;
@@ -9,6 +14,8 @@ export interface ChatCall {
   readonly includeUsage: boolean;
   /** `max_completion_tokens` or `max_tokens`, the larger where both were given; undefined where neither was. */
   readonly outputTokensMax: number | undefined;
+  /** Which of the two that was; undefined where neither was given. */
+  readonly outputTokensField: OutputTokensField | undefined;
   /** `n`, 1 where it was not given. */
   readonly choices: number;
   /** The body as it goes upstream but for the model's name: byte for byte the client's, except that a stream asks for usage. */

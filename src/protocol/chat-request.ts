@@ -8,7 +8,7 @@
 import { isAscii, isUtf8, transcode } from 'node:buffer';
 import type { ErrorRecord } from '../core/errors.js';
 import { withUsageAsked } from './chat-body.js';
-import type { ChatCall } from './chat-call.js';
+import type { ChatCall, OutputTokensField } from './chat-call.js';
 import type { ChatRequest } from './chat-schema.js';
 import { explain } from './explain.js';
 import { MemberCursor } from './member-scan.js';
@@ -89,11 +89,13 @@ function callOf(request: ChatRequest, text: string, bodyBytes: number): ChatRequ
   const sent = { body: text, modelStart: model.start, modelEnd: model.end };
   const asked =
     stream && !includeUsage ? withUsageAsked(sent, { value: streamOptions, end: members.end }) : sent;
+  const outputTokensMax = outputTokensMaxOf(request);
   const call: ChatCall = {
     model: request.model,
     stream,
     includeUsage,
-    outputTokensMax: outputTokensMaxOf(request),
+    outputTokensMax,
+    outputTokensField: outputTokensFieldOf(request, outputTokensMax),
     choices: request.n ?? 1,
     body: asked.body,
     bodyBytes,
@@ -108,6 +110,14 @@ function outputTokensMaxOf(request: ChatRequest): number | undefined {
   const current = request.max_completion_tokens ?? undefined;
   const former = request.max_tokens ?? undefined;
   return current !== undefined && former !== undefined ? Math.max(current, former) : (current ?? former);
+}
+
+function outputTokensFieldOf(
+  request: ChatRequest,
+  outputTokensMax: number | undefined,
+): OutputTokensField | undefined {
+  if (outputTokensMax === undefined) return undefined;
+  return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : 'max_tokens';
 }
 
 /**

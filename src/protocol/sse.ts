@@ -29,6 +29,9 @@ const DATA_FIELD = Buffer.from('data');
 const SIGNAL = /\[DONE\]|"(?:usage|error|finish_reason)"(?!\s*:\s*null)/;
 const NONE = Buffer.alloc(0);
 
+/** Memory that a splitter keeps for the next event that is cut; pieces of small events fit. */
+const HELD_BYTES_KEPT = 4 * 1024;
+
 /** The data of the event that ends a stream. */
 export const SSE_DONE_DATA = '[DONE]';
 /** The last event of a stream that ended well. */
@@ -109,10 +112,22 @@ export class SseSplitter {
     this.#hold(chunk, 0);
     // In what was held no event ends, unless it ended in LF CR and that turns out to have been a blank line.
     const end = lastEventEnd(this.#held, this.#heldBytes, before - 1);
-    const whole = end === 0 ? NONE : Buffer.from(this.#held.subarray(0, end));
-    this.#held.copyWithin(0, end, this.#heldBytes);
-    this.#heldBytes -= end;
+    const whole = this.#release(end);
     return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole);
+  }
+
+  /** The held bytes before `end`, which are held no longer. A stream that is paused here for minutes keeps no more memory than it needs. */
+  #release(end: number): Buffer {
+    if (end === 0) return NONE;
+    const held = this.#held.subarray(0, this.#heldBytes);
+    this.#heldBytes -= end;
+    if (this.#held.length > HELD_BYTES_KEPT) {
+      this.#held = Buffer.from(held.subarray(end));
+      return held.subarray(0, end);
+    }
+    const whole = Buffer.from(held.subarray(0, end));
+    held.copyWithin(0, end);
+    return whole;
   }
 
   /** Adds `chunk[from..)` to what is held. Doubles its memory when it grows, so that a long event is not copied for every chunk. */

@@ -1,13 +1,19 @@
 /** One life of one gateway process, from fork to exit. Supervisor process. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import type { Settings } from '../config/schema.js';
+import { PendingAnswers } from '../core/pending-answers.js';
 import {
   GATEWAY_REFUSED_EXIT_CODE,
   type FromGateway,
   type GatewayReady,
+  type ReloadOutcome,
+  type ReloadRequest,
   type StartGateway,
+  type TellLog,
   type ToGateway,
 } from '../gateway/messages.js';
+import type { GroupReading, Reading, ReadingKind } from '../gateway/readings.js';
 
 export interface GatewayExit {
   /** How it ended, for the log: `exit code 1`, `signal SIGABRT`. */
@@ -23,6 +29,16 @@ export interface GatewayCallbacks {
   onReady(ready: GatewayReady): void;
   /** Exactly once. */
   onExit(exit: GatewayExit): void;
+  /** It has the admin interface, which it was told to have. */
+  onLeads(): void;
+  /** Its figures, told by itself before its end. */
+  onLastReading(reading: Reading): void;
+  /** An operator asks this gateway for a reload; never rejects. */
+  onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
+  /** An operator asks this gateway for the figures of all; never rejects. */
+  onReadingsAsked(what: ReadingKind): Promise<GroupReading>;
+  /** An operator changes there what all gateways log. */
+  onLogChanged(change: TellLog['change']): void;
 }
 
 export interface GatewayProcessOptions {
@@ -32,7 +48,12 @@ export interface GatewayProcessOptions {
   readonly readyMsMax: number;
   /** What a gateway that has nothing left to serve may take for its last flush and its end; then it is killed. */
   readonly exitGraceMs: number;
+  /** What a gateway may take to give new settings to its threads. */
+  readonly reloadMsMax: number;
 }
+
+/** Some milliseconds, where the main thread is not busy; an operator does not wait longer for one that is. */
+const READ_MS_MAX = 1_000;
 
 /**
  * Arenas of glibc's allocator in a gateway. Buffers are made in one thread and freed in another, which with one arena a
@@ -47,11 +68,19 @@ export class GatewayProcess {
   #killTimer: NodeJS.Timeout;
   #readyTimedOut = false;
   #refusal: string | undefined;
+  /** One at a time: see Reloads. */
+  readonly #reloads: PendingAnswers<readonly string[]>;
+  /** One at a time of each kind: see GroupReadings. */
+  readonly #reads = new PendingAnswers<Reading>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
 
   /** Forks the entry and hands it the settings. A gateway that is not ready in time is killed. */
   constructor(options: GatewayProcessOptions, start: StartGateway, callbacks: GatewayCallbacks) {
     this.#options = options;
     this.#callbacks = callbacks;
+    this.#reloads = new PendingAnswers<readonly string[]>({
+      waitMsMax: options.reloadMsMax,
+      onTimeout: () => [`the gateway did not answer within ${options.reloadMsMax} ms`],
+    });
     this.#child = fork(fileURLToPath(options.entry), [], {
       cwd: process.cwd(),
       env: { MALLOC_ARENA_MAX, ...process.env },
@@ -84,8 +113,41 @@ export class GatewayProcess {
     this.#send(start);
   }
 
-  drain(): void {
-    this.#send({ kind: 'drain' });
+  /** `replaced` where another gateway serves in its place. */
+  drain(replaced: boolean): void {
+    this.#send({ kind: 'drain', replaced });
+  }
+
+  /** It shall have the admin interface; `onLeads` follows, soon where nobody but this group has the port. */
+  lead(): void {
+    this.#send({ kind: 'lead' });
+  }
+
+  /** Another has the admin interface. */
+  follow(): void {
+    this.#send({ kind: 'follow' });
+  }
+
+  /**
+   * Hands over new settings, or with `check` only asks about them. Resolves with what speaks against them, also where the
+   * gateway ends or does not answer in time.
+   */
+  reload(settings: Settings, check: boolean): Promise<readonly string[]> {
+    return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
+  }
+
+  /** Its figures; empty where it ends or does not answer in time. */
+  read(what: ReadingKind): Promise<Reading> {
+    return this.#reads.ask((id) => this.#send({ kind: 'read', id, what }));
+  }
+
+  /** What its operators are shown as the settings from now on. */
+  showInForce(inForce: StartGateway['inForce']): void {
+    this.#send({ kind: 'in_force', inForce });
+  }
+
+  changeLog(change: TellLog['change']): void {
+    this.#send({ kind: 'log', change });
   }
 
   kill(): void {
@@ -99,17 +161,45 @@ export class GatewayProcess {
   }
 
   #onMessage(message: FromGateway): void {
-    clearTimeout(this.#killTimer);
-    if (message.kind === 'ready') {
-      this.#callbacks.onReady(message);
-      return;
+    switch (message.kind) {
+      case 'ready':
+        clearTimeout(this.#killTimer);
+        this.#callbacks.onReady(message);
+        return;
+      case 'refused':
+        clearTimeout(this.#killTimer);
+        this.#refusal = message.message;
+        this.#killTimer = setTimeout(() => this.kill(), this.#options.exitGraceMs);
+        return;
+      case 'leads':
+        this.#callbacks.onLeads();
+        return;
+      case 'reloaded':
+        this.#reloads.answer(message.id, message.problems);
+        return;
+      case 'reading':
+        if (message.id === 0) this.#callbacks.onLastReading(message.reading);
+        else this.#reads.answer(message.id, message.reading);
+        return;
+      case 'ask_readings':
+        void this.#callbacks
+          .onReadingsAsked(message.what)
+          .then((readings) => this.#send({ kind: 'readings', id: message.id, readings }));
+        return;
+      case 'log':
+        this.#callbacks.onLogChanged(message.change);
+        return;
+      case 'ask_reload':
+        void this.#callbacks
+          .onReloadAsked(message.request)
+          .then((outcome) => this.#send({ kind: 'outcome', id: message.id, outcome }));
     }
-    this.#refusal = message.message;
-    this.#killTimer = setTimeout(() => this.kill(), this.#options.exitGraceMs);
   }
 
   #onEnd(how: string, clean: boolean): void {
     clearTimeout(this.#killTimer);
+    this.#reloads.answerAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
+    this.#reads.answerAll({});
     this.#callbacks.onExit({
       how: this.#readyTimedOut ? `not ready after ${this.#options.readyMsMax} ms, killed` : how,
       clean,

@@ -1,61 +1,49 @@
 /**
- * Starts the gateway processes, starts again those that end, and ends them all. Supervisor process.
+ * Starts the gateway processes, starts again those that end, replaces them one by one, and ends them all. Supervisor process.
  *
  * The first gateway decides: one that ends before it ever served ends the group, because trying again would end the same
  * way and an operator is watching. Once it has served, its ports are kept for every later start, so that port 0 means one
  * port for as long as the supervisor lives.
  */
-import type { Clock } from '../core/clock.js';
+import { adoptLive, adoptReplaced } from '../config/live-settings.js';
+import type { Settings } from '../config/schema.js';
 import type { GatewayReady, StartGateway } from '../gateway/messages.js';
-import type { Log } from '../telemetry/log.js';
-import { GatewayProcess, type GatewayExit, type GatewayProcessOptions } from './gateway-process.js';
-import { RestartPolicy, type RestartPauses } from './restart-policy.js';
-
-export interface GroupOptions extends GatewayProcessOptions {
-  readonly start: StartGateway;
-  readonly pauses: RestartPauses;
-  readonly clock: Clock;
-  readonly log: Log;
-}
-
-export interface GroupEnd {
-  /** 0 where every gateway was asked to end and ended with 0. */
-  readonly exitCode: 0 | 1;
-  /** Why a gateway cannot run; for the operator, may have several lines. */
-  readonly refusal: string | undefined;
-}
-
-interface Member {
-  readonly policy: RestartPolicy;
-  process: GatewayProcess | undefined;
-  restart: NodeJS.Timeout | undefined;
-}
+import type { GatewayExit, GatewayProcess } from './gateway-process.js';
+import { GroupMember } from './group-member.js';
+import type { GroupCallbacks, GroupEnd, GroupOptions, Replacement } from './group-options.js';
+import { GroupReadings } from './group-readings.js';
+import { Primary } from './primary.js';
+import { replaceOneByOne } from './rolling-replace.js';
 
 export class ProcessGroup {
   readonly #options: GroupOptions;
-  readonly #members: readonly Member[];
-  readonly #onReady: (ready: GatewayReady) => void;
+  readonly #callbacks: GroupCallbacks;
+  readonly #members: GroupMember[];
+  readonly #primary = new Primary<GroupMember>();
+  readonly #readings = new GroupReadings();
   readonly #ended: Promise<GroupEnd>;
   #resolveEnded!: (end: GroupEnd) => void;
-  #start: StartGateway;
+  #settings: Settings;
+  #inForce: StartGateway['inForce'];
   #served = false;
+  /** While gateways are being replaced: what the next one gets. */
+  #replacing: Settings | undefined;
   #stopping = false;
   #failed = false;
   #refusal: string | undefined;
   #killTimer: NodeJS.Timeout | undefined;
 
-  /** Starts at once. `onReady` is called once, when the first gateway serves. */
-  constructor(options: GroupOptions, onReady: (ready: GatewayReady) => void) {
+  /** Starts at once. */
+  constructor(options: GroupOptions, callbacks: GroupCallbacks) {
     this.#options = options;
-    this.#onReady = onReady;
-    this.#start = options.start;
+    this.#callbacks = callbacks;
+    this.#settings = options.settings;
+    this.#inForce = options.inForce;
     this.#ended = new Promise((resolve) => (this.#resolveEnded = resolve));
-    this.#members = Array.from({ length: options.start.settings.processes }, () => ({
-      policy: new RestartPolicy(options.clock, options.pauses),
-      process: undefined,
-      restart: undefined,
-    }));
-    this.#launch(this.#members[0]!);
+    this.#members = Array.from({ length: options.settings.processes }, (_, slot) =>
+      this.#memberOf(slot, false),
+    );
+    void this.#members[0]!.start();
   }
 
   /** Resolves when no gateway is left and none will be started. */
@@ -63,78 +51,213 @@ export class ProcessGroup {
     return this.#ended;
   }
 
+  /** What a gateway that is started now gets. */
+  get settings(): Settings {
+    return this.#settings;
+  }
+
+  /**
+   * Gives what is live of `next` to every gateway, and to those that are started later. Resolves with the reasons why not:
+   * then the settings are as before. With `dryRun` only asks. One at a time: see Reloads.
+   */
+  async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
+    if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
+    if (this.#stopping) return ['the gateway is stopping'];
+    const problems = await this.#tellAll(next, true);
+    if (problems.length > 0 || dryRun) return problems;
+    if (this.#isStopping()) return ['the gateway is stopping'];
+    // All can take them. From here on a gateway that dies comes back with them, also in the middle of the change.
+    const before = this.#settings;
+    this.#adopt(next);
+    const failures = await this.#tellAll(next, false);
+    if (failures.length > 0) this.#adopt(before);
+    return failures;
+  }
+
+  /** What operators of every gateway, also of those started later, are shown as the settings. */
+  showInForce(inForce: StartGateway['inForce']): void {
+    this.#inForce = inForce;
+    for (const member of this.#members) member.process?.showInForce(inForce);
+  }
+
+  /** Why the gateways cannot be replaced now; undefined where they can. */
+  get replaceRefusal(): string | undefined {
+    if (!this.#served) return 'the gateway is still starting';
+    if (this.#stopping) return 'the gateway is stopping';
+    if (this.#replacing !== undefined)
+      return 'the gateways are being replaced already; ask again when that has ended';
+    if (!this.#isShared)
+      return 'a single gateway process cannot be replaced while it serves, for limits and money are its own: set processes to 2 or more, share them with `sharing`, or stop and start';
+    return undefined;
+  }
+
+  /** Begins to replace every gateway, one by one, by one that runs with `next` and with the program that is on disk. */
+  replace(next: Settings): Replacement {
+    this.#replacing = adoptReplaced(this.#settings, next);
+    const count = this.#members.length;
+    const done = replaceOneByOne<GroupMember>({
+      members: () => this.#members,
+      add: () => {
+        const member = this.#memberOf(this.#freeSlot(), true, this.#replacing);
+        this.#members.push(member);
+        return member;
+      },
+      start: (member) => member.start(),
+      handOver: async (from, to) => {
+        if (this.#primary.current === from) await this.#primary.handOver(to);
+      },
+      retire: async (member) => {
+        await member.retire(this.#endMsMax());
+        this.#forget(member);
+      },
+      isStopping: () => this.#isStopping(),
+    }).finally(() => (this.#replacing = undefined));
+    return { count, done };
+  }
+
   /** Asks every gateway to finish its calls and end; kills those that have not after the time they have. Idempotent. */
   drain(): void {
     if (this.#stopping) return;
     this.#stopping = true;
-    const waitMs = this.#start.settings.drain_timeout_ms + this.#options.exitGraceMs;
+    const waitMs = this.#endMsMax();
     this.#killTimer = setTimeout(() => {
       this.#options.log.error('a gateway did not end in time and is killed', { waited_ms: waitMs });
       this.kill();
     }, waitMs);
-    for (const member of this.#members) {
-      clearTimeout(member.restart);
-      member.process?.drain();
-    }
+    for (const member of this.#members) member.drain();
     this.#endIfEmpty();
   }
 
   /** Ends every gateway at once: calls in flight are cut, and charges of the last flush interval may be lost. */
   kill(): void {
     this.drain();
-    for (const member of this.#members) member.process?.kill();
+    for (const member of this.#members) member.kill();
   }
 
-  #launch(member: Member): void {
-    member.restart = undefined;
-    member.process = new GatewayProcess(this.#options, this.#start, {
-      onReady: (ready) => this.#onMemberReady(member, ready),
-      onExit: (exit) => this.#onMemberExit(member, exit),
-    });
+  /** What a gateway may take to end. */
+  #endMsMax(): number {
+    return this.#settings.drain_timeout_ms + this.#options.exitGraceMs;
   }
 
-  #onMemberReady(member: Member, ready: GatewayReady): void {
-    member.policy.onReady();
+  #memberOf(slot: number, isTrial: boolean, settings = this.#settings): GroupMember {
+    return new GroupMember(
+      this.#options,
+      {
+        startOf: (member) => this.#startOf(member),
+        onReady: (member, ready) => this.#onMemberReady(member, ready),
+        onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
+        onLeads: (member) => this.#primary.onLeads(member),
+        onLastReading: (member, reading) => this.#readings.note(member.process!, reading),
+        onReloadAsked: (request) => this.#callbacks.onReloadAsked(request),
+        onReadingsAsked: (what) => this.#readings.collect(what),
+        onLogChanged: (change) => {
+          for (const member of this.#members) member.process?.changeLog(change);
+        },
+      },
+      { slot, settings, isTrial },
+    );
+  }
+
+  /** Whether a second gateway may work on the data folder beside the first. */
+  get #isShared(): boolean {
+    return this.#settings.processes > 1 || this.#settings.sharing !== undefined;
+  }
+
+  #startOf(member: GroupMember): StartGateway {
+    const { demo, groupId } = this.#options;
+    const inForce = this.#inForce;
+    const leads = this.#primary.current === undefined;
+    if (leads) this.#primary.begin(member);
+    return {
+      kind: 'start',
+      settings: member.settings,
+      demo,
+      inForce,
+      ...(this.#isShared ? { group: { id: groupId, slot: member.slot } } : {}),
+      leads,
+      joins: this.#isShared && this.#served,
+    };
+  }
+
+  /** No two processes have the same; the lowest, so that there are never more than one beyond their number. */
+  #freeSlot(): number {
+    const taken = new Set(this.#members.map(({ slot }) => slot));
+    let slot = 0;
+    while (taken.has(slot)) slot += 1;
+    return slot;
+  }
+
+  #adopt(next: Settings): void {
+    this.#settings = adoptLive(this.#settings, next);
+    this.#replacing &&= adoptLive(this.#replacing, next);
+    for (const member of this.#members) member.settings = adoptLive(member.settings, next);
+  }
+
+  /** What speaks against the settings, of all gateways that will go on. */
+  async #tellAll(next: Settings, check: boolean): Promise<readonly string[]> {
+    const answers = this.#members
+      .filter(({ isRetiring }) => !isRetiring)
+      .map((member) => member.reload(adoptLive(member.settings, next), check));
+    return [...new Set((await Promise.all(answers)).flat())];
+  }
+
+  #onMemberReady(member: GroupMember, ready: GatewayReady): void {
+    this.#readings.add(member.process!, member.slot);
+    this.#primary.onFit(member);
     if (this.#served) {
       this.#options.log.info('gateway serves again', { port: ready.port });
       return;
     }
     this.#served = true;
-    const { settings } = this.#start;
-    this.#start = {
-      ...this.#start,
-      settings: {
-        ...settings,
-        listen: { ...settings.listen, port: ready.port },
-        admin: { ...settings.admin, port: ready.adminPort },
-      },
-    };
-    this.#onReady(ready);
-    if (!this.#stopping) this.#members.slice(1).forEach((other) => this.#launch(other));
+    this.#settings = withPorts(this.#settings, ready);
+    for (const other of this.#members) other.settings = withPorts(other.settings, ready);
+    this.#callbacks.onReady(ready);
+    if (!this.#stopping) this.#members.slice(1).forEach((other) => void other.start());
   }
 
-  #onMemberExit(member: Member, exit: GatewayExit): void {
-    member.process = undefined;
-    if (exit.refusal !== undefined) this.#refuse(exit.refusal);
-    else if (this.#stopping) this.#failed ||= !exit.clean;
-    else if (!this.#served) this.#refuse(`the gateway ended before it was ready (${exit.how})`);
-    else this.#restartLater(member, exit);
+  #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {
+    this.#readings.remove(process);
+    this.#primary.onEnd(member, this.#members);
+    if (this.#stopping) this.#failed ||= !exit.clean;
+    else if (member.isTrial) this.#forget(member);
+    else if (member.isRetiring) this.#onRetired(exit);
+    else this.#onUnaskedExit(member, exit);
     this.#endIfEmpty();
   }
 
+  #onRetired({ clean, how }: GatewayExit): void {
+    if (!clean) this.#options.log.error('a gateway that was replaced did not end well', { how });
+  }
+
+  #onUnaskedExit(member: GroupMember, { how, refusal }: GatewayExit): void {
+    if (!this.#served) {
+      this.#refuse(refusal ?? `the gateway ended before it was ready (${how})`);
+      return;
+    }
+    if (refusal !== undefined && !this.#members.some(({ isFit }) => isFit)) {
+      this.#refuse(refusal);
+      return;
+    }
+    this.#options.log.warn('gateway ended unasked and is started again', {
+      how: refusal === undefined ? how : `${how}: ${refusal}`,
+      pause_ms: member.startLater(),
+    });
+  }
+
+  #forget(member: GroupMember): void {
+    this.#members.splice(this.#members.indexOf(member), 1);
+  }
+
+  /** Settings or data that no gateway can run with. */
   #refuse(reason: string): void {
     this.#failed = true;
     this.#refusal ??= reason;
     this.drain();
   }
 
-  #restartLater(member: Member, exit: GatewayExit): void {
-    const pauseMs = member.policy.pauseAfterExitMs();
-    member.restart = setTimeout(() => this.#launch(member), pauseMs);
-    this.#options.log.warn('gateway ended unasked and is started again', {
-      how: exit.how,
-      pause_ms: pauseMs,
-    });
+  /** Read anew after a wait. */
+  #isStopping(): boolean {
+    return this.#stopping;
   }
 
   #endIfEmpty(): void {
@@ -142,4 +265,12 @@ export class ProcessGroup {
     clearTimeout(this.#killTimer);
     this.#resolveEnded({ exitCode: this.#failed ? 1 : 0, refusal: this.#refusal });
   }
+}
+
+function withPorts(settings: Settings, { port, adminPort }: GatewayReady): Settings {
+  return {
+    ...settings,
+    listen: { ...settings.listen, port },
+    admin: { ...settings.admin, port: adminPort },
+  };
 }

@@ -3,9 +3,17 @@
  * small while it waits. Supervisor process.
  */
 import { SystemClock } from '../core/clock.js';
-import type { GatewayReady, StartGateway } from '../gateway/messages.js';
+import type { LoadedSettings } from '../config/load.js';
+import type { Settings } from '../config/schema.js';
+import { isReplaceable } from '../config/live-settings.js';
+import { adoptInForce } from '../config/settings-in-force.js';
+import { ownGroupId } from '../gateway/group-id.js';
+import type { GatewayReady, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { ProcessGroup, type GroupEnd, type GroupOptions } from './process-group.js';
+import { FileWatch } from './file-watch.js';
+import type { GroupEnd, GroupOptions } from './group-options.js';
+import { ProcessGroup } from './process-group.js';
+import { Reloads } from './reloads.js';
 import { RESTART_PAUSES } from './restart-policy.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
@@ -13,6 +21,12 @@ const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 const READY_MS_MAX = 120_000;
 /** The last flush takes milliseconds; a slow disk gets this long. */
 const EXIT_GRACE_MS = 5_000;
+/** A reload waits twice for threads, SETTINGS_WAIT_MS_MAX each; a gateway that was just started again has to start first. */
+const RELOAD_MS_MAX = 60_000;
+/** Of looks at the configuration file; a change takes effect after two of them. */
+const WATCH_PERIOD_MS = 1_000;
+
+const RELOAD: ReloadRequest = { dryRun: false, restart: false };
 
 /** Where signals come from: the process, or a test's emitter. */
 export interface SignalSource {
@@ -20,14 +34,38 @@ export interface SignalSource {
   off(signal: NodeJS.Signals, listener: () => void): unknown;
 }
 
+export interface SupervisorOptions extends GroupOptions {
+  /** Reads settings again as they were read for the start; throws ConfigError. */
+  readonly load: () => LoadedSettings;
+  /** The configuration file; undefined where there is none. */
+  readonly source: string | undefined;
+  readonly watchPeriodMs: number;
+  /** Settings are in force: those of the start, and of each reload that was not refused. */
+  readonly onSettings: (settings: Settings) => void;
+}
+
 /** What the product runs with; tests put their own gateway and shorter times in. */
-export function supervisorOptions(start: StartGateway, log: Log): GroupOptions {
+export function supervisorOptions(
+  loaded: LoadedSettings,
+  load: () => LoadedSettings,
+  log: Log,
+  onSettings: (settings: Settings) => void,
+): SupervisorOptions {
+  const { settings, source, demo, inForce } = loaded;
   return {
+    load,
+    source,
+    onSettings,
+    watchPeriodMs: WATCH_PERIOD_MS,
     entry: GATEWAY_ENTRY,
-    start,
+    settings,
+    demo,
+    inForce,
+    groupId: ownGroupId(),
     pauses: RESTART_PAUSES,
     readyMsMax: READY_MS_MAX,
     exitGraceMs: EXIT_GRACE_MS,
+    reloadMsMax: RELOAD_MS_MAX,
     clock: new SystemClock(),
     log,
   };
@@ -38,18 +76,68 @@ export function supervisorOptions(start: StartGateway, log: Log): GroupOptions {
  * gateway cannot run. Never rejects. `onReady` is called once.
  */
 export async function supervise(
-  options: GroupOptions,
+  options: SupervisorOptions,
   signals: SignalSource,
   onReady: (ready: GatewayReady) => void,
 ): Promise<GroupEnd> {
-  const group = new ProcessGroup(options, onReady);
+  const { settings, load, source, watchPeriodMs, onSettings, log } = options;
+  onSettings(settings);
+  let { inForce } = options;
+  let read = inForce;
+  const reloads: Reloads = new Reloads({
+    settings,
+    load: () => {
+      const loaded = load();
+      read = loaded.inForce;
+      return loaded.settings;
+    },
+    apply: async (next, dryRun) => {
+      const problems = await group.reload(next, dryRun);
+      if (!dryRun && problems.length === 0) {
+        watch.isOn = next.watch && !stopping;
+        onSettings(next);
+        inForce = adoptInForce(inForce, read);
+        group.showInForce(inForce);
+      }
+      return problems;
+    },
+    replaceRefusal: () => group.replaceRefusal,
+    replace: (next) => {
+      const replacement = group.replace(next);
+      const taken = read;
+      void replacement.done.then((failure) => {
+        if (failure !== undefined) return;
+        inForce = adoptInForce(
+          inForce,
+          taken,
+          ({ setting, live }) => !live && isReplaceable(setting.split('.')),
+        );
+        group.showInForce(inForce);
+      });
+      return replacement;
+    },
+    log,
+  });
+  const watch: FileWatch = new FileWatch({
+    files: () => [...(source === undefined ? [] : [source]), ...namedFiles(reloads.settings)],
+    onChange: () => void reloads.reload('file', RELOAD),
+    periodMs: watchPeriodMs,
+  });
+  const group: ProcessGroup = new ProcessGroup(options, {
+    onReady: (ready) => {
+      watch.isOn = settings.watch;
+      onReady(ready);
+    },
+    onReloadAsked: (request) => reloads.reload('admin', request),
+  });
   let stopping = false;
   let interrupted = false;
   const onTerminate = (): void => {
     if (stopping) return;
     stopping = true;
-    options.log.info('stopping: no new calls, those in flight may finish', {
-      drain_timeout_ms: options.start.settings.drain_timeout_ms,
+    watch.isOn = false;
+    log.info('stopping: no new calls, those in flight may finish', {
+      drain_timeout_ms: group.settings.drain_timeout_ms,
     });
     group.drain();
   };
@@ -61,19 +149,27 @@ export async function supervise(
     interrupted = true;
     onTerminate();
   };
-  const onHangUp = (): void =>
-    options.log.info(
-      'SIGHUP is ignored: this version reads its settings at the start alone, restart to change them',
-    );
+  const onHangUp = (): void => void reloads.reload('SIGHUP', RELOAD);
+  const onReplace = (): void => void reloads.reload('SIGUSR2', { dryRun: false, restart: true });
 
   signals.on('SIGTERM', onTerminate);
   signals.on('SIGINT', onInterrupt);
   signals.on('SIGHUP', onHangUp);
+  signals.on('SIGUSR2', onReplace);
   try {
     return await group.ended;
   } finally {
+    watch.isOn = false;
     signals.off('SIGTERM', onTerminate);
     signals.off('SIGINT', onInterrupt);
     signals.off('SIGHUP', onHangUp);
+    signals.off('SIGUSR2', onReplace);
   }
+}
+
+/** Whose content is part of the settings. */
+function namedFiles({ models, listen: { tls } }: Settings): string[] {
+  const upstreams = models.flatMap((model) => model.upstreams);
+  const files = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
+  return [...new Set([...files, tls?.cert_file, tls?.key_file])].filter((path) => path !== undefined);
 }

@@ -1,7 +1,10 @@
 import t from 'tap';
+import type { ErrorRecord } from '#src/core/errors.js';
 import { decimalOf } from '#src/core/money.js';
 import { admit } from '#src/pipeline/admit.js';
-import { release, settle } from '#src/pipeline/settle.js';
+import type { CallContext } from '#src/pipeline/context.js';
+import type { PipelineParts } from '#src/pipeline/parts.js';
+import { release, reverse, settle } from '#src/pipeline/settle.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
 
@@ -22,7 +25,6 @@ void t.test('an admitted call holds its worst case and is charged its cost', (t)
   settle(context, USAGE, house.parts);
   // 6 × 1 + 4 × 0.5 + 5 × 2 millionths.
   t.match(fundsOf(house), { available: '0.999982', held: '0.00', spent: '0.000018', dayCalls: 1 });
-  t.match(house.outcomes(), { promptTokens: 10, completionTokens: 5 });
   t.match(house.records(), [
     {
       request: 1,
@@ -131,6 +133,36 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
   t.end();
 });
 
+void t.test('the day of a key that has its own', (t) => {
+  const house = openHouse();
+  const limit = { requestsPerMinute: undefined, callsPerDay: 1 };
+  house.parts.ledger.keys.open(house.keyIndex, limit);
+  const ask = () => {
+    const context = knownCaller(house, {}, limit);
+    return { context, refusal: admit(context, chatCall({}), house.parts) };
+  };
+  const first = ask();
+  t.equal(first.refusal, undefined);
+  const before = fundsOf(house);
+  const { refusal } = ask();
+  t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
+  t.match(refusal!.message, /^The key allows 1 calls per day/);
+  t.same(fundsOf(house), before, 'a refusal has taken nothing');
+  t.equal(house.parts.link.inFlight, 1);
+
+  const settled = settle(first.context, USAGE, house.parts);
+  t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'a served call counts');
+  reverse(first.context, settled, house.parts);
+  const second = ask();
+  t.equal(second.refusal, undefined, 'one that was taken back does not');
+  release(second.context, { code: 'internal_error', message: '' }, house.parts);
+  const third = ask();
+  t.equal(third.refusal, undefined, 'nor one that failed');
+  release(third.context, { code: 'invalid_parameters', message: '' }, house.parts);
+  t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'what a provider refused counts');
+  t.end();
+});
+
 void t.test('clamp lowers max_tokens to what the balance affords, and no further than the prompt', (t) => {
   const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
   const context = knownCaller(house);
@@ -150,6 +182,75 @@ void t.test('clamp lowers max_tokens to what the balance affords, and no further
   t.end();
 });
 
+void t.test('a plan bounds what a call may ask for, and what one gets that asks for nothing', (t) => {
+  const cases: readonly [fields: object, refused: string | undefined, held: number, sent: object][] = [
+    [{ max_tokens: 50 }, undefined, 50, { max_tokens: 50 }],
+    [{ max_tokens: 51 }, 'max_tokens', 0, {}],
+    [{ max_completion_tokens: 51 }, 'max_completion_tokens', 0, {}],
+    [{ max_tokens: 51, max_completion_tokens: 7 }, 'max_tokens', 0, {}],
+    [{ max_tokens: 7, max_completion_tokens: 51 }, 'max_completion_tokens', 0, {}],
+    [{ max_tokens: 51, model: 'nope' }, 'max_tokens', 0, {}],
+    [{}, undefined, 50, { max_tokens: 50 }],
+    [{ max_tokens: null }, undefined, 50, { max_tokens: 50 }],
+    [{ n: 3 }, undefined, 150, { n: 3, max_tokens: 50 }],
+  ];
+  for (const [fields, refused, held, sent] of cases) {
+    const house = openHouse();
+    const context = knownCaller(house, { outputTokensMax: 50 });
+    const call = chatCall(fields);
+    const refusal = admit(context, call, house.parts);
+    const what = JSON.stringify(fields);
+    if (refused !== undefined) {
+      t.same(
+        refusal,
+        { code: 'invalid_parameters', message: `${refused} must be at most 50 on the plan plan, got 51` },
+        what,
+      );
+      t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, what);
+      continue;
+    }
+    t.equal(refusal, undefined, what);
+    const hold = BigInt(call.bodyBytes) * 1_000_000n + BigInt(held) * 2_000_000n;
+    t.equal(fundsOf(house).held, decimalOf(hold), what);
+    const body = JSON.parse(context.admission!.call.body) as object;
+    const messages = [{ role: 'user', content: 'hi' }];
+    t.same(body, { model: 'priced', messages, ...sent }, what);
+  }
+  t.end();
+});
+
+void t.test('a plan that allows more than the model changes nothing', (t) => {
+  const house = openHouse();
+  const call = chatCall({});
+  const context = knownCaller(house, { outputTokensMax: 1_000 });
+  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(context.admission?.call, call);
+  t.end();
+});
+
+void t.test('a balance below the bound of the plan is clamped further', (t) => {
+  const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
+  const context = knownCaller(house, { outputTokensMax: 500 });
+  const call = chatCall({});
+  t.equal(admit(context, call, house.parts), undefined);
+  const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
+  t.equal(sent.max_tokens, Math.floor((200 - call.bodyBytes) / 2));
+  t.end();
+});
+
+void t.test('an alias is admitted as its model', (t) => {
+  const house = openHouse();
+  const context = knownCaller(house);
+  t.equal(admit(context, chatCall({ model: 'also-free' }), house.parts), undefined);
+  t.match(context.admission, { modelIndex: 1, model: { id: 'free' } });
+  // Whatever the workers' settings say of aliases meanwhile.
+  t.equal(context.admission?.call.body, chatCall({ model: 'free' }).body, 'and sent under its id');
+  t.match(admit(knownCaller(house), chatCall({ model: 'also-hidden' }), house.parts), {
+    code: 'model_not_found',
+  });
+  t.end();
+});
+
 void t.test('a free model needs no balance', (t) => {
   const house = openHouse({ credit: '0' });
   t.equal(admit(knownCaller(house), chatCall({ model: 'free' }), house.parts), undefined);
@@ -157,8 +258,9 @@ void t.test('a free model needs no balance', (t) => {
 });
 
 void t.test('an account has so many calls in flight and no more, however they end', (t) => {
-  const house = openHouse({ slots: 4, accountCallsMax: 2 });
-  const contexts = [knownCaller(house), knownCaller(house), knownCaller(house)];
+  const house = openHouse({ slots: 4 });
+  const known = () => knownCaller(house, { callsInFlightMax: 2 });
+  const contexts = [known(), known(), known()];
   t.equal(admit(contexts[0]!, chatCall({}), house.parts), undefined);
   t.equal(admit(contexts[1]!, chatCall({}), house.parts), undefined);
   const before = fundsOf(house);
@@ -168,9 +270,34 @@ void t.test('an account has so many calls in flight and no more, however they en
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
   t.equal(house.parts.link.inFlight, 2);
   settle(contexts[0]!, USAGE, house.parts);
-  t.equal(admit(knownCaller(house), chatCall({}), house.parts), undefined, 'a settled call makes room');
+  t.equal(admit(known(), chatCall({}), house.parts), undefined, 'a settled call makes room');
   release(contexts[1]!, { code: 'provider_unavailable', message: '' }, house.parts);
-  t.equal(admit(knownCaller(house), chatCall({}), house.parts), undefined, 'and a released one');
-  t.match(admit(knownCaller(house), chatCall({}), house.parts), { code: 'overloaded' });
+  t.equal(admit(known(), chatCall({}), house.parts), undefined, 'and a released one');
+  t.match(admit(known(), chatCall({}), house.parts), { code: 'overloaded' });
+  t.end();
+});
+
+void t.test('the journal keeps room for every record that a call may still append', (t) => {
+  // 16 records in all; with `commit` a call may append two.
+  for (const [durability, admitted] of [
+    ['interval', 16],
+    ['commit', 8],
+  ] as const) {
+    const house = openHouse({ slots: 20, credit: '1000.00' });
+    const parts: PipelineParts = { ...house.parts, durability };
+    const contexts: CallContext[] = [];
+    let refusal: ErrorRecord | undefined;
+    while (refusal === undefined) {
+      const context = knownCaller(house, { callsInFlightMax: 20, callsPerDay: 100 });
+      refusal = admit(context, chatCall({}), parts);
+      if (refusal === undefined) contexts.push(context);
+    }
+    t.match(refusal.message, 'behind with its books', durability);
+    t.equal(contexts.length, admitted, durability);
+    const settled = contexts.map((context) => settle(context, USAGE, parts));
+    if (durability === 'commit')
+      contexts.forEach((context, index) => reverse(context, settled[index]!, parts));
+    t.equal(house.records().length, 16, 'each of them found its place');
+  }
   t.end();
 });

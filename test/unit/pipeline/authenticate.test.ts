@@ -1,8 +1,8 @@
 import t from 'tap';
 import { authenticate } from '#src/pipeline/authenticate.js';
 import { CallContext } from '#src/pipeline/context.js';
-import { generateKey } from '#src/registry/key-digest.js';
-import { openHouse } from './support.js';
+import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { openHouse, type House } from './support.js';
 
 void t.test('a known key gives its caller', (t) => {
   const house = openHouse();
@@ -61,3 +61,61 @@ void t.test('disabling a key or its account counts from the next request on', (t
   t.equal(code(), 'invalid_api_key', 'a deleted key is unknown');
   t.end();
 });
+
+void t.test('an expired key is refused from its second on, and says so', (t) => {
+  const { parts, key, keyIndex, clock } = openHouse();
+  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
+  parts.keys.setExpiry(keyIndex, Math.floor(clock.wallMs() / 1_000) + 1);
+  clock.nowMs = 499;
+  t.equal(ask(), undefined);
+  clock.nowMs = 500;
+  t.match(ask(), { code: 'key_disabled', message: /has expired/ });
+  parts.keys.setActive(keyIndex, false);
+  t.match(ask(), { code: 'key_disabled', message: /has been disabled/ }, 'what can be undone is told first');
+  t.end();
+});
+
+void t.test('each second of use is noted once, and no use that was refused', (t) => {
+  const { parts, key, keyIndex, account, clock } = openHouse();
+  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
+  const used = () => [parts.keys.lastUsedSecondsOf(keyIndex), dirtyKeys(parts)];
+  const second = Math.floor(clock.wallMs() / 1_000);
+  t.same(used(), [undefined, []]);
+  parts.ledger.setActive(account, false);
+  ask();
+  t.same(used(), [undefined, []], 'the account is disabled');
+  parts.ledger.setActive(account, true);
+  ask();
+  t.same(used(), [second, [keyIndex]]);
+  ask();
+  t.same(used(), [second, []], 'the same second');
+  clock.nowMs += 1_000;
+  ask();
+  t.same(used(), [second + 1, [keyIndex]]);
+  parts.keys.setActive(keyIndex, false);
+  clock.nowMs += 1_000;
+  ask();
+  t.same(used(), [second + 1, []], 'the key is disabled');
+  t.end();
+});
+
+void t.test('a key with limits brings them along', (t) => {
+  const { parts, key, keyIndex, account } = openHouse();
+  const limitOf = () => {
+    const context = new CallContext('req_1', 1);
+    authenticate(context, `Bearer ${key}`, parts);
+    return context.caller?.keyLimit;
+  };
+  t.equal(limitOf(), undefined);
+  parts.keys.remove(keyIndex);
+  parts.ledger.keys.open(keyIndex, { requestsPerMinute: 5, callsPerDay: undefined });
+  parts.keys.insert(keyIndex, digestOf(key), account, true, { limited: true });
+  t.same(limitOf(), { requestsPerMinute: 5, callsPerDay: undefined });
+  t.end();
+});
+
+function dirtyKeys(parts: House['parts']): number[] {
+  const keys: number[] = [];
+  parts.ledger.keys.drainDirty((key) => keys.push(key), 32);
+  return keys;
+}

@@ -7,6 +7,7 @@ import { dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import type { KeyLimit } from '#src/ledger/key-limits.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { CallContext } from '#src/pipeline/context.js';
 import { HeldEnds } from '#src/pipeline/held-ends.js';
@@ -16,10 +17,14 @@ import { CallTable, createCallTable } from '#src/pool/call-table.js';
 import { ListenerLink } from '#src/pool/listener-link.js';
 import { readChatRequest } from '#src/protocol/chat-request.js';
 import type { ChatCall } from '#src/protocol/chat-call.js';
-import type { Catalog } from '#src/registry/catalog.js';
+import type { Catalog, PlanEntry } from '#src/registry/catalog.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
-import { MetricsStripe, createMetrics, readMetrics } from '#src/telemetry/metrics.js';
+import { createAccessRing } from '#src/telemetry/access-layout.js';
+import { AccessWriter } from '#src/telemetry/access-ring.js';
+import { LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
+import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
 
 const pico = (amount: string) => picoUnitsOf(amount)!;
 
@@ -31,6 +36,7 @@ const PRICE = {
 };
 const model = (id: string, price = PRICE) => ({
   id,
+  aliases: [`also-${id}`],
   ownedBy: 'test',
   createdSeconds: 0,
   price,
@@ -44,7 +50,17 @@ const FREE = {
 
 export const CATALOG: Catalog = {
   models: [model('priced'), model('free', FREE), model('hidden')],
-  plans: [{ id: 'plan', requestsPerMinute: 2, callsPerDay: 3, modelIndices: [0, 1] }],
+  plans: [
+    {
+      id: 'plan',
+      requestsPerMinute: 2,
+      callsPerDay: 3,
+      outputTokensMax: undefined,
+      callsInFlightMax: 8,
+      bodyBytesMax: 10_000,
+      modelIndices: [0, 1],
+    },
+  ],
 };
 
 /** 2026-03-01T12:00:00.500Z: 20:00 in UTC+8. */
@@ -65,11 +81,12 @@ export class StillClock {
 
 export interface House {
   readonly parts: PipelineParts;
+  /** The same as another listener has them: what a Ledger returns is overwritten by its own next call. */
+  readonly ofAnotherThread: () => PipelineParts;
   readonly clock: StillClock;
   readonly key: string;
   readonly keyIndex: ReturnType<typeof asKeyIndex>;
   readonly account: ReturnType<typeof asAccountIndex>;
-  readonly outcomes: () => ReturnType<typeof readMetrics>;
   /** What the journal was told since it was last asked. */
   readonly records: () => JournalRecord[];
 }
@@ -77,18 +94,16 @@ export interface House {
 export function openHouse({
   credit = '1.00',
   lowBalance = 'refuse',
-  accountCallsMax,
   slots = 4,
 }: {
   credit?: string;
   lowBalance?: 'refuse' | 'clamp';
-  accountCallsMax?: number;
   slots?: number;
 } = {}): House {
   const clock = new StillClock();
-  const ledger = new Ledger(createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 8 }), clock);
+  const buffers = createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 20, keysMax: 4 });
+  const ledger = new Ledger(buffers, clock);
   const keys = new KeyTable(createKeyTableBuffers({ keysMax: 4 }));
-  const metrics = createMetrics(1);
   const account = asAccountIndex(2);
   const keyIndex = asKeyIndex(3);
   const key = generateKey();
@@ -114,26 +129,37 @@ export function openHouse({
     keys,
     catalog: CATALOG,
     access: new ModelAccess(CATALOG),
-    link: new ListenerLink(new CallTable(createCallTable(8, 64)), { first: 0, count: slots }),
-    metrics: new MetricsStripe(metrics, 0),
-    accountCallsMax: accountCallsMax ?? slots,
+    link: new ListenerLink(new CallTable(createCallTable(20, 64)), { first: 0, count: slots }),
+    leases: undefined,
+    metrics: new ListenerMetrics(createMetrics(1, 1), 0),
+    accessLog: new AccessWriter(createAccessRing(), new LogSwitch(createLogSwitch())),
     lowBalance,
   };
   return {
     parts,
+    ofAnotherThread: () => ({ ...parts, ledger: new Ledger(buffers, clock) }),
     clock,
     key,
     keyIndex,
     account,
-    outcomes: () => readMetrics(metrics),
     records: () => drained(reader),
   };
 }
 
-/** A context whose caller is known. */
-export function knownCaller({ account, keyIndex }: House): CallContext {
+/** A context whose caller is known; `bounds` are over those of its plan, `keyLimit` is its key's. */
+export function knownCaller(
+  { account, keyIndex }: House,
+  bounds: Partial<PlanEntry> = {},
+  keyLimit?: KeyLimit,
+): CallContext {
   const context = new CallContext('req_test', 1);
-  context.caller = { key: keyIndex, account, planIndex: 0, plan: CATALOG.plans[0]! };
+  context.caller = {
+    key: keyIndex,
+    account,
+    planIndex: 0,
+    plan: { ...CATALOG.plans[0]!, ...bounds },
+    keyLimit,
+  };
   return context;
 }
 

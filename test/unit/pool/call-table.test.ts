@@ -1,4 +1,5 @@
 import t from 'tap';
+import { FRAME_BYTES_MAX } from '#src/core/limits.js';
 import { asCallSlot } from '#src/core/units.js';
 import { CallTable, createCallTable } from '#src/pool/call-table.js';
 
@@ -8,7 +9,7 @@ const SLOT = asCallSlot(3);
 
 void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-  table.open(SLOT);
+  table.open(SLOT, 1);
   t.equal(table.spend(SLOT, 7), true);
   t.equal(table.spend(SLOT, 5), false, 'the frame that crosses the window is sent, and the worker pauses');
   t.equal(table.refund(SLOT, 7), false, 'less than half a window is back: no wake-up yet');
@@ -20,15 +21,35 @@ void t.test('credits are spent to the last byte and overdrawn by one frame at mo
 
 void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-  table.open(SLOT);
+  table.open(SLOT, 1);
   table.spend(SLOT, 100);
   table.cancel(SLOT);
   t.equal(table.isCancelled(SLOT), true);
   t.equal(table.isCancelled(asCallSlot(2)), false, 'its neighbour is not touched');
-  table.open(SLOT);
+  table.open(SLOT, 1);
   t.equal(table.isCancelled(SLOT), false);
   t.equal(table.refund(SLOT, 0), false, 'nobody waits');
   t.equal(table.spend(SLOT, WINDOW_BYTES - 1), true);
+  t.end();
+});
+
+void t.test('the more calls are in flight, the smaller the window of a new one', (t) => {
+  const wholeBytes = 192 * 1024;
+  const table = new CallTable(createCallTable(8, wholeBytes + FRAME_BYTES_MAX));
+  const windowBytes = (inFlight: number): number => {
+    table.open(SLOT, inFlight);
+    let spent = 1_024;
+    while (table.spend(SLOT, 1_024)) spent += 1_024;
+    const resumed = Math.ceil(spent / 2);
+    t.equal(table.refund(SLOT, resumed - 1_024), false, 'nobody is woken for less than half a window');
+    t.equal(table.refund(SLOT, 1_024), true, 'half a window is back');
+    return spent;
+  };
+  t.equal(windowBytes(1), wholeBytes);
+  t.equal(windowBytes(42), wholeBytes);
+  t.equal(windowBytes(64), 128 * 1024);
+  t.equal(windowBytes(256), 32 * 1024);
+  t.equal(windowBytes(20_000), 32 * 1024, 'no less than that');
   t.end();
 });
 
@@ -43,7 +64,7 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
   };
   for (const order of orders(5, 0)) {
     const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
-    table.open(SLOT);
+    table.open(SLOT, 1);
     let waiting = false;
     let wakeUps = 0;
     let pauses = 0;

@@ -55,8 +55,9 @@ function recorder(): CallReceiver & { readonly heard: string[] } {
   const heard: string[] = [];
   return {
     heard,
-    onData: (bytes) => heard.push(`data ${Buffer.from(bytes).toString()}`),
-    onEnd: (bytes, usage) => heard.push(`end ${Buffer.from(bytes).toString()} ${JSON.stringify(usage)}`) > 0,
+    onData: (bytes, more) => heard.push(`data ${Buffer.from(bytes).toString()}${more ? ' and more' : ''}`),
+    onEnd: (bytes, usage, waitMs) =>
+      heard.push(`end ${Buffer.from(bytes).toString()} ${JSON.stringify(usage)} ${waitMs}`) > 0,
     onFail: (error) => heard.push(`fail ${JSON.stringify(error)}`) > 0,
   };
 }
@@ -81,9 +82,9 @@ void t.test('a call goes over whole, its answer comes back in order, its slot is
   t.equal(link.inFlight, 1);
   sessions[0]!.downstream.data(Buffer.from('a'));
   sessions[0]!.downstream.data(Buffer.from('b'));
-  sessions[0]!.downstream.end(Buffer.from('c'), USAGE);
+  sessions[0]!.downstream.end(Buffer.from('c'), USAGE, 1.5);
   await until('the end arrives', () => receiver.heard.length === 3);
-  t.same(receiver.heard, ['data a', 'data b', `end c ${JSON.stringify(USAGE)}`]);
+  t.same(receiver.heard, ['data a and more', 'data b and more', `end c ${JSON.stringify(USAGE)} 1.5`]);
   t.equal(link.inFlight, 0);
   t.throws(() => sessions[0]!.downstream.fail(FAILURE), /a call ends once/);
   t.throws(() => sessions[0]!.downstream.data(Buffer.from('d')), /no data after the end/);
@@ -144,7 +145,7 @@ void t.test('a cancel reaches the session, and its end frees the slot', async (t
   t.equal(sessions[0]!.downstream.data(Buffer.from('unseen')), true, 'known from the shared word at once');
   await until('the session is told', () => sessions[0]!.told.length === 1);
   t.equal(link.inFlight, 1, 'the slot is not free before the last frame');
-  sessions[0]!.downstream.end(new Uint8Array(0), USAGE);
+  sessions[0]!.downstream.end(new Uint8Array(0), USAGE, 1.5);
   await until('the slot is free', () => link.inFlight === 0);
   t.match(receiver.heard, [/^end /]);
 });
@@ -164,7 +165,7 @@ void t.test(
     t.match(failed[0]!.heard, [/"code":"internal_error"/]);
     t.equal(link.inFlight, 1);
     // The dead worker's port is closed; the other one's call ends as always.
-    for (const { downstream } of sessions) downstream.end(Buffer.from('late'), USAGE);
+    for (const { downstream } of sessions) downstream.end(Buffer.from('late'), USAGE, 1.5);
     await until('the other call ends', () => link.inFlight === 0);
     t.equal(failed[0]!.heard.length, 1, 'the failed call hears nothing more');
   },
@@ -178,7 +179,7 @@ void t.test('a listener that goes cancels its calls in the worker', async (t) =>
   link.close();
   await once(port, 'close');
   t.same(sessions[0]!.told, ['cancel']);
-  sessions[0]!.downstream.end(new Uint8Array(0), USAGE);
+  sessions[0]!.downstream.end(new Uint8Array(0), USAGE, 1.5);
 });
 
 void t.test('a receiver whose client is slow keeps the slot beyond the last frame', async (t) => {
@@ -193,7 +194,7 @@ void t.test('a receiver whose client is slow keeps the slot beyond the last fram
   };
   link.dispatch(slot, REQUEST, receiver);
   await until('the call arrives', () => sessions.length === 1);
-  sessions[0]!.downstream.end(Buffer.from('c'), USAGE);
+  sessions[0]!.downstream.end(Buffer.from('c'), USAGE, 1.5);
   await until('it ends', () => heard.length === 1);
   t.equal(link.inFlight, 1);
   link.refund(slot, 10);

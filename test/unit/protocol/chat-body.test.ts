@@ -1,7 +1,7 @@
 /** Splicing: the result says what it should, and every byte outside of the splice is the client's. */
 import t from 'tap';
 import type { ChatCall } from '#src/protocol/chat-call.js';
-import { withModelName, withOutputTokensMax } from '#src/protocol/chat-body.js';
+import { withModelId, withModelName, withOutputTokensMax } from '#src/protocol/chat-body.js';
 import { readChatRequest } from '#src/protocol/chat-request.js';
 
 function read(text: string): ChatCall {
@@ -77,6 +77,28 @@ void t.test('the model is renamed in its place', (t) => {
     const renamed = withModelName(read(text), 'a "b"\\\n€');
     t.same(pieces(text, renamed), { out: 'm', in: 'a \\"b\\"\\\\\\n€' });
     t.same(JSON.parse(renamed), { ...(JSON.parse(text) as object), model: 'a "b"\\\n€' });
+  }
+  t.end();
+});
+
+void t.test('an alias gives way to the id, and what comes after still knows its place', (t) => {
+  for (const around of AROUND) {
+    for (const id of ['m', '', 'much-longer/than "it"', 'é€']) {
+      const call = read(around(''));
+      const small = withModelId(call, id);
+      t.same(JSON.parse(small.body), { ...(JSON.parse(call.body) as object), model: id });
+      t.equal(small.body.slice(small.modelStart, small.modelEnd), JSON.stringify(id));
+      t.equal(withModelName(small, 'other'), withModelName(call, 'other'), 'and is renamed again');
+      t.match(small, { model: id, bodyBytes: call.bodyBytes }, 'the length is that of what the client sent');
+
+      const { largeBody, modelStart, modelEnd } = withModelId(
+        { ...call, body: '', largeBody: Buffer.from(call.body) },
+        id,
+      );
+      t.equal(Buffer.from(largeBody!).toString(), small.body, 'the same in bytes');
+      t.equal(Buffer.from(largeBody!.subarray(modelStart, modelEnd)).toString(), JSON.stringify(id));
+      t.equal(largeBody!.buffer.byteLength, largeBody!.length, 'of which nothing else is transferred');
+    }
   }
   t.end();
 });

@@ -153,6 +153,9 @@ void t.test('what is read of a call', (t) => {
   t.equal(accepted(request({ max_completion_tokens: 5 })).outputTokensMax, 5);
   t.equal(accepted(request({ max_completion_tokens: null, max_tokens: 7 })).outputTokensMax, 7);
   t.equal(accepted(request({ max_completion_tokens: 5, max_tokens: 7 })).outputTokensMax, 7, 'the larger');
+  t.equal(accepted(request({ max_completion_tokens: 5, max_tokens: 7 })).outputTokensField, 'max_tokens');
+  t.equal(accepted(request({ max_completion_tokens: 8 })).outputTokensField, 'max_completion_tokens');
+  t.equal(accepted(request({ max_tokens: null })).outputTokensField, undefined);
   t.equal(accepted(request({ max_completion_tokens: 8, max_tokens: 7 })).outputTokensMax, 8, 'the larger');
   t.match(accepted(request({ stream: true })), { stream: true, includeUsage: false });
   t.match(accepted(request({ stream: true, stream_options: { include_usage: true } })), {

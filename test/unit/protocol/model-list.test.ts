@@ -1,23 +1,24 @@
 import t from 'tap';
 import { encodeModels } from '#src/protocol/model-list.js';
 
-void t.test('models are listed in their order and found by their id', (t) => {
+void t.test('models are listed in their order and found by their ids and aliases', (t) => {
   const bodies = encodeModels([
-    { id: 'b "quoted"', ownedBy: 'x', createdSeconds: 1_700_000_000 },
-    { id: '__proto__', ownedBy: 'ü', createdSeconds: 0 },
+    { id: 'b "quoted"', aliases: ['b', 'toString'], ownedBy: 'x', createdSeconds: 1_700_000_000 },
+    { id: '__proto__', aliases: [], ownedBy: 'ü', createdSeconds: 0 },
   ]);
   const first = { id: 'b "quoted"', object: 'model', created: 1_700_000_000, owned_by: 'x' };
   const second = { id: '__proto__', object: 'model', created: 0, owned_by: 'ü' };
   t.same(JSON.parse(bodies.list), { object: 'list', data: [first, second] });
-  t.same(JSON.parse(bodies.byId.get('b "quoted"') ?? ''), first);
-  t.same(JSON.parse(bodies.byId.get('__proto__') ?? ''), second);
-  t.equal(bodies.byId.get('toString'), undefined);
+  t.same(JSON.parse(bodies.byName.get('b "quoted"') ?? ''), first);
+  t.same(JSON.parse(bodies.byName.get('__proto__') ?? ''), second);
+  t.equal(bodies.byName.get('toString'), bodies.byName.get('b "quoted"'), 'an alias shows its model');
+  t.equal(bodies.byName.get('valueOf'), undefined);
   t.end();
 });
 
 void t.test('a plan without models has an empty list', (t) => {
   const bodies = encodeModels([]);
   t.equal(bodies.list, '{"object":"list","data":[]}');
-  t.equal(bodies.byId.size, 0);
+  t.equal(bodies.byName.size, 0);
   t.end();
 });

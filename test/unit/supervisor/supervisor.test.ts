@@ -2,9 +2,9 @@
 import { EventEmitter, once } from 'node:events';
 import { tmpdir } from 'node:os';
 import t from 'tap';
-import { loadSettings } from '#src/config/load.js';
+import { loadSettings, type LoadedSettings } from '#src/config/load.js';
 import type { GatewayReady } from '#src/gateway/messages.js';
-import type { GroupEnd, GroupOptions } from '#src/supervisor/process-group.js';
+import type { GroupEnd, GroupOptions } from '#src/supervisor/group-options.js';
 import { supervise, supervisorOptions } from '#src/supervisor/supervisor.js';
 import type { LogFields } from '#src/telemetry/log.js';
 
@@ -13,6 +13,8 @@ const FIXTURE = new URL('../../fixtures/supervisor-gateway.js', import.meta.url)
 const LONG_MS = 20_000;
 
 interface Run {
+  /** What a reload reads. */
+  readonly file: { loaded: LoadedSettings };
   readonly signals: EventEmitter;
   /** Resolves with the fields of the first line that says so. */
   readonly logged: (message: RegExp) => Promise<LogFields>;
@@ -29,15 +31,18 @@ function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeou
     seen.push([message, fields]);
     lines.emit('line');
   };
-  const start = {
-    kind: 'start' as const,
-    demo: true,
-    settings: {
-      ...settings,
-      data: behaviour,
-      drain_timeout_ms: drainTimeoutMs,
-      listen: { ...settings.listen, port: 0 },
-      admin: { ...settings.admin, port: 0 },
+  const file: { loaded: LoadedSettings } = {
+    loaded: {
+      demo: true,
+      inForce: [],
+      source: undefined,
+      settings: {
+        ...settings,
+        data: behaviour,
+        drain_timeout_ms: drainTimeoutMs,
+        listen: { ...settings.listen, port: 0 },
+        admin: { ...settings.admin, port: 0 },
+      },
     },
   };
   const signals = new EventEmitter();
@@ -46,7 +51,12 @@ function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeou
   const ready = once(readies, 'ready').then(([message]) => message as GatewayReady);
   const end = supervise(
     {
-      ...supervisorOptions(start, { error: write, warn: write, info: write }),
+      ...supervisorOptions(
+        file.loaded,
+        () => file.loaded,
+        { error: write, warn: write, info: write },
+        () => undefined,
+      ),
       entry: FIXTURE,
       pauses: { firstMs: 1, longestMs: 4, healthyMs: LONG_MS },
       readyMsMax: LONG_MS,
@@ -60,6 +70,7 @@ function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeou
     },
   );
   return {
+    file,
     signals,
     logged: async (message) => {
       for (;;) {
@@ -108,13 +119,54 @@ void t.test('a second SIGINT kills at once', async (t) => {
   t.same(await end, { exitCode: 1, refusal: undefined });
 });
 
-void t.test('SIGHUP changes nothing and says so', async (t) => {
-  const { signals, ready, end, logged } = run('serve');
+/** Of the fixture: the id of the first plan tells it what to make of new settings. */
+const withPlan = (loaded: LoadedSettings, id: string): LoadedSettings => ({
+  ...loaded,
+  settings: { ...loaded.settings, plans: [{ ...loaded.settings.plans[0]!, id }] },
+});
+
+void t.test('SIGHUP reloads', async (t) => {
+  const { signals, ready, end, logged, file } = run('serve');
   await ready;
+  file.loaded = withPlan(file.loaded, 'new');
   signals.emit('SIGHUP');
-  await logged(/^SIGHUP is ignored/);
+  t.same(await logged(/^settings reloaded/), {
+    origin: 'SIGHUP',
+    applied: 'plans.demo (removed), plans.new (added)',
+    restartNeeded: '',
+  });
   signals.emit('SIGTERM');
   t.equal((await end).exitCode, 0);
+});
+
+for (const [plan, changes, problem] of [
+  ['used', {}, /^a plan is in use$/],
+  ['stall', { reloadMsMax: 50 }, /^the gateway did not answer within 50 ms$/],
+  ['crash', {}, /^the gateway ended \(signal SIGKILL\) before it had taken the settings/],
+] as const) {
+  void t.test(`settings that a gateway does not take (${plan}): told, and the old ones stay`, async (t) => {
+    const { signals, ready, end, logged, file } = run('serve', changes);
+    await ready;
+    const before = file.loaded;
+    file.loaded = withPlan(before, plan);
+    signals.emit('SIGHUP');
+    const { problems } = await logged(/^settings not reloaded/);
+    t.match(problems, problem);
+    file.loaded = withPlan(before, 'sound');
+    signals.emit('SIGHUP');
+    const { applied } = await logged(/^settings reloaded/);
+    t.equal(applied, 'plans.demo (removed), plans.sound (added)', 'a gateway that died was started at once');
+    signals.emit('SIGTERM');
+    t.equal((await end).exitCode, 0);
+  });
+}
+
+void t.test('a reload before the first gateway serves is refused in words', async (t) => {
+  const { signals, end, logged } = run('stall', { exitGraceMs: 20 }, 0);
+  signals.emit('SIGHUP');
+  t.match(await logged(/^settings not reloaded/), { problems: /still starting/ });
+  signals.emit('SIGTERM');
+  await end;
 });
 
 for (const [behaviour, how] of [

@@ -1,0 +1,87 @@
+/**
+ * The admin interface of a gateway that may have it, pass it on to another of its group, or come to it later. Main thread.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
+import { startAdmin, type AdminOptions, type AdminServer } from '../admin/server.js';
+import type { Settings } from '../config/schema.js';
+import type { HistoryRows } from '../store/history-rows.js';
+import type { AccountTelling } from '../telemetry/account-tally.js';
+import { HistoryRecorder } from './history-recorder.js';
+import { findPort } from './port-probe.js';
+
+/** Between tries to have the port, doubled from the first to the longest: nobody but this group should have it. */
+const TRY_PAUSE_MS_MIN = 20;
+const TRY_PAUSE_MS_MAX = 1_000;
+
+export interface AdminDeskOptions extends Omit<AdminOptions, 'host' | 'port' | 'live'> {
+  /** Where the course of the figures is kept; only by the gateway that has the interface. */
+  readonly history: HistoryRows;
+  /** What all processes tell of who calls. */
+  readonly accounts: () => Promise<readonly AccountTelling[]>;
+  /** Of the start: neither address nor folder change. */
+  readonly place: Pick<Settings, 'admin' | 'data'>;
+}
+
+export class AdminDesk {
+  readonly #options: AdminDeskOptions;
+  #server: AdminServer | undefined;
+  #recorder: HistoryRecorder | undefined;
+  /** Another has the interface; who is still connected here is served until the end. */
+  #follows = false;
+  #closed = false;
+
+  constructor(options: AdminDeskOptions) {
+    this.#options = options;
+  }
+
+  /** Opens the port, which it returns; rejects where it can't be had. With `probes` it must be nobody's. */
+  async open(probes: boolean): Promise<number> {
+    const { place, readiness, status, accounts, history: rows, clock, log } = this.#options;
+    const { host, port } = place.admin;
+    this.#recorder ??= new HistoryRecorder({ status, accounts, rows, clock, log });
+    this.#server = await startAdmin({
+      ...this.#options,
+      // Who follows ends while its group serves.
+      readiness: () => this.#follows || readiness(),
+      live: this.#recorder,
+      host,
+      port: probes ? await findPort(host, port) : port,
+    });
+    const adminPort = this.#server.port;
+    writeGatewayFile(place.data, { pid: process.pid, adminHost: host, adminPort });
+    return adminPort;
+  }
+
+  /** The same, beside the gateway that has had it; tries until it can, true then, or false where it was closed before. */
+  async lead(): Promise<boolean> {
+    let failed = false;
+    for (let pauseMs = TRY_PAUSE_MS_MIN; !this.#closed; pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
+      try {
+        await this.open(false);
+        this.#options.log.info('gateway has the admin interface');
+        return true;
+      } catch (error) {
+        if (!failed)
+          this.#options.log.error('the admin interface cannot be opened', { error: String(error) });
+        failed = true;
+        await sleep(pauseMs);
+      }
+    }
+    return false;
+  }
+
+  /** Takes no new connections; who is connected is served until the end. */
+  follow(): void {
+    this.#follows = true;
+    this.#server?.stop();
+    this.#recorder?.close();
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#recorder?.close();
+    this.#server?.close();
+    removeGatewayFile(this.#options.place.data, process.pid);
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * The document of `GET /admin/v1/status`, made of what each gateway process says of itself, and those that have ended have
+ * said. Main thread, and supervisor process.
+ *
+ * Figures are sums since the start: who wants rates or percentiles takes the difference of two answers. Histograms are
+ * `{bounds, counts}` with one more count than bounds, for what lies above; counts are not cumulative.
+ */
+import { decimalOf } from '../core/money.js';
+import type { BreakerState } from '../telemetry/metrics-layout.js';
+import type {
+  CallsStatus,
+  ModelStatus,
+  ProcessStatus,
+  StatusHistogram,
+  ThreadStatus,
+  UpstreamStatus,
+} from './process-status.js';
+import { addSharing, endedSharing } from './sharing-status.js';
+
+/**
+ * A JSON-ready object. `own` is of the process that answers; `members` are all that run, it among them; `ended` is the sum of
+ * those that do not any more.
+ */
+export function statusDocument(
+  own: ProcessStatus,
+  members: readonly ProcessStatus[],
+  ended: ProcessStatus | undefined,
+): object {
+  const sum = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
+  const several = members.length > 1;
+  const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>
+    several ? threads.map((thread) => ({ ...thread, name: `${process}/${thread.name}` })) : threads;
+  const current = new Set(own.upstreams.map(keyOf));
+  return {
+    ...priced(sum),
+    process: own.process,
+    version: own.version,
+    node: own.node,
+    pid: own.pid,
+    ready: members.some(({ ready }) => ready),
+    uptime_seconds: own.uptime_seconds,
+    limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },
+    models: sum.models.map((model) => ({ ...priced(model), outcomes: occurred(model.outcomes) })),
+    // One that only an ended process had is in the settings no more.
+    upstreams: sum.upstreams.filter((upstream) => current.has(keyOf(upstream))),
+    threads: members.flatMap(threadsOf),
+    processes: members.map((member) => ({
+      process: member.process,
+      pid: member.pid,
+      version: member.version,
+      ready: member.ready,
+      uptime_seconds: member.uptime_seconds,
+      calls_in_flight: member.calls_in_flight,
+    })),
+  };
+}
+
+/** What goes on of a process that has ended: its counters. */
+export function endedStatus(status: ProcessStatus): ProcessStatus {
+  return {
+    ...status,
+    listeners: 0,
+    workers: 0,
+    calls_in_flight: 0,
+    upstreams: status.upstreams.map((upstream) => ({ ...upstream, calls_in_flight: 0, breaker: 'closed' })),
+    threads: [],
+    store: { ok: true, last_error: null, unflushed_accounts: 0 },
+    sharing: endedSharing(status.sharing),
+  };
+}
+
+/** Both as one; what has no sum is the left one's. */
+export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
+  const add = (figure: (status: ProcessStatus) => number): number => figure(left) + figure(right);
+  return {
+    ...left,
+    ...addCalls(left, right),
+    listeners: add(({ listeners }) => listeners),
+    workers: add(({ workers }) => workers),
+    calls_in_flight: add(({ calls_in_flight: calls }) => calls),
+    refusals: addRecords(left.refusals, right.refusals),
+    overhead_ms: addHistograms(left.overhead_ms, right.overhead_ms),
+    models: addByKey(left.models, right.models, ({ id }) => id, addModel),
+    upstreams: addByKey(left.upstreams, right.upstreams, keyOf, addUpstream),
+    store: {
+      ok: left.store.ok && right.store.ok,
+      last_error: left.store.last_error ?? right.store.last_error,
+      unflushed_accounts: add(({ store }) => store.unflushed_accounts),
+    },
+    sharing: addSharing(left.sharing, right.sharing),
+  };
+}
+
+/** With the cost as money. */
+function priced<Calls extends CallsStatus>({ cost_pico_units: cost, ...calls }: Calls) {
+  return { ...calls, cost: decimalOf(BigInt(Math.round(cost))) };
+}
+
+function occurred(counts: Readonly<Record<string, number>>): Record<string, number> {
+  return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
+}
+
+function total(members: readonly ProcessStatus[], figure: (status: ProcessStatus) => number): number {
+  return members.reduce((sum, status) => sum + figure(status), 0);
+}
+
+/** Names may be in one of them alone. */
+function addRecords<Name extends string>(
+  left: Readonly<Record<Name, number>>,
+  right: Readonly<Record<Name, number>>,
+): Record<Name, number> {
+  const sums: Partial<Record<Name, number>> = { ...left };
+  for (const name of Object.keys(right) as Name[]) sums[name] = (sums[name] ?? 0) + right[name];
+  return sums as Record<Name, number>;
+}
+
+function addHistograms({ bounds, counts }: StatusHistogram, right: StatusHistogram): StatusHistogram {
+  return { bounds, counts: counts.map((count, bucket) => count + (right.counts[bucket] ?? 0)) };
+}
+
+const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
+
+const keyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
+
+/** One entry for each key, in the order in which they are first met. */
+function addByKey<Entry>(
+  left: readonly Entry[],
+  right: readonly Entry[],
+  key: (entry: Entry) => string,
+  add: (left: Entry, right: Entry) => Entry,
+): readonly Entry[] {
+  const sums = new Map(left.map((entry) => [key(entry), entry]));
+  for (const entry of right) {
+    const former = sums.get(key(entry));
+    sums.set(key(entry), former === undefined ? entry : add(former, entry));
+  }
+  return [...sums.values()];
+}
+
+function addModel(left: ModelStatus, right: ModelStatus): ModelStatus {
+  return { id: left.id, ...addCalls(left, right) };
+}
+
+function addCalls(left: CallsStatus, right: CallsStatus): CallsStatus {
+  return {
+    outcomes: addRecords(left.outcomes, right.outcomes),
+    tokens: addRecords(left.tokens, right.tokens),
+    cost_pico_units: left.cost_pico_units + right.cost_pico_units,
+    duration_ms: addHistograms(left.duration_ms, right.duration_ms),
+    first_token_ms: addHistograms(left.first_token_ms, right.first_token_ms),
+  };
+}
+
+function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatus {
+  return {
+    ...left,
+    calls_in_flight: left.calls_in_flight + right.calls_in_flight,
+    breaker: SEVERITY[Math.max(SEVERITY.indexOf(left.breaker), SEVERITY.indexOf(right.breaker))]!,
+    attempts: left.attempts + right.attempts,
+    failures: left.failures + right.failures,
+  };
+}

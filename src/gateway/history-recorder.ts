@@ -1,0 +1,73 @@
+/**
+ * Reads the status every two seconds, keeps the course of its figures, and tells who watches. Main thread of the gateway that
+ * has the admin interface.
+ */
+import type { LiveSource } from '../admin/live-feed.js';
+import type { Clock } from '../core/clock.js';
+import type { HistoryRows } from '../store/history-rows.js';
+import { AccountHistory } from '../telemetry/account-history.js';
+import type { AccountTelling } from '../telemetry/account-tally.js';
+import { HISTORY_PERIOD_SECONDS, HISTORY_RINGS, History, RING_NAMES } from '../telemetry/history.js';
+import type { StatusFigures } from '../telemetry/history-reading.js';
+import type { Log } from '../telemetry/log.js';
+
+const MS_PER_SECOND = 1_000;
+
+export interface HistoryRecorderOptions {
+  readonly status: () => object | Promise<object>;
+  readonly accounts: () => Promise<readonly AccountTelling[]>;
+  readonly rows: HistoryRows;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export class HistoryRecorder implements LiveSource {
+  readonly history = new History();
+  readonly accounts = new AccountHistory();
+  readonly #options: HistoryRecorderOptions;
+  readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
+  readonly #timer: NodeJS.Timeout;
+  #reading = false;
+
+  constructor(options: HistoryRecorderOptions) {
+    this.#options = options;
+    for (const ring of RING_NAMES) {
+      if (!HISTORY_RINGS[ring].kept) continue;
+      this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
+      this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
+    }
+    this.#timer = setInterval(() => void this.#record(), HISTORY_PERIOD_SECONDS * MS_PER_SECOND);
+  }
+
+  watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  close(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** A reading that takes longer than the period is waited for. */
+  async #record(): Promise<void> {
+    if (this.#reading) return;
+    this.#reading = true;
+    const { status, accounts, rows, log } = this.#options;
+    try {
+      const document = await status();
+      const ended = this.history.add(document as StatusFigures, this.#nowSeconds());
+      for (const span of ended) if (HISTORY_RINGS[span.ring].kept) void rows.put(span);
+      const complete = this.accounts.add(await accounts(), this.#nowSeconds());
+      for (const span of complete) if (HISTORY_RINGS[span.ring].kept) void rows.putAccounts(span);
+      for (const watcher of this.#watchers) watcher(document, ended);
+    } catch (error) {
+      log.error('the history was not recorded', { error: String(error) });
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  #nowSeconds(): number {
+    return Math.floor(this.#options.clock.wallMs() / MS_PER_SECOND);
+  }
+}

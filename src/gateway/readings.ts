@@ -1,0 +1,29 @@
+/**
+ * What the gateways of one supervisor tell each other of their figures, through the supervisor: whichever has the admin
+ * interface answers for all. Main thread, and supervisor process.
+ */
+import type { AccountTelling } from '../telemetry/account-tally.js';
+import type { MetricsReading } from '../telemetry/metrics-reading.js';
+import type { ProcessStatus } from './process-status.js';
+
+/** By what they are asked for. */
+export interface Readings {
+  readonly metrics: MetricsReading;
+  readonly status: ProcessStatus;
+  /** One of each process. */
+  readonly accounts: readonly AccountTelling[];
+}
+
+export type ReadingKind = keyof Readings;
+export const READING_KINDS = ['metrics', 'status', 'accounts'] as const satisfies readonly ReadingKind[];
+
+/** Of one process; only the kind that was asked for is there. */
+export type Reading = Partial<Readings>;
+
+/** Of all processes of a supervisor. */
+export interface GroupReading {
+  /** Of those that run; where one did not answer in time, what it said last. */
+  readonly members: readonly { readonly slot: number; readonly reading: Reading }[];
+  /** The sum of what those had counted that run no more; empty where there were none. */
+  readonly ended: Reading;
+}

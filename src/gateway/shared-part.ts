@@ -1,0 +1,189 @@
+/**
+ * What a gateway has besides where it shares limits and registry with others: the leases of its calls, what follows the others'
+ * changes, and the desk of the operator. Main thread of a gateway process.
+ */
+import type { MessagePort } from 'node:worker_threads';
+import type { Clock } from '../core/clock.js';
+import type { AccountIndex, KeyIndex } from '../core/units.js';
+import type { Settings } from '../config/schema.js';
+import { AuthorityClock } from '../ledger/authority-clock.js';
+import type { LedgerBuffers } from '../ledger/layout.js';
+import type { Ledger } from '../ledger/ledger.js';
+import { Leases } from '../ledger/leases.js';
+import type { AccountDirectory } from '../registry/account-directory.js';
+import type { AccountUses } from '../registry/account-uses.js';
+import { ChangeApplier } from '../registry/change-applier.js';
+import type { KeyTable } from '../registry/key-table.js';
+import type { RegistryDesk } from '../registry/registry-desk.js';
+import type { Registry } from '../registry/registry.js';
+import type { SubjectLimits } from '../sharing/authority.js';
+import { ChangeFollower } from '../sharing/change-follower.js';
+import { DebitDesk } from '../sharing/debits.js';
+import { serveLeases } from '../sharing/lease-desk.js';
+import type { LeaseFile } from '../sharing/lease-file.js';
+import { LeaseKeeper } from '../sharing/lease-keeper.js';
+import type { SubjectPlace } from '../sharing/lease-subject.js';
+import { SYSTEM_TIMERS } from '../sharing/lease-timers.js';
+import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
+import { openAuthorities, type Authorities } from '../sharing/open-authority.js';
+import { SharedDesk, commitHere } from '../sharing/shared-desk.js';
+import { sharingReading } from '../sharing/sharing-state.js';
+import type { IdNames } from '../store/id-names.js';
+import type { SharedTotals } from '../store/shared-totals.js';
+import type { Store } from '../store/store.js';
+import type { Log } from '../telemetry/log.js';
+import type { SharingReading } from '../telemetry/sharing-reading.js';
+import type { LiveSettings } from './reload.js';
+
+export interface SharedPartOptions {
+  readonly settings: Settings;
+  readonly live: LiveSettings;
+  /** Index of the process in its group. */
+  readonly slot: number;
+  readonly leaseFile: LeaseFile;
+  /** Where limits, accounts and keys are shared with other hosts too. */
+  readonly openHosts: OpenHosts | undefined;
+  readonly store: Store;
+  readonly buffers: LedgerBuffers;
+  readonly ledger: Ledger;
+  readonly keyTable: KeyTable;
+  readonly directory: AccountDirectory;
+  readonly registry: Registry;
+  readonly uses: AccountUses;
+  readonly totals: SharedTotals;
+  readonly idNames: IdNames;
+  /** `feed.newest()` of a moment before the buffers were filled from the store. */
+  readonly appliedTo: number;
+  /** The host's own. */
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export class SharedPart {
+  readonly desk: RegistryDesk;
+  readonly #keeper: LeaseKeeper;
+  readonly #follower: ChangeFollower;
+  readonly #debits: DebitDesk;
+  readonly #hosts: Hosts | undefined;
+  readonly #clock: Clock;
+
+  constructor(options: SharedPartOptions) {
+    const { settings, live, store, ledger, keyTable, directory, registry, uses, clock, log } = options;
+    const { accounts: accountsMax, keys: keysMax } = settings.limits;
+    const { slot } = options;
+    this.#clock = clock;
+    const onTaken = (): void => this.#follower.look();
+    this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
+    const authorities: Authorities =
+      this.#hosts?.authorities ?? openAuthorities({ slot, file: options.leaseFile, store, clock });
+    this.#keeper = keeperOf(options, authorities.calls);
+    this.#debits = new DebitDesk(authorities.debits);
+    const applier = new ChangeApplier({
+      store,
+      live: { ledger, keyTable },
+      directory,
+      catalog: () => live.catalog,
+      accountsMax,
+      keysMax,
+      log,
+    });
+    const { feed } = store.shared;
+    const { appliedTo } = options;
+    this.#follower = new ChangeFollower({ feed, applier, appliedTo, accountsMax, keysMax, log });
+    this.desk = new SharedDesk({
+      store,
+      registry,
+      uses,
+      authority: authorities.calls,
+      debits: this.#debits,
+      follow: () => this.#follower.look(),
+      commit: this.#hosts?.registry.commit ?? commitHere(store),
+    });
+  }
+
+  /** Rejects where this host's accounts and keys are not those that hosts share, or cannot be had at all. */
+  async start(): Promise<void> {
+    await this.#hosts?.registry.join();
+    this.#follower.look();
+    this.#follower.start();
+    await this.#keeper.start();
+  }
+
+  /** Answers a listener that waits for leases. */
+  serve(port: MessagePort): void {
+    serveLeases(this.#keeper, port);
+  }
+
+  /** For operators. */
+  get reading(): SharingReading {
+    const hosts = this.#hosts && {
+      calls: this.#hosts.authorities.calls,
+      registry: this.#hosts.registry.state,
+    };
+    return sharingReading({ keeper: this.#keeper.state, hosts, nowMs: this.#clock.monotonicMs() });
+  }
+
+  /** After the last flush, before the store is closed. */
+  async close(): Promise<void> {
+    this.#follower.stop();
+    await this.#debits.close();
+    await this.#keeper.close();
+    await this.#hosts?.closeRegistry();
+  }
+}
+
+function keeperOf(
+  { buffers, ledger, live, idNames, totals, clock, log }: SharedPartOptions,
+  authority: ReturnType<typeof openAuthorities>['calls'],
+): LeaseKeeper {
+  const leases = new Leases(buffers);
+  const calendar = new AuthorityClock(clock, buffers.calendar!);
+  const books = { flushedOf: (account: AccountIndex) => totals.writtenOf(account) };
+  const placeOfAccount = (account: AccountIndex): SubjectPlace | undefined => {
+    const subject = idNames.accountIdOf(account);
+    if (subject === null) return undefined;
+    const limits = (): SubjectLimits => limitsOfPlan(live, ledger.planIndexOf(account));
+    return {
+      subject,
+      leases: leases.accounts,
+      index: account,
+      limits,
+      account: { index: account, leases, books },
+    };
+  };
+  const placeOfKey = (key: KeyIndex): SubjectPlace | undefined => {
+    const subject = idNames.keyIdOf(key);
+    if (subject === null) return undefined;
+    const limits = (): SubjectLimits => {
+      const { requestsPerMinute = 0, callsPerDay = 0 } = ledger.keys.limitOf(key);
+      return { requestsPerMinute, callsPerDay, callsInFlight: 0 };
+    };
+    return { subject, leases: leases.keys, index: key, limits, account: undefined };
+  };
+  return new LeaseKeeper({
+    authority,
+    clock,
+    timers: SYSTEM_TIMERS,
+    random: Math.random,
+    placeOfAccount,
+    placeOfKey,
+    onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
+    onContact: ({ lost }) => {
+      if (lost === undefined) log.warn('those who share the limits can be reached again', {});
+      else {
+        log.error('those who share the limits cannot be reached', {
+          reason: lost.reason,
+          error: lost.message,
+        });
+      }
+    },
+  });
+}
+
+/** None where the account's plan is gone: it is not active then. */
+function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): SubjectLimits {
+  const plan = catalog.plans[planIndex];
+  if (plan === undefined) return { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+  const { requestsPerMinute, callsPerDay, callsInFlightMax: callsInFlight } = plan;
+  return { requestsPerMinute, callsPerDay, callsInFlight };
+}

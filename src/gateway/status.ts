@@ -1,0 +1,156 @@
+/**
+ * What one process says of itself for `GET /admin/v1/status`: what runs, and what it has done so far. Main thread.
+ */
+import { packageVersion } from '../core/version.js';
+import type { Settings } from '../config/schema.js';
+import type { BooksState } from '../store/flush.js';
+import { emptyHistogram, type HistogramReading } from '../telemetry/histogram.js';
+import {
+  DURATION_BOUNDS_MS,
+  FIRST_TOKEN_BOUNDS_MS,
+  NO_MODEL,
+  OTHER_MODEL,
+  OUTCOMES,
+  OVERHEAD_BOUNDS_MS,
+  modelSlotOf,
+  type BreakerState,
+  type Outcome,
+} from '../telemetry/metrics-layout.js';
+import type { MetricsReader, ModelReading } from '../telemetry/metrics-reader.js';
+import type { SharingReading } from '../telemetry/sharing-reading.js';
+import type { NamedUpstream } from '../telemetry/upstream-names.js';
+import type { GatewayMetrics } from './gateway-metrics.js';
+import type { ModelStatus, ProcessStatus, StatusHistogram, UpstreamStatus } from './process-status.js';
+import { sharingStatusOf } from './sharing-status.js';
+
+export interface StatusFacts {
+  /** Among the gateways of its supervisor. */
+  readonly slot: number;
+  readonly ready: boolean;
+  readonly uptimeSeconds: number;
+  readonly listeners: number;
+  readonly workers: number;
+  readonly accounts: number;
+  /** By their indices in the catalogue. */
+  readonly modelIds: readonly string[];
+  readonly settings: Settings;
+  readonly books: BooksState;
+  readonly sharing: SharingReading | undefined;
+}
+
+export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
+  const { settings, books } = facts;
+  const { reader } = metrics;
+  const slots = facts.modelIds.map((_, index) => modelSlotOf(index));
+  const known = slots.map((slot) => reader.model(slot));
+  const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...known];
+  const total = (figure: (model: ModelReading) => number): number =>
+    models.reduce((sum, model) => sum + figure(model), 0);
+  return {
+    version: packageVersion(),
+    node: process.version,
+    pid: process.pid,
+    process: facts.slot,
+    ready: facts.ready,
+    uptime_seconds: facts.uptimeSeconds,
+    listeners: facts.listeners,
+    workers: facts.workers,
+    calls_in_flight: reader.callsInFlight(),
+    accounts: facts.accounts,
+    limits: {
+      calls_in_flight: settings.limits.calls_in_flight,
+      accounts: settings.limits.accounts,
+      keys: settings.limits.keys,
+    },
+    outcomes: outcomesOf(models),
+    refusals: Object.fromEntries([...reader.refusals()].filter(([, count]) => count > 0)),
+    tokens: {
+      prompt: total(({ inputTokens }) => inputTokens.sum),
+      cached: total(({ cachedTokens }) => cachedTokens),
+      completion: total(({ outputTokens }) => outputTokens.sum),
+    },
+    cost_pico_units: costOf(models),
+    duration_ms: merged(
+      DURATION_BOUNDS_MS,
+      models.map(({ durationMs }) => durationMs),
+    ),
+    first_token_ms: merged(
+      FIRST_TOKEN_BOUNDS_MS,
+      models.map(({ firstTokenMs }) => firstTokenMs),
+    ),
+    overhead_ms: merged(OVERHEAD_BOUNDS_MS, [reader.overheadMs(false), reader.overheadMs(true)]),
+    models: known.flatMap((model, index) => modelOf(facts.modelIds[index]!, model)),
+    upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, reader)),
+    threads: reader.threads().map(({ delayP99Ms, heapBytes }, index) => ({
+      name: metrics.threads[index]!,
+      event_loop_delay_ms_p99: delayP99Ms,
+      heap_bytes: heapBytes,
+    })),
+    store: {
+      ok: books.ok,
+      last_error: books.lastError ?? null,
+      unflushed_accounts: books.unflushedAccounts,
+    },
+    sharing: sharingStatusOf(facts.sharing),
+  };
+}
+
+/** Of chat calls. */
+function outcomesOf(models: readonly ModelReading[]): Record<Outcome, number> {
+  const count = (outcome: Outcome): number =>
+    models.reduce((sum, { told, broken }) => sum + told.get(outcome)! + broken.get(outcome)!, 0);
+  return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
+}
+
+/** One entry, or none of a model that has had no call. */
+function modelOf(id: string, model: ModelReading): ModelStatus[] {
+  const outcomes = outcomesOf([model]);
+  if (Object.values(outcomes).every((count) => count === 0)) return [];
+  return [
+    {
+      id,
+      outcomes,
+      tokens: {
+        prompt: model.inputTokens.sum,
+        cached: model.cachedTokens,
+        completion: model.outputTokens.sum,
+      },
+      cost_pico_units: costOf([model]),
+      duration_ms: merged(DURATION_BOUNDS_MS, [model.durationMs]),
+      first_token_ms: merged(FIRST_TOKEN_BOUNDS_MS, [model.firstTokenMs]),
+    },
+  ];
+}
+
+function costOf(models: readonly ModelReading[]): number {
+  return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0);
+}
+
+function upstreamOf(
+  { model, name, priority, weight, slot }: NamedUpstream,
+  reader: MetricsReader,
+): UpstreamStatus {
+  const { attempts, callsInFlight, failures, breakers } = reader.upstream(slot);
+  return {
+    model,
+    name,
+    priority,
+    weight,
+    calls_in_flight: callsInFlight,
+    breaker: worstOf(breakers),
+    attempts,
+    failures: [...failures.values()].reduce((sum, count) => sum + count, 0),
+  };
+}
+
+/** Each worker has a breaker of its own. */
+function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
+  if (breakers.get('open')! > 0) return 'open';
+  return breakers.get('half_open')! > 0 ? 'half_open' : 'closed';
+}
+
+function merged(bounds: readonly number[], readings: readonly HistogramReading[]): StatusHistogram {
+  const { counts } = emptyHistogram(bounds);
+  for (const reading of readings) reading.counts.forEach((count, bucket) => (counts[bucket]! += count));
+  return { bounds, counts };
+}

@@ -1,0 +1,79 @@
+/**
+ * What a gateway asks its supervisor for its operators, and tells it at its end: the supervisor alone reads the settings'
+ * file, and reaches the other gateways. Main thread.
+ */
+import type { LogChange } from '../admin/log-routes.js';
+import { PendingAnswers } from '../core/pending-answers.js';
+import type {
+  AskReadings,
+  AskReload,
+  GatewayReading,
+  ReadingsAnswer,
+  ReloadAnswer,
+  ReloadOutcome,
+  ReloadRequest,
+  TellLog,
+} from './messages.js';
+import type { GroupReading, Reading, ReadingKind } from './readings.js';
+
+/** The supervisor checks and applies, each within its own bound, after reloads that were asked for before. */
+const RELOAD_MS_MAX = 120_000;
+/** Operators that wait at a time: the supervisor answers those of one kind together. */
+const ASKS_MAX = 100;
+/** The supervisor waits for the slowest gateway, within its own bound. */
+const READINGS_MS_MAX = 3_000;
+
+const REFUSED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
+
+type ToSupervisor = AskReload | AskReadings | GatewayReading | TellLog;
+
+export class SupervisorLink {
+  readonly #send: (message: ToSupervisor) => void;
+  readonly #reloads = new PendingAnswers<ReloadOutcome>({
+    waitMsMax: RELOAD_MS_MAX,
+    onTimeout: () => ({
+      ...REFUSED,
+      problems: [`the supervisor did not answer within ${RELOAD_MS_MAX} ms`],
+    }),
+  });
+  readonly #readings = new PendingAnswers<GroupReading>({
+    waitMsMax: READINGS_MS_MAX,
+    onTimeout: () => ({ members: [], ended: {} }),
+  });
+
+  /** `send` brings the message to the supervisor, or drops it where there is none any more. */
+  constructor(send: (message: ToSupervisor) => void) {
+    this.#send = send;
+  }
+
+  /** What became of the reload, or with `dryRun` what would. Never rejects. */
+  reload(request: ReloadRequest): Promise<ReloadOutcome> {
+    if (this.#reloads.size >= ASKS_MAX) {
+      return Promise.resolve({
+        ...REFUSED,
+        problems: [`${ASKS_MAX} reloads are waiting already; try later`],
+      });
+    }
+    return this.#reloads.ask((id) => this.#send({ kind: 'ask_reload', id, request }));
+  }
+
+  /** Figures of all gateways; of none where the supervisor does not answer in time. Never rejects. */
+  readings(what: ReadingKind): Promise<GroupReading> {
+    return this.#readings.ask((id) => this.#send({ kind: 'ask_readings', id, what }));
+  }
+
+  /** The last figures of this gateway, which the others show from now on. */
+  tellLast(reading: Reading): void {
+    this.#send({ kind: 'reading', id: 0, reading });
+  }
+
+  /** All gateways log so from now on, this one among them. */
+  tellLog(change: LogChange): void {
+    this.#send({ kind: 'log', change });
+  }
+
+  onAnswer(answer: ReloadAnswer | ReadingsAnswer): void {
+    if (answer.kind === 'outcome') this.#reloads.answer(answer.id, answer.outcome);
+    else this.#readings.answer(answer.id, answer.readings);
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Traces of a gateway: whether the environment asks for them, the thread that exports spans, and who gives it spans. Main thread.
+ *
+ * Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such thread and nothing of OpenTelemetry is loaded.
+ */
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { MessageChannel, Worker } from 'node:worker_threads';
+import type { AccountIndex } from '../core/units.js';
+import { packageVersion } from '../core/version.js';
+import type { ListenerTracing } from '../listener/messages.js';
+import { threadMemory } from '../pool/thread-memory.js';
+import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
+import type { Log } from '../telemetry/log.js';
+import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-messages.js';
+import type { SpanOutlet } from '../telemetry/span-outbox.js';
+import { createSpanRoom, SpanRoom, type SpanCounts } from '../telemetry/span-room.js';
+import { samplingOf, type Sampling } from '../telemetry/trace-sampling.js';
+
+/** What the spans that are left get at the end to reach the collector; one that is away holds no stop up for longer. */
+const CLOSE_MS = 3_000;
+
+export interface TracesOptions {
+  readonly env: NodeJS.ProcessEnv;
+  /** Null where it cannot be read. */
+  readonly accountIdOf: (account: AccountIndex) => string | null;
+  readonly logSwitch: LogSwitchBuffer;
+  readonly log: Log;
+}
+
+/** Undefined where no spans are to be exported, and then nothing is started; throws where the endpoint is no address. */
+export function tracesOf(env: NodeJS.ProcessEnv, options: Omit<TracesOptions, 'env'>): Traces | undefined {
+  return wantsTraces(env) ? new Traces({ ...options, env }) : undefined;
+}
+
+function wantsTraces(env: NodeJS.ProcessEnv): boolean {
+  if (env.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return false;
+  if (!['', 'otlp'].includes(env.OTEL_TRACES_EXPORTER ?? '')) return false;
+  for (const name of ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'OTEL_EXPORTER_OTLP_ENDPOINT']) {
+    const text = env[name]?.trim() ?? '';
+    if (text === '') continue;
+    const protocol = URL.canParse(text) ? new URL(text).protocol : '';
+    if (protocol === 'http:' || protocol === 'https:') return true;
+    throw new Error(`${name} must be an http or https address such as http://127.0.0.1:4318, got ${text}`);
+  }
+  return false;
+}
+
+export class Traces {
+  readonly #sampling: Sampling;
+  readonly #buffer = createSpanRoom();
+  readonly #room = new SpanRoom(this.#buffer);
+  readonly #accountIdOf: TracesOptions['accountIdOf'];
+  readonly #thread: Worker;
+  #closing = false;
+
+  /** Starts the thread, under the V8 flags of this moment. */
+  constructor({ env, accountIdOf, logSwitch, log }: TracesOptions) {
+    const { sampling, problem } = samplingOf(env);
+    if (problem !== undefined) log.warn(problem);
+    const protocol = env.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
+    if (!['', 'http/json'].includes(protocol))
+      log.warn('spans are exported as http/json, which the OTLP/HTTP port of a collector takes', {
+        protocol,
+      });
+    this.#sampling = sampling;
+    this.#accountIdOf = accountIdOf;
+    const init: SpanExportInit = { room: this.#buffer, version: packageVersion(), logSwitch };
+    this.#thread = new Worker(new URL('../telemetry/span-export.thread.js', import.meta.url), {
+      workerData: init,
+      name: 'traces',
+      resourceLimits: threadMemory(),
+    });
+    this.#thread.on('message', ({ accounts }: FromSpanExport) => this.#tellIds(accounts));
+    this.#thread.on('error', (error) =>
+      log.error('the thread that exports spans failed; spans are dropped until the gateway is started anew', {
+        error: error.stack,
+      }),
+    );
+    this.#thread.unref();
+  }
+
+  /** For a listener that is being started; the port in it is to be transferred. */
+  newListenerTracing(): ListenerTracing {
+    return { sampling: this.#sampling, outlet: this.newOutlet() };
+  }
+
+  /** For an upstream worker that is being started; likewise. */
+  newOutlet(): SpanOutlet {
+    const { port1, port2 } = new MessageChannel();
+    this.#tell({ kind: 'source', port: port1 }, [port1]);
+    return { port: port2, room: this.#buffer };
+  }
+
+  counts(): SpanCounts {
+    return this.#room.counts();
+  }
+
+  /** Listeners and workers have ended: what they left is sent, for CLOSE_MS at most. */
+  async close(): Promise<void> {
+    if (this.#closing) return;
+    this.#closing = true;
+    const exit = once(this.#thread, 'exit');
+    this.#tell({ kind: 'close' });
+    await Promise.race([exit, delay(CLOSE_MS)]);
+    await this.#thread.terminate();
+  }
+
+  #tellIds(accounts: readonly AccountIndex[]): void {
+    this.#tell({ kind: 'ids', ids: accounts.map((account) => [account, this.#accountIdOf(account)]) });
+  }
+
+  #tell(message: ToSpanExport, transfer: readonly MessageChannel['port1'][] = []): void {
+    this.#thread.postMessage(message, transfer);
+  }
+}

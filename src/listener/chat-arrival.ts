@@ -1,0 +1,64 @@
+/**
+ * What is asked of other threads before a call can be admitted: to parse a large body, to claim an Idempotency-Key.
+ * Listener thread.
+ */
+import type { ErrorRecord } from '../core/errors.js';
+import type { AccountIndex } from '../core/units.js';
+import { bodyDigestOf, type EarlierAnswer, type KeyedCall } from '../pipeline/keyed-call.js';
+import { AskRefused, type AskPort } from '../pool/ask-port.js';
+import type { ChatCall } from '../protocol/chat-call.js';
+import type { ChatRequestResult } from '../protocol/chat-request.js';
+import { bodyDigestOfPieces } from './body-digest.js';
+
+/** Exactly one of the three: the call is to be made, or refused, or was made before. */
+export type Arrival =
+  | { readonly kind: 'call'; readonly call: ChatCall }
+  | { readonly kind: 'refusal'; readonly refusal: ErrorRecord }
+  | { readonly kind: 'repeat'; readonly earlier: EarlierAnswer };
+
+export type BodyParser = AskPort<Uint8Array[], ChatRequestResult>;
+
+/** A request with an Idempotency-Key. */
+export interface Keyed {
+  readonly keyed: KeyedCall;
+  readonly account: AccountIndex;
+}
+
+/** Of a body in one piece, whose `bytes` are valid during the call only, and of what was read of it. */
+export function arrivalOfKeyed(keyed: Keyed, bytes: Uint8Array, call: ChatCall): Promise<Arrival> {
+  return orRefusal(claim(keyed, bodyDigestOf(bytes), call));
+}
+
+/** Of a body in pieces, whose buffers are handed over. */
+export function arrivalOfLarge(
+  pieces: Uint8Array[],
+  parser: BodyParser,
+  keyed: Keyed | undefined,
+): Promise<Arrival> {
+  return orRefusal(parse(pieces, parser, keyed));
+}
+
+async function parse(pieces: Uint8Array[], parser: BodyParser, keyed: Keyed | undefined): Promise<Arrival> {
+  const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
+  const read = await parser.ask(
+    pieces,
+    pieces.map(({ buffer }) => buffer as ArrayBuffer),
+  );
+  if (!read.ok) return { kind: 'refusal', refusal: read.error };
+  return keyed === undefined ? { kind: 'call', call: read.call } : claim(keyed, bodyDigest, read.call);
+}
+
+async function claim({ keyed, account }: Keyed, bodyDigest: string, call: ChatCall): Promise<Arrival> {
+  const { refusal, earlier } = await keyed.claim(account, bodyDigest);
+  if (refusal !== undefined) return { kind: 'refusal', refusal };
+  return earlier === undefined ? { kind: 'call', call } : { kind: 'repeat', earlier };
+}
+
+async function orRefusal(arrival: Promise<Arrival>): Promise<Arrival> {
+  try {
+    return await arrival;
+  } catch (error) {
+    if (!(error instanceof AskRefused)) throw error;
+    return { kind: 'refusal', refusal: error.refusal };
+  }
+}

@@ -1,0 +1,16 @@
+/**
+ * GET /openapi.json: the document of the interface, for anybody. Listener thread.
+ */
+import type { HttpResponse } from 'uWebSockets.js';
+import type { CallContext } from '../pipeline/context.js';
+import { PUBLIC_DOCUMENT } from '../protocol/generated-openapi.js';
+import { JSON_TYPE, writeHead } from './answer.js';
+
+export const DOCUMENT_PATH = '/openapi.json';
+
+const BYTES = Buffer.from(PUBLIC_DOCUMENT);
+
+export function writeDocument(res: HttpResponse, context: CallContext): void {
+  writeHead(res, 200, context, JSON_TYPE);
+  res.end(BYTES);
+}

@@ -1,0 +1,62 @@
+/**
+ * Gives the answer of an earlier call again, as its client got it: a stream as a stream, a whole answer as one. Listener
+ * thread.
+ *
+ * A long one goes through an AnswerWriter, as live answers do: what a slow client does not take waits in its queue, once.
+ */
+import type { HttpResponse } from 'uWebSockets.js';
+import { FRAME_BYTES_MAX } from '../core/limits.js';
+import type { CallContext } from '../pipeline/context.js';
+import type { EarlierAnswer } from '../pipeline/keyed-call.js';
+import { JSON_TYPE, writeHead, writeStreamHead } from './answer.js';
+import type { AnswerOwner, AnswerWriter } from './answer-writer.js';
+
+export class Replay implements AnswerOwner {
+  readonly isStream: boolean;
+  readonly #res: HttpResponse;
+  readonly #context: CallContext;
+  readonly #bytes: Uint8Array;
+  readonly #onLeft: () => void;
+
+  /** `onLeft` is called once, when the client has it, unless the client leaves first. */
+  constructor(res: HttpResponse, context: CallContext, answer: EarlierAnswer, onLeft: () => void) {
+    this.#res = res;
+    this.#context = context;
+    this.#bytes = answer.bytes;
+    this.isStream = answer.stream;
+    this.#onLeft = onLeft;
+  }
+
+  /** Whether it leaves by `sendWhole`: as short as a live answer that comes in one frame. */
+  get isShort(): boolean {
+    return !this.isStream && this.#bytes.length <= FRAME_BYTES_MAX;
+  }
+
+  /** With its length, in one write; `close` ends the connection. */
+  sendWhole(close: boolean): void {
+    this.#res.cork(() => {
+      this.writeHead();
+      this.#res.end(this.#bytes, close);
+    });
+    this.#onLeft();
+  }
+
+  /** In pieces; `writer`, whose owner this is, is to be swept until `onLeft`. */
+  sendBy(writer: AnswerWriter): void {
+    writer.end(this.#bytes);
+  }
+
+  writeHead(): void {
+    if (this.isStream) writeStreamHead(this.#res, this.#context);
+    else writeHead(this.#res, 200, this.#context, JSON_TYPE);
+    this.#res.writeHeader('idempotent-replayed', 'true');
+  }
+
+  onTaken(): void {
+    // No worker waits for credits.
+  }
+
+  onLeft(): void {
+    this.#onLeft();
+  }
+}

@@ -1,0 +1,193 @@
+/** A line of the access log: what is in it, and that it is JSON whatever names hold. */
+import t from 'tap';
+import { decimalOf } from '#src/core/money.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { AccessLines } from '#src/gateway/access-line.js';
+import { IdNames } from '#src/store/id-names.js';
+import type { AccessRecord } from '#src/telemetry/access-layout.js';
+import { LineBuffer } from '#src/telemetry/line-buffer.js';
+import { StoppedClock } from '../store/support.js';
+
+const RECORD: AccessRecord = {
+  request: 48,
+  endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
+  outcome: 'ok',
+  begun: true,
+  stream: true,
+  account: asAccountIndex(2),
+  key: asKeyIndex(7),
+  model: 0,
+  upstream: 3,
+  usage: {
+    promptTokens: 9,
+    cachedTokens: 0,
+    completionTokens: 12,
+    source: 0,
+    charged: asPicoUnits(8_550_000n),
+  },
+  firstTokenMs: 310.4,
+  durationMs: 640.20004,
+};
+
+const lines = new AccessLines({
+  ids: new IdNames(
+    { findAccountId: (index) => `acct_${index}`, findKeyId: (index) => `key_${index}` },
+    new StoppedClock(),
+  ),
+  modelIdOf: () => 'a "quoted" m\u00f6del',
+  upstreamNameOf: (slot) => (slot === 3 ? 'api.example.com' : undefined),
+  requestIdOf: (listener, request) => `req_${listener}-${request.toString(36)}`,
+});
+const textOf = (record: Partial<AccessRecord>): string => {
+  const buffer = new LineBuffer();
+  lines.write(buffer, 1, { ...RECORD, ...record });
+  return buffer.take().toString('latin1');
+};
+const parsed = (record: Partial<AccessRecord>): unknown => JSON.parse(textOf(record));
+
+void t.test('a call is one line with all that is known of it', (t) => {
+  t.same(parsed({}), {
+    level: 'info',
+    time: '2025-01-31T12:00:00.000Z',
+    thread: 'listener-1',
+    pid: process.pid,
+    request_id: 'req_1-1c',
+    account: 'acct_2',
+    key: 'key_7',
+    model: 'a "quoted" m\u00f6del',
+    upstream: 'api.example.com',
+    stream: true,
+    status: 200,
+    code: null,
+    prompt_tokens: 9,
+    cached_tokens: 0,
+    completion_tokens: 12,
+    source: 'reported',
+    cost: '0.00000855',
+    first_token_ms: 310.4,
+    duration_ms: 640.2,
+    message: 'call',
+  });
+  t.end();
+});
+
+void t.test('numbers and times are those of JSON', (t) => {
+  t.match(textOf({}), /^[\x20-\x7e]+\n$/, 'one line of ASCII');
+  const base = Date.UTC(2025, 11, 31, 23, 59, 59);
+  for (const ms of [0, 0.5, 1, 9, 10, 99.9, 100, 999, 1_000, 86_400_000]) {
+    const endedMs = asWallMs(base + ms);
+    t.match(parsed({ endedMs }), { time: new Date(endedMs).toISOString() }, `${ms} ms`);
+  }
+  for (const ms of [0, 0.0004, 0.001, 0.01, 0.1, 1, 1.5, 9.999, 9.9999, 123.456, 120, 3_600_000.25, 1e10]) {
+    const rounded = Math.round(ms * 1_000) / 1_000;
+    t.match(parsed({ durationMs: ms, firstTokenMs: ms }), { duration_ms: rounded, first_token_ms: rounded });
+  }
+  const random = Array.from({ length: 300 }, (_, at) => BigInt(Math.floor(Math.random() * 10 ** (at % 16))));
+  t.comment(`random amounts ${random.join(' ')}`);
+  const amounts = [
+    0n,
+    1n,
+    10n,
+    999n,
+    1_000n,
+    10n ** 9n,
+    10n ** 10n,
+    10n ** 12n,
+    10n ** 12n + 1n,
+    2n ** 53n,
+    -5n,
+  ];
+  for (const amount of [...amounts, 2n ** 53n - 1n, 2n ** 60n, ...random]) {
+    const usage = { ...RECORD.usage!, charged: asPicoUnits(amount) };
+    t.match(parsed({ usage }), { cost: decimalOf(amount) });
+  }
+  for (const tokens of [0, 1, 9, 10, 11, 99, 100, 4_096, 2 ** 31 - 1, 2 ** 31, 2 ** 53]) {
+    const usage = { ...RECORD.usage!, promptTokens: tokens, cachedTokens: tokens, completionTokens: tokens };
+    t.match(parsed({ usage }), { prompt_tokens: tokens, cached_tokens: tokens, completion_tokens: tokens });
+  }
+  t.end();
+});
+
+void t.test('each call of a key is told as it was, whatever the last one was', (t) => {
+  const kinds: readonly Partial<AccessRecord>[] = [
+    {},
+    { stream: false },
+    { begun: false, outcome: 'overloaded' },
+    { outcome: 'client_gone' },
+    { upstream: undefined },
+    { model: undefined },
+    { account: asAccountIndex(4) },
+    { key: asKeyIndex(8) },
+  ];
+  const apart = kinds.map((kind) => textOf({ ...kind, key: kind.key ?? asKeyIndex(100) }));
+  t.equal(new Set(apart).size, kinds.length);
+  for (const [at, first] of kinds.entries()) {
+    for (const [other, second] of kinds.entries()) {
+      t.equal(textOf({ ...first, key: first.key ?? asKeyIndex(100) }), apart[at]);
+      t.equal(textOf({ ...second, key: second.key ?? asKeyIndex(100) }), apart[other]);
+    }
+  }
+  t.end();
+});
+
+void t.test('an id that could not be read, or is of another key by now, is asked for again', (t) => {
+  const clock = new StoppedClock();
+  let id: string | undefined;
+  const asked = new AccessLines({
+    ids: new IdNames({ findAccountId: () => 'acct_1', findKeyId: () => id }, clock),
+    modelIdOf: () => 'm',
+    upstreamNameOf: () => 'u',
+    requestIdOf: () => 'r',
+  });
+  const keyAt = (endedMs: number): unknown => {
+    const buffer = new LineBuffer();
+    asked.write(buffer, 0, { ...RECORD, endedMs: asWallMs(endedMs) });
+    return (JSON.parse(buffer.take().toString()) as { key: unknown }).key;
+  };
+  t.equal(keyAt(0), null);
+  id = 'key_a';
+  t.equal(keyAt(1), 'key_a');
+  id = 'key_b';
+  t.equal(keyAt(2), 'key_a');
+  clock.nowMs += 3_600_001;
+  t.equal(keyAt(3_600_002), 'key_b');
+  t.end();
+});
+
+void t.test('what is not known is null', (t) => {
+  const nothing = {
+    account: undefined,
+    key: undefined,
+    model: undefined,
+    upstream: undefined,
+    usage: undefined,
+    firstTokenMs: undefined,
+  };
+  t.match(parsed({ ...nothing, outcome: 'invalid_api_key', begun: false, stream: false }), {
+    account: null,
+    key: null,
+    model: null,
+    upstream: null,
+    stream: false,
+    status: 401,
+    code: 'invalid_api_key',
+    prompt_tokens: null,
+    source: null,
+    cost: null,
+    first_token_ms: null,
+  });
+  t.match(parsed({ upstream: 9 }), { upstream: null });
+  t.end();
+});
+
+void t.test('the status is the one that was sent', (t) => {
+  t.match(parsed({ outcome: 'provider_unavailable', begun: true }), {
+    status: 200,
+    code: 'provider_unavailable',
+  });
+  t.match(parsed({ outcome: 'provider_unavailable', begun: false }), { status: 502 });
+  t.match(parsed({ outcome: 'client_gone', begun: false }), { status: null, code: 'client_gone' });
+  t.match(parsed({ outcome: 'client_gone', begun: true }), { status: 200 });
+  t.match(parsed({ outcome: 'ok', begun: false }), { status: 200 });
+  t.end();
+});

@@ -1,0 +1,87 @@
+/** Every way in which people and machines change a file, on a real disk. */
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { FileWatch } from '#src/supervisor/file-watch.js';
+import { eventually } from '../../support/gateway.js';
+
+const PERIOD_MS = 10;
+/** Many looks: what was not noticed by then is not noticed. */
+const QUIET_MS = 150;
+
+function watchOf(t: Test, ...files: string[]) {
+  let changes = 0;
+  const watch = new FileWatch({ files: () => files, onChange: () => changes++, periodMs: PERIOD_MS });
+  watch.isOn = true;
+  // Its own timer keeps no process alive.
+  const alive = setInterval(() => undefined, 1_000);
+  t.teardown(() => {
+    watch.isOn = false;
+    clearInterval(alive);
+  });
+  return {
+    watch,
+    changes: () => changes,
+    noticed: async (count: number, what: string) => {
+      await eventually(what, () => (changes >= count ? true : undefined));
+      await sleep(QUIET_MS);
+      t.equal(changes, count, what);
+    },
+  };
+}
+
+void t.test('written in place, replaced by a rename, removed and made anew', async (t) => {
+  const folder = t.testdir({ 'a.yaml': 'one', 'other.txt': 'x' });
+  const path = join(folder, 'a.yaml');
+  const { noticed, changes } = watchOf(t, path);
+  writeFileSync(join(folder, 'other.txt'), 'y');
+  await sleep(QUIET_MS);
+  t.equal(changes(), 0, 'another file of the folder is none of it');
+  writeFileSync(path, 'two');
+  await noticed(1, 'in place');
+  writeFileSync(`${path}~`, 'six');
+  renameSync(`${path}~`, path);
+  await noticed(2, 'by a rename, of the same length');
+  rmSync(path);
+  await noticed(3, 'gone');
+  writeFileSync(path, 'four');
+  await noticed(4, 'there again');
+});
+
+void t.test('a config map: the link to the folder of its files is turned', async (t) => {
+  const folder = t.testdir();
+  for (const version of ['v1', 'v2']) {
+    mkdirSync(join(folder, version));
+    writeFileSync(join(folder, version, 'a.yaml'), version);
+  }
+  symlinkSync('v1', join(folder, '..data'));
+  symlinkSync('..data/a.yaml', join(folder, 'a.yaml'));
+  const { noticed } = watchOf(t, join(folder, 'a.yaml'));
+  symlinkSync('v2', join(folder, '..data_tmp'));
+  renameSync(join(folder, '..data_tmp'), join(folder, '..data'));
+  await noticed(1, 'the link was turned');
+});
+
+void t.test('many writes are one change, when they have ended', async (t) => {
+  const path = join(t.testdir({ a: '' }), 'a');
+  const { noticed, changes } = watchOf(t, path);
+  const endMs = performance.now() + 10 * PERIOD_MS;
+  for (let text = 'x'; performance.now() < endMs; text += 'x') {
+    writeFileSync(path, text);
+    await sleep(1);
+  }
+  t.ok(changes() <= 1, 'not one a write');
+  await eventually('the change', () => (changes() > 0 ? true : undefined));
+  await noticed(changes(), 'and then it is quiet');
+});
+
+void t.test('off is off, and what happened meanwhile is not news', async (t) => {
+  const path = join(t.testdir({ a: '1' }), 'a');
+  const { watch, changes } = watchOf(t, path);
+  watch.isOn = false;
+  writeFileSync(path, '22');
+  watch.isOn = true;
+  await sleep(QUIET_MS);
+  t.equal(changes(), 0);
+});

@@ -1,0 +1,102 @@
+/** Figures of a group while its processes answer, do not answer, and end. */
+import t from 'tap';
+import type { Reading, ReadingKind } from '#src/gateway/readings.js';
+import { GroupReadings, type ReadableProcess } from '#src/supervisor/group-readings.js';
+import type { MetricsReading } from '#src/telemetry/metrics-reading.js';
+
+class FakeProcess implements ReadableProcess {
+  calls = 0;
+  answers = true;
+  asked = 0;
+
+  read(_what: ReadingKind): Promise<Reading> {
+    this.asked += 1;
+    return Promise.resolve(this.answers ? { metrics: this.families } : {});
+  }
+
+  get families(): MetricsReading {
+    return [
+      { name: 'calls_total', type: 'counter', samples: [{ value: this.calls, labels: {} }] },
+      { name: 'in_flight', type: 'gauge', samples: [{ value: 1, labels: {} }] },
+    ];
+  }
+}
+
+/** The sum that an operator is shown. */
+async function shown(readings: GroupReadings): Promise<number> {
+  const { members, ended } = await readings.collect('metrics');
+  return [...members.map(({ reading }) => reading), ended]
+    .flatMap(({ metrics = [] }) => metrics)
+    .filter(({ type }) => type === 'counter')
+    .flatMap(({ samples }) => samples)
+    .reduce((sum, { value }) => sum + value, 0);
+}
+
+void t.test('a sum never falls: killed, silent, ended with its last figures', async (t) => {
+  const readings = new GroupReadings();
+  const [first, second, third] = [new FakeProcess(), new FakeProcess(), new FakeProcess()];
+  [first, second, third].forEach((process, slot) => readings.add(process, slot));
+  [first.calls, second.calls, third.calls] = [10, 20, 30];
+  t.equal(await shown(readings), 60);
+  first.calls = 11;
+  readings.remove(first);
+  t.equal(await shown(readings), 60, 'killed: what was last seen of it');
+  second.calls = 25;
+  second.answers = false;
+  t.equal(await shown(readings), 60, 'silent: the same');
+  second.answers = true;
+  t.equal(await shown(readings), 65);
+  third.calls = 33;
+  readings.note(third, { metrics: third.families });
+  readings.remove(third);
+  t.equal(await shown(readings), 68, 'ended: all of it');
+  const { members, ended } = await readings.collect('metrics');
+  t.same(
+    members.map(({ slot }) => slot),
+    [1],
+  );
+  t.same(
+    ended.metrics?.map(({ name }) => name),
+    ['calls_total'],
+    'gauges are of those that run',
+  );
+});
+
+void t.test('who ends while it is asked is counted once', async (t) => {
+  const readings = new GroupReadings();
+  const process = new FakeProcess();
+  process.calls = 5;
+  readings.add(process, 0);
+  await shown(readings);
+  const sum = shown(readings);
+  readings.remove(process);
+  t.equal(await sum, 5);
+});
+
+void t.test('operators who ask at the same time cost one question', async (t) => {
+  const readings = new GroupReadings();
+  const process = new FakeProcess();
+  readings.add(process, 0);
+  await Promise.all([shown(readings), shown(readings), shown(readings)]);
+  t.equal(process.asked, 1);
+  await shown(readings);
+  t.equal(process.asked, 2);
+});
+
+void t.test(
+  'what a process tells of its accounts before its end is handed on, and not for ever',
+  async (t) => {
+    const readings = new GroupReadings();
+    for (let slot = 0; slot < 6; slot++) {
+      const process = new FakeProcess();
+      readings.add(process, slot);
+      readings.note(process, { accounts: [{ source: `process-${slot}`, spans: [] }] });
+      readings.remove(process);
+    }
+    const { ended } = await readings.collect('accounts');
+    t.same(
+      ended.accounts?.map(({ source }) => source),
+      ['process-2', 'process-3', 'process-4', 'process-5'],
+    );
+  },
+);

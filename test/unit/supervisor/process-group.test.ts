@@ -1,0 +1,182 @@
+/** A group of real processes: places, who leads, restarts, replacement one by one. */
+import { EventEmitter, once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { loadSettings } from '#src/config/load.js';
+import type { Settings } from '#src/config/schema.js';
+import { ProcessGroup } from '#src/supervisor/process-group.js';
+import { supervisorOptions } from '#src/supervisor/supervisor.js';
+import { BEHAVIOURS, type GroupEvent } from '../../fixtures/group-gateway.js';
+import { eventually } from '../../support/gateway.js';
+
+const FIXTURE = new URL('../../fixtures/group-gateway.js', import.meta.url);
+/** Longer than a process takes to start on a busy machine. */
+const LONG_MS = 20_000;
+
+async function groupOf(t: Test, processes: number, changes: Partial<Settings> = {}) {
+  const folder = t.testdir();
+  const file = join(folder, 'events');
+  writeFileSync(file, '');
+  const loaded = loadSettings({}, { environment: {}, workingDirectory: folder });
+  const settings: Settings = {
+    ...loaded.settings,
+    processes,
+    workers: BEHAVIOURS.serve,
+    data: file,
+    drain_timeout_ms: LONG_MS,
+    ...changes,
+  };
+  const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
+  const ready = new EventEmitter();
+  const group = new ProcessGroup(
+    {
+      ...supervisorOptions(
+        { ...loaded, settings },
+        () => loaded,
+        quiet,
+        () => undefined,
+      ),
+      entry: FIXTURE,
+      pauses: { firstMs: 1, longestMs: 4, healthyMs: LONG_MS },
+      readyMsMax: LONG_MS,
+      exitGraceMs: 0,
+    },
+    {
+      onReady: () => ready.emit('ready'),
+      onReloadAsked: () => Promise.reject(new Error('nobody asks')),
+    },
+  );
+  t.teardown(async () => {
+    group.kill();
+    await group.ended;
+  });
+  await once(ready, 'ready');
+  const events = (): GroupEvent[] =>
+    readFileSync(file, 'utf8')
+      .split('\n')
+      .filter(Boolean)
+      .map((line) => JSON.parse(line) as GroupEvent);
+  const seen = (event: string, count: number): Promise<GroupEvent[]> =>
+    eventually(`${count} times ${event}`, () => {
+      const found = events().filter((one) => one.event === event);
+      return found.length >= count ? found : undefined;
+    });
+  return { group, settings, events, seen };
+}
+
+void t.test('each has a place of its own; the first leads, the others join its ports', async (t) => {
+  const { group, seen } = await groupOf(t, 3);
+  const starts = await seen('start', 3);
+  t.same(starts.map(({ slot }) => slot).sort(), [0, 1, 2]);
+  t.same(
+    starts.map(({ slot, leads, joins }) => [slot === 0, leads, joins]),
+    [
+      [true, true, false],
+      [false, false, true],
+      [false, false, true],
+    ],
+  );
+  group.drain();
+  t.same(await group.ended, { exitCode: 0, refusal: undefined });
+});
+
+void t.test('one that dies comes back in its place; another leads meanwhile, and goes on to', async (t) => {
+  const { seen } = await groupOf(t, 2);
+  const [first] = await seen('start', 2);
+  // The second must serve before it can lead; it is asked when it does, or when the first is gone.
+  process.kill(first!.pid, 'SIGKILL');
+  const [lead] = await seen('lead', 1);
+  const starts = await seen('start', 3);
+  const again = starts.at(-1)!;
+  t.equal(again.slot, 0, 'its place');
+  t.not(again.pid, first!.pid);
+  t.match([lead!.slot, again.leads], lead!.slot === 1 ? [1, false] : [0, false]);
+});
+
+void t.test('what an operator logs at one is logged at all', async (t) => {
+  const { group, settings, seen } = await groupOf(t, 3);
+  await seen('start', 3);
+  t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
+  const told = await seen('log', 3);
+  t.same(told.map(({ slot }) => slot).sort(), [0, 1, 2]);
+  t.same(new Set(told.map(({ level }) => level)), new Set(['warn']));
+});
+
+void t.test('a reload reaches all, and one that is started after it', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 2);
+  await seen('start', 2);
+  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
+  t.same(
+    events()
+      .filter(({ event }) => event === 'reload')
+      .map(({ lowBalance }) => lowBalance),
+    ['clamp', 'clamp'],
+  );
+  process.kill((await seen('start', 2))[1]!.pid, 'SIGKILL');
+  t.equal((await seen('start', 3))[2]!.lowBalance, 'clamp');
+});
+
+void t.test(
+  'replaced one by one: the next serves before the former drains, and the lead is passed on',
+  async (t) => {
+    const { group, settings, seen, events } = await groupOf(t, 2);
+    await seen('start', 2);
+    const { count, done } = group.replace({ ...settings, low_balance: 'clamp', data: '/elsewhere' });
+    t.equal(count, 2);
+    t.match(group.replaceRefusal, /already/);
+    t.equal(await done, undefined);
+    const story = events()
+      .slice(2)
+      .map(({ event, slot }) => `${event} ${slot}`);
+    t.same(story, ['start 2', 'lead 2', 'follow 0', 'drain 0', 'start 0', 'drain 1']);
+    t.ok(events().every(({ event, replaced }) => event !== 'drain' || replaced === true));
+    t.same(
+      events()
+        .filter(({ event }) => event === 'start')
+        .map(({ lowBalance }) => lowBalance),
+      ['refuse', 'refuse', 'clamp', 'clamp'],
+      'with the new settings, and the data where it was',
+    );
+    t.equal(group.replaceRefusal, undefined, 'it can be done again');
+  },
+);
+
+for (const [behaviour, how] of [
+  ['refuse', 'not with these'],
+  ['crash', 'exit code 3'],
+] as const) {
+  void t.test(`a replacement that does not serve (${behaviour}): those that do go on`, async (t) => {
+    const { group, settings, seen, events } = await groupOf(t, 2);
+    await seen('start', 2);
+    const { done } = group.replace({ ...settings, workers: BEHAVIOURS[behaviour] });
+    t.equal(await done, `the new gateway did not serve: ${how}`);
+    t.notOk(events().some(({ event }) => event === 'drain' || event === 'lead'));
+    process.kill((await seen('start', 3))[0]!.pid, 'SIGKILL');
+    const [, , , again] = await seen('start', 4);
+    t.equal(again!.slot, 0, 'started again with what it had');
+    group.drain();
+    t.same(await group.ended, { exitCode: 0, refusal: undefined });
+  });
+}
+
+void t.test('one that does not end is killed after its time, and the next is replaced', async (t) => {
+  const { group, settings } = await groupOf(t, 2, { workers: BEHAVIOURS.deaf, drain_timeout_ms: 20 });
+  const { done } = group.replace({ ...settings, workers: BEHAVIOURS.serve });
+  t.equal(await done, undefined);
+});
+
+void t.test('a drain in the middle ends all of them', async (t) => {
+  const { group, settings, seen } = await groupOf(t, 3);
+  await seen('start', 3);
+  const { done } = group.replace(settings);
+  await seen('start', 4);
+  group.drain();
+  t.match(await done, /stopping|did not serve/);
+  await group.ended;
+});
+
+void t.test('a single one is not replaced', async (t) => {
+  const { group } = await groupOf(t, 1);
+  t.match(group.replaceRefusal, /set processes to 2 or more/);
+});
