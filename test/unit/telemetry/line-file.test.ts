@@ -14,7 +14,7 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t from 'tap';
-import { UsageLog, type UsageLogOptions } from '#src/telemetry/usage-log.js';
+import { LineFile, type LineFileOptions } from '#src/telemetry/line-file.js';
 
 const noted: string[] = [];
 const log = {
@@ -24,8 +24,8 @@ const log = {
 };
 t.beforeEach(() => noted.splice(0));
 
-function open(path: string, more: Partial<UsageLogOptions> = {}): UsageLog {
-  return new UsageLog({ path, rotateBytes: 1_000_000, keep: 3, log, ...more });
+function open(path: string, more: Partial<LineFileOptions> = {}): LineFile {
+  return new LineFile({ name: 'usage log', path, rotateBytes: 1_000_000, keep: 3, log, ...more });
 }
 
 const linesOf = (path: string): string[] => readFileSync(path, 'utf8').split('\n').slice(0, -1);
@@ -145,7 +145,7 @@ void t.test('a full device throws nothing', { skip: !existsSync('/dev/full') }, 
 
 void t.test('what was written of a batch when no more would fit is cut off again', (t) => {
   const path = join(t.testdir(), 'usage');
-  const writer = fileURLToPath(new URL('../../fixtures/usage-log-writer.js', import.meta.url));
+  const writer = fileURLToPath(new URL('../../fixtures/line-file-writer.js', import.meta.url));
   // 1 KiB: two lines fit, and a part of the other eighteen.
   const run = (limit: string): string =>
     execFileSync('sh', ['-c', `ulimit -f ${limit}; exec "$0" "$@"`, process.execPath, writer, path, '20'], {

@@ -1,8 +1,8 @@
 /**
- * The usage log: one JSON line a call, appended to a file that is rotated by size. Main thread of a gateway process.
+ * A log of calls in a file, the usage log or the access log: JSON lines, rotated by size. Main thread of a gateway process.
  *
- * It is for reading, not for billing: lines are written after the charges that they tell of are in the store, and what
- * cannot be written waits in memory up to a bound and is then dropped, oldest first. A file holds whole lines: what was
+ * It is for reading, not for billing: lines are written after what they tell of, and what cannot be written waits in
+ * memory up to a bound and is then dropped, oldest first. A file holds whole lines: what was
  * written of a batch when the disk became full is cut off again, and a line that a crash cut is ended before the next.
  */
 import {
@@ -21,8 +21,11 @@ import type { Log } from './log.js';
 /** What waits while nothing can be written: at 250 bytes a line some 130,000 calls. */
 const PENDING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
+const NOTHING = Buffer.alloc(0);
 
-export interface UsageLogOptions {
+export interface LineFileOptions {
+  /** For messages. */
+  readonly name: 'usage log' | 'access log';
   /** Of the current file; the older ones are `path.1`, the youngest of them, to `path.<keep>`. */
   readonly path: string;
   /** A file is not made longer than this, but where one line is. */
@@ -34,7 +37,8 @@ export interface UsageLogOptions {
   readonly pendingBytesMax?: number | undefined;
 }
 
-export class UsageLog {
+export class LineFile {
+  readonly #name: string;
   readonly #path: string;
   readonly #rotateBytes: number;
   readonly #keep: number;
@@ -42,14 +46,15 @@ export class UsageLog {
   readonly #pendingBytesMax: number;
   #file: number | undefined;
   #fileBytes = 0;
-  /** Not written yet, oldest first, each with its newline. */
+  /** Not written yet, oldest first: whole lines, each with its newline, some thousand in a piece. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #failing = false;
   #droppedLines = 0;
 
   /** Opens nothing yet: a path that cannot be written is told with the first lines, and stops no start. */
-  constructor(options: UsageLogOptions) {
+  constructor(options: LineFileOptions) {
+    this.#name = options.name;
     this.#path = options.path;
     this.#rotateBytes = options.rotateBytes;
     this.#keep = options.keep;
@@ -67,16 +72,19 @@ export class UsageLog {
    * is logged, and the lines wait for the next call. Costs some microseconds and a copy to the system's cache, no flush.
    */
   append(lines: readonly string[]): void {
-    for (const line of lines) {
-      const bytes = Buffer.from(`${line}\n`);
-      this.#pending.push(bytes);
-      this.#pendingBytes += bytes.length;
-    }
+    // One text and one copy of it: a buffer for each line costs more than writing them.
+    this.appendBytes(lines.length === 0 ? NOTHING : Buffer.from(`${lines.join('\n')}\n`));
+  }
+
+  /** The same of lines as bytes, each with its newline; they are the file's from now on. */
+  appendBytes(bytes: Buffer): void {
+    if (bytes.length > 0) this.#pending.push(bytes);
+    this.#pendingBytes += bytes.length;
     if (this.#pending.length === 0) return;
     try {
       this.#reopen();
       while (this.#pending.length > 0) this.#writeBatch();
-      if (this.#failing) this.#log.warn('the usage log is written again', { path: this.#path });
+      if (this.#failing) this.#log.warn(`the ${this.#name} is written again`, { path: this.#path });
       this.#failing = false;
     } catch (error) {
       this.#fail(error);
@@ -88,21 +96,19 @@ export class UsageLog {
     this.#closeFile();
   }
 
-  /** As many lines as fit the file, which is rotated where none does. */
+  /** Of the oldest piece as many lines as fit the file, which is rotated where none does. */
   #writeBatch(): void {
-    let lines = 0;
-    let bytes = 0;
-    for (const line of this.#pending) {
-      if (this.#fileBytes + bytes + line.length > this.#rotateBytes && this.#fileBytes + bytes > 0) break;
-      lines++;
-      bytes += line.length;
+    const [piece] = this.#pending as [Buffer];
+    const bytes = wholeLinesIn(piece, this.#rotateBytes - this.#fileBytes);
+    if (bytes === 0 && this.#fileBytes > 0) {
+      this.#rotate();
+      return;
     }
-    if (lines > 0) {
-      this.#write(Buffer.concat(this.#pending.slice(0, lines), bytes));
-      this.#pending = this.#pending.slice(lines);
-      this.#pendingBytes -= bytes;
-    }
-    if (this.#pending.length > 0) this.#rotate();
+    const batch = piece.subarray(0, bytes > 0 ? bytes : firstLineIn(piece));
+    this.#write(batch);
+    if (batch.length < piece.length) this.#pending[0] = piece.subarray(batch.length);
+    else this.#pending.shift();
+    this.#pendingBytes -= batch.length;
   }
 
   /** All of it or nothing. */
@@ -157,24 +163,46 @@ export class UsageLog {
   #fail(error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
     if (!this.#failing) {
-      this.#log.warn('the usage log cannot be written; its lines wait, charges are not affected', {
+      this.#log.warn(`the ${this.#name} cannot be written; its lines wait, charges are not affected`, {
         path: this.#path,
         error: reason,
       });
     }
     this.#failing = true;
-    let dropped = 0;
-    while (this.#pendingBytes > this.#pendingBytesMax) this.#pendingBytes -= this.#pending[dropped++]!.length;
+    const dropped = this.#dropOldest();
     if (dropped === 0) return;
-    this.#pending = this.#pending.slice(dropped);
     this.#droppedLines += dropped;
-    this.#log.error('lines of the usage log were dropped; the charges themselves are in the books', {
+    this.#log.error(`lines of the ${this.#name} were dropped; the charges themselves are in the books`, {
       path: this.#path,
       dropped,
       droppedSinceStart: this.#droppedLines,
       error: reason,
     });
   }
+
+  /** Lines that go because more wait than may; as many as that. */
+  #dropOldest(): number {
+    let dropped = 0;
+    while (this.#pendingBytes > this.#pendingBytesMax) {
+      const [piece] = this.#pending as [Buffer];
+      const bytes = firstLineIn(piece);
+      if (bytes < piece.length) this.#pending[0] = piece.subarray(bytes);
+      else this.#pending.shift();
+      this.#pendingBytes -= bytes;
+      dropped += 1;
+    }
+    return dropped;
+  }
+}
+
+/** Bytes of as many of the first lines as have room in `bytesMax`. */
+function wholeLinesIn(piece: Buffer, bytesMax: number): number {
+  if (piece.length <= bytesMax) return piece.length;
+  return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;
+}
+
+function firstLineIn(piece: Buffer): number {
+  return piece.indexOf(NEWLINE) + 1;
 }
 
 /** Where there is something to rename. */

@@ -1,0 +1,117 @@
+/**
+ * The course of the busiest accounts over the last 24 hours, in rings of the same lengths as the history's: what all processes
+ * have told of a span is summed up once they have had the time to tell it. Main thread of the gateway that has the admin
+ * interface.
+ */
+import {
+  addTo,
+  busiestOf,
+  noFigures,
+  type AccountFigures,
+  type AccountSpan,
+  type AccountSpanOfRing,
+  type AccountsFigures,
+} from './account-figures.js';
+import type { AccountTelling } from './account-tally.js';
+import {
+  HISTORY_PERIOD_SECONDS,
+  HISTORY_RINGS,
+  RING_NAMES,
+  type RingName,
+  type RingShape,
+} from './history.js';
+
+/** From a span's end until it is summed up: two readings, so that all processes have seen its end. */
+const TELLING_SECONDS = 2 * HISTORY_PERIOD_SECONDS;
+
+export class AccountHistory {
+  readonly #rings = new Map<RingName, AccountRing>(
+    RING_NAMES.map((name) => [name, new AccountRing(HISTORY_RINGS[name])]),
+  );
+
+  /** Spans of an earlier life, in the order of their starts; those that are too old or not in order are left out. */
+  restore(ring: RingName, spans: readonly AccountSpan[], nowSeconds: number): void {
+    this.#rings.get(ring)!.restore(spans, nowSeconds);
+  }
+
+  /** Takes in what the processes tell, and gives back the spans that are complete with it. */
+  add(tellings: readonly AccountTelling[], nowSeconds: number): AccountSpanOfRing[] {
+    for (const { source, spans } of tellings) {
+      for (const { ring, span } of spans) this.#rings.get(ring)!.take(source, span, nowSeconds);
+    }
+    return [...this.#rings].flatMap(([ring, spans]) =>
+      spans.complete(nowSeconds).map((span) => ({ ring, span })),
+    );
+  }
+
+  /** Complete spans, oldest first; one without a call is not there. */
+  spans(ring: RingName): readonly AccountSpan[] {
+    return this.#rings.get(ring)!.spans;
+  }
+}
+
+class AccountRing {
+  readonly #shape: RingShape;
+  readonly #spans: AccountSpan[] = [];
+  /** By start, and in it by who has told. A few: those of the last seconds. */
+  readonly #told = new Map<number, Map<string, AccountsFigures>>();
+
+  constructor(shape: RingShape) {
+    this.#shape = shape;
+  }
+
+  get spans(): readonly AccountSpan[] {
+    return this.#spans;
+  }
+
+  restore(spans: readonly AccountSpan[], nowSeconds: number): void {
+    for (const span of spans) if (this.#isNew(span.start, nowSeconds)) this.#spans.push(span);
+  }
+
+  take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
+    if (!this.#isNew(start, nowSeconds)) return;
+    const told = this.#told.get(start) ?? new Map<string, AccountsFigures>();
+    this.#told.set(start, told.set(source, accounts));
+  }
+
+  complete(nowSeconds: number): AccountSpan[] {
+    const { seconds, spans } = this.#shape;
+    const starts = [...this.#told.keys()]
+      .filter((start) => start + seconds + TELLING_SECONDS <= nowSeconds)
+      .sort((left, right) => left - right);
+    const completed = starts.map((start) => {
+      const accounts = sumOf([...this.#told.get(start)!.values()]);
+      this.#told.delete(start);
+      return { start, accounts };
+    });
+    this.#spans.push(...completed);
+    this.#spans.splice(0, this.#spans.length - spans);
+    return completed;
+  }
+
+  /** Processes tell of a span as long as they have no later one. */
+  #isNew(start: number, nowSeconds: number): boolean {
+    const { seconds, spans } = this.#shape;
+    const last = this.#spans.at(-1)?.start ?? -Infinity;
+    return start > last && start <= nowSeconds && start >= nowSeconds - seconds * spans;
+  }
+}
+
+function sumOf(parts: readonly AccountsFigures[]): AccountsFigures {
+  const sums = new Map<string, AccountFigures>();
+  for (const part of parts) for (const [id, figures] of Object.entries(part)) addTo(sums, id, figures);
+  return Object.fromEntries(busiestOf(sums));
+}
+
+/** What the busiest accounts have called in all of the spans, the busiest first. */
+export function busiestAccounts(spans: readonly AccountSpan[]): [string, AccountFigures][] {
+  return Object.entries(sumOf(spans.map(({ accounts }) => accounts)));
+}
+
+/** What one account has called in each of the spans. */
+export function courseOf(
+  spans: readonly AccountSpan[],
+  id: string,
+): { readonly start: number; readonly figures: Readonly<AccountFigures> }[] {
+  return spans.map(({ start, accounts }) => ({ start, figures: accounts[id] ?? noFigures() }));
+}

@@ -1,0 +1,253 @@
+/**
+ * Metrics of what is behind the requests: upstreams, books, threads, the process, accounts. Main thread, at a scrape.
+ */
+import {
+  histogramSamples,
+  currencyOf,
+  secondsOf,
+  type AccountSample,
+  type MetricFamily,
+  type MetricsSource,
+  type Sample,
+} from './metrics-source.js';
+import type { NamedUpstream } from './upstream-names.js';
+import type { ThreadReading, UpstreamReading } from './metrics-reader.js';
+
+const UPSTREAM_LABELS = ['model', 'upstream'];
+
+function upstreamSamples(source: MetricsSource, value: (reading: UpstreamReading) => number): Sample[] {
+  return source.knownUpstreams().map(({ model, name, slot }) => ({
+    value: value(source.reader.upstream(slot)),
+    labels: { model, upstream: name },
+  }));
+}
+
+/** One sample for each name of the row. */
+function upstreamRows(
+  source: MetricsSource,
+  upstreams: readonly NamedUpstream[],
+  label: string,
+  row: (reading: UpstreamReading) => ReadonlyMap<string, number>,
+): Sample[] {
+  return upstreams.flatMap(({ model, name, slot }) =>
+    [...row(source.reader.upstream(slot))].map(([key, value]) => ({
+      value,
+      labels: { model, upstream: name, [label]: key },
+    })),
+  );
+}
+
+function threadSamples(
+  { reader, threads }: MetricsSource,
+  value: (reading: ThreadReading) => number,
+): Sample[] {
+  return reader.threads().map((reading, index) => ({
+    value: value(reading),
+    labels: { thread: threads[index]! },
+  }));
+}
+
+function accountSamples(source: MetricsSource, value: (account: AccountSample) => number): Sample[] {
+  return source.accounts().map((account) => ({
+    value: value(account),
+    labels: { account: account.id, account_name: account.name },
+  }));
+}
+
+const FLUSH_DURATION = 'tollgate_ledger_flush_duration_seconds';
+const MICROSECONDS_PER_SECOND = 1e6;
+
+const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_upstream_attempts_total',
+    type: 'counter',
+    help: 'Attempts of chat calls on an upstream, the first and further ones. upstream is its host and port.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ attempts }) => attempts),
+  },
+  {
+    name: 'tollgate_upstream_retries_total',
+    type: 'counter',
+    help: 'Attempts on an upstream that followed a failed attempt of the same call, here or elsewhere.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ retries }) => retries),
+  },
+  {
+    name: 'tollgate_upstream_failures_total',
+    type: 'counter',
+    help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 404, 409, 413, 422: handed to the caller).',
+    labels: [...UPSTREAM_LABELS, 'kind'],
+    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
+  },
+  {
+    name: 'tollgate_upstream_credentials_refused_total',
+    type: 'counter',
+    help: 'Attempts that an upstream answered with 401, 402 or 403: our key or account there does not serve, and somebody has to act.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ failures }) => failures.get('credentials')!),
+  },
+  {
+    name: 'tollgate_upstream_calls_in_flight',
+    type: 'gauge',
+    help: 'Attempts in work on an upstream.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ callsInFlight }) => callsInFlight),
+  },
+  {
+    name: 'tollgate_upstream_breaker_workers',
+    type: 'gauge',
+    help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes) or open (it is left alone). Each worker judges for itself.',
+    labels: [...UPSTREAM_LABELS, 'state'],
+    collect: (source) => upstreamRows(source, source.upstreams(), 'state', ({ breakers }) => breakers),
+  },
+];
+
+const BOOKS_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: FLUSH_DURATION,
+    type: 'histogram',
+    help: 'Time of writing the books to disk, runs that had nothing to write among them.',
+    labels: [],
+    collect: ({ flush }) => histogramSamples(FLUSH_DURATION, flush().durations, {}, secondsOf),
+  },
+  {
+    name: 'tollgate_ledger_flush_errors_total',
+    type: 'counter',
+    help: 'Runs that could not write the books.',
+    labels: [],
+    collect: ({ flush }) => [{ value: flush().errors, labels: {} }],
+  },
+  {
+    name: 'tollgate_ledger_flush_lag_seconds',
+    type: 'gauge',
+    help: 'Age of the oldest charge that may not be on disk yet: time since the last run that wrote all of the books began.',
+    labels: [],
+    across: 'max',
+    collect: ({ flush }) => [{ value: secondsOf(flush().lagMs), labels: {} }],
+  },
+  {
+    name: 'tollgate_ledger_unflushed_accounts',
+    type: 'gauge',
+    help: 'Accounts whose charges wait in memory for the disk.',
+    labels: [],
+    collect: ({ unflushedAccounts }) => [{ value: unflushedAccounts(), labels: {} }],
+  },
+  {
+    name: 'tollgate_journal_fill_ratio',
+    type: 'gauge',
+    help: "How full a listener's journal of ended calls is; at 1 new calls are refused.",
+    labels: ['listener'],
+    across: 'each',
+    collect: ({ journalFills }) =>
+      journalFills().map((value, index) => ({ value, labels: { listener: String(index) } })),
+  },
+];
+
+const THREAD_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_event_loop_delay_p99_seconds',
+    type: 'gauge',
+    help: 'How late the event loop of a thread came, 99th percentile of the last 5 seconds.',
+    labels: ['thread'],
+    across: 'each',
+    collect: (source) => threadSamples(source, ({ delayP99Ms }) => secondsOf(delayP99Ms)),
+  },
+  {
+    name: 'tollgate_event_loop_delay_max_seconds',
+    type: 'gauge',
+    help: 'The same, longest delay of the last 5 seconds.',
+    labels: ['thread'],
+    across: 'each',
+    collect: (source) => threadSamples(source, ({ delayMaxMs }) => secondsOf(delayMaxMs)),
+  },
+  {
+    name: 'tollgate_heap_bytes',
+    type: 'gauge',
+    help: 'JavaScript heap in use, of a thread.',
+    labels: ['thread'],
+    across: 'each',
+    collect: (source) => threadSamples(source, ({ heapBytes }) => heapBytes),
+  },
+  {
+    name: 'process_cpu_seconds_total',
+    type: 'counter',
+    help: 'CPU time of the gateway processes, user and system, all threads.',
+    labels: [],
+    collect: () => {
+      const { user, system } = process.cpuUsage();
+      return [{ value: (user + system) / MICROSECONDS_PER_SECOND, labels: {} }];
+    },
+  },
+  {
+    name: 'process_resident_memory_bytes',
+    type: 'gauge',
+    help: 'Resident memory of the gateway process.',
+    labels: [],
+    across: 'each',
+    collect: () => [{ value: process.memoryUsage.rss(), labels: {} }],
+  },
+  {
+    name: 'process_start_time_seconds',
+    type: 'gauge',
+    help: 'When the gateway process began, in Unix seconds.',
+    labels: [],
+    across: 'each',
+    collect: () => [{ value: secondsOf(performance.timeOrigin), labels: {} }],
+  },
+  {
+    name: 'tollgate_build_info',
+    type: 'gauge',
+    help: 'Always 1, with the versions of Tollgate and Node.',
+    labels: ['version', 'node'],
+    across: 'max',
+    collect: ({ version }) => [{ value: 1, labels: { version, node: process.version } }],
+  },
+];
+
+const ACCOUNT_LABELS = ['account', 'account_name'];
+
+/** Without samples unless `metrics.account_labels` is on. */
+const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_account_balance',
+    type: 'gauge',
+    help: 'What an account has left for new calls, in units of the currency. Only with metrics.account_labels.',
+    labels: ACCOUNT_LABELS,
+    across: 'one',
+    collect: (source) => accountSamples(source, ({ availablePicoUnits }) => currencyOf(availablePicoUnits)),
+  },
+  {
+    name: 'tollgate_account_spent_total',
+    type: 'counter',
+    help: 'What the calls of an account have cost so far, in units of the currency. Only with metrics.account_labels.',
+    labels: ACCOUNT_LABELS,
+    across: 'one',
+    collect: (source) => accountSamples(source, ({ spentPicoUnits }) => currencyOf(spentPicoUnits)),
+  },
+  {
+    name: 'tollgate_account_calls_today',
+    type: 'gauge',
+    help: 'Calls of an account that count toward its day, which begins at 00:00 UTC+8. Only with metrics.account_labels.',
+    labels: ACCOUNT_LABELS,
+    across: 'one',
+    collect: (source) => accountSamples(source, ({ callsToday }) => callsToday),
+  },
+];
+
+/** Without samples unless spans are exported. */
+const SPANS_FAMILY: MetricFamily = {
+  name: 'tollgate_spans_total',
+  type: 'counter',
+  help: 'Spans of traces by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only where OTEL_EXPORTER_OTLP_ENDPOINT is set.',
+  labels: ['state'],
+  collect: ({ spans }) =>
+    Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
+};
+
+export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
+  ...UPSTREAM_FAMILIES,
+  ...BOOKS_FAMILIES,
+  SPANS_FAMILY,
+  ...THREAD_FAMILIES,
+  ...ACCOUNT_FAMILIES,
+];

@@ -1,0 +1,67 @@
+/**
+ * Bytes of log lines, put together piece by piece: a piece that is the same in many lines is copied, never encoded again. Any
+ * thread; ASCII alone.
+ *
+ * Half of the time of the same lines as strings: V8 makes a chain of a string that is put together of parts, and to flatten it takes
+ * longer than to make it (measured, 420 characters of 17 parts).
+ */
+
+/** Grows for a batch that is longer; see `take`. */
+const FIRST_BYTES = 64 * 1024;
+const DIGIT_ZERO = 48;
+
+export class LineBuffer {
+  #bytes = Buffer.allocUnsafeSlow(FIRST_BYTES);
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  bytes(piece: Uint8Array): void {
+    this.#room(piece.length);
+    this.#bytes.set(piece, this.#length);
+    this.#length += piece.length;
+  }
+
+  /** For short text; characters beyond ASCII are not to be in it. */
+  ascii(text: string): void {
+    this.#room(text.length);
+    const bytes = this.#bytes;
+    const start = this.#length;
+    for (let at = 0; at < text.length; at += 1) bytes[start + at] = text.charCodeAt(at);
+    this.#length = start + text.length;
+  }
+
+  /** A number as JSON has it; fast where it is a whole one below 2^31, by arithmetic of 32-bit integers. */
+  number(value: number): void {
+    const whole = value | 0;
+    if (whole !== value || whole < 0) {
+      this.ascii(String(value));
+      return;
+    }
+    let digits = 1;
+    for (let rest = whole; rest >= 10; rest = (rest / 10) | 0) digits += 1;
+    this.#room(digits);
+    const bytes = this.#bytes;
+    const start = this.#length;
+    for (let at = start + digits - 1, rest = whole; at >= start; at -= 1, rest = (rest / 10) | 0)
+      bytes[at] = DIGIT_ZERO + (rest % 10);
+    this.#length = start + digits;
+  }
+
+  /** All that was put in, as bytes of their own; the buffer is empty then. */
+  take(): Buffer {
+    const taken = Buffer.from(this.#bytes.subarray(0, this.#length));
+    this.#length = 0;
+    return taken;
+  }
+
+  #room(bytes: number): void {
+    const wanted = this.#length + bytes;
+    if (wanted <= this.#bytes.length) return;
+    const larger = Buffer.allocUnsafeSlow(Math.max(wanted, this.#bytes.length * 2));
+    larger.set(this.#bytes.subarray(0, this.#length));
+    this.#bytes = larger;
+  }
+}

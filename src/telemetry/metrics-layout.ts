@@ -1,0 +1,181 @@
+/**
+ * The layout of the metrics in shared memory; writers and the reader open them through this file. Any thread.
+ *
+ * Three buffers of 64-bit floats, each cut into stripes, and each stripe written by one thread alone. One writer and aligned
+ * words need no atomics: a reader sees the old value or the new one. A float counts exactly to 2^53, 28,000 years at 10,000 a
+ * second. A thread that takes the place of one that died goes on in its stripe. Untouched pages cost no memory.
+ *
+ *     listener stripe   calls in flight
+ *                       requests of other routes       route × outcome
+ *                       refusals of chat calls         reason
+ *                       overhead                       histogram, whole answers; histogram, streams
+ *                       one block a model              see MODEL_*
+ *     upstream stripe   one block an upstream          see UPSTREAM_*; one stripe an upstream worker
+ *     thread stripe     see THREAD_*; one stripe a thread
+ */
+import {
+  ERROR_CODES,
+  REFUSAL_DETAILS,
+  invariant,
+  type ErrorCode,
+  type RefusalDetail,
+} from '../core/errors.js';
+import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
+import { histogramWords } from './histogram.js';
+import { createLogSwitch, type LogSwitchBuffer } from './log-switch.js';
+
+/** Outcomes of a request: `ok`, one of the error codes, or the client left before its answer was whole. */
+export type Outcome = 'ok' | 'client_gone' | ErrorCode;
+export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
+
+export const CHAT_ROUTE = '/v1/chat/completions';
+/** Routes beside the chat calls, which are counted by their model. */
+export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
+export type OtherRoute = (typeof OTHER_ROUTES)[number];
+export type Route = typeof CHAT_ROUTE | OtherRoute;
+
+/** Why a chat call was refused before it was dispatched. */
+export type RefusalReason = ErrorCode | RefusalDetail;
+export const REFUSAL_REASONS: readonly RefusalReason[] = [...ERROR_CODES, ...REFUSAL_DETAILS];
+
+/** Why one attempt on an upstream failed. */
+export const FAILURE_KINDS = [
+  'connect',
+  'connection_lost',
+  'timeout',
+  'rate_limited',
+  'credentials',
+  'status',
+  'invalid_answer',
+  'rejected',
+  'no_connection_free',
+  'no_room',
+] as const;
+export type FailureKind = (typeof FAILURE_KINDS)[number];
+
+/** In the order of severity. */
+export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
+export type BreakerState = (typeof BREAKER_STATES)[number];
+
+/** Bounds of the OpenTelemetry conventions for `gen_ai.server.request.duration`. */
+export const DURATION_BOUNDS_MS = [
+  10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480, 40_960, 81_920,
+];
+/** The same for `gen_ai.server.time_to_first_token`. */
+export const FIRST_TOKEN_BOUNDS_MS = [
+  1, 5, 10, 20, 40, 60, 80, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000,
+];
+/** The same for `gen_ai.client.token.usage`. */
+export const TOKENS_BOUNDS = [
+  1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
+];
+/** From a call on an idle machine, 0.3 ms, to one that a garbage collection or a queue has hit. */
+export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
+
+/** Upstreams of all models that have words of their own; those beyond share the last. */
+export const UPSTREAM_SLOTS_MAX = 4_096;
+
+const FLOAT_BYTES = Float64Array.BYTES_PER_ELEMENT;
+/** A stripe fills whole cache lines, so that two threads never write to the same one. */
+const LINE_WORDS = 8;
+const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LINE_WORDS;
+
+/** The listener's stripe. */
+export const IN_FLIGHT = 0;
+export const ROUTES = IN_FLIGHT + 1;
+export const REFUSALS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
+export const OVERHEAD_WHOLE = REFUSALS + REFUSAL_REASONS.length;
+export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
+export const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
+
+/** Blocks of no model: refused before it was known; and of a model that does not exist. */
+export const NO_MODEL = 0;
+export const OTHER_MODEL = 1;
+const FIRST_MODEL = 2;
+const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
+
+/** A model's block: outcomes that were told by a status, and those told after the answer had begun with 200. */
+export const MODEL_TOLD = 0;
+export const MODEL_BROKEN = MODEL_TOLD + OUTCOMES.length;
+export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
+/** Pico-units: exact up to 9,007 units of currency, with a relative error of 10^-16 beyond. */
+export const MODEL_COST = MODEL_CACHED_TOKENS + 1;
+export const MODEL_INPUT = MODEL_COST + 1;
+export const MODEL_OUTPUT = MODEL_INPUT + histogramWords(TOKENS_BOUNDS);
+export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
+export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);
+const MODEL_WORDS = wholeLines(MODEL_FIRST_TOKEN + histogramWords(FIRST_TOKEN_BOUNDS_MS));
+
+export const LISTENER_STRIPE_WORDS = MODELS + MODEL_SLOTS * MODEL_WORDS;
+
+/** An upstream's block. */
+export const UPSTREAM_ATTEMPTS = 0;
+export const UPSTREAM_RETRIES = 1;
+export const UPSTREAM_IN_FLIGHT = 2;
+/** Index into BREAKER_STATES. */
+export const UPSTREAM_BREAKER = 3;
+export const UPSTREAM_FAILURES = 4;
+export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILURES + FAILURE_KINDS.length);
+export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
+
+/** A thread's stripe, rewritten once a period by the thread itself. */
+export const THREAD_DELAY_P99_MS = 0;
+export const THREAD_DELAY_MAX_MS = 1;
+export const THREAD_HEAP_BYTES = 2;
+export const THREAD_STRIPE_WORDS = LINE_WORDS;
+
+/** The slot of a catalogue's model, whose index stays its own over reloads. */
+export function modelSlotOf(modelIndex: number): number {
+  return FIRST_MODEL + modelIndex;
+}
+
+/** First word of a model's block in the listener's stripe. */
+export function modelAt(modelSlot: number): number {
+  return MODELS + modelSlot * MODEL_WORDS;
+}
+
+/** First word of an upstream's block in the worker's stripe. */
+export function upstreamAt(upstreamSlot: number): number {
+  return upstreamSlot * UPSTREAM_WORDS;
+}
+
+/** Plain records: hand them to a thread in its `workerData`. */
+export interface MetricsBuffers {
+  readonly listeners: SharedArrayBuffer;
+  readonly upstreams: SharedArrayBuffer;
+  readonly threads: SharedArrayBuffer;
+  /** What the threads log. */
+  readonly log: LogSwitchBuffer;
+}
+
+/** Threads in the order of their stripes: the main thread, then listeners, then workers. */
+export function threadNames(listeners: number, workers: number): string[] {
+  const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);
+  return ['main', ...numbered('listener', listeners), ...numbered('worker', workers)];
+}
+
+export function createMetrics(
+  listeners: number,
+  workers: number,
+  log: LogSwitchBuffer = createLogSwitch(),
+): MetricsBuffers {
+  invariant(listeners >= 1 && workers >= 1, 'a gateway has a listener and a worker');
+  const stripes = (count: number, words: number) => new SharedArrayBuffer(count * words * FLOAT_BYTES);
+  return {
+    listeners: stripes(listeners, LISTENER_STRIPE_WORDS),
+    upstreams: stripes(workers, UPSTREAM_STRIPE_WORDS),
+    threads: stripes(1 + listeners + workers, THREAD_STRIPE_WORDS),
+    log,
+  };
+}
+
+/** One stripe of a buffer of stripes that are `words` long. */
+export function openStripe(buffer: SharedArrayBuffer, stripe: number, words: number): Float64Array {
+  return new Float64Array(buffer, stripe * words * FLOAT_BYTES, words);
+}
+
+/** All stripes of a buffer, for the reader. */
+export function openStripes(buffer: SharedArrayBuffer, words: number): Float64Array[] {
+  const count = buffer.byteLength / (words * FLOAT_BYTES);
+  return Array.from({ length: count }, (_, stripe) => openStripe(buffer, stripe, words));
+}

@@ -1,0 +1,167 @@
+/**
+ * Sums over the stripes of all threads: see metrics-layout.ts. Main thread. Reads are not one moment's picture: a call that
+ * ends meanwhile may be in one sum and not in another.
+ */
+import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramReading } from './histogram.js';
+import {
+  BREAKER_STATES,
+  DURATION_BOUNDS_MS,
+  FAILURE_KINDS,
+  FIRST_TOKEN_BOUNDS_MS,
+  IN_FLIGHT,
+  LISTENER_STRIPE_WORDS,
+  MODEL_BROKEN,
+  MODEL_CACHED_TOKENS,
+  MODEL_COST,
+  MODEL_DURATION,
+  MODEL_FIRST_TOKEN,
+  MODEL_INPUT,
+  MODEL_OUTPUT,
+  MODEL_TOLD,
+  OTHER_ROUTES,
+  OUTCOMES,
+  OVERHEAD_BOUNDS_MS,
+  OVERHEAD_STREAM,
+  OVERHEAD_WHOLE,
+  REFUSALS,
+  REFUSAL_REASONS,
+  ROUTES,
+  THREAD_DELAY_MAX_MS,
+  THREAD_DELAY_P99_MS,
+  THREAD_HEAP_BYTES,
+  THREAD_STRIPE_WORDS,
+  TOKENS_BOUNDS,
+  UPSTREAM_ATTEMPTS,
+  UPSTREAM_BREAKER,
+  UPSTREAM_FAILURES,
+  UPSTREAM_IN_FLIGHT,
+  UPSTREAM_RETRIES,
+  UPSTREAM_STRIPE_WORDS,
+  modelAt,
+  openStripes,
+  upstreamAt,
+  type BreakerState,
+  type FailureKind,
+  type MetricsBuffers,
+  type OtherRoute,
+  type Outcome,
+  type RefusalReason,
+} from './metrics-layout.js';
+
+export interface ModelReading {
+  /** Outcomes that were told by a status. */
+  readonly told: ReadonlyMap<Outcome, number>;
+  /** Outcomes of answers that had begun with 200. */
+  readonly broken: ReadonlyMap<Outcome, number>;
+  readonly cachedTokens: number;
+  readonly costPicoUnits: number;
+  readonly inputTokens: HistogramReading;
+  readonly outputTokens: HistogramReading;
+  readonly durationMs: HistogramReading;
+  readonly firstTokenMs: HistogramReading;
+}
+
+export interface UpstreamReading {
+  readonly attempts: number;
+  readonly retries: number;
+  readonly callsInFlight: number;
+  readonly failures: ReadonlyMap<FailureKind, number>;
+  /** Workers by the state that their breaker is in. */
+  readonly breakers: ReadonlyMap<BreakerState, number>;
+}
+
+export interface ThreadReading {
+  readonly delayP99Ms: number;
+  readonly delayMaxMs: number;
+  readonly heapBytes: number;
+}
+
+export class MetricsReader {
+  readonly #listeners: readonly Float64Array[];
+  readonly #workers: readonly Float64Array[];
+  readonly #threads: readonly Float64Array[];
+
+  constructor(buffers: MetricsBuffers) {
+    this.#listeners = openStripes(buffers.listeners, LISTENER_STRIPE_WORDS);
+    this.#workers = openStripes(buffers.upstreams, UPSTREAM_STRIPE_WORDS);
+    this.#threads = openStripes(buffers.threads, THREAD_STRIPE_WORDS);
+  }
+
+  callsInFlight(): number {
+    return sum(this.#listeners, IN_FLIGHT);
+  }
+
+  route(route: OtherRoute): ReadonlyMap<Outcome, number> {
+    return row(this.#listeners, ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length, OUTCOMES);
+  }
+
+  refusals(): ReadonlyMap<RefusalReason, number> {
+    return row(this.#listeners, REFUSALS, REFUSAL_REASONS);
+  }
+
+  overheadMs(stream: boolean): HistogramReading {
+    return histogram(this.#listeners, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS);
+  }
+
+  /** By the model's slot, NO_MODEL and OTHER_MODEL among them. Some 3 µs a listener. */
+  model(modelSlot: number): ModelReading {
+    const at = modelAt(modelSlot);
+    const listeners = this.#listeners;
+    return {
+      told: row(listeners, at + MODEL_TOLD, OUTCOMES),
+      broken: row(listeners, at + MODEL_BROKEN, OUTCOMES),
+      cachedTokens: sum(listeners, at + MODEL_CACHED_TOKENS),
+      costPicoUnits: sum(listeners, at + MODEL_COST),
+      inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
+      outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),
+      durationMs: histogram(listeners, at + MODEL_DURATION, DURATION_BOUNDS_MS),
+      firstTokenMs: histogram(listeners, at + MODEL_FIRST_TOKEN, FIRST_TOKEN_BOUNDS_MS),
+    };
+  }
+
+  upstream(upstreamSlot: number): UpstreamReading {
+    const at = upstreamAt(upstreamSlot);
+    const breakers = new Map<BreakerState, number>(BREAKER_STATES.map((state) => [state, 0]));
+    for (const words of this.#workers) {
+      const state = BREAKER_STATES[words[at + UPSTREAM_BREAKER]!]!;
+      breakers.set(state, breakers.get(state)! + 1);
+    }
+    return {
+      attempts: sum(this.#workers, at + UPSTREAM_ATTEMPTS),
+      retries: sum(this.#workers, at + UPSTREAM_RETRIES),
+      callsInFlight: sum(this.#workers, at + UPSTREAM_IN_FLIGHT),
+      failures: row(this.#workers, at + UPSTREAM_FAILURES, FAILURE_KINDS),
+      breakers,
+    };
+  }
+
+  /** In the order of `threadNames`. */
+  threads(): ThreadReading[] {
+    return this.#threads.map((words) => ({
+      delayP99Ms: words[THREAD_DELAY_P99_MS]!,
+      delayMaxMs: words[THREAD_DELAY_MAX_MS]!,
+      heapBytes: words[THREAD_HEAP_BYTES]!,
+    }));
+  }
+}
+
+function sum(stripes: readonly Float64Array[], at: number): number {
+  let total = 0;
+  for (const words of stripes) total += words[at]!;
+  return total;
+}
+
+/** One sum for each name, from word `at` on. */
+function row<Name>(
+  stripes: readonly Float64Array[],
+  at: number,
+  names: readonly Name[],
+): ReadonlyMap<Name, number> {
+  return new Map(names.map((name, index) => [name, sum(stripes, at + index)]));
+}
+
+function histogram(stripes: readonly Float64Array[], at: number, bounds: HistogramBounds): HistogramReading {
+  const reading = emptyHistogram(bounds);
+  for (const words of stripes) addHistogram(reading, words, at);
+  return reading;
+}

@@ -1,0 +1,92 @@
+/**
+ * The samples of all metrics of one process at one moment, and their sum over processes. Main thread, and supervisor process.
+ *
+ * Counters and histograms add up, those of processes that have ended among them, so that no sum ever falls. Gauges are of the
+ * processes that live.
+ */
+import type { MetricFamily, Sample } from './metrics-source.js';
+
+/** Plain, for the channel between processes. The names and rules of a family travel with it: the supervisor knows none. */
+export interface FamilyReading extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
+  readonly samples: readonly Sample[];
+}
+
+export type MetricsReading = readonly FamilyReading[];
+
+export interface MemberReading {
+  /** For the label `process`. */
+  readonly slot: number;
+  /** Whether the page is made by this one. */
+  readonly own: boolean;
+  readonly families: MetricsReading;
+}
+
+/** What of a reading goes on when its process has ended: all that only ever grows, and grows in each process for itself. */
+export function endedReading(families: MetricsReading): MetricsReading {
+  return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
+}
+
+/** Two that have ended as one. */
+export function addEnded(left: MetricsReading, right: MetricsReading): MetricsReading {
+  const names = new Map([...left, ...right].map((family) => [family.name, family]));
+  return [...names.values()].map((family) => ({
+    ...family,
+    samples: combine(
+      [left, right].flatMap((reading) => samplesOf(reading, family.name)),
+      sum,
+    ),
+  }));
+}
+
+/** One page's samples of `family`, of all processes. Some microseconds a sample. */
+export function mergeFamily(
+  family: MetricFamily,
+  members: readonly MemberReading[],
+  ended: MetricsReading,
+): readonly Sample[] {
+  const { name, across } = family;
+  switch (across) {
+    case 'one':
+      return members.filter(({ own }) => own).flatMap(({ families }) => samplesOf(families, name));
+    case 'each':
+      return members.flatMap(({ slot, families }) =>
+        samplesOf(families, name).map((sample) => ({
+          ...sample,
+          labels: { ...sample.labels, process: String(slot) },
+        })),
+      );
+    case 'max':
+      return combine(
+        members.flatMap(({ families }) => samplesOf(families, name)),
+        Math.max,
+      );
+    default:
+      return combine(
+        [...members.map(({ families }) => families), ended].flatMap((families) => samplesOf(families, name)),
+        sum,
+      );
+  }
+}
+
+const sum = (left: number, right: number): number => left + right;
+
+function samplesOf(families: MetricsReading, name: string): readonly Sample[] {
+  return families.find((family) => family.name === name)?.samples ?? [];
+}
+
+/** Samples of the same name and labels become one. */
+function combine(samples: readonly Sample[], merge: (left: number, right: number) => number): Sample[] {
+  const merged = new Map<string, Sample>();
+  for (const { value, labels: own, sharedLabels, metricName } of samples) {
+    const labels = { ...own, ...sharedLabels };
+    // A build of another version may have its labels in another order.
+    const key = JSON.stringify([metricName, ...Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))]);
+    const former = merged.get(key);
+    merged.set(key, {
+      value: former === undefined ? value : merge(former.value, value),
+      labels,
+      ...(metricName === undefined ? {} : { metricName }),
+    });
+  }
+  return [...merged.values()];
+}

@@ -1,0 +1,95 @@
+/**
+ * What the exposition reads at a scrape, and the shape of what it makes of it. Main thread.
+ */
+import type { FlushReading } from './flush-meter.js';
+import type { HistogramReading } from './histogram.js';
+import type { MetricsReader } from './metrics-reader.js';
+import type { SharingReading } from './sharing-reading.js';
+import type { SpanCounts } from './span-room.js';
+import type { NamedUpstream } from './upstream-names.js';
+
+export interface ModelName {
+  readonly id: string;
+  readonly ownedBy: string;
+}
+
+/** One account, where account labels are switched on. */
+export interface AccountSample {
+  readonly id: string;
+  readonly name: string;
+  readonly availablePicoUnits: bigint;
+  readonly spentPicoUnits: bigint;
+  readonly callsToday: number;
+}
+
+export interface MetricsSource {
+  readonly version: string;
+  readonly reader: MetricsReader;
+  /** By their indices in the catalogue. */
+  readonly models: () => readonly ModelName[];
+  /** Of all settings that there were: counters go on. */
+  readonly knownUpstreams: () => readonly NamedUpstream[];
+  /** Of the present settings. */
+  readonly upstreams: () => readonly NamedUpstream[];
+  /** In the order of their stripes. */
+  readonly threads: readonly string[];
+  readonly callsInFlightMax: number;
+  readonly flush: () => FlushReading;
+  readonly unflushedAccounts: () => number;
+  /** Of each listener's journal, 0 to 1. */
+  readonly journalFills: () => readonly number[];
+  /** Undefined where none are exported. */
+  readonly spans: () => SpanCounts | undefined;
+  /** Undefined where the gateway has its limits for itself. */
+  readonly sharing: () => SharingReading | undefined;
+  /** None where account labels are switched off; bounded by whoever gives them. */
+  readonly accounts: () => readonly AccountSample[];
+}
+
+/** As prom-client renders it. `sharedLabels` objects are formatted once, whatever the number of samples that have them. */
+export interface Sample {
+  readonly value: number;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly sharedLabels?: Readonly<Record<string, string>>;
+  /** Where it differs from the family's: the parts of a histogram. */
+  readonly metricName?: string;
+}
+
+/** One metric: what is declared of it, and how its samples are had. */
+export interface MetricFamily {
+  /** A counter's ends in `_total`. */
+  readonly name: string;
+  readonly type: 'counter' | 'gauge' | 'histogram';
+  readonly help: string;
+  readonly labels: readonly string[];
+  /**
+   * How several processes show as one: `max`, the largest value; `each`, with the label `process`; `one`, any of them, for all
+   * tell the same. Without it values of the same labels add up.
+   */
+  readonly across?: 'max' | 'each' | 'one' | undefined;
+  readonly collect: (source: MetricsSource) => Sample[];
+}
+
+const MS_PER_SECOND = 1_000;
+export const secondsOf = (ms: number): number => ms / MS_PER_SECOND;
+const PICO_UNITS_PER_UNIT = 1e12;
+/** Money in units of the operator's currency: a float, for graphs and not for bills. */
+export const currencyOf = (picoUnits: number | bigint): number => Number(picoUnits) / PICO_UNITS_PER_UNIT;
+
+/** Samples of one histogram, with its counts made cumulative; bounds and sum times `scale`. */
+export function histogramSamples(
+  name: string,
+  { bounds, counts, sum }: HistogramReading,
+  sharedLabels: Readonly<Record<string, string>>,
+  scale: (value: number) => number = (value) => value,
+): Sample[] {
+  let total = 0;
+  const samples = counts.map((count, bucket): Sample => {
+    total += count;
+    const le = bucket < bounds.length ? String(scale(bounds[bucket]!)) : '+Inf';
+    return { metricName: `${name}_bucket`, value: total, labels: { le }, sharedLabels };
+  });
+  samples.push({ metricName: `${name}_sum`, value: scale(sum), labels: {}, sharedLabels });
+  samples.push({ metricName: `${name}_count`, value: total, labels: {}, sharedLabels });
+  return samples;
+}

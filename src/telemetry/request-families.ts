@@ -1,0 +1,202 @@
+/**
+ * Metrics of requests: outcomes, refusals, latencies, tokens, cost. Main thread, at a scrape.
+ *
+ * A model has samples once it has had a call; names of models come from the settings, so their number is bounded.
+ */
+import { ERROR_KINDS } from '../core/errors.js';
+import { countOf, type HistogramReading } from './histogram.js';
+import {
+  CHAT_ROUTE,
+  NO_MODEL,
+  OTHER_MODEL,
+  OTHER_ROUTES,
+  modelSlotOf,
+  type OtherRoute,
+  type Outcome,
+} from './metrics-layout.js';
+import type { ModelReading } from './metrics-reader.js';
+import {
+  currencyOf,
+  histogramSamples,
+  secondsOf,
+  type MetricFamily,
+  type MetricsSource,
+  type ModelName,
+  type Sample,
+} from './metrics-source.js';
+
+/** No model can be called that: identifiers have no spaces. */
+const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '' };
+const NO_NAME: ModelName = { id: '', ownedBy: '' };
+
+const GEN_AI_LABELS = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
+
+interface NamedModel extends ModelName {
+  readonly slot: number;
+}
+
+function modelsOf(source: MetricsSource): NamedModel[] {
+  return source.models().map((model, index) => ({ ...model, slot: modelSlotOf(index) }));
+}
+
+function allModelsOf(source: MetricsSource): NamedModel[] {
+  return [{ ...NO_NAME, slot: NO_MODEL }, { ...OTHER_NAME, slot: OTHER_MODEL }, ...modelsOf(source)];
+}
+
+function readModels(source: MetricsSource, models: readonly NamedModel[]): [NamedModel, ModelReading][] {
+  return models.map((model) => [model, source.reader.model(model.slot)]);
+}
+
+function statusOf(route: string, outcome: Outcome, broken: boolean): string {
+  if (outcome === 'ok' || broken) return '200';
+  if (outcome === 'client_gone') return 'none';
+  // A model that a path names is looked for, not asked for.
+  if (outcome === 'model_not_found' && route !== CHAT_ROUTE) return '404';
+  return String(ERROR_KINDS[outcome].status);
+}
+
+function requestSamples(
+  route: string,
+  outcomes: ReadonlyMap<Outcome, number>,
+  broken: boolean,
+  model: string,
+): Sample[] {
+  return [...outcomes]
+    .filter(([, count]) => count > 0)
+    .map(([code, value]) => ({
+      value,
+      labels: { route, status: statusOf(route, code, broken), code, model },
+    }));
+}
+
+function genAiLabels({ id, ownedBy }: ModelName, more: Readonly<Record<string, string>> = {}) {
+  return {
+    gen_ai_operation_name: 'chat',
+    gen_ai_provider_name: ownedBy,
+    gen_ai_request_model: id,
+    ...more,
+  };
+}
+
+/** Of the models that the histogram has counted something of. */
+function modelHistogram(
+  source: MetricsSource,
+  name: string,
+  histogram: (reading: ModelReading) => HistogramReading,
+  more: Readonly<Record<string, string>> = {},
+  scale?: (value: number) => number,
+): Sample[] {
+  return readModels(source, modelsOf(source)).flatMap(([model, reading]) =>
+    countOf(histogram(reading)) === 0
+      ? []
+      : histogramSamples(name, histogram(reading), genAiLabels(model, more), scale),
+  );
+}
+
+const TOKEN_USAGE = 'gen_ai_client_token_usage';
+const REQUEST_DURATION = 'gen_ai_server_request_duration_seconds';
+const FIRST_TOKEN = 'gen_ai_server_time_to_first_token_seconds';
+const OVERHEAD = 'tollgate_overhead_seconds';
+
+export const REQUEST_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_requests_total',
+    type: 'counter',
+    help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 where a stream had begun before it failed, none where the client left. model is empty where a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
+    labels: ['route', 'status', 'code', 'model'],
+    collect: (source) => [
+      ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { told, broken }]) => [
+        ...requestSamples(CHAT_ROUTE, told, false, id),
+        ...requestSamples(CHAT_ROUTE, broken, true, id),
+      ]),
+      ...OTHER_ROUTES.flatMap((route: OtherRoute) =>
+        requestSamples(route, source.reader.route(route), false, ''),
+      ),
+    ],
+  },
+  {
+    name: 'tollgate_refusals_total',
+    type: 'counter',
+    help: 'Chat calls that were refused before they were sent to an upstream, by reason: the code of the error, or what is behind it.',
+    labels: ['reason'],
+    collect: ({ reader }) => [...reader.refusals()].map(([reason, value]) => ({ value, labels: { reason } })),
+  },
+  {
+    name: 'tollgate_calls_in_flight',
+    type: 'gauge',
+    help: 'Chat calls that upstream workers have in work.',
+    labels: [],
+    collect: ({ reader }) => [{ value: reader.callsInFlight(), labels: {} }],
+  },
+  {
+    name: 'tollgate_calls_in_flight_limit',
+    type: 'gauge',
+    help: 'Setting limits.calls_in_flight, times the processes.',
+    labels: [],
+    collect: ({ callsInFlightMax }) => [{ value: callsInFlightMax, labels: {} }],
+  },
+  {
+    name: REQUEST_DURATION,
+    type: 'histogram',
+    help: 'Time of chat calls that were answered whole, from their headers to the last byte of the answer, in the OpenTelemetry convention gen_ai.server.request.duration.',
+    labels: GEN_AI_LABELS,
+    collect: (source) =>
+      modelHistogram(source, REQUEST_DURATION, ({ durationMs }) => durationMs, {}, secondsOf),
+  },
+  {
+    name: FIRST_TOKEN,
+    type: 'histogram',
+    help: 'Time of streams that were answered whole, from the headers of the call to the first event of its answer, in the OpenTelemetry convention gen_ai.server.time_to_first_token.',
+    labels: GEN_AI_LABELS,
+    collect: (source) =>
+      modelHistogram(source, FIRST_TOKEN, ({ firstTokenMs }) => firstTokenMs, {}, secondsOf),
+  },
+  {
+    name: OVERHEAD,
+    type: 'histogram',
+    help: 'Time inside the gateway of chat calls that were answered whole: from the last byte of the request to the first byte of the answer, less the time from the first attempt on an upstream to its first event (of a stream) or its last byte (of a whole answer). Failed attempts, retries and the pauses between them count as upstream.',
+    labels: ['stream'],
+    collect: ({ reader }) =>
+      [false, true].flatMap((stream) =>
+        histogramSamples(OVERHEAD, reader.overheadMs(stream), { stream: String(stream) }, secondsOf),
+      ),
+  },
+  {
+    name: TOKEN_USAGE,
+    type: 'histogram',
+    help: 'Tokens of charged chat calls, in the OpenTelemetry convention gen_ai.client.token.usage; its sum is all tokens.',
+    labels: [...GEN_AI_LABELS, 'gen_ai_token_type'],
+    collect: (source) => [
+      ...modelHistogram(source, TOKEN_USAGE, ({ inputTokens }) => inputTokens, {
+        gen_ai_token_type: 'input',
+      }),
+      ...modelHistogram(source, TOKEN_USAGE, ({ outputTokens }) => outputTokens, {
+        gen_ai_token_type: 'output',
+      }),
+    ],
+  },
+  {
+    name: 'tollgate_cached_input_tokens_total',
+    type: 'counter',
+    help: 'Input tokens that the provider served from its cache; they are part of the input of gen_ai_client_token_usage.',
+    labels: ['model'],
+    collect: (source) =>
+      charged(source).map(([{ id }, { cachedTokens }]) => ({ value: cachedTokens, labels: { model: id } })),
+  },
+  {
+    name: 'tollgate_cost_total',
+    type: 'counter',
+    help: 'What chat calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',
+    labels: ['model'],
+    collect: (source) =>
+      charged(source).map(([{ id }, { costPicoUnits }]) => ({
+        value: currencyOf(costPicoUnits),
+        labels: { model: id },
+      })),
+  },
+];
+
+/** Models that had a call which was charged, if only with nothing. */
+function charged(source: MetricsSource): [NamedModel, ModelReading][] {
+  return readModels(source, modelsOf(source)).filter(([, { inputTokens }]) => countOf(inputTokens) > 0);
+}

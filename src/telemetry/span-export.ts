@@ -1,0 +1,96 @@
+/**
+ * The OpenTelemetry SDK's batch processor and OTLP/HTTP exporter behind a queue whose every span is counted: exported, failed or
+ * dropped. Exporting thread.
+ */
+import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
+import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
+import type { Log } from './log.js';
+import type { SpanRoom } from './span-room.js';
+
+/** As many as may be on their way: a burst that one batch interval gathers. Some 2 KB each. */
+export const QUEUE_SPANS_MAX = 16_384;
+/** The SDK's own size; about 0.5 MB of JSON. */
+const BATCH_SPANS = 512;
+const BATCH_DELAY_MS = 1_000;
+/** The exporter's own bound, OTEL_EXPORTER_OTLP_TIMEOUT (10 s by default), comes first and covers its retries. */
+const EXPORT_TIMEOUT_MS = 30_000;
+/** A collector that is away is reported so often, not with each batch. */
+const REPORT_PERIOD_MS = 60_000;
+
+/** Counts what becomes of each batch. */
+class CountedExporter implements SpanExporter {
+  readonly #exporter: SpanExporter;
+  readonly #room: SpanRoom;
+  readonly #log: Log;
+  #reportedAtMs = -Infinity;
+  /** Spans that the processor has handed over so far. */
+  handedOver = 0;
+
+  constructor(exporter: SpanExporter, room: SpanRoom, log: Log) {
+    this.#exporter = exporter;
+    this.#room = room;
+    this.#log = log;
+  }
+
+  export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
+    this.handedOver += spans.length;
+    this.#exporter.export(spans, (result) => {
+      if (result.code === ExportResultCode.SUCCESS) this.#room.countExported(spans.length);
+      else this.#fail(spans.length, result.error);
+      done(result);
+    });
+  }
+
+  shutdown(): Promise<void> {
+    return this.#exporter.shutdown();
+  }
+
+  #fail(spans: number, error: Error | undefined): void {
+    this.#room.countFailed(spans);
+    const nowMs = performance.now();
+    if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
+    this.#reportedAtMs = nowMs;
+    const { failed, dropped } = this.#room.counts();
+    this.#log.warn('spans could not be exported; calls are not affected', {
+      error: error?.message,
+      failedSinceStart: failed,
+      droppedSinceStart: dropped,
+    });
+  }
+}
+
+export class SpanExport {
+  readonly #room: SpanRoom;
+  readonly #exporter: CountedExporter;
+  readonly #processor: BatchSpanProcessor;
+  #offered = 0;
+
+  /** `exporter` by default goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
+  constructor(room: SpanRoom, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
+    this.#room = room;
+    this.#exporter = new CountedExporter(exporter, room, log);
+    this.#processor = new BatchSpanProcessor({
+      exporter: this.#exporter,
+      maxQueueSize: QUEUE_SPANS_MAX,
+      maxExportBatchSize: BATCH_SPANS,
+      scheduledDelayMillis: BATCH_DELAY_MS,
+      exportTimeoutMillis: EXPORT_TIMEOUT_MS,
+    });
+  }
+
+  /** Takes the span, or drops and counts it where the queue is full: the collector is slow or away. */
+  offer(span: ReadableSpan): void {
+    if (this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
+      this.#room.countDropped(1);
+      return;
+    }
+    this.#offered += 1;
+    this.#processor.onEnd(span);
+  }
+
+  /** Sends what is queued; resolves when it is out or has failed, which the caller bounds. */
+  async close(): Promise<void> {
+    await this.#processor.shutdown().catch(() => undefined);
+  }
+}

@@ -1,0 +1,55 @@
+/**
+ * What an upstream worker counts of its upstreams, in its own stripe: see metrics-layout.ts. Upstream worker. Plain stores,
+ * no allocation.
+ */
+import {
+  BREAKER_STATES,
+  FAILURE_KINDS,
+  UPSTREAM_ATTEMPTS,
+  UPSTREAM_BREAKER,
+  UPSTREAM_FAILURES,
+  UPSTREAM_IN_FLIGHT,
+  UPSTREAM_RETRIES,
+  UPSTREAM_SLOTS_MAX,
+  UPSTREAM_STRIPE_WORDS,
+  openStripe,
+  upstreamAt,
+  type BreakerState,
+  type FailureKind,
+  type MetricsBuffers,
+} from './metrics-layout.js';
+
+/** All methods take the slot that the main thread gave the upstream: see UpstreamNames. */
+export class UpstreamMetrics {
+  readonly #words: Float64Array;
+
+  /** Of the worker of that index. Calls of a worker that died in this one's place are gone. */
+  constructor(buffers: MetricsBuffers, workerIndex: number) {
+    this.#words = openStripe(buffers.upstreams, workerIndex, UPSTREAM_STRIPE_WORDS);
+    for (let slot = 0; slot < UPSTREAM_SLOTS_MAX; slot += 1) {
+      const at = upstreamAt(slot);
+      // A store would make the kernel give a page to each block.
+      if (this.#words[at + UPSTREAM_ATTEMPTS] !== 0) this.#words[at + UPSTREAM_IN_FLIGHT] = 0;
+    }
+  }
+
+  /** An attempt begins; `retry` where an earlier one of the same call has failed. */
+  attemptBegun(slot: number, retry: boolean): void {
+    const at = upstreamAt(slot);
+    this.#words[at + UPSTREAM_ATTEMPTS]! += 1;
+    this.#words[at + UPSTREAM_IN_FLIGHT]! += 1;
+    if (retry) this.#words[at + UPSTREAM_RETRIES]! += 1;
+  }
+
+  attemptEnded(slot: number): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_IN_FLIGHT]! -= 1;
+  }
+
+  countFailure(slot: number, kind: FailureKind): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_FAILURES + FAILURE_KINDS.indexOf(kind)]! += 1;
+  }
+
+  setBreaker(slot: number, state: BreakerState): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_BREAKER] = BREAKER_STATES.indexOf(state);
+  }
+}

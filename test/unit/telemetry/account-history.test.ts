@@ -1,0 +1,146 @@
+/** The course of the busiest accounts: what a process tells of each span, and how what several tell is summed up. */
+import t from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { ACCOUNTS_OF_SPAN_MAX, type AccountSpan } from '#src/telemetry/account-figures.js';
+import { AccountHistory, busiestAccounts, courseOf } from '#src/telemetry/account-history.js';
+import { AccountTally, type NotedCall } from '#src/telemetry/account-tally.js';
+import { HISTORY_RINGS, RING_NAMES } from '#src/telemetry/history.js';
+import { StoppedClock } from '../store/support.js';
+
+const START = 1_700_000_100 - (1_700_000_100 % 300);
+
+const call = (account: number, more: Partial<NotedCall> = {}): NotedCall => ({
+  account: asAccountIndex(account),
+  outcome: 'served',
+  promptTokens: 10,
+  cachedTokens: 1,
+  completionTokens: 2,
+  charged: 5n,
+  ...more,
+});
+const figures = (calls: number) => ({
+  calls,
+  prompt: 10 * calls,
+  cached: calls,
+  completion: 2 * calls,
+  costPicoUnits: 5 * calls,
+});
+
+/** A process, and its clock in seconds. */
+function processAt(seconds: number) {
+  const clock = new StoppedClock();
+  clock.nowMs = seconds * 1_000;
+  const tally = new AccountTally((account) => (account === 99 ? null : `acct_${account}`), clock);
+  return { tally, goTo: (next: number) => (clock.nowMs = next * 1_000) };
+}
+
+void t.test('a call is in one span of each length, told once that has ended', (t) => {
+  const { tally, goTo } = processAt(START);
+  tally.note(call(1));
+  tally.note(call(1, { outcome: 'internal_error' }));
+  tally.note(call(2));
+  tally.note(call(99));
+  t.same(tally.read().spans, [], 'nothing has ended');
+  goTo(START + 2);
+  const accounts = { acct_1: figures(2), acct_2: figures(1) };
+  t.same(tally.read().spans, [{ ring: '5m', span: { start: START, accounts } }]);
+  t.same(tally.read(), tally.read(), 'said again it is the same');
+  tally.note(call(1));
+  tally.note(
+    call(2, { outcome: 'reversed', promptTokens: -10, cachedTokens: -1, completionTokens: -2, charged: -5n }),
+  );
+  goTo(START + 300);
+  const told = tally.read().spans;
+  t.same(
+    told.map(({ ring, span }) => [ring, span.start]),
+    RING_NAMES.map((ring) => [ring, START + (ring === '5m' ? 2 : 0)]),
+  );
+  const whole = { acct_1: figures(3), acct_2: { ...figures(0), calls: 1 } };
+  for (const { ring, span } of told.slice(1)) t.same(span.accounts, whole, ring);
+  t.end();
+});
+
+void t.test('before its end a process tells of the spans that run', (t) => {
+  const { tally, goTo } = processAt(START);
+  tally.note(call(1));
+  goTo(START + 2);
+  tally.note(call(1));
+  const { source, spans } = tally.readLast();
+  t.equal(source, tally.read().source);
+  t.same(
+    spans.map(({ ring, span: { start, accounts } }) => [ring, start, accounts.acct_1?.calls]),
+    [
+      ['5m', START, 2],
+      ['5m', START + 2, undefined],
+      ['1h', START, 2],
+      ['6h', START, 2],
+      ['24h', START, 2],
+    ],
+    'a call that was noted after the last reading is of the span that ran then',
+  );
+  t.end();
+});
+
+void t.test('of many accounts the busiest are told', (t) => {
+  const { tally, goTo } = processAt(START);
+  for (let account = 100; account < 300; account++) {
+    for (let calls = 0; calls < account; calls += 50) tally.note(call(account));
+  }
+  for (let calls = 0; calls < 10; calls++) tally.note(call(7));
+  goTo(START + 2);
+  const [told] = tally.read().spans;
+  const names = Object.keys(told?.span.accounts ?? {});
+  t.equal(names.length, ACCOUNTS_OF_SPAN_MAX);
+  t.equal(names[0], 'acct_7');
+  t.end();
+});
+
+void t.test('processes add up, each once, and after all could tell', (t) => {
+  const history = new AccountHistory();
+  const span = (start: number, calls: number): AccountSpan => ({
+    start,
+    accounts: { acct_1: figures(calls), [`acct_${calls}`]: figures(calls) },
+  });
+  const tell = (source: string, start: number, calls: number) => ({
+    source,
+    spans: [{ ring: '5m' as const, span: span(start, calls) }],
+  });
+  t.same(history.add([tell('a', START, 3)], START + 2), [], 'the other may not have seen its end');
+  t.same(history.add([tell('a', START, 3), tell('b', START, 4)], START + 4), []);
+  const [complete, ...others] = history.add([tell('b', START, 4)], START + 6);
+  t.same(others, []);
+  const sums = { acct_1: figures(7), acct_4: figures(4), acct_3: figures(3) };
+  t.same(complete, { ring: '5m', span: { start: START, accounts: sums } });
+  t.same(Object.keys(complete!.span.accounts), ['acct_1', 'acct_4', 'acct_3'], 'the busiest first');
+  t.same(history.add([tell('c', START, 9)], START + 8), [], 'too late');
+  t.same(history.add([tell('c', START + 100, 9)], START + 8), [], 'to come');
+  history.add([tell('a', START + 8, 2)], START + 14);
+  const spans = history.spans('5m');
+  t.same(
+    spans.map(({ start }) => start),
+    [START, START + 8],
+  );
+  t.same(busiestAccounts(spans)[0], ['acct_1', figures(9)]);
+  t.same(courseOf(spans, 'acct_4'), [
+    { start: START, figures: figures(4) },
+    { start: START + 8, figures: figures(0) },
+  ]);
+  t.end();
+});
+
+void t.test('a ring has no more spans than its own, and takes an earlier life up again', (t) => {
+  const { seconds, spans } = HISTORY_RINGS['1h'];
+  const span = (start: number): AccountSpan => ({ start, accounts: { acct_1: figures(1) } });
+  const history = new AccountHistory();
+  const now = START + 20 * spans * seconds;
+  const oldest = now - spans * seconds;
+  history.restore('1h', [span(oldest - seconds), span(oldest), span(oldest), span(now + seconds)], now);
+  t.same(history.spans('1h'), [span(oldest)], 'not old, not twice, not to come');
+  for (let at = 0; at < 2 * spans; at++) {
+    const start = now + at * seconds;
+    history.add([{ source: 'a', spans: [{ ring: '1h', span: span(start) }] }], start + seconds + 4);
+  }
+  t.equal(history.spans('1h').length, spans);
+  t.equal(history.spans('1h').at(-1)?.start, now + (2 * spans - 1) * seconds);
+  t.end();
+});

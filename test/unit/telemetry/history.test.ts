@@ -1,0 +1,111 @@
+/** The course of the figures: what each span holds, how long it is kept, what a restart and a clock do to it. */
+import t from 'tap';
+import { HISTORY_RINGS, History, RING_NAMES, type HistorySpan } from '#src/telemetry/history.js';
+import type { CallFigures, StatusFigures } from '#src/telemetry/history-reading.js';
+
+const START = 1_700_000_100;
+
+function callFigures(calls: number): CallFigures {
+  return {
+    outcomes: { ok: calls, invalid_api_key: 0 },
+    tokens: { prompt: 10 * calls, cached: 0, completion: 2 * calls },
+    cost: (calls * 0.25).toFixed(2),
+    duration_ms: { bounds: [10, 20], counts: [0, calls, 0] },
+    first_token_ms: { bounds: [10], counts: [0, 0] },
+  };
+}
+
+function figures(calls: number, more: Partial<StatusFigures> = {}): StatusFigures {
+  return { ...callFigures(calls), calls_in_flight: 0, refusals: {}, models: [], ...more };
+}
+
+void t.test('a span holds what came in it', (t) => {
+  const history = new History();
+  t.same(history.add(figures(5), START), [], 'what came before is nobody’s');
+  t.same(history.add(figures(6, { calls_in_flight: 7 }), START + 1), []);
+  const models = [{ id: 'm', ...callFigures(8) }];
+  const [ended, ...others] = history.add(figures(8, { refusals: { no_key: 2 }, models }), START + 2);
+  t.same(others, []);
+  const grown = (calls: number) => ({
+    outcomes: { ok: calls },
+    tokens: [10 * calls, 0, 2 * calls],
+    cost: 0.25 * calls,
+    duration: { 1: calls },
+  });
+  t.same(ended, {
+    ring: '5m',
+    span: { start: START, in_flight: 7, ...grown(3), refusals: { no_key: 2 }, models: { m: grown(8) } },
+  });
+  t.same(history.add(figures(8, { refusals: { no_key: 2 }, models }), START + 4)[0]?.span, {
+    start: START + 2,
+    in_flight: 0,
+  });
+  t.same(
+    history.spans('5m').map(({ start }) => start),
+    [START, START + 2],
+  );
+  t.end();
+});
+
+void t.test('every ring has all calls of its time, and no more spans than its own', (t) => {
+  const history = new History();
+  const periods = 60 * 60 * 25;
+  const midnight = START - (START % 300);
+  for (let at = 0; at <= periods; at += 2) history.add(figures(at), midnight + at);
+  for (const ring of RING_NAMES) {
+    const { seconds, spans } = HISTORY_RINGS[ring];
+    const kept = history.spans(ring);
+    t.equal(kept.length, spans, ring);
+    for (const span of kept) if (span.outcomes?.ok !== seconds) t.fail(`${ring}: ${JSON.stringify(span)}`);
+    t.equal(kept.at(-1)!.start, midnight + periods - (periods % seconds) - seconds);
+  }
+  t.end();
+});
+
+void t.test('sums that begin anew, a clock that is set back, a pause', (t) => {
+  const history = new History();
+  history.add(figures(100), START);
+  const [anew] = history.add(figures(3), START + 2);
+  t.same(anew?.span.outcomes, { ok: 3 }, 'after a restart everything is new');
+  t.same(history.add(figures(4), START - 100), [], 'set back');
+  t.same(history.add(figures(5), START - 98), [], 'no span comes before one that was told');
+  const pause = history.add(figures(9), START + 600).find(({ ring }) => ring === '5m');
+  t.equal(pause, undefined, 'of a span that had begun before');
+  history.add(figures(10), START + 602);
+  t.same(
+    history.spans('5m').map(({ start }) => start),
+    [START, START + 600],
+  );
+  t.end();
+});
+
+void t.test('what an earlier life has told is taken up again', (t) => {
+  const history = new History();
+  const span = (start: number): HistorySpan => ({ start, in_flight: 1, outcomes: { ok: 1 } });
+  const now = START - (START % 10);
+  const old = now - 3_700;
+  history.restore('1h', [span(old), span(now - 20), span(now - 20), span(now - 10), span(now + 10)], now);
+  t.same(
+    history.spans('1h').map(({ start }) => start),
+    [now - 20, now - 10],
+    'not old, not twice, not to come',
+  );
+  history.add(figures(0), now - 10);
+  t.notOk(
+    history.add(figures(1), now).find(({ ring }) => ring === '1h'),
+    'a span in which the earlier life ended stays as it told it',
+  );
+  t.ok(history.add(figures(2), now + 10).find(({ ring }) => ring === '1h'));
+  t.end();
+});
+
+void t.test('models of one span are bounded: those with most calls', (t) => {
+  const history = new History();
+  const models = Array.from({ length: 50 }, (_, index) => ({ id: `m-${index}`, ...callFigures(index) }));
+  history.add(figures(0), START);
+  const [ended] = history.add(figures(0, { models }), START + 2);
+  const names = Object.keys(ended?.span.models ?? {});
+  t.equal(names.length, 20);
+  t.equal(names[0], 'm-49');
+  t.end();
+});

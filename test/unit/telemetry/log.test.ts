@@ -1,0 +1,130 @@
+/** The log: what a line holds, which are written, and that a reader who stops or goes holds nobody up. */
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, constants, openSync, readSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import t, { type Test } from 'tap';
+import { LOG_LEVELS, LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
+import { StandardError, WHOLE_BYTES_MAX } from '#src/telemetry/standard-error.js';
+
+const WRITER = fileURLToPath(new URL('../../fixtures/log-writer.js', import.meta.url));
+/** What 5,000 lines take without a wait is well below a second; a blocked write never ends. */
+const LINES = 5_000;
+
+function start(t: Test, lines: number, stderr: 'pipe' | number): ChildProcess {
+  const child = spawn(process.execPath, [WRITER, String(lines)], { stdio: ['pipe', 'pipe', stderr] });
+  t.teardown(() => child.kill('SIGKILL'));
+  return child;
+}
+
+/** All that is written to a stream until it ends. */
+async function textOf(stream: NodeJS.ReadableStream): Promise<string> {
+  let text = '';
+  for await (const piece of stream) text += String(piece);
+  return text;
+}
+
+const parse = (text: string): Record<string, unknown>[] =>
+  text
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => JSON.parse(line) as Record<string, unknown>);
+
+void t.test('a line is JSON with level, time, thread and process', async (t) => {
+  const child = start(t, 1, 'pipe');
+  child.stdin!.end();
+  const [line, ...more] = parse(await textOf(child.stderr!));
+  t.match(line, { level: 'warn', thread: 'fixture', pid: child.pid, at: 0, message: 'a line' });
+  t.match(line!.time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  t.same(more, []);
+});
+
+void t.test(
+  'a reader that stops, on a socket: nobody waits, lines are dropped, and that is told',
+  async (t) => {
+    const child = start(t, LINES, 'pipe');
+    // Nothing is read before the writer is through.
+    const [first] = (await once(child.stdout!, 'data')) as [Buffer];
+    t.ok(Number(String(first)) < 5_000, `the longest line took ${String(first).trim()} ms`);
+    const reading = textOf(child.stderr!);
+    const told = new Promise<void>((resolve) =>
+      child.stderr!.on('data', (piece: Buffer) => {
+        if (String(piece).includes('lines were dropped')) resolve();
+      }),
+    );
+    await told;
+    child.stdin!.end();
+    const lines = parse(await reading);
+    const last = lines.pop()!;
+    t.match(last, { level: 'warn', message: /^lines were dropped/ });
+    t.equal(lines.length + Number(last.dropped), LINES);
+    t.ok(lines.length > 500, `${lines.length} waited`);
+  },
+);
+
+void t.test('the same on a pipe', async (t) => {
+  const path = join(t.testdir(), 'fifo');
+  execFileSync('mkfifo', [path]);
+  const end = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+  t.teardown(() => closeSync(end));
+  const blocking = openSync(path, constants.O_WRONLY);
+  const child = start(t, LINES, blocking);
+  closeSync(blocking);
+  await once(child.stdout!, 'data');
+  const buffer = Buffer.alloc(4 * 1024 * 1024);
+  const bytes = readSync(end, buffer);
+  const text = buffer.toString('utf8', 0, bytes);
+  parse(text.slice(0, text.lastIndexOf('\n')));
+  child.stdin!.end();
+  t.same(await once(child, 'exit'), [0, null]);
+});
+
+void t.test('a reader that has gone', async (t) => {
+  const child = start(t, LINES, 'pipe');
+  child.stderr!.destroy();
+  await once(child.stdout!, 'data');
+  child.stdin!.end();
+  t.same(await once(child, 'exit'), [0, null]);
+});
+
+void t.test('levels', (t) => {
+  const control = new LogSwitch(createLogSwitch());
+  t.equal(control.level, 'info');
+  const allowed = LOG_LEVELS.map((level) => {
+    control.level = level;
+    return LOG_LEVELS.filter((each) => control.allows(each));
+  });
+  t.same(allowed, [['error'], ['error', 'warn'], ['error', 'warn', 'info']]);
+  t.end();
+});
+
+void t.test('what waits keeps its order and its bound', (t) => {
+  const path = join(t.testdir(), 'fifo');
+  execFileSync('mkfifo', [path]);
+  const reader = openSync(path, constants.O_RDWR | constants.O_NONBLOCK);
+  const writer = openSync(path, constants.O_WRONLY | constants.O_NONBLOCK);
+  t.teardown(() => [reader, writer].forEach((each) => closeSync(each)));
+  const output = new StandardError(writer);
+  const dropped: number[] = [];
+  output.onResumed = (lines) => void dropped.push(lines);
+  const line = (at: number): Buffer => Buffer.from(`${String(at).padStart(WHOLE_BYTES_MAX - 1, '0')}\n`);
+  const buffer = Buffer.alloc(1024 * 1024);
+  const read = (): string => buffer.toString('utf8', 0, readSync(reader, buffer));
+  for (let at = 0; at < 100; at++) output.write(line(at));
+  let text = '';
+  while (dropped.length === 0) {
+    text += read();
+    output.flush();
+  }
+  text += read();
+  const numbers = text.split('\n').slice(0, -1).map(Number);
+  t.same(
+    numbers,
+    numbers.map((_, at) => at),
+    'whole and in order',
+  );
+  t.equal(numbers.length + dropped[0]!, 100);
+  t.equal(numbers.length, 16 + 64, 'a pipe of 64 KiB and 256 KiB that wait');
+  t.end();
+});

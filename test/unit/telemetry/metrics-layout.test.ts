@@ -1,0 +1,162 @@
+/** The layout: every counter has words of its own, in whatever stripe and block, and is read back under its name. */
+import t from 'tap';
+import { CATALOG_ENTRIES_MAX } from '#src/core/limits.js';
+import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
+import {
+  FAILURE_KINDS,
+  LISTENER_STRIPE_WORDS,
+  NO_MODEL,
+  OTHER_MODEL,
+  OTHER_ROUTES,
+  OUTCOMES,
+  REFUSAL_REASONS,
+  UPSTREAM_SLOTS_MAX,
+  UPSTREAM_STRIPE_WORDS,
+  createMetrics,
+  modelSlotOf,
+  openStripes,
+  threadNames,
+} from '#src/telemetry/metrics-layout.js';
+import { MetricsReader } from '#src/telemetry/metrics-reader.js';
+import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+
+const LINE_BYTES = 64;
+const TOKENS = { promptTokens: 100, cachedTokens: 40, completionTokens: 7 };
+
+/** Words that are not zero. */
+function touched(stripes: readonly Float64Array[]): string[] {
+  const found: string[] = [];
+  for (const [stripe, words] of stripes.entries()) {
+    for (let at = 0; at < words.length; at++) if (words[at] !== 0) found.push(`${stripe}:${at}`);
+  }
+  return found;
+}
+
+void t.test('stripes are whole cache lines', (t) => {
+  for (const words of [LISTENER_STRIPE_WORDS, UPSTREAM_STRIPE_WORDS]) t.equal((words * 8) % LINE_BYTES, 0);
+  t.end();
+});
+
+void t.test('no two counters of a listener share a word', (t) => {
+  const slots = [NO_MODEL, OTHER_MODEL, modelSlotOf(0), modelSlotOf(CATALOG_ENTRIES_MAX - 1)];
+  const steps: ((metrics: ListenerMetrics) => void)[] = [
+    (metrics) => metrics.callBegun(),
+    ...REFUSAL_REASONS.map((reason) => (metrics: ListenerMetrics) => metrics.countRefusal(reason)),
+    ...OTHER_ROUTES.flatMap((route) =>
+      OUTCOMES.map((outcome) => (metrics: ListenerMetrics) => metrics.countRequest(route, outcome)),
+    ),
+    ...slots.flatMap((slot) => [
+      ...OUTCOMES.flatMap((outcome) =>
+        [false, true].map((broken) => (metrics: ListenerMetrics) => metrics.countCall(slot, outcome, broken)),
+      ),
+      (metrics: ListenerMetrics) => metrics.countUsage(slot, TOKENS, 9n),
+      (metrics: ListenerMetrics) => metrics.observeDuration(slot, 1e9),
+      (metrics: ListenerMetrics) => metrics.observeFirstToken(slot, 1e9),
+    ]),
+    (metrics) => metrics.observeOverhead(false, 1e9),
+    (metrics) => metrics.observeOverhead(true, 1e9),
+  ];
+  const seen = new Set<string>();
+  for (const step of steps) {
+    const { listeners, ...rest } = createMetrics(1, 1);
+    step(new ListenerMetrics({ listeners, ...rest }, 0));
+    const words = touched(openStripes(listeners, LISTENER_STRIPE_WORDS));
+    t.ok(words.length > 0, 'something was counted');
+    for (const word of words) {
+      if (seen.has(word)) t.fail(`${step.toString()} writes ${word} again`);
+      seen.add(word);
+    }
+  }
+  t.end();
+});
+
+void t.test('no two counters of a worker share a word, and its stripe is its own', (t) => {
+  const seen = new Set<string>();
+  for (const worker of [0, 1]) {
+    for (const slot of [0, 1, UPSTREAM_SLOTS_MAX - 1]) {
+      const steps: ((metrics: UpstreamMetrics) => void)[] = [
+        (metrics) => metrics.attemptBegun(slot, true),
+        (metrics) => metrics.setBreaker(slot, 'open'),
+        ...FAILURE_KINDS.map((kind) => (metrics: UpstreamMetrics) => metrics.countFailure(slot, kind)),
+      ];
+      for (const step of steps) {
+        const buffers = createMetrics(1, 2);
+        step(new UpstreamMetrics(buffers, worker));
+        for (const word of touched(openStripes(buffers.upstreams, UPSTREAM_STRIPE_WORDS))) {
+          if (seen.has(word)) t.fail(`${step.toString()} writes ${word} again`);
+          seen.add(word);
+        }
+      }
+    }
+  }
+  t.equal(seen.size, 2 * 3 * (3 + 1 + FAILURE_KINDS.length));
+  t.end();
+});
+
+void t.test('listeners and workers add up under the names that were counted', (t) => {
+  const buffers = createMetrics(3, 2);
+  const reader = new MetricsReader(buffers);
+  const listeners = [0, 1, 2].map((index) => new ListenerMetrics(buffers, index));
+  for (const [index, metrics] of listeners.entries()) {
+    for (let count = 0; count <= index; count++) metrics.countCall(modelSlotOf(4), 'overloaded', false);
+    metrics.countCall(modelSlotOf(4), 'internal_error', true);
+    metrics.countUsage(modelSlotOf(4), TOKENS, 5n);
+    metrics.observeDuration(modelSlotOf(4), 15);
+    metrics.callBegun();
+  }
+  listeners[0]!.callEnded();
+  const model = reader.model(modelSlotOf(4));
+  t.equal(model.told.get('overloaded'), 6);
+  t.equal(model.told.get('internal_error'), 0);
+  t.equal(model.broken.get('internal_error'), 3);
+  t.equal(model.inputTokens.sum, 300);
+  t.equal(model.outputTokens.sum, 21);
+  t.equal(model.cachedTokens, 120);
+  t.equal(model.costPicoUnits, 15);
+  t.equal(model.durationMs.counts[1], 3, '15 ms is above 10 and not above 20');
+  t.equal(reader.callsInFlight(), 2);
+  t.equal(reader.model(modelSlotOf(5)).told.get('overloaded'), 0, 'the next model has none of it');
+
+  const workers = [0, 1].map((index) => new UpstreamMetrics(buffers, index));
+  for (const metrics of workers) metrics.attemptBegun(2, metrics === workers[1]);
+  workers[1]!.setBreaker(2, 'open');
+  workers[0]!.countFailure(2, 'credentials');
+  const upstream = reader.upstream(2);
+  t.match(upstream, { attempts: 2, retries: 1, callsInFlight: 2 });
+  t.equal(upstream.failures.get('credentials'), 1);
+  t.same(
+    [...upstream.breakers],
+    [
+      ['closed', 1],
+      ['half_open', 0],
+      ['open', 1],
+    ],
+  );
+  t.end();
+});
+
+void t.test(
+  'who takes the place of a thread that died goes on with its counters and none of its calls',
+  (t) => {
+    const buffers = createMetrics(1, 1);
+    const reader = new MetricsReader(buffers);
+    const listener = new ListenerMetrics(buffers, 0);
+    listener.callBegun();
+    listener.countRefusal('overloaded');
+    const worker = new UpstreamMetrics(buffers, 0);
+    worker.attemptBegun(7, false);
+    new ListenerMetrics(buffers, 0).countRefusal('overloaded');
+    new UpstreamMetrics(buffers, 0).countFailure(7, 'timeout');
+    t.equal(reader.callsInFlight(), 0);
+    t.equal(reader.refusals().get('overloaded'), 2);
+    const upstream = reader.upstream(7);
+    t.match(upstream, { attempts: 1, callsInFlight: 0 });
+    t.equal(upstream.failures.get('timeout'), 1);
+    t.end();
+  },
+);
+
+void t.test('threads have names in the order of their stripes', (t) => {
+  t.same(threadNames(1, 2), ['main', 'listener-0', 'worker-0', 'worker-1']);
+  t.end();
+});

@@ -1,0 +1,128 @@
+/** Spans on their way: bounded whatever the exporting side does, and every one of them accounted for. */
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
+import { ExportResultCode } from '@opentelemetry/core';
+import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
+import t from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { AccountIds } from '#src/telemetry/account-ids.js';
+import { SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
+import { SpanOutbox } from '#src/telemetry/span-outbox.js';
+import { createSpanRoom, SPANS_ON_THEIR_WAY_MAX, SpanRoom } from '#src/telemetry/span-room.js';
+import { SPAN_OF_CALL, unpackSpans, type CallSpanRecord } from '#src/telemetry/span-record.js';
+import { FakeLog } from '../../fixtures/upstream-server.js';
+
+const SPANS = 20_000;
+
+const record = (index: number): CallSpanRecord => ({
+  kind: SPAN_OF_CALL,
+  traceId: index.toString(16).padStart(32, '0'),
+  spanId: index.toString(16).padStart(16, '0'),
+  parentSpanId: null,
+  flags: 1,
+  traceState: '',
+  startMs: 1.5,
+  endMs: 2.25,
+  firstTokenMs: null,
+  outcome: 'ok',
+  status: 200,
+  requestId: `r-${index}`,
+  account: asAccountIndex(index % 3),
+  model: 'm',
+  provider: 'p',
+  stream: false,
+  tokens: [1, 2, 3],
+  costPicoUnits: 2n ** 60n,
+});
+
+void t.test('20,000 spans that nobody reads', (t) => {
+  const { port1, port2 } = new MessageChannel();
+  const shared = createSpanRoom();
+  const room = new SpanRoom(shared);
+  const outbox = new SpanOutbox({ port: port1, room: shared });
+  for (let index = 0; index < SPANS; index += 1) outbox.push(record(index));
+  outbox.flush();
+  t.equal(room.counts().dropped, SPANS - SPANS_ON_THEIR_WAY_MAX);
+  let read = 0;
+  for (let got = receiveMessageOnPort(port2); got !== undefined; got = receiveMessageOnPort(port2)) {
+    const spans = unpackSpans(got.message as Uint8Array);
+    if (read === 0) t.same(spans[0], record(0), 'a span arrives as it was sent');
+    read += spans.length;
+    room.giveBack(spans.length);
+  }
+  t.equal(read, SPANS_ON_THEIR_WAY_MAX);
+  outbox.push(record(1));
+  outbox.flush();
+  t.ok(receiveMessageOnPort(port2), 'and there is room again');
+  port1.close();
+  t.end();
+});
+
+void t.test('20,000 spans for a collector that does not answer, then fails', async (t) => {
+  const room = new SpanRoom(createSpanRoom());
+  const log = new FakeLog();
+  const held: (() => void)[] = [];
+  let fails = true;
+  const exporter: SpanExporter = {
+    export: (_spans, done) => {
+      const answer = () =>
+        done(
+          fails
+            ? { code: ExportResultCode.FAILED, error: new Error('refused') }
+            : { code: ExportResultCode.SUCCESS },
+        );
+      held.push(answer);
+    },
+    shutdown: () => Promise.resolve(),
+  };
+  const spans = new SpanExport(room, log, exporter);
+  const span = {
+    spanContext: () => ({ traceId: '1', spanId: '1', traceFlags: 1 }),
+    resource: {},
+  } as unknown as ReadableSpan;
+  for (let index = 0; index < SPANS; index += 1) spans.offer(span);
+  const { dropped } = room.counts();
+  t.ok(dropped > 0 && dropped <= SPANS - QUEUE_SPANS_MAX, `${dropped} are dropped`);
+  held.shift()!();
+  await new Promise((resolve) => setImmediate(resolve));
+  fails = false;
+  const closed = spans.close();
+  await new Promise((resolve) => setImmediate(resolve));
+  while (held.length > 0) held.shift()!();
+  await closed;
+  const counts = room.counts();
+  t.ok(counts.failed > 0 && counts.exported > 0);
+  t.equal(counts.dropped + counts.failed + counts.exported, SPANS, 'each is counted once');
+  t.equal(log.lines.length, 1, 'and one line tells of it');
+});
+
+void t.test('batches wait for the ids of their accounts, in order', async (t) => {
+  const asked: number[][] = [];
+  const ready: number[] = [];
+  const ids = new AccountIds(
+    (accounts) => asked.push([...accounts]),
+    (records) => ready.push(records.length),
+  );
+  ids.add([record(0), record(1)]);
+  ids.add([record(0)]);
+  ids.add([record(2), record(2), record(2)]);
+  t.same([asked, ready], [[[0, 1]], []]);
+  ids.learn([
+    [asAccountIndex(0), 'acct_0'],
+    [asAccountIndex(1), null],
+  ]);
+  t.same(
+    [asked, ready],
+    [
+      [[0, 1], [2]],
+      [2, 1],
+    ],
+  );
+  t.same([ids.idOf(asAccountIndex(0)), ids.idOf(asAccountIndex(1))], ['acct_0', undefined]);
+  ids.learn([[asAccountIndex(2), 'acct_2']]);
+  t.same(ready, [2, 1, 3]);
+  ids.forget();
+  ids.add([record(0)]);
+  t.same(asked.at(-1), [0], 'what was forgotten is asked again');
+  await ids.finish(1);
+  t.same(ready, [2, 1, 3, 1], 'at the end they go without');
+});
