@@ -3,14 +3,19 @@
  * server hands it what comes over HTTP; a command, while no gateway runs, calls it directly.
  */
 import { jsonText } from '../core/json-text.js';
-import { errorBody, ProxyError, statusOf, type ErrorRecord } from '../core/errors.js';
+import { ProxyError } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
-import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
-import { adminRoutes, type Route } from './routes.js';
-
-/** A body of the admin interface is a handful of fields; the longest is a note of 500 characters. */
-export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
+import { answerOfError, type AdminAnswer } from './answer.js';
+import {
+  ADMIN_BODY_BYTES_MAX,
+  JSON_TYPE,
+  TextAnswer,
+  isVariable,
+  type AdminContext,
+  type Route,
+} from './route.js';
+import { ADMIN_ROUTES } from './routes.js';
 
 export interface AdminRequest {
   readonly method: string;
@@ -22,53 +27,62 @@ export interface AdminRequest {
   readonly body: string;
 }
 
-export interface AdminAnswer {
-  readonly status: number;
-  /** JSON text. */
-  readonly body: string;
-  /** For the header `allow` of a 405. */
-  readonly allow: string | undefined;
-}
-
-export interface AdminApiOptions {
-  readonly registry: Registry;
-  /** What `/admin/v1/status` shows. */
-  readonly status: () => object;
+export interface AdminApiOptions extends AdminContext {
   readonly log: Log;
 }
 
 const ROOT = '/admin/v1/';
 
 export class AdminApi {
-  readonly #routes: readonly Route[];
+  readonly #context: AdminContext;
   readonly #log: Log;
 
-  constructor({ registry, status, log }: AdminApiOptions) {
-    this.#routes = adminRoutes(registry, status);
-    this.#log = log;
+  constructor(options: AdminApiOptions) {
+    this.#context = options;
+    this.#log = options.log;
   }
 
-  /** Never throws: a refusal is an answer, and a bug is logged and answered with `internal_error`. */
-  handle(request: AdminRequest): AdminAnswer {
+  /** Never throws, nor rejects: a refusal is an answer, and a bug is logged and answered with `internal_error`. */
+  handle(request: AdminRequest): AdminAnswer | Promise<AdminAnswer> {
     try {
-      return this.#answer(request);
+      const answer = this.#answer(request);
+      return answer instanceof Promise
+        ? answer.catch((error: unknown) => this.#failure(request, error))
+        : answer;
     } catch (error) {
-      if (error instanceof ProxyError) return answerOfError({ code: error.code, message: error.message });
-      this.#log.error('admin request failed', {
-        method: request.method,
-        path: request.path,
-        error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-      });
-      return answerOfError({
-        code: 'internal_error',
-        message: 'The request failed: see the log of the gateway.',
-      });
+      return this.#failure(request, error);
     }
   }
 
-  #answer(request: AdminRequest): AdminAnswer {
+  #failure(request: AdminRequest, error: unknown): AdminAnswer {
+    if (error instanceof ProxyError) {
+      const { code, message, retryAfterSeconds } = error;
+      return answerOfError({
+        code,
+        message,
+        ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      });
+    }
+    this.#log.error('admin request failed', {
+      method: request.method,
+      path: request.path,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+    return answerOfError({
+      code: 'internal_error',
+      message: 'The request failed: see the log of the gateway.',
+    });
+  }
+
+  /** Of a request's body, before it is read. */
+  bodyBytesMaxOf(method: string, path: string): number {
+    const route = routesAt(segmentsOf(path)).find((found) => found.method === method);
+    return route?.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX;
+  }
+
+  #answer(request: AdminRequest): AdminAnswer | Promise<AdminAnswer> {
     const segments = segmentsOf(request.path);
-    const found = this.#routes.filter((route) => matches(route.path, segments));
+    const found = routesAt(segments);
     if (found.length === 0) {
       return answerOfError({ code: 'not_found', message: `There is nothing at ${request.path}.` });
     }
@@ -78,18 +92,27 @@ export class AdminApi {
       const message = `${request.method} is not possible here, but ${allow}.`;
       return { ...answerOfError({ code: 'method_not_allowed', message }), allow };
     }
-    const id = segments[route.path.indexOf(':id')] ?? '';
-    const view = route.answer({ id, query: parseQuery(request.query), body: parseBody(request.body) });
-    return { status: 200, body: jsonText(view), allow: undefined };
+    const id = segments[route.segments.findIndex(isVariable)] ?? '';
+    // What a GET sends beside its path means nothing (RFC 9110 §9.3.1).
+    const body = route.method === 'GET' ? {} : parseBody(request.body);
+    const view = route.answer({ id, query: request.query, body }, this.#context);
+    return view instanceof Promise ? view.then(answerOfView) : answerOfView(view);
   }
 }
 
-export function answerOfError(error: ErrorRecord): AdminAnswer {
-  return { status: statusOf(error), body: errorBody(error), allow: undefined };
+function answerOfView(view: unknown): AdminAnswer {
+  const { contentType, text } = view instanceof TextAnswer ? view : new TextAnswer(JSON_TYPE, jsonText(view));
+  return { status: 200, contentType, body: text };
+}
+
+function routesAt(segments: readonly string[]): Route[] {
+  return ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
 }
 
 function matches(path: readonly string[], segments: readonly string[]): boolean {
-  return path.length === segments.length && path.every((word, at) => word === ':id' || word === segments[at]);
+  return (
+    path.length === segments.length && path.every((word, at) => isVariable(word) || word === segments[at])
+  );
 }
 
 /** Empty where the path is not below the root or cannot be decoded: no route is empty, so that is a 404. */
@@ -100,10 +123,6 @@ function segmentsOf(path: string): string[] {
   } catch {
     return [];
   }
-}
-
-function parseQuery(query: string): Record<string, string> {
-  return Object.fromEntries(new URLSearchParams(query));
 }
 
 function parseBody(body: string): unknown {

@@ -1,16 +1,25 @@
 /**
  * The admin interface's listener: its own uWebSockets.js App on its own port. Main thread of the gateway.
  *
- * Everything is answered synchronously, inside the callback that has the whole request, so no answer ever outlives its
- * socket. Without a token: `/healthz` (the process lives) and `/readyz` (it takes calls).
+ * Nearly everything is answered synchronously, inside the callback that has the whole request; what is not looks whether its
+ * socket is still there. Without a token: `/healthz` (the process lives), `/readyz` (it takes calls), `/metrics`, the console's
+ * files, and signing in to it at `/admin/session`.
  */
-import { STATUS_CODES } from 'node:http';
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
-import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
+import type { Clock } from '../core/clock.js';
 import type { Registry } from '../registry/registry.js';
+import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { Log } from '../telemetry/log.js';
-import { ADMIN_BODY_BYTES_MAX, AdminApi, answerOfError, type AdminAnswer, type AdminRequest } from './api.js';
-import { TokenCheck } from './token.js';
+import { answer, answerOfError, ok, send } from './answer.js';
+import { AdminApi, type AdminRequest } from './api.js';
+import { collectBody } from './body-collector.js';
+import { ConsoleFiles } from './console-files.js';
+import { Door } from './door.js';
+import { LiveFeed, type LiveSource } from './live-feed.js';
+import { serveMetrics, type RenderMetrics } from './metrics-page.js';
+import { PLAYGROUND_BODY_BYTES_MAX, Playground, type PublicAddress } from './playground.js';
+import { readHead, type RequestHead } from './request-head.js';
+import { ADMIN_BODY_BYTES_MAX, type AdminContext } from './route.js';
 
 export interface AdminOptions {
   readonly host: string;
@@ -18,16 +27,29 @@ export interface AdminOptions {
   readonly port: number;
   readonly token: string;
   readonly registry: Registry;
+  readonly desk: RegistryDesk;
   /** False while the gateway starts or drains. */
   readonly readiness: () => boolean;
   /** What `/admin/v1/status` shows; JSON-ready. */
-  readonly status: () => object;
+  readonly status: AdminContext['status'];
+  readonly reload: AdminContext['reload'];
+  readonly changeLog: AdminContext['changeLog'];
+  readonly settings: AdminContext['settings'];
+  /** What the console's charts are fed from. */
+  readonly live: LiveSource;
+  /** Where the playground calls. */
+  readonly publicAddress: () => PublicAddress;
+  /** The page of `/metrics`. */
+  readonly metrics: RenderMetrics;
+  readonly clock: Clock;
   readonly log: Log;
 }
 
 export interface AdminServer {
   /** The port it listens on. */
   readonly port: number;
+  /** Accepts no more; who is connected is served on. Idempotent. */
+  stop(): void;
   /** Closes the port and every connection; idempotent. */
   close(): void;
 }
@@ -37,11 +59,24 @@ export interface AdminServer {
  * would share the port, and its exclusive mode fails while the kernel remembers connections of a gateway that died.
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, registry, readiness, status, log } = options;
-  const api = new AdminApi({ registry, status, log });
-  const token = new TokenCheck(options.token);
+  const { host, port, registry, desk, readiness, status, reload, changeLog, settings, metrics, log } =
+    options;
+  const accountSpans: AdminContext['accountSpans'] = (ring) => options.live.accounts.spans(ring);
+  let openPort = port;
+  const parts: ServerParts = {
+    api: new AdminApi({ registry, desk, status, reload, changeLog, settings, accountSpans, log }),
+    door: new Door(options.token, options.clock, () => openPort),
+    files: new ConsoleFiles(),
+    live: new LiveFeed(options.live),
+    playground: new Playground(options.publicAddress),
+    readiness,
+  };
   const app = uWS.App({});
-  app.any('/*', (response, request) => serve(response, request, api, token, readiness));
+  const serveScrape = (response: HttpResponse, request: HttpRequest, head: boolean): void =>
+    serveMetrics(response, request.getHeader('accept'), head, metrics, log);
+  app.get('/metrics', (response, request) => serveScrape(response, request, false));
+  app.head('/metrics', (response, request) => serveScrape(response, request, true));
+  app.any('/*', (response, request) => serve(response, readHead(request), parts));
 
   return new Promise((resolve, reject) => {
     const onListening = (socket: us_listen_socket | false): void => {
@@ -50,8 +85,14 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
         return;
       }
       let open = true;
+      let accepts = true;
+      openPort = uWS.us_socket_local_port(socket);
       resolve({
-        port: uWS.us_socket_local_port(socket),
+        port: openPort,
+        stop: () => {
+          if (open && accepts) uWS.us_listen_socket_close(socket);
+          accepts = false;
+        },
         close: () => {
           if (open) app.close();
           open = false;
@@ -62,106 +103,91 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   });
 }
 
-function serve(
-  response: HttpResponse,
-  request: HttpRequest,
-  api: AdminApi,
-  token: TokenCheck,
-  readiness: () => boolean,
-): void {
-  // Everything is read now: the request is gone when this function returns.
-  const sentMethod = request.getCaseSensitiveMethod();
-  const path = request.getUrl();
-  const query = request.getQuery();
-  // HEAD asks for what GET would answer, without its body.
-  const head = sentMethod === 'HEAD';
-  const method = head ? 'GET' : sentMethod;
+interface ServerParts {
+  readonly api: AdminApi;
+  readonly door: Door;
+  readonly files: ConsoleFiles;
+  readonly live: LiveFeed;
+  readonly playground: Playground;
+  readonly readiness: () => boolean;
+}
 
-  if (method === 'GET' && path === '/healthz') {
-    send(response, ok({ status: 'ok', pid: process.pid }), head, false);
+const SESSION_PATH = '/admin/session';
+const PLAYGROUND_PATH = '/admin/playground';
+
+function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
+  const { api, door, files, live, playground } = parts;
+  const { method, path, query } = head;
+  if (method === 'GET' && serveOpenly(response, head, parts)) return;
+  if (files.serve(response, head)) return;
+  if (path === SESSION_PATH && (method === 'POST' || method === 'DELETE')) {
+    withBody(response, head, ADMIN_BODY_BYTES_MAX, (body) =>
+      send(
+        response,
+        method === 'POST' ? door.signIn(response, head, body) : door.signOut(head),
+        false,
+        false,
+      ),
+    );
     return;
   }
-  if (method === 'GET' && path === '/readyz') {
-    const ready = readiness();
-    const body = JSON.stringify({ status: ready ? 'ready' : 'not ready' });
-    send(response, { status: ready ? 200 : 503, body, allow: undefined }, head, false);
-    return;
-  }
-  const refusal = refusalOf(request.getHeader('authorization'), token);
+  const refusal = door.refusalOf(response, head);
   if (refusal !== undefined) {
     // Its body is not wanted, so neither is its connection.
-    send(response, refusal, head, true);
+    send(response, refusal, head.head, true);
     return;
   }
-  collectBody(response, (body) => {
-    if (body === undefined) send(response, TOO_LARGE, head, true);
-    else send(response, api.handle({ method, path, query, body } satisfies AdminRequest), head, false);
-  });
-}
-
-const TOO_LARGE = answerOfError({
-  code: 'request_too_large',
-  message: `The body must have at most ${ADMIN_BODY_BYTES_MAX} bytes.`,
-});
-
-function refusalOf(authorization: string, token: TokenCheck): AdminAnswer | undefined {
-  const sent = /^Bearer +(\S.*)$/i.exec(authorization)?.[1]?.trim();
-  if (sent === undefined) {
-    const message =
-      'The header "Authorization: Bearer <admin token>" is missing; the token is in the data directory.';
-    return answerOfError({ code: 'missing_api_key', message });
+  if (method === 'GET' && !head.head && path === '/admin/v1/live') {
+    live.subscribe(response, query, () => door.stillAdmits(head));
+    return;
   }
-  if (authorization.length > AUTHORIZATION_CHARS_MAX || !token.accepts(sent)) {
-    return answerOfError({
-      code: 'invalid_api_key',
-      message: 'This is not the admin token of this gateway.',
-    });
+  if (method === 'GET' && path === PLAYGROUND_PATH) {
+    send(response, playground.describe(), head.head, false);
+    return;
   }
-  return undefined;
+  if (method === 'POST' && path === PLAYGROUND_PATH) {
+    withBody(response, head, PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body));
+    return;
+  }
+  withBody(response, head, api.bodyBytesMaxOf(method, path), (body) =>
+    answer(response, api.handle({ method, path, query, body } satisfies AdminRequest), head.head),
+  );
 }
 
-/** Calls back once: with the body as text, or with undefined as soon as it is too large; never when the client has gone. */
-function collectBody(response: HttpResponse, done: (body: string | undefined) => void): void {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  let ended = false;
-  response.onAborted(() => {
-    ended = true;
-  });
-  response.onData((chunk, isLast) => {
-    if (ended) return;
-    bytes += chunk.byteLength;
-    if (bytes > ADMIN_BODY_BYTES_MAX) {
-      ended = true;
-      done(undefined);
-      return;
+/** What anybody may know. True where it was answered. */
+function serveOpenly(response: HttpResponse, head: RequestHead, { door, readiness }: ServerParts): boolean {
+  switch (head.path) {
+    case '/healthz':
+      send(response, ok({ status: 'ok', pid: process.pid }), head.head, false);
+      return true;
+    case '/readyz': {
+      const ready = readiness();
+      const told = { ...ok({ status: ready ? 'ready' : 'not ready' }), status: ready ? 200 : 503 };
+      send(response, told, head.head, false);
+      return true;
     }
-    // The library takes the chunk back when this function returns.
-    chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
-    if (!isLast) return;
-    ended = true;
-    done(Buffer.concat(chunks).toString('utf8'));
-  });
+    case SESSION_PATH:
+      send(response, door.sessionOf(head), head.head, false);
+      return true;
+    default:
+      return false;
+  }
 }
 
-function ok(view: object): AdminAnswer {
-  return { status: 200, body: JSON.stringify(view), allow: undefined };
-}
+const NOT_UTF8 = answerOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
-function send(response: HttpResponse, answer: AdminAnswer, head: boolean, closeConnection: boolean): void {
-  response.cork(() => {
-    response.writeStatus(`${answer.status} ${STATUS_CODES[answer.status] ?? ''}`);
-    response.writeHeader('content-type', 'application/json');
-    // An answer may hold a new key.
-    response.writeHeader('cache-control', 'no-store');
-    if (answer.allow !== undefined) response.writeHeader('allow', answer.allow);
-    if (!head) {
-      response.end(answer.body, closeConnection);
-      return;
-    }
-    // The length of the body and not the body. Given as an argument the length would make µWS 20.41 wait for the body, and
-    // end the process where nothing else waits for the request.
-    response.writeHeader('content-length', String(Buffer.byteLength(answer.body)));
-    response.endWithoutBody();
+/** Calls `use` with the whole body, or answers why not. */
+function withBody(
+  response: HttpResponse,
+  { head }: RequestHead,
+  bytesMax: number,
+  use: (body: string) => void,
+): void {
+  collectBody(response, bytesMax, (body) => {
+    if (body === 'too_large') {
+      const message = `The body must have at most ${bytesMax} bytes.`;
+      send(response, answerOfError({ code: 'request_too_large', message }), head, true);
+    } else if (body === 'not_utf8') send(response, NOT_UTF8, head, false);
+    else use(body.text);
   });
 }

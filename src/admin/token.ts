@@ -40,13 +40,17 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-/** As `obtainAdminToken`, but undefined where there is none yet. */
-export function findAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string | undefined {
+/** As `obtainAdminToken`, but undefined where there is none yet; without a folder the environment's alone. */
+export function findAdminToken(
+  dataPath: string | undefined,
+  environment: NodeJS.ProcessEnv,
+): string | undefined {
   const given = environment.TOLLGATE_ADMIN_TOKEN;
   if (given !== undefined && given !== '') {
     if (!TOKEN.test(given)) throw new Error(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
     return given;
   }
+  if (dataPath === undefined) return undefined;
   try {
     return readToken(tokenPath(dataPath));
   } catch (error) {

@@ -50,6 +50,7 @@ void t.test('accounts: create, show, list', async (t) => {
     uncovered: '0.00',
     calls_today: 0,
     requests_this_minute: 0,
+    calls_in_flight: 0,
     created: house.clock.nowMs / 1_000,
   });
   for (const name of ['acme', view.id]) {
@@ -204,8 +205,15 @@ void t.test('keys', async (t) => {
     prefix: `${key.slice(0, 7)}…`,
     active: true,
     created: house.clock.nowMs / 1_000,
+    expires: null,
+    expired: false,
+    last_used: null,
+    requests_per_minute: null,
+    calls_per_day: null,
+    replaced_by: null,
   };
   t.same(answer.json(), { ...view, key });
+  t.same((await house.send('GET', `${ROOT}/keys/laptop`)).json(), view);
   t.same((await house.send('GET', `${ROOT}/keys`)).json(), { data: [view], next: null }, 'and never again');
   t.same((await house.send('POST', `${ROOT}/keys/laptop/disable`)).json(), { ...view, active: false });
   t.same((await house.send('POST', `${ROOT}/keys/${id}/enable`, {})).json(), view);
@@ -264,7 +272,7 @@ void t.test('lists go on at their cursor', async (t) => {
         `${path}limit=0`,
         undefined,
         'invalid_parameters',
-        /^limit must be a whole number from 1 to 1000, got "0"$/,
+        /^limit must be a whole number from 1 to 1000, got 0$/,
       ],
       ['GET', `${path}limit=1001`, undefined, 'invalid_parameters', /^limit must be/],
       ['GET', `${path}limit=ten`, undefined, 'invalid_parameters', /^limit must be/],
@@ -276,6 +284,204 @@ void t.test('lists go on at their cursor', async (t) => {
   }
 });
 
+void t.test('accounts: search and filters', async (t) => {
+  const house = await startAdminHouse(t);
+  const { id } = await made(house, '/accounts', { name: 'Acme', plan: 'free' });
+  await made(house, '/accounts', { name: 'acme & co', plan: 'paid' });
+  await made(house, '/accounts', { name: 'bolt', plan: 'paid' });
+  await made(house, '/accounts/bolt/disable', {});
+  const found = async (query: string): Promise<string[]> => {
+    const answer = await house.send('GET', `${ROOT}/accounts?${query}`);
+    return (answer.json() as { data: { name: string }[] }).data.map(({ name }) => name);
+  };
+  t.same(await found('search=acme'), ['Acme', 'acme & co']);
+  t.same(await found('search=e+%26+c'), ['acme & co']);
+  t.same(await found(`search=${id.slice(0, 12)}`), ['Acme']);
+  t.same(await found('plan=paid&active=true'), ['acme & co']);
+  t.same(await found('active=false'), ['bolt']);
+  t.same(await found('plan=gone'), []);
+  t.same(await found('search=acme&cursor=1'), ['acme & co']);
+  const page = await house.send('GET', `${ROOT}/accounts?search=acme&limit=1`);
+  t.match(page.json(), { data: { length: 1 }, next: '1' });
+  await checkRefusals(t, house, [
+    [
+      'GET',
+      '/accounts?active=yes',
+      undefined,
+      'invalid_parameters',
+      /^active must be true or false, got "yes"$/,
+    ],
+    ['GET', '/accounts?search=', undefined, 'invalid_parameters', /^search must not have fewer than 1/],
+    [
+      'GET',
+      `/accounts?search=${'x'.repeat(101)}`,
+      undefined,
+      'invalid_parameters',
+      /^search must not have more/,
+    ],
+    [
+      'GET',
+      '/accounts?plan=a&plan=b',
+      undefined,
+      'invalid_parameters',
+      /^query parameter "plan" must be given once$/,
+    ],
+    [
+      'GET',
+      '/accounts?plan=%ff',
+      undefined,
+      'invalid_parameters',
+      /^query parameter "plan" must be percent-encoded/,
+    ],
+    [
+      'GET',
+      '/accounts?%zz=1',
+      undefined,
+      'invalid_parameters',
+      /^the name of a query parameter must be percent-encoded/,
+    ],
+  ]);
+});
+
+void t.test('accounts: credits once, and their journal', async (t) => {
+  const house = await startAdminHouse(t);
+  const { id } = await made(house, '/accounts', { name: 'acme', plan: 'free', credit: '1.00' });
+  const credit = (body: object) => house.send('POST', `${ROOT}/accounts/acme/credit`, body);
+  const asked = { amount: '2.00', note: 'invoice 7', idempotency_key: 'invoice-7' };
+  const [one, two] = await Promise.all([credit(asked), credit(asked)]);
+  t.equal(one.body, two.body, 'the first answer again');
+  t.match(one.json(), { id, balance: '3.00' });
+  await credit({ amount: '-0.50' });
+  t.equal((await credit(asked)).body, one.body);
+  t.match((await house.send('GET', `${ROOT}/accounts/acme`)).json(), { balance: '2.50' });
+  const created = house.clock.nowMs / 1_000;
+  const lines = [
+    { amount: '1.00', note: 'opening balance', created },
+    { amount: '2.00', note: 'invoice 7', created },
+    { amount: '-0.50', note: '', created },
+  ];
+  const list = async (query: string) =>
+    (await house.send('GET', `${ROOT}/accounts/${id}/credits${query}`)).json();
+  t.same(await list(''), { data: lines, next: null });
+  t.same(await list('?limit=2'), { data: lines.slice(0, 2), next: '2' });
+  t.same(await list('?limit=2&cursor=2'), { data: lines.slice(2), next: null });
+  await checkRefusals(t, house, [
+    [
+      'POST',
+      '/accounts/acme/credit',
+      { ...asked, amount: '3' },
+      'invalid_parameters',
+      /^idempotency_key "invoice-7" was/,
+    ],
+    [
+      'POST',
+      '/accounts/acme/credit',
+      { ...asked, idempotency_key: '' },
+      'invalid_parameters',
+      /^idempotency_key must/,
+    ],
+    [
+      'POST',
+      '/accounts/acme/credit',
+      { ...asked, idempotency_key: 7 },
+      'invalid_parameters',
+      /^idempotency_key must be str/,
+    ],
+    ['GET', '/accounts/nobody/credits', undefined, 'not_found', /nobody/],
+    [
+      'GET',
+      '/accounts/acme/credits?from=2',
+      undefined,
+      'invalid_parameters',
+      /^unknown query parameter from$/,
+    ],
+  ]);
+});
+
+void t.test('bulk', async (t) => {
+  const house = await startAdminHouse(t);
+  const answer = await house.send('POST', `${ROOT}/bulk`, {
+    accounts: [
+      { name: 'a', plan: 'free', credit: '1.50', keys: [{ name: 'x' }, { name: 'y' }] },
+      { name: 'b', plan: 'paid' },
+    ],
+  });
+  t.match(answer.json(), {
+    data: [
+      {
+        account: { name: 'a', plan: 'free', balance: '1.50', active: true },
+        keys: [
+          { name: 'x', key: /^sk-/ },
+          { name: 'y', key: /^sk-/ },
+        ],
+      },
+      { account: { name: 'b', plan: 'paid', balance: '0.00' }, keys: [] },
+    ],
+  });
+  const many = (count: number) =>
+    Array.from({ length: count }, (_, at) => ({ name: `n${at}`, plan: 'free' }));
+  const one = (item: object) => ({ accounts: [item] });
+  const long = 'x'.repeat(8 * 1024 * 1024);
+  await checkRefusals(t, house, [
+    ['POST', '/bulk', {}, 'invalid_parameters', /^accounts must be given$/],
+    ['POST', '/bulk', { accounts: {} }, 'invalid_parameters', /^accounts must be array, got \{\}$/],
+    ['POST', '/bulk', { accounts: [] }, 'invalid_parameters', /^accounts must not have fewer than 1 items/],
+    [
+      'POST',
+      '/bulk',
+      { accounts: many(1_001) },
+      'invalid_parameters',
+      /^accounts must not have more than 1000 items/,
+    ],
+    ['POST', '/bulk', one({ name: 'c' }), 'invalid_parameters', /^accounts\[0\]\.plan must be given$/],
+    [
+      'POST',
+      '/bulk',
+      one({ name: 'c', plan: 1 }),
+      'invalid_parameters',
+      /^accounts\[0\]\.plan must be string, got 1$/,
+    ],
+    [
+      'POST',
+      '/bulk',
+      one({ name: 'c', plan: 'free', x: 1 }),
+      'invalid_parameters',
+      /^unknown field accounts\[0\]\.x$/,
+    ],
+    [
+      'POST',
+      '/bulk',
+      one({ name: 'c', plan: 'free', credit: 'x' }),
+      'invalid_parameters',
+      /^accounts\[0\]\.credit must be a decimal/,
+    ],
+    [
+      'POST',
+      '/bulk',
+      one({ name: 'c', plan: 'free', keys: ['x'] }),
+      'invalid_parameters',
+      /^accounts\[0\]\.keys\[0\] must be object/,
+    ],
+    [
+      'POST',
+      '/bulk',
+      one({ name: 'c', plan: 'free', keys: [{}] }),
+      'invalid_parameters',
+      /^accounts\[0\]\.keys\[0\]\.name must be given$/,
+    ],
+    [
+      'POST',
+      '/bulk',
+      one({ name: 'a', plan: 'free' }),
+      'invalid_parameters',
+      /^accounts\[0\]: name must be unique/,
+    ],
+    ['POST', '/bulk', one({ name: long, plan: 'free' }), 'request_too_large', /8388608 bytes/],
+    ['GET', '/bulk', undefined, 'method_not_allowed', /^GET is not possible here, but POST\.$/],
+  ]);
+  t.match((await house.send('GET', `${ROOT}/accounts`)).json(), { data: { length: 2 } });
+});
+
 void t.test('models, plans, status', async (t) => {
   const house = await startAdminHouse(t);
   const answered = async (path: string): Promise<unknown> =>
@@ -284,6 +490,7 @@ void t.test('models, plans, status', async (t) => {
     data: [
       {
         id: 'small',
+        aliases: [],
         owned_by: 'house',
         created: 1_700_000_000,
         price: { input: '0.15', cached_input: '0.15', output: '0.15' },
@@ -326,7 +533,7 @@ void t.test('what is nowhere, and what is no method', async (t) => {
     const answer = await house.send('GET', `${ROOT}${path}`);
     t.equal(answer.status, path.startsWith('/keys') ? 405 : 404, path);
   }
-  for (const path of ['/', '/admin', '/admin/v2/accounts', '/v1/models', '/healthz/']) {
+  for (const path of ['/admin', '/admin/v2/accounts', '/v1/models', '/healthz/']) {
     checkError(t, await house.send('GET', path), 'not_found', path);
   }
   for (const [method, path, allow] of [
@@ -335,7 +542,7 @@ void t.test('what is nowhere, and what is no method', async (t) => {
     ['DELETE', '/accounts/acme', 'GET'],
     ['GET', '/accounts/acme/credit', 'POST'],
     ['PATCH', '/keys', 'GET, POST'],
-    ['GET', '/keys/x', 'DELETE'],
+    ['POST', '/keys/x', 'GET, DELETE'],
     ['OPTIONS', '/keys/x/disable', 'POST'],
   ] as const) {
     const answer = await house.send(method, `${ROOT}${path}`);

@@ -1,7 +1,12 @@
 /** What HTTP adds to the interface: who is let in, how much is read, how it is answered. */
+import { once } from 'node:events';
+import { connect } from 'node:net';
 import t from 'tap';
-import { ADMIN_BODY_BYTES_MAX } from '#src/admin/api.js';
+import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
+import { ownDesk } from '#src/registry/registry-desk.js';
+import { AccountHistory } from '#src/telemetry/account-history.js';
+import { History } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';
 import { startAdminHouse, TOKEN } from './support.js';
 
@@ -51,17 +56,32 @@ void t.test('everything else wants the token', async (t) => {
       ['POST', '/healthz'],
     ] as const) {
       const body = method === 'POST' ? { name: 'x', plan: 'free' } : undefined;
+      house.clock.nowMs += 1_000;
       const answer = await house.send(method, path, body, { headers });
       checkError(t, answer, code, `${method} ${path} with ${authorization}`);
       t.notMatch(answer.body, TOKEN, 'the token is not told');
     }
   }
-  t.equal(house.registry.listAccounts(0, 1).items.length, 0, 'and nothing was done');
+  t.equal(house.registry.accounts.list(0, 1).items.length, 0, 'and nothing was done');
   for (const scheme of ['Bearer ', 'bearer ', 'BEARER   ']) {
     const headers = { authorization: `${scheme}${TOKEN}` };
     t.equal((await house.send('GET', '/admin/v1/accounts', undefined, { headers })).status, 200, scheme);
   }
   t.same(house.log.lines, []);
+});
+
+void t.test('five wrong tokens a second are answered as such, the right one always', async (t) => {
+  const house = await startAdminHouse(t);
+  const wrong = { headers: { authorization: 'Bearer wrong' } };
+  const get = (more?: object) => house.send('GET', '/admin/v1/accounts', undefined, more);
+  for (let at = 0; at < 5; at++) checkError(t, await get(wrong), 'invalid_api_key', `wrong ${at}`);
+  const refused = await get(wrong);
+  t.match(checkError(t, refused, 'rate_limit_exceeded', 'the sixth'), /^Too many wrong tokens/);
+  t.equal(refused.headers['retry-after'], '1');
+  t.equal((await get()).status, 200, 'the operator behind the same address goes on');
+  checkError(t, await get({ headers: {} }), 'missing_api_key', 'no token is no wrong one');
+  house.clock.nowMs += 1_000;
+  checkError(t, await get(wrong), 'invalid_api_key', 'a second later');
 });
 
 void t.test('HEAD answers as GET without the body', async (t) => {
@@ -81,7 +101,7 @@ void t.test('a body is read up to its bound', async (t) => {
   t.equal(fits.status, 200);
   const over = await house.send('POST', '/admin/v1/accounts', padded(ADMIN_BODY_BYTES_MAX + 1, 'over'));
   t.match(checkError(t, over, 'request_too_large', 'one byte more'), String(ADMIN_BODY_BYTES_MAX));
-  t.throws(() => house.registry.findAccount('over'), { code: 'not_found' });
+  t.throws(() => house.registry.accounts.find('over'), { code: 'not_found' });
   const chunked = await fetch(`http://127.0.0.1:${house.port}/admin/v1/accounts`, {
     method: 'POST',
     headers: { authorization: `Bearer ${TOKEN}` },
@@ -95,7 +115,7 @@ void t.test('a body is read up to its bound', async (t) => {
     duplex: 'half',
   });
   t.equal(chunked.status, 200, 'in chunks, and without content-type');
-  t.equal(house.registry.findAccount('chunked').record.planId, 'free');
+  t.equal(house.registry.accounts.find('chunked').record.planId, 'free');
 });
 
 void t.test('a body needs no content-type and must be JSON', async (t) => {
@@ -107,6 +127,11 @@ void t.test('a body needs no content-type and must be JSON', async (t) => {
   });
   const at = `http://127.0.0.1:${house.port}/admin/v1/accounts`;
   t.equal((await fetch(at, bytes('{"name":"bare","plan":"free"}'))).status, 200);
+  const latin1 = Buffer.from('{"name":"\xff","plan":"free"}', 'latin1');
+  t.equal(
+    checkError(t, await house.send('POST', '/admin/v1/accounts', latin1), 'invalid_parameters', 'Latin-1'),
+    'the body must be UTF-8',
+  );
   const answer = await house.send('POST', '/admin/v1/accounts', '{"name":');
   t.match(checkError(t, answer, 'invalid_parameters', 'cut'), /^the body must be JSON: /);
 });
@@ -137,9 +162,68 @@ void t.test('an address that cannot be had is named', async (t) => {
     port: 9,
     token: TOKEN,
     registry: house.registry,
+    desk: ownDesk(house.registry),
     readiness: () => true,
     status: () => ({}),
+    reload: house.reload,
+    changeLog: () => ({ level: 'info' as const, access_log: false, sample_percent: 100 }),
+    settings: () => [],
+    live: { history: new History(), accounts: new AccountHistory(), watch: () => () => undefined },
+    publicAddress: () => ({ host: '127.0.0.1', port: 1, tls: false }),
+    metrics: () => Promise.reject(new Error('not asked for')),
+    clock: house.clock,
     log: house.log,
   };
   await t.rejects(startAdmin(options), { message: /cannot listen on 203\.0\.113\.1:9/ });
+});
+
+void t.test('an answer that comes later: given, refused, and to nobody', async (t) => {
+  const house = await startAdminHouse(t);
+  const asked: object[] = [];
+  house.reload = async (request) => {
+    asked.push(request);
+    await new Promise((resolve) => setImmediate(resolve));
+    return {
+      applied: ['plans.free'],
+      restartNeeded: ['workers'],
+      problems: request.dryRun ? ['line 1', 'line 2'] : [],
+      replacing: request.restart ? 2 : 0,
+    };
+  };
+  const done = await house.send('POST', '/admin/v1/reload');
+  t.same(
+    [done.status, done.json()],
+    [200, { dry_run: false, applied: ['plans.free'], restart_needed: ['workers'] }],
+  );
+  const refused = await house.send('POST', '/admin/v1/reload', { dry_run: true });
+  t.match([refused.status, refused.json()], [400, { error: { message: 'line 1\nline 2' } }]);
+  const restarted = await house.send('POST', '/admin/v1/reload', { restart: true });
+  t.match(restarted.json(), { replacing: 2 });
+  t.same(asked, [
+    { dryRun: false, restart: false },
+    { dryRun: true, restart: false },
+    { dryRun: false, restart: true },
+  ]);
+  let release: () => void = () => undefined;
+  const arrived = new Promise<void>((resolve) => {
+    house.reload = () => {
+      resolve();
+      return new Promise((finish) => {
+        release = () => finish({ applied: [], restartNeeded: [], problems: [], replacing: 0 });
+      });
+    };
+  });
+  const body = '{}';
+  const socket = connect(house.port, '127.0.0.1');
+  socket.write(
+    `POST /admin/v1/reload HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${TOKEN}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
+  );
+  await arrived;
+  socket.destroy();
+  await once(socket, 'close');
+  t.equal((await house.send('GET', '/admin/v1/status')).status, 200, 'it has seen that the client left');
+  release();
+  house.reload = () => Promise.reject(new Error('a bug'));
+  t.equal((await house.send('POST', '/admin/v1/reload')).status, 500);
+  t.equal((await house.send('GET', '/admin/v1/status')).status, 200, 'and goes on');
 });

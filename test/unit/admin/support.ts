@@ -2,17 +2,35 @@
  * The admin interface on a port of its own, over a store with nothing in it.
  */
 import type { Test } from 'tap';
+import type { LogView } from '#src/admin/log-routes.js';
+import type { AdminContext, ReloadResult } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
+import { ownDesk } from '#src/registry/registry-desk.js';
+import type { LiveSource } from '#src/admin/live-feed.js';
+import type { StatusFigures } from '#src/telemetry/history-reading.js';
+import { AccountHistory } from '#src/telemetry/account-history.js';
+import { History } from '#src/telemetry/history.js';
 import { request, type Answer, type RequestOptions } from '../../support/http.js';
 import { ListLog, openHouse, type House } from '../store/support.js';
 
 export const TOKEN = 'operator-token-0123456789';
+const SETTINGS = [{ setting: 'listen.port', value: '8080', origin: 'default', live: false }];
 
 export interface AdminHouse extends House {
   readonly port: number;
+  /** Where the playground calls; nobody listens there by default. */
+  publicPort: number;
   readonly log: ListLog;
+  /** What the live stream is told. */
+  record(figures: StatusFigures, nowSeconds: number): void;
+  /** The course of the busiest accounts. */
+  readonly accounts: AccountHistory;
+  /** Those who want to be told. */
+  watchers(): number;
   /** What `/readyz` is told. */
   ready: boolean;
+  /** What becomes of a reload. */
+  reload: AdminContext['reload'];
   /** A request with the token, unless other headers are given. */
   send(method: string, path: string, body?: unknown, more?: Partial<RequestOptions>): Promise<Answer>;
 }
@@ -20,11 +38,23 @@ export interface AdminHouse extends House {
 export async function startAdminHouse(t: Test): Promise<AdminHouse> {
   const house = openHouse(t.testdir());
   const log = new ListLog();
+  const history = new History();
+  const accounts = new AccountHistory();
+  const watchers = new Set<Parameters<LiveSource['watch']>[0]>();
   const started = {
     ...house,
     port: 0,
+    publicPort: 1,
+    record: (figures: StatusFigures, nowSeconds: number): void => {
+      const ended = history.add(figures, nowSeconds);
+      for (const watcher of watchers) watcher(figures, ended);
+    },
+    watchers: () => watchers.size,
+    accounts,
     log,
     ready: true,
+    reload: (_request: Parameters<AdminContext['reload']>[0]): Promise<ReloadResult> =>
+      Promise.resolve({ applied: [], restartNeeded: [], problems: [], replacing: 0 }),
     send: (method: string, path: string, body?: unknown, more: Partial<RequestOptions> = {}) =>
       request({
         port: started.port,
@@ -35,13 +65,29 @@ export async function startAdminHouse(t: Test): Promise<AdminHouse> {
         ...more,
       }),
   };
+  const logged: LogView = { level: 'info', access_log: false, sample_percent: 100 };
   const server = await startAdmin({
     host: '127.0.0.1',
     port: 0,
     token: TOKEN,
     registry: house.registry,
+    desk: ownDesk(house.registry),
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),
+    reload: (request) => started.reload(request),
+    changeLog: (change) => Object.assign(logged, change),
+    settings: () => SETTINGS,
+    live: {
+      history,
+      accounts,
+      watch: (watcher) => {
+        watchers.add(watcher);
+        return () => watchers.delete(watcher);
+      },
+    },
+    publicAddress: () => ({ host: '127.0.0.1', port: started.publicPort, tls: false }),
+    metrics: (format) => Promise.resolve({ contentType: 'text/plain', body: Buffer.from(format) }),
+    clock: house.clock,
     log,
   });
   started.port = server.port;

@@ -1,0 +1,82 @@
+/**
+ * The course of the busiest accounts, of the last five minutes to the last day: who they are, and one of them span by span.
+ * Main thread.
+ */
+import { Type, type Static } from 'typebox';
+import { decimalOf } from '../core/money.js';
+import type { AccountFigures } from '../telemetry/account-figures.js';
+import { busiestAccounts, courseOf } from '../telemetry/account-history.js';
+import { HISTORY_RINGS, RING_NAMES } from '../telemetry/history.js';
+import { Moment, Money } from './fields.js';
+import { CLOSED, defineRoute, type Route } from './route.js';
+
+const RangeQuery = Type.Object(
+  { range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })) },
+  CLOSED,
+);
+
+const Count = Type.Integer({ minimum: 0 });
+const FIGURES = {
+  calls: Count,
+  prompt_tokens: Count,
+  cached_tokens: Count,
+  completion_tokens: Count,
+  cost: Money,
+};
+
+const RANGE = {
+  range: Type.Enum([...RING_NAMES]),
+  seconds: Type.Integer({ description: 'length of each span' }),
+};
+
+const BusyAccount = Type.Object({ account: Type.String(), name: Type.String(), ...FIGURES }, CLOSED);
+const CourseSpan = Type.Object({ start: Moment, ...FIGURES }, CLOSED);
+
+export const ACCOUNT_HISTORY_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/history/accounts',
+    summary: 'List the accounts with most calls of late, the busiest first.',
+    query: RangeQuery,
+    answerSchema: Type.Object({ ...RANGE, data: Type.Array(BusyAccount) }, CLOSED),
+    answer: ({ query: { range = '5m' } }, { accountSpans, desk }) => {
+      const busiest = busiestAccounts(accountSpans(range));
+      return desk.read(({ accounts }) => ({
+        range,
+        seconds: HISTORY_RINGS[range].seconds,
+        data: busiest.map(([id, figures]) => ({
+          account: id,
+          name: accounts.find(id).record.name,
+          ...viewOf(figures),
+        })),
+      }));
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/accounts/{account}/history',
+    summary: 'Show what an account has called of late, in the spans in which it was among the 50 busiest.',
+    query: RangeQuery,
+    answerSchema: Type.Object({ ...RANGE, data: Type.Array(CourseSpan) }, CLOSED),
+    answer: ({ id, query: { range = '5m' } }, { accountSpans, desk }) => {
+      const course = (accountId: string) =>
+        courseOf(accountSpans(range), accountId).map(({ start, figures }) => ({ start, ...viewOf(figures) }));
+      return desk.read(({ accounts }) => ({
+        range,
+        seconds: HISTORY_RINGS[range].seconds,
+        data: course(accounts.find(id).record.id),
+      }));
+    },
+  }),
+];
+
+/** A charge may be taken back in a later span than it was made in: what is less than nothing is shown as nothing. */
+function viewOf(figures: Readonly<AccountFigures>): Omit<Static<typeof CourseSpan>, 'start'> {
+  return {
+    calls: figures.calls,
+    prompt_tokens: Math.max(0, figures.prompt),
+    cached_tokens: Math.max(0, figures.cached),
+    completion_tokens: Math.max(0, figures.completion),
+    cost: decimalOf(BigInt(Math.max(0, Math.round(figures.costPicoUnits)))),
+  };
+}

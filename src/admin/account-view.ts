@@ -1,0 +1,50 @@
+/**
+ * How an account looks to an operator. Pure; main thread.
+ */
+import { Type, type Static } from 'typebox';
+import { decimalOf } from '../core/money.js';
+import type { AccountStatement } from '../registry/account-statement.js';
+import { Moment, Money, secondsOf } from './fields.js';
+import { CLOSED } from './route.js';
+
+/** credited = balance + held + spent. */
+export const AccountView = Type.Object(
+  {
+    id: Type.String(),
+    name: Type.String(),
+    plan: Type.String(),
+    active: Type.Boolean(),
+    /** What can be spent now: credited less held less spent. */
+    balance: Money,
+    held: Money,
+    spent: Money,
+    credited: Money,
+    uncovered: Money,
+    calls_today: Type.Integer(),
+    requests_this_minute: Type.Integer(),
+    calls_in_flight: Type.Integer(),
+    created: Moment,
+  },
+  CLOSED,
+);
+
+export type AccountView = Readonly<Static<typeof AccountView>>;
+
+export function viewOfAccount(statement: AccountStatement): AccountView {
+  const { record } = statement;
+  return {
+    id: record.id,
+    name: record.name,
+    plan: record.planId,
+    active: record.active,
+    balance: decimalOf(statement.available),
+    held: decimalOf(statement.held),
+    spent: decimalOf(statement.spent),
+    credited: decimalOf(record.credited),
+    uncovered: decimalOf(statement.uncovered),
+    calls_today: statement.callsToday,
+    requests_this_minute: statement.requestsThisMinute,
+    calls_in_flight: statement.callsInFlight,
+    created: secondsOf(record.createdMs),
+  };
+}

@@ -1,0 +1,95 @@
+/**
+ * The console's page and what it loads, from the package. Main thread of the gateway; no token is wanted, for it holds
+ * nothing that is not in the package.
+ */
+import { readFileSync, readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { HttpResponse } from 'uWebSockets.js';
+import type { RequestHead } from './request-head.js';
+
+const FOLDER = fileURLToPath(new URL('./console/', import.meta.url));
+/** Where everything but the page itself is; the build puts a digest of the content in each name. */
+const ASSETS = '/console/';
+const PAGE = 'index.html';
+
+const TYPES: Readonly<Record<string, string>> = {
+  html: 'text/html; charset=utf-8',
+  js: 'text/javascript; charset=utf-8',
+  css: 'text/css; charset=utf-8',
+  svg: 'image/svg+xml',
+};
+
+/**
+ * Nothing but the gateway's own files runs, or is loaded, or is spoken to. Text that somebody has put into a name cannot do
+ * anything, even if it came to stand in the page as markup.
+ */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  "img-src 'self' data:",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const HEADERS: readonly (readonly [string, string])[] = [
+  ['content-security-policy', POLICY],
+  ['x-content-type-options', 'nosniff'],
+  ['x-frame-options', 'DENY'],
+  ['referrer-policy', 'no-referrer'],
+  ['cross-origin-opener-policy', 'same-origin'],
+  ['cross-origin-resource-policy', 'same-origin'],
+  ['vary', 'accept-encoding'],
+];
+
+interface ConsoleFile {
+  readonly contentType: string;
+  readonly cacheControl: string;
+  readonly plain: Buffer;
+  readonly gzip: Buffer;
+}
+
+export class ConsoleFiles {
+  /** By path. */
+  readonly #files = new Map<string, ConsoleFile>();
+
+  /** Reads them all, some 200 KB with their compressed twins. */
+  constructor(folder = FOLDER) {
+    const names = readdirSync(folder).filter((name) => typeOf(name) in TYPES);
+    for (const name of names) {
+      this.#files.set(name === PAGE ? '/' : `${ASSETS}${name}`, {
+        contentType: TYPES[typeOf(name)]!,
+        cacheControl: name === PAGE ? 'no-cache' : 'public, max-age=31536000, immutable',
+        plain: readFileSync(`${folder}${name}`),
+        gzip: readFileSync(`${folder}${name}.gz`),
+      });
+    }
+  }
+
+  /** Answers where there is such a file; false where there is none, and then nothing was answered. */
+  serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
+    const file = method === 'GET' ? this.#files.get(path) : undefined;
+    if (file === undefined) return false;
+    const compressed = /\bgzip\b/.test(acceptEncoding);
+    const body = compressed ? file.gzip : file.plain;
+    response.cork(() => {
+      response.writeHeader('content-type', file.contentType);
+      response.writeHeader('cache-control', file.cacheControl);
+      if (compressed) response.writeHeader('content-encoding', 'gzip');
+      for (const [name, value] of HEADERS) response.writeHeader(name, value);
+      if (!head) {
+        response.end(body);
+        return;
+      }
+      response.writeHeader('content-length', String(body.length));
+      response.endWithoutBody();
+    });
+    return true;
+  }
+}
+
+function typeOf(name: string): string {
+  return name.slice(name.lastIndexOf('.') + 1);
+}

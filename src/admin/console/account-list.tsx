@@ -1,0 +1,128 @@
+/**
+ * The list of accounts: of a hundred thousand rows those in sight are in the page. Browser.
+ */
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { AccountRows } from './account-rows.js';
+import { Badge, Name } from './controls.js';
+import { money, short } from './format.js';
+import { addressOf } from './route.js';
+import type { Account } from './views.js';
+
+/** As in pages.css. */
+const ROW_PX = 52;
+/** Rows beyond the edges, so that scrolling shows no gap. */
+const MARGIN_ROWS = 8;
+/** Browsers draw no higher box than some 17 million pixels: beyond so many rows one searches. */
+const ROWS_MAX = 300_000;
+
+interface AccountListProps {
+  readonly rows: AccountRows;
+  /** Id of the account that is open. */
+  readonly open: string;
+}
+
+export function AccountList({ rows, open }: AccountListProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const [top, setTop] = useState(0);
+  const [height, setHeight] = useState(600);
+  /** The row that the keyboard is to be on, once it is drawn. */
+  const wanted = useRef<number | undefined>(undefined);
+  useEffect(() => {
+    const watch = new ResizeObserver(() => setHeight(box.current?.clientHeight ?? 600));
+    watch.observe(box.current!);
+    return () => watch.disconnect();
+  }, []);
+
+  const count = Math.min(rows.count, ROWS_MAX);
+  const first = Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
+  const last = Math.min(count - 1, Math.ceil((top + height) / ROW_PX) + MARGIN_ROWS);
+  useEffect(() => rows.look(first, Math.max(first, last)), [first, last, rows.look, rows.count]);
+  const focusWanted = (): void => {
+    if (wanted.current === undefined) return;
+    const row = box.current?.querySelector<HTMLElement>(`[data-row="${wanted.current}"]`);
+    if (row === null || row === undefined) return;
+    wanted.current = undefined;
+    row.focus({ preventScroll: true });
+  };
+  useLayoutEffect(focusWanted);
+
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const step = STEPS[event.key];
+    const row = Number((event.target as HTMLElement).dataset.row ?? NaN);
+    if (step === undefined || Number.isNaN(row)) return;
+    event.preventDefault();
+    const page = Math.floor(height / ROW_PX) - 1;
+    const next = Math.min(count - 1, Math.max(0, step(row, page, count)));
+    wanted.current = next;
+    const element = box.current!;
+    if (next * ROW_PX < element.scrollTop) element.scrollTop = next * ROW_PX;
+    if ((next + 1) * ROW_PX > element.scrollTop + height) element.scrollTop = (next + 1) * ROW_PX - height;
+    // Where nothing scrolls nothing is drawn anew.
+    focusWanted();
+    setTop(element.scrollTop);
+  };
+
+  const shown = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  return (
+    <div
+      class="rows"
+      ref={box}
+      role="list"
+      aria-label="Accounts"
+      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+      onKeyDown={onKeyDown}
+    >
+      <div class="rows-inner" style={{ height: `${count * ROW_PX}px` }} role="presentation">
+        {shown.map((row) => (
+          <Row key={row} row={row} count={count} account={rows.at(row)} open={open} />
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** From the row that has the keyboard to the one that gets it. */
+const STEPS: Readonly<Record<string, (row: number, page: number, count: number) => number>> = {
+  ArrowDown: (row) => row + 1,
+  ArrowUp: (row) => row - 1,
+  PageDown: (row, page) => row + page,
+  PageUp: (row, page) => row - page,
+  Home: () => 0,
+  End: (_, __, count) => count - 1,
+};
+
+interface RowProps {
+  readonly row: number;
+  readonly count: number;
+  /** Undefined while it is being fetched. */
+  readonly account: Account | undefined;
+  readonly open: string;
+}
+
+function Row({ row, count, account, open }: RowProps) {
+  const place = { transform: `translateY(${row * ROW_PX}px)` };
+  return (
+    <div class="row-place" style={place} role="listitem" aria-setsize={count} aria-posinset={row + 1}>
+      {account === undefined ? (
+        <span class="row loading">…</span>
+      ) : (
+        <a
+          class="row"
+          data-row={row}
+          href={addressOf('accounts', account.id)}
+          aria-current={account.id === open ? 'true' : undefined}
+        >
+          <span class="row-name">
+            <Name text={account.name} />
+            {account.active ? null : <Badge tone="bad">Disabled</Badge>}
+          </span>
+          <span class="row-plan muted">{account.plan}</span>
+          <span class="row-figures muted">
+            {short(account.requests_this_minute)} this minute, {short(account.calls_today)} today
+          </span>
+          <span class="row-balance">{money(account.balance, 4)}</span>
+        </a>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,132 @@
+/**
+ * One account: its counters as they move, its keys, its course, its last day. Browser.
+ */
+import { useCallback, useEffect, useState } from 'preact/hooks';
+import { CreditDialog, PlanDialog, StandingDialog } from './account-dialogs.js';
+import { AccountCourse } from './account-course.js';
+import { AccountHours } from './account-hours.js';
+import { get, wordsOf } from './api.js';
+import { Badge, CopyButton, Problem } from './controls.js';
+import { moment, money, number, short } from './format.js';
+import { Icon } from './icons.js';
+import { KeyTable } from './key-table.js';
+import { addressOf } from './route.js';
+import type { Account, Plan } from './views.js';
+
+/** Of the live counters. */
+const REFRESH_MS = 2_000;
+
+type Question = 'credit' | 'plan' | 'standing';
+
+interface AccountPanelProps {
+  readonly id: string;
+  readonly plans: readonly Plan[];
+  /** The list shows something else now. */
+  readonly onChanged: () => void;
+}
+
+export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
+  const [account, setAccount] = useState<Account>();
+  const [problem, setProblem] = useState<string>();
+  const [question, setQuestion] = useState<Question>();
+  const load = useCallback((): void => {
+    if (document.hidden) return;
+    get<Account>(`/accounts/${encodeURIComponent(id)}`).then(
+      (found) => {
+        setAccount(found);
+        setProblem(undefined);
+      },
+      (error: unknown) => setProblem(wordsOf(error)),
+    );
+  }, [id]);
+  useEffect(() => {
+    load();
+    const timer = setInterval(load, REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [load]);
+
+  const changed = (next: Account): void => {
+    setAccount(next);
+    setQuestion(undefined);
+    onChanged();
+  };
+  const close = (): void => setQuestion(undefined);
+  return (
+    <section class="panel" aria-label="Account">
+      <a class="back" href={addressOf('accounts')}>
+        <Icon name="back" /> All accounts
+      </a>
+      <Problem text={problem} />
+      {account === undefined ? null : (
+        <>
+          <div class="panel-head">
+            <h2>
+              <bdi class="long-name">{account.name}</bdi>
+            </h2>
+            <p class="marks">
+              <Badge tone={account.active ? 'good' : 'bad'}>{account.active ? 'Active' : 'Disabled'}</Badge>
+              <Badge tone="plain">{account.plan}</Badge>
+              <code>{account.id}</code>
+              <CopyButton text={account.id} what="the account’s id" />
+            </p>
+            <p class="actions">
+              <button type="button" onClick={() => setQuestion('credit')}>
+                Add credit
+              </button>
+              <button type="button" onClick={() => setQuestion('plan')}>
+                Change plan
+              </button>
+              <button type="button" onClick={() => setQuestion('standing')}>
+                {account.active ? 'Disable' : 'Enable'}
+              </button>
+            </p>
+          </div>
+          <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
+          <KeyTable account={account} />
+          <AccountCourse account={account.id} />
+          <AccountHours account={account.id} />
+          {question === 'credit' ? (
+            <CreditDialog account={account} onClose={close} onChanged={changed} />
+          ) : null}
+          {question === 'plan' ? (
+            <PlanDialog account={account} plans={plans} onClose={close} onChanged={changed} />
+          ) : null}
+          {question === 'standing' ? (
+            <StandingDialog account={account} onClose={close} onChanged={changed} />
+          ) : null}
+        </>
+      )}
+    </section>
+  );
+}
+
+function Counters({ account, plan }: { readonly account: Account; readonly plan: Plan | undefined }) {
+  const counters: readonly (readonly [string, string, string])[] = [
+    ['Balance', money(account.balance), `of ${money(account.credited)} credited`],
+    ['Held', money(account.held), `${number(account.calls_in_flight)} calls in flight`],
+    ['Spent', money(account.spent), `since ${moment(account.created)}`],
+    [
+      'This minute',
+      number(account.requests_this_minute),
+      plan === undefined ? 'requests' : `of ${short(plan.requests_per_minute)} requests`,
+    ],
+    [
+      'Today',
+      number(account.calls_today),
+      plan === undefined ? 'calls' : `of ${short(plan.calls_per_day)} calls`,
+    ],
+  ];
+  return (
+    <dl class="tiles small" aria-label="Counters">
+      {counters.map(([name, value, hint]) => (
+        <div key={name} class="tile">
+          <dt>{name}</dt>
+          <dd>
+            <b>{value}</b>
+            <small class="muted">{hint}</small>
+          </dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

@@ -1,0 +1,184 @@
+/**
+ * A chart of one or more lines over time, painted by uPlot. Browser.
+ */
+import { useEffect, useRef, useState } from 'preact/hooks';
+import uPlot from 'uplot';
+import { colorOf, onThemeChange } from './theme.js';
+
+export interface Series {
+  readonly name: string;
+  /** A custom property of the style sheet. */
+  readonly color: string;
+  /** One for each moment; null where there is none. */
+  readonly values: readonly (number | null)[];
+}
+
+export interface ChartProps {
+  readonly title: string;
+  /** Says what stands on the upright axis: `per second`. */
+  readonly unit: string;
+  /** Unix seconds. */
+  readonly times: readonly number[];
+  readonly series: readonly Series[];
+  readonly format: (value: number) => string;
+  /** Seconds that the chart shows, up to its last moment. */
+  readonly seconds: number;
+  /** Of each moment, where it stands for a span of its own: a bar in place of a point of a line. */
+  readonly barSeconds?: number;
+  /** Twice as wide as the others, where there is room. */
+  readonly wide?: boolean;
+}
+
+const HEIGHT_PX = 168;
+const FONT = '11px system-ui, sans-serif';
+const AXIS_WIDTH_PX = 56;
+/** Charts of more than two days name days. */
+const DAYS_FROM_SECONDS = 172_800;
+
+export function Chart(props: ChartProps) {
+  const { title, unit, times, series, seconds, wide = false } = props;
+  const place = useRef<HTMLDivElement>(null);
+  const plot = useRef<uPlot | undefined>(undefined);
+  const latest = useRef(props);
+  latest.current = props;
+  const [paint, setPaint] = useState(0);
+  useEffect(() => onThemeChange(() => setPaint((count) => count + 1)), []);
+
+  const shape = series.map(({ name, color }) => `${name} ${color}`).join();
+  useEffect(() => {
+    const element = place.current!;
+    const drawn = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
+    plot.current = drawn;
+    const watch = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      drawn.destroy();
+    };
+  }, [shape, paint]);
+  useEffect(() => plot.current?.setData(dataOf(latest.current), true), [times, series, seconds]);
+
+  return (
+    <figure class={wide ? 'chart wide' : 'chart'}>
+      <figcaption>
+        <h3>{title}</h3>
+        <span class="unit">{unit}</span>
+        <Legend {...props} />
+      </figcaption>
+      <div ref={place} class="plot" role="img" aria-label={descriptionOf(props)} />
+    </figure>
+  );
+}
+
+/** The last value of each line: what the moving picture says, in words. */
+function Legend({ series, format }: ChartProps) {
+  return (
+    <ul class="legend">
+      {series.map(({ name, color, values }) => (
+        <li key={name}>
+          <i class="swatch" style={{ background: `var(${color})` }} />
+          {name} <b>{shown(values.findLast((value) => value !== null) ?? null, format)}</b>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function descriptionOf({ title, unit, series, format }: ChartProps): string {
+  const lines = series.map(({ name, values }) => `${name} ${shown(values.at(-1) ?? null, format)}`);
+  return `${title}, ${unit}: now ${lines.join(', ')}`;
+}
+
+function shown(value: number | null, format: (value: number) => string): string {
+  return value === null ? '–' : format(value);
+}
+
+function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
+  return [[...times], ...series.map(({ values }) => [...values])];
+}
+
+function optionsOf(latest: { readonly current: ChartProps }, width: number): uPlot.Options {
+  const muted = colorOf('--muted');
+  const grid = { show: true, stroke: colorOf('--line'), width: 1 };
+  const axis = { stroke: muted, font: FONT, grid, ticks: { show: false } };
+  const bars = latest.current.barSeconds === undefined ? undefined : uPlot.paths.bars!({ size: [0.7, 60] });
+  const single = latest.current.series.length === 1;
+  return {
+    width,
+    height: HEIGHT_PX,
+    padding: [8, 20, 0, 0],
+    legend: { show: false },
+    cursor: { y: false, points: { size: 6 } },
+    scales: {
+      x: {
+        time: true,
+        range: (_, min, max) => {
+          const { seconds, barSeconds = 0 } = latest.current;
+          return [Math.min(min, max - seconds) - barSeconds / 2, max + barSeconds / 2];
+        },
+      },
+      // A quiet line lies on the ground, and does not fill the chart with noise.
+      y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
+    },
+    axes: [
+      {
+        ...axis,
+        space: 70,
+        size: 28,
+        values: (_, splits) => splits.map((split) => clockOf(split, latest.current.seconds)),
+      },
+      {
+        ...axis,
+        size: AXIS_WIDTH_PX,
+        space: 36,
+        values: (_, splits) => splits.map((value) => latest.current.format(value)),
+      },
+    ],
+    series: [
+      {},
+      ...latest.current.series.map(({ name, color }) => ({
+        label: name,
+        stroke: colorOf(color),
+        width: 1.75,
+        points: { show: false },
+        spanGaps: false,
+        ...(single && bars === undefined ? { fill: `${colorOf(color)}22` } : {}),
+        ...(bars === undefined ? {} : { paths: bars, width: 0, fill: colorOf(color) }),
+      })),
+    ],
+    plugins: [{ hooks: { setCursor: [(chart: uPlot) => showHint(chart, latest.current)] } }],
+  };
+}
+
+function clockOf(unixSeconds: number, shownSeconds: number): string {
+  if (shownSeconds > DAYS_FROM_SECONDS) {
+    return new Date(unixSeconds * 1_000).toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });
+  }
+  return new Date(unixSeconds * 1_000).toLocaleTimeString('en-GB', {
+    hour: '2-digit',
+    minute: '2-digit',
+    ...(shownSeconds <= 300 ? { second: '2-digit' } : {}),
+  });
+}
+
+/** What stands under the pointer, beside it. */
+function showHint(chart: uPlot, { times, series, format, seconds }: ChartProps): void {
+  const over = chart.over;
+  let hint = over.querySelector<HTMLElement>('.hint');
+  const index = chart.cursor.idx;
+  const left = chart.cursor.left ?? -1;
+  if (index === null || index === undefined || left < 0) {
+    hint?.remove();
+    return;
+  }
+  if (hint === null) {
+    hint = document.createElement('div');
+    hint.className = 'hint';
+    over.append(hint);
+  }
+  const lines = series.map(({ name, values }) => `${name} ${shown(values[index] ?? null, format)}`);
+  hint.textContent = [clockOf(times[index]!, seconds), ...lines].join('\n');
+  const right = left > over.clientWidth / 2;
+  hint.style.left = right ? 'auto' : `${left + 10}px`;
+  hint.style.right = right ? `${over.clientWidth - left + 10}px` : 'auto';
+}

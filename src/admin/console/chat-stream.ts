@@ -1,0 +1,107 @@
+/**
+ * A chat call of the playground, and its answer as it comes. Browser.
+ */
+import { Refusal, send } from './api.js';
+
+export interface Message {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+}
+
+export interface ChatRequest {
+  readonly model: string;
+  readonly messages: readonly Message[];
+  readonly stream: boolean;
+  readonly max_tokens?: number;
+  readonly temperature?: number;
+  readonly stream_options?: { readonly include_usage: boolean };
+}
+
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: number };
+}
+
+/** What is known of a call so far. */
+export interface Outcome {
+  readonly text: string;
+  readonly status?: number;
+  readonly headers?: readonly (readonly [string, string])[];
+  readonly firstTokenMs?: number;
+  readonly totalMs?: number;
+  readonly usage?: Usage;
+  readonly problem?: string;
+}
+
+interface Chunk {
+  readonly choices?: readonly {
+    readonly delta?: { readonly content?: string | null };
+    readonly message?: { readonly content?: string | null };
+  }[];
+  readonly usage?: Usage | null;
+  readonly error?: { readonly message?: string };
+}
+
+/** Resolves when the answer is whole or has failed, which `tell` is told like everything else. Never rejects. */
+export async function chat(
+  key: string,
+  request: ChatRequest,
+  tell: (outcome: Outcome) => void,
+): Promise<void> {
+  const start = performance.now();
+  let outcome: Outcome = { text: '' };
+  const change = (part: Partial<Outcome>): void => {
+    outcome = { ...outcome, ...part };
+    tell(outcome);
+  };
+  const take = (chunk: Chunk): void => {
+    const [choice] = chunk.choices ?? [];
+    const piece = choice?.delta?.content ?? choice?.message?.content ?? '';
+    const first =
+      piece !== '' && outcome.firstTokenMs === undefined ? { firstTokenMs: performance.now() - start } : {};
+    change({
+      text: outcome.text + piece,
+      ...first,
+      ...(chunk.usage === undefined || chunk.usage === null ? {} : { usage: chunk.usage }),
+      ...(chunk.error === undefined
+        ? {}
+        : { problem: chunk.error.message ?? 'The stream ended with an error.' }),
+    });
+  };
+  try {
+    const response = await send('POST', '/admin/playground', { key, request });
+    change({ status: response.status, headers: headersOf(response) });
+    if (request.stream) await readEvents(response, take);
+    else take((await response.json()) as Chunk);
+    change({ totalMs: performance.now() - start });
+  } catch (error) {
+    const status = error instanceof Refusal && error.status > 0 ? { status: error.status } : {};
+    change({ ...status, totalMs: performance.now() - start, problem: problemOf(error) });
+  }
+}
+
+function problemOf(error: unknown): string {
+  if (error instanceof Refusal) return error.message;
+  return `The answer broke off: ${error instanceof Error ? error.message : String(error)}`;
+}
+
+function headersOf(response: Response): [string, string][] {
+  return [...response.headers].filter(([name]) => name.startsWith('x-') || name === 'content-type');
+}
+
+async function readEvents(response: Response, take: (chunk: Chunk) => void): Promise<void> {
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    rest += value;
+    const lines = rest.split('\n');
+    rest = lines.pop()!;
+    for (const line of lines) {
+      const data = /^data: ?(.*)$/.exec(line.trimEnd())?.[1];
+      if (data !== undefined && data !== '[DONE]') take(JSON.parse(data) as Chunk);
+    }
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Numbers, money and moments as people read them. Pure; browser.
+ */
+
+const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+
+/** `1,234`, `12.3`, `0.05`: three figures, and all of a whole number. */
+export function number(value: number): string {
+  if (Number.isInteger(value) || Math.abs(value) >= 100) return WHOLE.format(value);
+  return value.toLocaleString('en', { maximumFractionDigits: Math.abs(value) >= 10 ? 1 : 2 });
+}
+
+const SCALES: readonly (readonly [number, string])[] = [
+  [1e12, 'T'],
+  [1e9, 'G'],
+  [1e6, 'M'],
+  [1e4, 'k'],
+];
+
+/** `12.3k`: for what has little room. */
+export function short(value: number): string {
+  for (const [scale, unit] of SCALES) {
+    if (Math.abs(value) >= scale) return `${number(value / (unit === 'k' ? 1_000 : scale))}${unit}`;
+  }
+  return number(value);
+}
+
+/** Decimal text with its thousands apart and at least two decimals; beyond `decimalsMax` they are left out, and said to be. */
+export function money(text: string, decimalsMax = 6): string {
+  const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
+  const shown = decimals.slice(0, decimalsMax).replace(/0+$/, '').padEnd(2, '0');
+  const more = /[1-9]/.test(decimals.slice(decimalsMax)) ? '…' : '';
+  return `${sign}${whole.replace(/\B(?=(\d{3})+$)/g, ',')}.${shown}${more}`;
+}
+
+/** Money of a chart, which is a float. */
+export function roughMoney(value: number): string {
+  if (value === 0) return '0';
+  if (Math.abs(value) < 0.0001) return value.toExponential(1);
+  return Math.abs(value) < 1 ? String(Number(value.toPrecision(2))) : short(value);
+}
+
+export function milliseconds(value: number | null): string {
+  if (value === null) return '–';
+  if (value >= 1_000) return `${number(Number((value / 1_000).toPrecision(3)))} s`;
+  return `${number(Number(value.toPrecision(3)))} ms`;
+}
+
+export function bytes(value: number): string {
+  return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GB` : `${number(value / 1024 ** 2)} MB`;
+}
+
+export function moment(seconds: number): string {
+  return new Date(seconds * 1_000).toLocaleString('en-GB', {
+    year: 'numeric',
+    month: 'short',
+    day: 'numeric',
+    hour: '2-digit',
+    minute: '2-digit',
+  });
+}
+
+const AGES: readonly (readonly [number, string])[] = [
+  [86_400, 'day'],
+  [3_600, 'hour'],
+  [60, 'minute'],
+  [1, 'second'],
+];
+
+/** `3 hours ago`. */
+export function ago(seconds: number, nowMs: number): string {
+  const age = Math.max(0, Math.floor(nowMs / 1_000 - seconds));
+  for (const [unit, name] of AGES) {
+    if (age >= unit) {
+      const count = Math.floor(age / unit);
+      return `${count} ${name}${count === 1 ? '' : 's'} ago`;
+    }
+  }
+  return 'just now';
+}
+
+/** `3 d 4 h`. */
+export function duration(seconds: number): string {
+  const days = Math.floor(seconds / 86_400);
+  const hours = Math.floor((seconds % 86_400) / 3_600);
+  const minutes = Math.floor((seconds % 3_600) / 60);
+  if (days > 0) return `${days} d ${hours} h`;
+  if (hours > 0) return `${hours} h ${minutes} min`;
+  return minutes > 0 ? `${minutes} min` : `${seconds} s`;
+}
+
+/** `rate_limit_exceeded` as `rate limit exceeded`. */
+export function words(code: string): string {
+  return code.replaceAll('_', ' ');
+}

@@ -1,0 +1,100 @@
+/**
+ * Tables of the overview: models over the time shown, threads now. Browser.
+ */
+import { Name } from './controls.js';
+import { sharesOf, sumOf } from './figures.js';
+import { bytes, milliseconds, roughMoney, short } from './format.js';
+import type { Span, Status } from './views.js';
+
+interface ModelSums {
+  readonly id: string;
+  calls: number;
+  failed: number;
+  tokens: number;
+  cost: number;
+}
+
+export function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
+  const rows = modelSums(spans);
+  if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
+  return (
+    <div class="table-box" tabIndex={0} role="region" aria-label="Models">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Model</th>
+            <th scope="col" class="figure">
+              Calls
+            </th>
+            <th scope="col" class="figure">
+              Failed
+            </th>
+            <th scope="col" class="figure">
+              Tokens
+            </th>
+            <th scope="col" class="figure">
+              Cost
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ id, calls, failed, tokens, cost }) => (
+            <tr key={id}>
+              <th scope="row">
+                <Name text={id} />
+              </th>
+              <td class="figure">{short(calls)}</td>
+              <td class="figure">{short(failed)}</td>
+              <td class="figure">{short(tokens)}</td>
+              <td class="figure">{roughMoney(cost)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function modelSums(spans: readonly Span[]): ModelSums[] {
+  const sums = new Map<string, ModelSums>();
+  for (const { models = {} } of spans) {
+    for (const [id, { outcomes, tokens = [0, 0, 0], cost = 0 }] of Object.entries(models)) {
+      const sum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
+      sums.set(id, sum);
+      sum.calls += sumOf(outcomes);
+      sum.failed += sharesOf(outcomes).failed;
+      sum.tokens += tokens[0] + tokens[2];
+      sum.cost += cost;
+    }
+  }
+  return [...sums.values()].sort((left, right) => right.calls - left.calls);
+}
+
+export function ThreadTable({ status }: { readonly status: Status | undefined }) {
+  return (
+    <div class="table-box" tabIndex={0} role="region" aria-label="Threads">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Thread</th>
+            <th scope="col" class="figure">
+              Event loop delay, p99
+            </th>
+            <th scope="col" class="figure">
+              Heap
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {status?.threads.map(({ name, event_loop_delay_ms_p99: delayMs, heap_bytes: heapBytes }) => (
+            <tr key={name}>
+              <th scope="row">{name}</th>
+              <td class="figure">{milliseconds(delayMs)}</td>
+              <td class="figure">{bytes(heapBytes)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,89 @@
+/**
+ * What the gateway runs with and where each value came from; and reading the file anew. Browser.
+ */
+import { useCallback, useEffect, useState } from 'preact/hooks';
+import { get, wordsOf } from './api.js';
+import { Badge, Choice, Problem, TextField } from './controls.js';
+import { ReloadCard } from './reload-card.js';
+import type { List, Setting } from './views.js';
+
+/** Rows drawn at a time; a thousand models have more, and are searched. */
+const ROWS_MAX = 500;
+
+export function SettingsPage() {
+  const [settings, setSettings] = useState<readonly Setting[]>([]);
+  const [problem, setProblem] = useState<string>();
+  const [text, setText] = useState('');
+  const [origin, setOrigin] = useState('given');
+  const load = useCallback((): void => {
+    get<List<Setting>>('/settings').then(
+      ({ data }) => setSettings(data),
+      (error: unknown) => setProblem(wordsOf(error)),
+    );
+  }, []);
+  useEffect(load, [load]);
+  const wanted = text.toLowerCase();
+  const found = settings.filter(
+    (setting) =>
+      (origin === 'all' || setting.origin !== 'default') &&
+      `${setting.setting} ${setting.value}`.toLowerCase().includes(wanted),
+  );
+  return (
+    <>
+      <div class="head">
+        <h1>Settings</h1>
+      </div>
+      <ReloadCard onApplied={load} />
+      <Problem text={problem} />
+      <div class="filters">
+        <TextField label="Search" type="search" value={text} onText={setText} />
+        <Choice
+          label="Show"
+          value={origin}
+          options={[
+            ['given', 'What was set'],
+            ['all', 'Everything, with defaults'],
+          ]}
+          onChoice={setOrigin}
+        />
+      </div>
+      <div class="table-box" tabIndex={0} role="region" aria-label="Settings in force">
+        <table class="settings">
+          <thead>
+            <tr>
+              <th scope="col">Setting</th>
+              <th scope="col">Value</th>
+              <th scope="col">From</th>
+              <th scope="col">Changed by</th>
+            </tr>
+          </thead>
+          <tbody>
+            {found.slice(0, ROWS_MAX).map((setting) => (
+              <tr key={setting.setting}>
+                <th scope="row">
+                  <code>{setting.setting}</code>
+                </th>
+                <td class="value">
+                  <bdi>{setting.value}</bdi>
+                </td>
+                <td>
+                  {setting.origin === 'default' ? (
+                    <span class="muted">default</span>
+                  ) : (
+                    <code>{setting.origin}</code>
+                  )}
+                </td>
+                <td>
+                  {setting.live ? <Badge tone="good">Reload</Badge> : <Badge tone="plain">Restart</Badge>}
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {found.length > ROWS_MAX ? (
+        <p class="muted">{found.length - ROWS_MAX} more: search for what you look for.</p>
+      ) : null}
+    </>
+  );
+}

@@ -1,0 +1,77 @@
+/**
+ * How the upstreams are. Browser.
+ */
+import { Badge, Name, type Tone } from './controls.js';
+import { number, short } from './format.js';
+import type { Picture } from './live.js';
+import type { UpstreamStatus } from './views.js';
+
+const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]>> = {
+  closed: ['good', 'Healthy'],
+  half_open: ['warn', 'Being tried'],
+  open: ['bad', 'Not called'],
+};
+
+export function UpstreamTable({ pictures }: { readonly pictures: readonly Picture[] }) {
+  const status = pictures.at(-1);
+  const first = pictures[0];
+  const seconds = (pictures.at(-1)?.atSeconds ?? 0) - (first?.atSeconds ?? 0);
+  return (
+    <div class="table-box" tabIndex={0} role="region" aria-label="Upstreams">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">Model</th>
+            <th scope="col">Upstream</th>
+            <th scope="col">State</th>
+            <th scope="col" class="figure">
+              In flight
+            </th>
+            <th scope="col" class="figure">
+              Calls/s
+            </th>
+            <th scope="col" class="figure">
+              Calls
+            </th>
+            <th scope="col" class="figure">
+              Failed
+            </th>
+            <th scope="col" class="figure">
+              Priority
+            </th>
+            <th scope="col" class="figure">
+              Weight
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {status?.upstreams.map((upstream, index) => {
+            const { model, name, breaker, attempts, failures } = upstream;
+            const before =
+              first?.upstreams[index]?.name === name ? first.upstreams[index].attempts : attempts;
+            const [tone, text] = STATES[breaker];
+            return (
+              <tr key={`${model} ${name} ${index}`}>
+                <th scope="row">
+                  <Name text={model} />
+                </th>
+                <td>
+                  <Name text={name} />
+                </td>
+                <td>
+                  <Badge tone={tone}>{text}</Badge>
+                </td>
+                <td class="figure">{short(upstream.calls_in_flight)}</td>
+                <td class="figure">{seconds > 0 ? number((attempts - before) / seconds) : '–'}</td>
+                <td class="figure">{short(attempts)}</td>
+                <td class="figure">{short(failures)}</td>
+                <td class="figure">{upstream.priority}</td>
+                <td class="figure">{upstream.weight}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}

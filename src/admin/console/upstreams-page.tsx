@@ -1,0 +1,78 @@
+/**
+ * Upstreams as they are, and models with their prices. Browser.
+ */
+import { useEffect, useState } from 'preact/hooks';
+import { get, wordsOf } from './api.js';
+import { Name, Problem } from './controls.js';
+import { money, number } from './format.js';
+import type { Picture } from './live.js';
+import { UpstreamTable } from './upstream-table.js';
+import type { List, Model } from './views.js';
+
+export function UpstreamsPage({ pictures }: { readonly pictures: readonly Picture[] }) {
+  const [models, setModels] = useState<readonly Model[]>([]);
+  const [problem, setProblem] = useState<string>();
+  useEffect(() => {
+    get<List<Model>>('/models').then(
+      ({ data }) => setModels(data),
+      (error: unknown) => setProblem(wordsOf(error)),
+    );
+  }, []);
+  return (
+    <>
+      <div class="head">
+        <h1>Upstreams</h1>
+      </div>
+      <Problem text={problem} />
+      <UpstreamTable pictures={pictures} />
+      <p class="muted">
+        An upstream that fails too often is not called for a while, then tried with single calls, then healthy
+        again.
+      </p>
+      <section>
+        <h2>Models</h2>
+        <div class="table-box" tabIndex={0} role="region" aria-label="Models">
+          <table>
+            <thead>
+              <tr>
+                <th scope="col">Model</th>
+                <th scope="col">Owned by</th>
+                <th scope="col">Other names</th>
+                <th scope="col" class="figure">
+                  Input
+                </th>
+                <th scope="col" class="figure">
+                  Cached input
+                </th>
+                <th scope="col" class="figure">
+                  Output
+                </th>
+                <th scope="col" class="figure">
+                  Most tokens
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {models.map(({ id, owned_by: ownedBy, aliases, price, max_output_tokens: outputTokensMax }) => (
+                <tr key={id}>
+                  <th scope="row">
+                    <Name text={id} />
+                  </th>
+                  <td>
+                    <Name text={ownedBy} />
+                  </td>
+                  <td>{aliases.length === 0 ? '–' : aliases.join(', ')}</td>
+                  <td class="figure">{money(price.input)}</td>
+                  <td class="figure">{money(price.cached_input)}</td>
+                  <td class="figure">{money(price.output)}</td>
+                  <td class="figure">{number(outputTokensMax)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+        <p class="muted">Prices are per million tokens.</p>
+      </section>
+    </>
+  );
+}

@@ -1,0 +1,137 @@
+/**
+ * Who is let in to the admin interface: who has the admin token, or a session that was opened with it. Main thread.
+ *
+ * A browser sends a session's cookie by itself, so another site could have it sent. Three things stand against that, each
+ * enough alone: the cookie is SameSite=Strict, a request that tells where it comes from must come from the same origin,
+ * and what changes anything must have a header that a foreign page cannot set without being asked for leave.
+ */
+import type { HttpResponse } from 'uWebSockets.js';
+import type { Clock } from '../core/clock.js';
+import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
+import { answerOfError, ok, type AdminAnswer } from './answer.js';
+import type { RequestHead } from './request-head.js';
+import { SESSION_SECONDS, Sessions } from './sessions.js';
+import { TokenCheck } from './token.js';
+import { WrongTokens } from './wrong-tokens.js';
+
+const WAIT_SECONDS = 1;
+const TOO_MANY_WRONG = answerOfError({
+  code: 'rate_limit_exceeded',
+  message: `Too many wrong tokens came from this address. Try again in ${WAIT_SECONDS} second, with the right one.`,
+  retryAfterSeconds: WAIT_SECONDS,
+});
+const WRONG_TOKEN = answerOfError({
+  code: 'invalid_api_key',
+  message: 'This is not the admin token of this gateway.',
+});
+const NO_TOKEN = answerOfError({
+  code: 'missing_api_key',
+  message: 'The header "Authorization: Bearer <admin token>" is missing; the token is in the data directory.',
+});
+const NO_SESSION = answerOfError({
+  code: 'missing_api_key',
+  message: 'You are signed out: the session has ended. Sign in again.',
+});
+const FOREIGN = answerOfError({
+  code: 'invalid_parameters',
+  message: 'A session is for the console alone: the request came from another site, or without its header.',
+});
+
+export class Door {
+  readonly #token: TokenCheck;
+  readonly #wrongTokens: WrongTokens;
+  readonly #sessions: Sessions;
+  /** Two gateways on one host must not take each other's cookie: a browser does not tell ports apart. */
+  readonly #cookieName: () => string;
+
+  /** `port`: that of the admin interface, once it is open. */
+  constructor(token: string, clock: Clock, port: () => number) {
+    this.#token = new TokenCheck(token);
+    this.#wrongTokens = new WrongTokens(clock);
+    this.#sessions = new Sessions(clock);
+    this.#cookieName = () => `tollgate-session-${port()}`;
+  }
+
+  /** The answer to who is not let in; undefined for who is. */
+  refusalOf(response: HttpResponse, head: RequestHead): AdminAnswer | undefined {
+    const secret = this.#secretOf(head);
+    if (head.authorization === '' && secret !== undefined) {
+      if (this.#sessions.secondsLeft(secret) === 0) return NO_SESSION;
+      return isForeign(head) || (head.method !== 'GET' && !head.fromConsole) ? FOREIGN : undefined;
+    }
+    const sent = /^Bearer +(\S.*)$/i.exec(head.authorization)?.[1]?.trim();
+    if (sent === undefined) return NO_TOKEN;
+    if (head.authorization.length <= AUTHORIZATION_CHARS_MAX && this.#token.accepts(sent)) return undefined;
+    return this.#wrong(response);
+  }
+
+  /** Whether a request that was let in still would be: a stream may outlast its session. */
+  stillAdmits(head: RequestHead): boolean {
+    const secret = this.#secretOf(head);
+    return head.authorization !== '' || secret === undefined || this.#sessions.secondsLeft(secret) > 0;
+  }
+
+  /** `GET /admin/session`: whether the caller is signed in, and for how long still. Told to anybody. */
+  sessionOf(head: RequestHead): AdminAnswer {
+    const secret = this.#secretOf(head);
+    const secondsLeft = secret === undefined ? 0 : this.#sessions.secondsLeft(secret);
+    return ok({ signed_in: secondsLeft > 0, seconds_left: secondsLeft });
+  }
+
+  /** `POST /admin/session` with `{"token"}`: opens a session. */
+  signIn(response: HttpResponse, head: RequestHead, body: string): AdminAnswer {
+    if (isForeign(head) || !head.fromConsole) return FOREIGN;
+    const sent = tokenIn(body);
+    if (sent === undefined) {
+      return answerOfError({
+        code: 'invalid_parameters',
+        message: 'the body must be {"token":"<admin token>"}',
+      });
+    }
+    if (!this.#token.accepts(sent)) return this.#wrong(response);
+    const cookie = this.#cookie(head, this.#sessions.open(), SESSION_SECONDS);
+    return { ...ok({ signed_in: true, seconds_left: SESSION_SECONDS }), setCookie: cookie };
+  }
+
+  /** `DELETE /admin/session`: ends the caller's. */
+  signOut(head: RequestHead): AdminAnswer {
+    if (isForeign(head) || !head.fromConsole) return FOREIGN;
+    const secret = this.#secretOf(head);
+    if (secret !== undefined) this.#sessions.end(secret);
+    return { ...ok({ signed_in: false, seconds_left: 0 }), setCookie: this.#cookie(head, '', 0) };
+  }
+
+  #wrong(response: HttpResponse): AdminAnswer {
+    return this.#wrongTokens.note(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
+  }
+
+  #secretOf({ cookie }: RequestHead): string | undefined {
+    const start = `${this.#cookieName()}=`;
+    const pair = cookie.split(/; */).find((part) => part.startsWith(start));
+    const secret = pair?.slice(start.length);
+    return secret === '' ? undefined : secret;
+  }
+
+  /** Over plain HTTP a `Secure` cookie would not come back; a proxy that ends TLS says so. */
+  #cookie({ forwardedProto }: RequestHead, secret: string, seconds: number): string {
+    const secure = /^https\b/i.test(forwardedProto) ? '; Secure' : '';
+    return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
+  }
+}
+
+/** Whether a browser says that another site had the request sent. Other programs say nothing. */
+function isForeign({ origin, host, fetchSite }: RequestHead): boolean {
+  if (fetchSite !== '' && fetchSite !== 'same-origin' && fetchSite !== 'none') return true;
+  return origin !== '' && origin.replace(/^https?:\/\//, '') !== host;
+}
+
+function tokenIn(body: string): string | undefined {
+  try {
+    const sent = JSON.parse(body) as { token?: unknown } | null;
+    return typeof sent?.token === 'string' && sent.token.length <= AUTHORIZATION_CHARS_MAX
+      ? sent.token
+      : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * What several routes take and answer alike: money, moments, pages. Pure; main thread.
+ */
+import { Type, type Static, type TSchema } from 'typebox';
+import { picoUnitsOf } from '../core/money.js';
+import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
+import { invalid } from '../registry/record-id.js';
+import { shown } from './input-reader.js';
+import { CLOSED } from './route.js';
+
+/** A page costs the main thread 10 µs an item. */
+const PAGE_ITEMS_MAX = 1_000;
+const PAGE_ITEMS_DEFAULT = 100;
+
+/** Decimal text: a JSON number is a binary fraction, and 0.1 is none. */
+export const Amount = Type.String({
+  description: 'decimal text with at most 12 decimals',
+  examples: ['10.00'],
+});
+
+/** An amount as it is answered. */
+export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
+
+export const Moment = Type.Integer({ description: 'Unix seconds' });
+
+/** Parameters of every list; spread them into its query. */
+export const PAGE_PARAMETERS = {
+  cursor: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: 999_999_999_999_999,
+      description: '`next` of the page before',
+    }),
+  ),
+  limit: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: PAGE_ITEMS_MAX,
+      description: `items, ${PAGE_ITEMS_DEFAULT} by default`,
+    }),
+  ),
+};
+
+export function pageOf(query: { cursor?: number; limit?: number }): { from: number; limit: number } {
+  return { from: query.cursor ?? 0, limit: query.limit ?? PAGE_ITEMS_DEFAULT };
+}
+
+/** What a list answers: `next` is the cursor that continues it, null after its last page. */
+export interface ListView<View> {
+  data: View[];
+  next: string | null;
+}
+
+export function listSchema<Item extends TSchema>(item: Item) {
+  return Type.Object({ data: Type.Array(item), next: Type.Union([Type.String(), Type.Null()]) }, CLOSED);
+}
+
+export function listOf<View>(data: View[], next: number | undefined): ListView<View> {
+  return { data, next: next === undefined ? null : String(next) };
+}
+
+/** A minus is let through: which amounts may be negative is the registry's to say. */
+export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits {
+  const negative = text.startsWith('-');
+  const amount = picoUnitsOf(negative ? text.slice(1) : text);
+  if (amount !== undefined) return negative ? asPicoUnits(0n - amount) : amount;
+  throw invalid(
+    `${field} must be a decimal amount such as "10.00", at most 3000000 with at most 12 decimals, got ${shown(text)}`,
+  );
+}
+
+export function secondsOf(wallMs: WallMs): number {
+  return Math.floor(wallMs / 1_000);
+}

@@ -1,0 +1,141 @@
+/**
+ * `/admin/v1/keys`. Main thread.
+ */
+import { Type, type Static } from 'typebox';
+import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
+import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
+import type { NewKey as RegistryNewKey } from '../registry/keys.js';
+import { Moment, PAGE_PARAMETERS, listOf, listSchema, pageOf } from './fields.js';
+import {
+  CreatedKeyView,
+  KeyView,
+  RotatedKeyView,
+  viewOfCreatedKey,
+  viewOfKey,
+  viewOfRotatedKey,
+} from './key-view.js';
+import { CLOSED, defineRoute, type Route } from './route.js';
+
+/** A year: who needs longer keeps two keys. */
+const GRACE_SECONDS_MAX = 31_536_000;
+/** Long enough to put the new key into a running service, short enough to be remembered. */
+const GRACE_SECONDS_DEFAULT = 3_600;
+
+/** Of a new key, beside its account. */
+export const KeyTerms = Type.Object(
+  {
+    name: Type.String({ description: 'what the key is for' }),
+    expires: Type.Optional(Moment),
+    expires_in: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
+    ),
+    requests_per_minute: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: REQUESTS_PER_MINUTE_MAX,
+        description: "in force where it is lower than the plan's",
+      }),
+    ),
+    calls_per_day: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: CALLS_PER_DAY_MAX,
+        description: "in force where it is lower than the plan's",
+      }),
+    ),
+  },
+  CLOSED,
+);
+const NewKey = Type.Object(
+  { account: Type.String({ description: 'id or name' }), ...KeyTerms.properties },
+  CLOSED,
+);
+const Rotation = Type.Object(
+  {
+    grace: Type.Optional(
+      Type.Integer({
+        minimum: 0,
+        maximum: GRACE_SECONDS_MAX,
+        description: `seconds for which the former key is still taken, ${GRACE_SECONDS_DEFAULT} by default; 0: it is refused at once`,
+      }),
+    ),
+  },
+  CLOSED,
+);
+const KeysQuery = Type.Object(
+  { ...PAGE_PARAMETERS, account: Type.Optional(Type.String({ description: 'id or name' })) },
+  CLOSED,
+);
+const DeletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED);
+
+export const KEY_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/keys',
+    summary: 'List keys, those of all accounts by default.',
+    query: KeysQuery,
+    answerSchema: listSchema(KeyView),
+    answer: ({ query }, { registry }) => {
+      const { from, limit } = pageOf(query);
+      const { items, next } = registry.keys.list(query.account, from, limit);
+      return listOf(items.map(viewOfKey), next);
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/keys',
+    summary: 'Make a key. The answer holds it this once.',
+    body: NewKey,
+    answerSchema: CreatedKeyView,
+    answer: ({ body }, { desk }) =>
+      desk.change(({ keys }) => viewOfCreatedKey(keys.create({ account: body.account, ...newKeyOf(body) }))),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/keys/{key}',
+    summary: 'Show a key, by id or name, with its last use.',
+    answerSchema: KeyView,
+    answer: ({ id }, { registry }) => viewOfKey(registry.keys.find(id)),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/keys/{key}/rotate',
+    summary: 'Put a new key in the place of another. The answer holds it this once.',
+    body: Rotation,
+    answerSchema: RotatedKeyView,
+    answer: ({ id, body: { grace } }, { desk }) =>
+      desk.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT))),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/keys/{key}/disable',
+    summary: 'Refuse a key, by id or name, from now on.',
+    answerSchema: KeyView,
+    answer: ({ id }, { desk }) => desk.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/keys/{key}/enable',
+    summary: 'Take a disabled key again.',
+    answerSchema: KeyView,
+    answer: ({ id }, { desk }) => desk.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
+  }),
+  defineRoute({
+    method: 'DELETE',
+    path: '/keys/{key}',
+    summary: 'Delete a key for good.',
+    answerSchema: DeletedKey,
+    answer: ({ id }, { desk }) =>
+      desk.change(({ keys }) => ({ id: keys.delete(id).id, deleted: true as const })),
+  }),
+];
+
+export function newKeyOf(terms: Static<typeof KeyTerms>): RegistryNewKey {
+  return {
+    name: terms.name,
+    expiresSeconds: terms.expires,
+    expiresInSeconds: terms.expires_in,
+    requestsPerMinute: terms.requests_per_minute,
+    callsPerDay: terms.calls_per_day,
+  };
+}

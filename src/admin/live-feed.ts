@@ -1,0 +1,112 @@
+/**
+ * `GET /admin/v1/live`: the status every two seconds and the course of the figures, as server-sent events. Main thread.
+ *
+ *     history   once, first: the ended spans of the ring that was asked for, `?range=5m`, `1h`, `6h` or `24h`
+ *     now       every two seconds: the document of `/admin/v1/status`
+ *     span      whenever a span of that ring has ended
+ *
+ * All subscribers get the same bytes, made once; what is made for none is not made.
+ */
+import type { HttpResponse } from 'uWebSockets.js';
+import { jsonText } from '../core/json-text.js';
+import type { AccountHistory } from '../telemetry/account-history.js';
+import {
+  HISTORY_RINGS,
+  RING_NAMES,
+  type EndedSpan,
+  type History,
+  type RingName,
+} from '../telemetry/history.js';
+import { answerOfError, send } from './answer.js';
+
+/** Pages that are open at a time: a desk with some screens, with room: by its CPU a gateway with sixty cannot be told from one with none. */
+const SUBSCRIBERS_MAX = 64;
+
+/** The figures as they come. */
+export interface LiveSource {
+  readonly history: History;
+  readonly accounts: AccountHistory;
+  /** Calls back with the status and the spans that ended, every two seconds, until the returned function is called. */
+  watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
+}
+
+interface Subscriber {
+  readonly response: HttpResponse;
+  readonly ring: RingName;
+  readonly stillAdmitted: () => boolean;
+  /** Its socket has not taken what was written. */
+  full: boolean;
+}
+
+export class LiveFeed {
+  readonly #source: LiveSource;
+  readonly #subscribers = new Set<Subscriber>();
+  #unwatch: (() => void) | undefined;
+
+  constructor(source: LiveSource) {
+    this.#source = source;
+  }
+
+  /** Answers with the stream, or refuses. `stillAdmitted` is asked before each event. */
+  subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): void {
+    const ring = new URLSearchParams(query).get('range') ?? '5m';
+    if (!isRing(ring)) {
+      const message = `range must be one of ${RING_NAMES.join(', ')}`;
+      send(response, answerOfError({ code: 'invalid_parameters', message }), false, false);
+      return;
+    }
+    if (this.#subscribers.size >= SUBSCRIBERS_MAX) {
+      const message = `${SUBSCRIBERS_MAX} pages watch already: close one.`;
+      send(response, answerOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
+      return;
+    }
+    const subscriber: Subscriber = { response, ring, stillAdmitted, full: false };
+    response.onAborted(() => this.#forget(subscriber));
+    response.onWritable(() => {
+      subscriber.full = false;
+      return true;
+    });
+    const { seconds } = HISTORY_RINGS[ring];
+    const spans = this.#source.history.spans(ring);
+    response.cork(() => {
+      response.writeHeader('content-type', 'text/event-stream');
+      response.writeHeader('cache-control', 'no-store');
+      response.writeHeader('x-accel-buffering', 'no');
+      subscriber.full = !response.write(eventOf('history', { range: ring, seconds, spans }));
+    });
+    this.#subscribers.add(subscriber);
+    this.#unwatch ??= this.#source.watch((status, ended) => this.#send(status, ended));
+  }
+
+  #send(status: object, ended: readonly EndedSpan[]): void {
+    const now = eventOf('now', status);
+    const texts = new Map<RingName, string>(ended.map(({ ring, span }) => [ring, eventOf('span', span)]));
+    for (const subscriber of this.#subscribers) {
+      const { response, ring, stillAdmitted } = subscriber;
+      const span = texts.get(ring);
+      if (!stillAdmitted()) {
+        this.#forget(subscriber);
+        response.cork(() => response.end());
+        continue;
+      }
+      // One that reads too slowly misses some pictures of the moment. A span it must not miss: it comes back for all of them.
+      if (subscriber.full && span !== undefined) response.close();
+      else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
+    }
+  }
+
+  #forget(subscriber: Subscriber): void {
+    this.#subscribers.delete(subscriber);
+    if (this.#subscribers.size > 0) return;
+    this.#unwatch?.();
+    this.#unwatch = undefined;
+  }
+}
+
+function eventOf(name: string, data: object): string {
+  return `event: ${name}\ndata: ${jsonText(data)}\n\n`;
+}
+
+function isRing(name: string): name is RingName {
+  return (RING_NAMES as readonly string[]).includes(name);
+}

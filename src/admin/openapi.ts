@@ -1,0 +1,113 @@
+/**
+ * The OpenAPI document of the admin interface, from its routes. Pure; main thread.
+ */
+import type { TObject } from 'typebox';
+import type { ErrorCode } from '../core/errors.js';
+import { packageVersion } from '../core/version.js';
+import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi-errors.js';
+import { JSON_TYPE, isVariable, type Route } from './route.js';
+
+const PREFIX = '/admin/v1';
+
+/** JSON-ready. */
+export function adminDocument(routes: readonly Route[]): object {
+  const paths: Record<string, Record<string, object>> = {};
+  for (const route of routes) {
+    const path = (paths[`${PREFIX}${route.path}`] ??= {});
+    path[route.method.toLowerCase()] = operationOf(route);
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Tollgate admin interface',
+      version: packageVersion(),
+      license: { name: 'MIT', identifier: 'MIT' },
+      description:
+        'Accounts, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds.',
+    },
+    servers: [{ url: '/' }],
+    security: [{ token: [] }],
+    paths,
+    components: {
+      securitySchemes: { token: { type: 'http', scheme: 'bearer', description: 'the admin token' } },
+      schemas: { Error: ERROR_SCHEMA },
+    },
+  };
+}
+
+function operationOf(route: Route): object {
+  const { method, summary, body, answerSchema, otherTypes } = route;
+  const takesBody = Object.keys(body.properties).length > 0;
+  return {
+    operationId: operationIdOf(route),
+    summary,
+    parameters: [...pathParameters(route), ...queryParameters(route.query)],
+    ...(takesBody
+      ? { requestBody: { required: requiredOf(body).length > 0, content: { [JSON_TYPE]: { schema: body } } } }
+      : {}),
+    responses: {
+      200: {
+        description: 'Done.',
+        content: {
+          [JSON_TYPE]: { schema: answerSchema },
+          ...Object.fromEntries(otherTypes.map((type) => [type, { schema: { type: 'string' } }])),
+        },
+      },
+      ...errorResponses(codesOf(method, route)),
+    },
+  };
+}
+
+function codesOf(method: Route['method'], route: Route): ErrorCode[] {
+  return [
+    'invalid_parameters',
+    'missing_api_key',
+    'invalid_api_key',
+    ...(route.segments.some(isVariable) ||
+    'account' in { ...route.query.properties, ...route.body.properties }
+      ? (['not_found'] as const)
+      : []),
+    ...(method === 'GET' ? [] : (['request_too_large'] as const)),
+    'rate_limit_exceeded',
+    'internal_error',
+  ];
+}
+
+/** `postAccountsCredit` of `POST /accounts/{account}/credit`, `getAccountsOne` of `GET /accounts/{account}`. */
+function operationIdOf({ method, segments }: Route): string {
+  const words = segments.filter((segment) => !isVariable(segment)).map(camelCased);
+  const ofOne = isVariable(segments.at(-1)!);
+  return `${method.toLowerCase()}${words.join('')}${ofOne ? 'One' : ''}`;
+}
+
+function camelCased(segment: string): string {
+  return segment
+    .split(/[-.]/)
+    .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
+    .join('');
+}
+
+function pathParameters({ segments }: Route): object[] {
+  return segments.filter(isVariable).map((segment) => ({
+    name: segment.slice(1, -1),
+    in: 'path',
+    required: true,
+    description: 'id or unique name',
+    schema: { type: 'string' },
+  }));
+}
+
+function queryParameters(query: TObject): object[] {
+  const wanted = requiredOf(query);
+  return Object.entries(query.properties).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    required: wanted.includes(name),
+    schema,
+  }));
+}
+
+/** Absent where all are optional, whatever its type says. */
+function requiredOf(schema: TObject): readonly string[] {
+  return Array.isArray(schema.required) ? schema.required : [];
+}

@@ -1,0 +1,152 @@
+/**
+ * `POST /admin/playground`: a chat call of the console, made against the gateway's own public port and handed through as it
+ * comes. Main thread of the gateway.
+ *
+ * The page cannot call the public port itself: that is another origin, which its policy forbids and the listener does not
+ * allow. The call has the key that the operator gave, and no right beside it.
+ */
+import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { HttpResponse } from 'uWebSockets.js';
+import { answerOfError, ok, send, type AdminAnswer } from './answer.js';
+
+/** Of the body: a long conversation. What is longer is tried with a program. */
+export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
+/** At a time: operators who try something, each in a window or two. */
+const CALLS_MAX = 16;
+/** Of the key: µWS takes header lines up to this by far, and keys have 46 characters. */
+const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
+
+/** Headers of the answer that are shown. */
+const HEADERS_SHOWN = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
+
+/** Where callers are served. */
+export interface PublicAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+}
+
+export class Playground {
+  readonly #addressOf: () => PublicAddress;
+  #calls = 0;
+
+  constructor(addressOf: () => PublicAddress) {
+    this.#addressOf = addressOf;
+  }
+
+  /** `GET /admin/playground`: the base address of the public port, as this host reaches it. */
+  describe(): AdminAnswer {
+    const { host, port, tls } = this.#addressOf();
+    return ok({
+      base_url: `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}/v1`,
+    });
+  }
+
+  /** `body`: `{"key":"sk-…","request":{…}}`, the request being the body of the chat call. */
+  serve(response: HttpResponse, body: string): void {
+    const given = callIn(body);
+    if (given === undefined) {
+      const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
+      send(response, answerOfError({ code: 'invalid_parameters', message }), false, false);
+      return;
+    }
+    if (this.#calls >= CALLS_MAX) {
+      const message = `${CALLS_MAX} calls of the playground are under way: wait for one of them.`;
+      send(response, answerOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
+      return;
+    }
+    this.#calls += 1;
+    const outgoing = this.#call(given.key, JSON.stringify(given.request));
+    let ended = false;
+    const end = (): void => {
+      if (!ended) this.#calls -= 1;
+      ended = true;
+    };
+    response.onAborted(() => {
+      end();
+      outgoing.destroy();
+    });
+    outgoing.once('error', (error) => {
+      if (ended) return;
+      end();
+      const message = `The gateway's own public port cannot be reached: ${error.message}`;
+      send(response, answerOfError({ code: 'internal_error', message }), false, false);
+    });
+    outgoing.once('response', (incoming) => {
+      // The client may have left meanwhile.
+      if (!ended) handThrough(response, incoming, end);
+    });
+  }
+
+  #call(key: string, body: string): ClientRequest {
+    const { host, port, tls } = this.#addressOf();
+    const outgoing = (tls ? httpsRequest : httpRequest)({
+      host,
+      port,
+      method: 'POST',
+      path: '/v1/chat/completions',
+      agent: false,
+      headers: {
+        authorization: `Bearer ${key}`,
+        'content-type': 'application/json',
+        'content-length': Buffer.byteLength(body),
+      },
+      // This process is at the other end: its certificate is in the name of the service and not of this address.
+      rejectUnauthorized: false,
+    });
+    outgoing.end(body);
+    return outgoing;
+  }
+}
+
+/** With back-pressure: what the page does not take is not read from the gateway either. */
+function handThrough(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
+  let open = true;
+  const finish = (): boolean => {
+    const first = open;
+    open = false;
+    end();
+    return first;
+  };
+  response.onAborted(() => {
+    finish();
+    incoming.destroy();
+  });
+  response.onWritable(() => {
+    incoming.resume();
+    return true;
+  });
+  response.cork(() => {
+    const { statusCode = 500 } = incoming;
+    response.writeStatus(`${statusCode} ${STATUS_CODES[statusCode] ?? ''}`);
+    response.writeHeader('cache-control', 'no-store');
+    for (const [name, value] of Object.entries(incoming.headers)) {
+      if (HEADERS_SHOWN.test(name) && typeof value === 'string') response.writeHeader(name, value);
+    }
+  });
+  incoming.on('data', (chunk: Buffer) => {
+    if (!open) return;
+    response.cork(() => {
+      if (!response.write(chunk)) incoming.pause();
+    });
+  });
+  incoming.once('end', () => {
+    if (finish()) response.cork(() => response.end());
+  });
+  // The answer broke off, so this one must not look whole.
+  incoming.once('error', () => {
+    if (finish()) response.close();
+  });
+}
+
+function callIn(body: string): { readonly key: string; readonly request: object } | undefined {
+  try {
+    const given = JSON.parse(body) as { key?: unknown; request?: unknown } | null;
+    if (typeof given?.key !== 'string' || !KEY_PATTERN.test(given.key)) return undefined;
+    if (typeof given.request !== 'object' || given.request === null) return undefined;
+    return { key: given.key, request: given.request };
+  } catch {
+    return undefined;
+  }
+}

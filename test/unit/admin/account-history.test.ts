@@ -1,0 +1,44 @@
+/** The routes of the busiest accounts and of one account's course. */
+import t from 'tap';
+import { startAdminHouse } from './support.js';
+
+const START = 1_700_000_000;
+
+void t.test('who has called most, and when', async (t) => {
+  const house = await startAdminHouse(t);
+  const idOf = async (name: string): Promise<string> => {
+    const made = await house.send('POST', '/admin/v1/accounts', { name, plan: 'free' });
+    return (made.json() as { id: string }).id;
+  };
+  const [quiet, busy] = [await idOf('quiet'), await idOf('busy')];
+  const figures = { calls: 1, prompt: 7, cached: -1, completion: 2, costPicoUnits: 1.5e12 };
+  const spans = [
+    { start: START, accounts: { [quiet]: figures } },
+    { start: START + 2, accounts: { [busy]: { ...figures, calls: 3 } } },
+  ].map((span) => ({ ring: '5m' as const, span }));
+  for (const span of spans) house.accounts.add([{ source: 'a', spans: [span] }], START + 20);
+
+  const line = { calls: 1, prompt_tokens: 7, cached_tokens: 0, completion_tokens: 2, cost: '1.50' };
+  t.same((await house.send('GET', '/admin/v1/history/accounts')).json(), {
+    range: '5m',
+    seconds: 2,
+    data: [
+      { account: busy, name: 'busy', ...line, calls: 3 },
+      { account: quiet, name: 'quiet', ...line },
+    ],
+  });
+  const nothing = { calls: 0, prompt_tokens: 0, cached_tokens: 0, completion_tokens: 0, cost: '0.00' };
+  t.same((await house.send('GET', '/admin/v1/accounts/busy/history?range=5m')).json(), {
+    range: '5m',
+    seconds: 2,
+    data: [
+      { start: START, ...nothing },
+      { start: START + 2, ...line, calls: 3 },
+    ],
+  });
+  t.match((await house.send('GET', '/admin/v1/history/accounts?range=24h')).json(), { data: [] });
+  const wrong = await house.send('GET', '/admin/v1/history/accounts?range=2h');
+  t.equal(wrong.status, 400);
+  t.match(wrong.body, 'range');
+  t.equal((await house.send('GET', '/admin/v1/accounts/nobody/history')).status, 404);
+});

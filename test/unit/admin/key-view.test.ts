@@ -1,0 +1,57 @@
+import t from 'tap';
+import { viewOfCreatedKey, viewOfKey, viewOfRotatedKey } from '#src/admin/key-view.js';
+import { asAccountIndex, asKeyIndex, asWallMs } from '#src/core/units.js';
+
+void t.test('a key’s digest is never shown, the key where it is made', (t) => {
+  const record = {
+    index: asKeyIndex(0),
+    id: 'key_x',
+    accountIndex: asAccountIndex(0),
+    accountId: 'acct_x',
+    name: 'ci',
+    digest: Buffer.alloc(32, 7),
+    prefix: 'sk-abcd',
+    active: true,
+    createdMs: asWallMs(2_000),
+    expiresSeconds: undefined,
+    requestsPerMinute: undefined,
+    callsPerDay: undefined,
+    replacedById: undefined,
+  };
+  const view = {
+    id: 'key_x',
+    account: 'acct_x',
+    name: 'ci',
+    prefix: 'sk-abcd…',
+    active: true,
+    created: 2,
+    expires: null,
+    expired: false,
+    last_used: null,
+    requests_per_minute: null,
+    calls_per_day: null,
+    replaced_by: null,
+  };
+  t.same(viewOfKey({ record, expired: false, lastUsedSeconds: undefined }), view);
+  const rich = { ...record, expiresSeconds: 9, requestsPerMinute: 2, callsPerDay: 3, replacedById: 'key_y' };
+  const richView = {
+    ...view,
+    expires: 9,
+    expired: true,
+    last_used: 8,
+    requests_per_minute: 2,
+    calls_per_day: 3,
+    replaced_by: 'key_y',
+  };
+  t.same(viewOfKey({ record: rich, expired: true, lastUsedSeconds: 8 }), richView);
+  t.same(
+    viewOfRotatedKey({
+      record,
+      key: 'sk-abcdefg',
+      replaced: { record: rich, expired: true, lastUsedSeconds: 8 },
+    }),
+    { ...view, key: 'sk-abcdefg', replaces: richView },
+  );
+  t.same(viewOfCreatedKey({ record, key: 'sk-abcdefg' }), { ...view, key: 'sk-abcdefg' });
+  t.end();
+});

@@ -1,0 +1,121 @@
+/** The live stream: what it begins with, what follows, whom it is refused, when it ends. */
+import { once } from 'node:events';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
+import t from 'tap';
+import type { StatusFigures } from '#src/telemetry/history-reading.js';
+import { checkError } from '../../support/error-answer.js';
+import { TOKEN, startAdminHouse, type AdminHouse } from './support.js';
+
+const START = 1_700_000_000;
+
+function figures(calls: number): StatusFigures {
+  const none = { bounds: [], counts: [0] };
+  return {
+    outcomes: { ok: calls },
+    tokens: { prompt: 0, cached: 0, completion: 0 },
+    cost: '0.00',
+    duration_ms: none,
+    first_token_ms: none,
+    calls_in_flight: 0,
+    refusals: {},
+    models: [],
+  };
+}
+
+interface Stream {
+  readonly incoming: IncomingMessage;
+  /** Resolves with the next event: its name and its data. */
+  next(): Promise<[string, unknown]>;
+}
+
+async function open(
+  house: AdminHouse,
+  query: string,
+  headers: Readonly<Record<string, string>>,
+): Promise<Stream> {
+  const outgoing = httpRequest({
+    port: house.port,
+    host: '127.0.0.1',
+    path: `/admin/v1/live${query}`,
+    agent: false,
+    headers,
+  });
+  outgoing.end();
+  const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];
+  incoming.setEncoding('utf8');
+  let text = '';
+  return {
+    incoming,
+    next: async () => {
+      while (!text.includes('\n\n')) text += String((await once(incoming, 'data'))[0]);
+      const at = text.indexOf('\n\n');
+      const [, name = '', data = ''] = /^event: (\w+)\ndata: (.*)$/.exec(text.slice(0, at)) ?? [];
+      text = text.slice(at + 2);
+      return [name, JSON.parse(data)];
+    },
+  };
+}
+
+const BEARER = { authorization: `Bearer ${TOKEN}` };
+
+void t.test('history first, then what comes', async (t) => {
+  const house = await startAdminHouse(t);
+  house.record(figures(0), START);
+  house.record(figures(4), START + 2);
+  const stream = await open(house, '', BEARER);
+  t.match(stream.incoming.headers, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
+  const first = { start: START, in_flight: 0, outcomes: { ok: 4 } };
+  t.same(await stream.next(), ['history', { range: '5m', seconds: 2, spans: [first] }]);
+  house.record(figures(9), START + 3);
+  t.match(await stream.next(), ['now', { outcomes: { ok: 9 } }]);
+  house.record(figures(10), START + 4);
+  t.match(await stream.next(), ['now', { outcomes: { ok: 10 } }]);
+  t.same(await stream.next(), ['span', { start: START + 2, in_flight: 0, outcomes: { ok: 6 } }]);
+  const hour = await open(house, '?range=1h', BEARER);
+  t.same(await hour.next(), ['history', { range: '1h', seconds: 10, spans: [] }]);
+  stream.incoming.destroy();
+  hour.incoming.destroy();
+});
+
+void t.test('who may not, and a range that there is not', async (t) => {
+  const house = await startAdminHouse(t);
+  const path = '/admin/v1/live';
+  checkError(t, await house.send('GET', path, undefined, { headers: {} }), 'missing_api_key', 'nobody');
+  const answer = await house.send('GET', `${path}?range=1y`);
+  t.match(checkError(t, answer, 'invalid_parameters', 'range'), '5m, 1h, 6h, 24h');
+});
+
+void t.test('it ends with its session', async (t) => {
+  const house = await startAdminHouse(t);
+  const own = { 'x-tollgate-console': '1' };
+  const opened = await house.send('POST', '/admin/session', { token: TOKEN }, { headers: own });
+  const cookie = /^[^;]+/.exec(opened.headers['set-cookie']?.[0] ?? '')?.[0] ?? '';
+  const stream = await open(house, '', { cookie });
+  await stream.next();
+  house.record(figures(1), START);
+  t.match(await stream.next(), ['now', {}]);
+  await house.send('DELETE', '/admin/session', undefined, { headers: { cookie, ...own } });
+  const ended = once(stream.incoming, 'end');
+  stream.incoming.resume();
+  house.record(figures(2), START + 1);
+  await t.resolves(ended);
+});
+
+void t.test('subscribers are bounded, and those that have left make room', async (t) => {
+  const house = await startAdminHouse(t);
+  const streams: Stream[] = [];
+  for (let count = 0; count < 64; count++) streams.push(await open(house, '', BEARER));
+  const refused = await house.send('GET', '/admin/v1/live');
+  checkError(t, refused, 'overloaded', 'the 65th');
+  const [first] = streams;
+  first!.incoming.destroy();
+  for (;;) {
+    const again = await open(house, '', BEARER);
+    streams.push(again);
+    if (again.incoming.statusCode === 200) break;
+  }
+  t.equal(house.watchers(), 1, 'one reading for all');
+  for (const { incoming } of streams) incoming.destroy();
+  while (house.watchers() > 0) await house.send('GET', '/healthz');
+  t.pass('nobody is watched for when all have left');
+});

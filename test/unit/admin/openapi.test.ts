@@ -1,0 +1,121 @@
+/** The document of the admin interface: valid, whole, and true of what every route answers. */
+import { Validator } from '@seriousme/openapi-schema-validator';
+import t from 'tap';
+import { Check } from 'typebox/schema';
+import { ADMIN_ROUTES } from '#src/admin/routes.js';
+import { PUBLIC_DOCUMENT } from '#src/protocol/generated-openapi.js';
+import { startAdminHouse } from './support.js';
+
+interface Operation {
+  readonly operationId: string;
+  readonly parameters: readonly { readonly name: string; readonly in: string }[];
+  readonly responses: Readonly<Record<string, { readonly content: Record<string, { schema: object }> }>>;
+}
+
+interface Document {
+  readonly openapi: string;
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
+  readonly components: { readonly schemas: { readonly Error: object } };
+}
+
+const ROOT = '/admin/v1';
+
+void t.test('both documents are valid OpenAPI 3.1', async (t) => {
+  const house = await startAdminHouse(t);
+  const answer = await house.send('GET', `${ROOT}/openapi.json`);
+  t.equal(answer.headers['content-type'], 'application/json');
+  for (const [name, text] of [
+    ['admin', answer.body],
+    ['public', PUBLIC_DOCUMENT],
+  ] as const) {
+    const document = JSON.parse(text) as Record<string, unknown> & Document;
+    const result = await new Validator().validate(document);
+    t.same(result.errors, undefined, name);
+    t.equal(result.valid, true, name);
+    t.equal(document.openapi, '3.1.0');
+    t.match(text, /^[\x20-\x7e]*$/, 'ASCII');
+    const ids = Object.values(document.paths).flatMap((path) =>
+      Object.values(path).map(({ operationId }) => operationId),
+    );
+    t.equal(new Set(ids).size, ids.length, 'operation ids differ');
+  }
+  // The validator must be able to say no.
+  const broken = JSON.parse(answer.body) as Record<string, unknown> & { info: { title?: string } };
+  delete broken.info.title;
+  t.equal((await new Validator().validate(broken)).valid, false);
+});
+
+/** One good request for each route, in an order that makes what the next need: method, path, body. */
+const REQUESTS: readonly (readonly [string, string, object?])[] = [
+  ['POST', '/accounts', { name: 'acme', plan: 'free', credit: '5.00' }],
+  ['GET', '/accounts?search=acm&active=true'],
+  ['GET', '/accounts/acme'],
+  ['GET', '/history/accounts?range=1h'],
+  ['GET', '/accounts/acme/history?range=1h'],
+  ['POST', '/accounts/acme/credit', { amount: '1.00', note: 'n', idempotency_key: 'k' }],
+  ['GET', '/accounts/acme/credits'],
+  ['POST', '/accounts/acme/set-plan', { plan: 'paid' }],
+  ['POST', '/accounts/acme/disable'],
+  ['POST', '/accounts/acme/enable', {}],
+  ['POST', '/bulk', { accounts: [{ name: 'b', plan: 'free', keys: [{ name: 'k' }] }] }],
+  ['POST', '/keys', { account: 'acme', name: 'laptop' }],
+  ['GET', '/keys?account=acme'],
+  ['GET', '/keys/laptop'],
+  ['POST', '/keys/laptop/disable'],
+  ['POST', '/keys/laptop/enable'],
+  ['POST', '/keys/laptop/rotate', { grace: 0 }],
+  ['DELETE', '/keys/laptop'],
+  ['GET', '/usage?by=account'],
+  ['GET', '/usage?format=csv'],
+  ['GET', '/models'],
+  ['GET', '/plans'],
+  ['GET', '/status'],
+  ['GET', '/settings'],
+  ['POST', '/reload'],
+  ['GET', '/log'],
+  ['PUT', '/log', { level: 'warn' }],
+  ['GET', '/openapi.json'],
+];
+
+void t.test('every route is in the document, and answers as it says', async (t) => {
+  const house = await startAdminHouse(t);
+  const document = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
+  const asked = new Set<string>();
+  for (const [method, path, body] of REQUESTS) {
+    const [plain = '', query = ''] = path.split('?');
+    const segments = plain.slice(1).split('/');
+    const route = ADMIN_ROUTES.find(
+      (candidate) =>
+        candidate.method === method &&
+        candidate.segments.length === segments.length &&
+        candidate.segments.every((word, at) => word.startsWith('{') || word === segments[at]),
+    );
+    if (route === undefined) throw new Error(`no route ${method} ${plain}`);
+    asked.add(`${method} ${route.path}`);
+    const operation = document.paths[`${ROOT}${route.path}`]?.[method.toLowerCase()];
+    if (operation === undefined) throw new Error(`${method} ${route.path} is not in the document`);
+    for (const name of new URLSearchParams(query).keys()) {
+      t.ok(
+        operation.parameters.some((parameter) => parameter.in === 'query' && parameter.name === name),
+        `${path}: ${name} is declared`,
+      );
+    }
+    const answer = await house.send(method, `${ROOT}${path}`, body);
+    t.equal(answer.status, 200, `${method} ${path}: ${answer.body.slice(0, 200)}`);
+    const type = answer.headers['content-type']!.split(';')[0]!;
+    const schema = operation.responses['200']?.content[type]?.schema;
+    if (schema === undefined) throw new Error(`${method} ${path} answers ${type}, which it does not declare`);
+    const value: unknown = type === 'application/json' ? answer.json() : answer.body;
+    t.ok(Check(schema, value), `${method} ${path} matches its schema`);
+    t.equal(Check(schema, 5), false, 'which does not match everything');
+  }
+  t.same(
+    [...asked].sort(),
+    ADMIN_ROUTES.map(({ method, path }) => `${method} ${path}`).sort(),
+    'no route was left out',
+  );
+  for (const path of ['/accounts/nobody', '/nowhere', '/accounts?x=1']) {
+    const answer = await house.send('GET', `${ROOT}${path}`);
+    t.ok(Check(document.components.schemas.Error, answer.json()), path);
+  }
+});

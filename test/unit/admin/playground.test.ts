@@ -1,0 +1,106 @@
+/** The playground's calls: handed through as they come, with nothing of the operator's rights. */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import t, { type Test } from 'tap';
+import { checkError } from '../../support/error-answer.js';
+import { TOKEN, startAdminHouse } from './support.js';
+
+const PATH = '/admin/playground';
+
+/** Stands for the public port. */
+async function startPublic(t: Test, serve: (request: IncomingMessage, response: ServerResponse) => void) {
+  const server = createServer(serve);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
+}
+
+void t.test('a call and its answer', async (t) => {
+  const house = await startAdminHouse(t);
+  let seen: { headers: IncomingMessage['headers']; url: string | undefined; body: string } | undefined;
+  house.publicPort = await startPublic(t, (request, response) => {
+    let body = '';
+    request.on('data', (part) => (body += String(part)));
+    request.on('end', () => {
+      seen = { headers: request.headers, url: request.url, body };
+      response.writeHead(429, {
+        'content-type': 'application/json',
+        'x-request-id': 'r-1',
+        'x-ratelimit-limit': '5',
+        'retry-after': '7',
+        server: 'hidden',
+      });
+      response.end('{"error":{"message":"später"}}');
+    });
+  });
+  const request = { model: 'm', messages: [] };
+  const answer = await house.send('POST', PATH, { key: 'sk-customer', request });
+  t.match(answer, {
+    status: 429,
+    body: '{"error":{"message":"später"}}',
+    headers: {
+      'x-request-id': 'r-1',
+      'x-ratelimit-limit': '5',
+      'retry-after': '7',
+      'cache-control': 'no-store',
+    },
+  });
+  t.notOk(answer.headers.server);
+  t.match(seen, { url: '/v1/chat/completions', headers: { authorization: 'Bearer sk-customer' } });
+  t.same(JSON.parse(seen!.body), request);
+  t.notMatch(JSON.stringify(seen), TOKEN);
+  t.same((await house.send('GET', PATH)).json(), { base_url: `http://127.0.0.1:${house.publicPort}/v1` });
+});
+
+void t.test('a stream comes as it comes, and ends upstream when the page leaves', async (t) => {
+  const house = await startAdminHouse(t);
+  const left = new Promise<void>((resolve) => {
+    void startPublic(t, (_, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: 1\n\n');
+      response.once('close', resolve);
+    }).then((port) => (house.publicPort = port));
+  });
+  while (house.publicPort === 1) await new Promise((resolve) => setImmediate(resolve));
+  const leaving = new AbortController();
+  const response = await fetch(`http://127.0.0.1:${house.port}${PATH}`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${TOKEN}` },
+    body: JSON.stringify({ key: 'sk-x', request: {} }),
+    signal: leaving.signal,
+  });
+  const { value } = (await response.body!.getReader().read()) as { value: Uint8Array };
+  t.equal(Buffer.from(value).toString(), 'data: 1\n\n', 'before the end');
+  leaving.abort();
+  await t.resolves(left);
+});
+
+void t.test('what is refused', async (t) => {
+  const house = await startAdminHouse(t);
+  checkError(t, await house.send('POST', PATH, {}, { headers: {} }), 'missing_api_key', 'nobody');
+  for (const body of [
+    {},
+    { key: 'sk-x' },
+    { key: 'a\nb', request: {} },
+    { key: 1, request: {} },
+    'x',
+    'null',
+  ]) {
+    t.match(
+      checkError(t, await house.send('POST', PATH, body), 'invalid_parameters', JSON.stringify(body)),
+      'key',
+    );
+  }
+  const closed = await house.send('POST', PATH, { key: 'sk-x', request: {} });
+  t.match(checkError(t, closed, 'internal_error', 'nobody listens'), 'cannot be reached');
+  house.publicPort = await startPublic(t, (_, response) => {
+    response.writeHead(200);
+    response.write('half', () => response.destroy());
+  });
+  await t.rejects(
+    house.send('POST', PATH, { key: 'sk-x', request: {} }),
+    'half an answer does not look whole',
+  );
+});
