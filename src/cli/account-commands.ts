@@ -1,84 +1,97 @@
 /**
- * `tollgate accounts …`. What they need is loaded when one of them runs.
+ * `tollgate accounts …`; what moves money is in credit-commands.ts. What they need is loaded when one of them runs.
  */
 import type { Command } from 'commander';
-import type { AccountView } from '../admin/views.js';
-import {
-  addPlaceOptions,
-  listAll,
-  withAdminClient,
-  type AdminClient,
-  type PlaceOptions,
-} from './admin-client.js';
-import { nonEmpty, printFields, printJson, printTable, timeText, type Column } from './output.js';
+import type { AccountView } from '../admin/account-view.js';
+import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';
+import { addConfirmation, confirm, type ConfirmationOptions } from './confirmation.js';
+import { addCreditCommands } from './credit-commands.js';
+import { exampleText, nonEmpty, printFields, printJson, printTable, timeText, yesNo } from './output.js';
+import { addPlaceOptions, type PlaceOptions } from './place.js';
+import type { Column } from './table.js';
+
+interface ListOptions extends PlaceOptions {
+  readonly search?: string;
+  readonly plan?: string;
+}
 
 export function addAccountCommands(program: Command): void {
   const accounts = program
     .command('accounts')
-    .description('Create, list, credit, move and disable accounts.');
+    .description('Create, list, credit, move and disable accounts.')
+    .addHelpText(
+      'after',
+      exampleText('accounts create acme --plan free --credit 10.00', 'accounts list --search acme'),
+    );
 
   addPlaceOptions(accounts.command('create').description('Create an account.'))
     .argument('<name>', 'unique name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .option('--credit <amount>', 'first credit, such as 10.00', nonEmpty)
+    .addHelpText('after', exampleText('accounts create acme --plan free --credit 10.00'))
     .action((name: string, options: PlaceOptions & { plan: string; credit?: string }) =>
-      show(options, (client) => {
+      showAccount(options, (client) => {
         const { plan, credit } = options;
         return client.call('POST', '/accounts', { name, plan, ...(credit === undefined ? {} : { credit }) });
       }),
     );
 
-  addPlaceOptions(accounts.command('list').description('List all accounts.')).action(
-    (options: PlaceOptions) =>
+  addPlaceOptions(accounts.command('list').description('List accounts, all of them by default.'))
+    .option('--search <text>', 'those with this in their name or id', nonEmpty)
+    .option('--plan <plan>', 'those on this plan', nonEmpty)
+    .addHelpText('after', exampleText('accounts list --search acme', 'accounts list --plan free --json'))
+    .action((options: ListOptions) =>
       withAdminClient(options, async (client) => {
-        const data = await listAll<AccountView>(client, '/accounts');
+        const { search, plan } = options;
+        const data = await listAll<AccountView>(client, withQuery('/accounts', queryOf({ search, plan })));
         if (options.json) printJson({ data, next: null });
-        else printTable(COLUMNS, data, 'There are no accounts: see "accounts create --help".');
+        else printTable(COLUMNS, data, noneOf(options));
       }),
-  );
+    );
 
-  addPlaceOptions(accounts.command('show').description('Show an account.'))
+  addPlaceOptions(accounts.command('show').description('Show an account with its live counters.'))
     .argument('<account>', 'id or name', nonEmpty)
+    .addHelpText('after', exampleText('accounts show acme'))
     .action((account: string, options: PlaceOptions) =>
-      show(options, (client) => client.call('GET', pathOf(account))),
+      showAccount(options, (client) => client.call('GET', accountPath(account))),
     );
 
-  addPlaceOptions(
-    accounts.command('credit').description('Add to the balance, or take away with a negative amount.'),
-  )
-    .argument('<account>', 'id or name', nonEmpty)
-    .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', nonEmpty)
-    .option('--note <text>', 'why, for the journal of the account; at most 500 characters')
-    .action((account: string, amount: string, options: PlaceOptions & { note?: string }) =>
-      show(options, (client) => {
-        const note = options.note === undefined ? {} : { note: options.note };
-        return client.call('POST', `${pathOf(account)}/credit`, { amount, ...note });
-      }),
-    );
+  addCreditCommands(accounts);
 
   addPlaceOptions(accounts.command('set-plan').description('Move an account to another plan.'))
     .argument('<account>', 'id or name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
+    .addHelpText('after', exampleText('accounts set-plan acme --plan paid'))
     .action((account: string, options: PlaceOptions & { plan: string }) =>
-      show(options, (client) => client.call('POST', `${pathOf(account)}/set-plan`, { plan: options.plan })),
+      showAccount(options, (client) =>
+        client.call('POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
+      ),
     );
 
-  for (const [word, description] of [
-    ['disable', 'Refuse all keys of an account.'],
-    ['enable', 'Take the keys of a disabled account again.'],
-  ] as const) {
-    addPlaceOptions(accounts.command(word).description(description))
-      .argument('<account>', 'id or name', nonEmpty)
-      .action((account: string, options: PlaceOptions) =>
-        show(options, (client) => client.call('POST', `${pathOf(account)}/${word}`)),
-      );
-  }
+  addConfirmation(
+    addPlaceOptions(
+      accounts.command('disable').description('Refuse all keys of an account, and ask before.'),
+    ),
+  )
+    .argument('<account>', 'id or name', nonEmpty)
+    .addHelpText('after', exampleText('accounts disable acme --yes'))
+    .action(async (account: string, options: PlaceOptions & ConfirmationOptions) => {
+      await confirm(`Refuse all calls of account ${account}?`, options);
+      await showAccount(options, (client) => client.call('POST', `${accountPath(account)}/disable`));
+    });
+
+  addPlaceOptions(accounts.command('enable').description('Take the keys of a disabled account again.'))
+    .argument('<account>', 'id or name', nonEmpty)
+    .addHelpText('after', exampleText('accounts enable acme'))
+    .action((account: string, options: PlaceOptions) =>
+      showAccount(options, (client) => client.call('POST', `${accountPath(account)}/enable`)),
+    );
 }
 
 const COLUMNS: readonly Column<AccountView>[] = [
-  { title: 'NAME', text: ({ name }) => name, align: 'left' },
+  { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
   { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'PLAN', text: ({ plan }) => plan, align: 'left' },
+  { title: 'PLAN', text: ({ plan }) => plan, align: 'left', cut: true },
   { title: 'ACTIVE', text: ({ active }) => yesNo(active), align: 'left' },
   { title: 'BALANCE', text: ({ balance }) => balance, align: 'right' },
   { title: 'HELD', text: ({ held }) => held, align: 'right' },
@@ -87,8 +100,17 @@ const COLUMNS: readonly Column<AccountView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
-/** Every other command answers with the account as it is then. */
-function show(options: PlaceOptions, call: (client: AdminClient) => Promise<unknown>): Promise<void> {
+function noneOf({ search, plan }: ListOptions): string {
+  return search === undefined && plan === undefined
+    ? 'There are no accounts: see "accounts create --help".'
+    : 'No account matches.';
+}
+
+/** Most commands answer with the account as it is then. */
+export function showAccount(
+  options: PlaceOptions,
+  call: (client: AdminClient) => Promise<unknown>,
+): Promise<void> {
   return withAdminClient(options, async (client) => {
     const account = (await call(client)) as AccountView;
     if (options.json) printJson(account);
@@ -113,10 +135,6 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-function pathOf(account: string): string {
+export function accountPath(account: string): string {
   return `/accounts/${encodeURIComponent(account)}`;
-}
-
-function yesNo(value: boolean): string {
-  return value ? 'yes' : 'no';
 }

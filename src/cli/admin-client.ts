@@ -2,35 +2,20 @@
  * How commands reach accounts and keys: over the admin interface of the gateway that runs on the data directory, or, while
  * none runs, on the store itself. Both take the same requests and give the same answers.
  */
-import type { Command } from 'commander';
-import type { AdminApi } from '../admin/api.js';
-import type { GatewayAddress } from '../admin/gateway-file.js';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
-import { Refusal } from './output.js';
+import { openHttpClient } from './http-client.js';
+import { Misuse, Refusal } from './output.js';
+import { ADMIN_URL_RULE, adminOriginOf, type PlaceOptions } from './place.js';
 
-export type AdminCallMethod = 'GET' | 'POST' | 'DELETE';
+export type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface AdminClient {
-  /** The answer's body, as its path gives it: a view of admin/views.ts. `path` is below `/admin/v1`, encoded. Throws `Refusal` with the gateway's own words. */
+  /** The answer's body, as its path gives it: a view of the admin folder. `path` is below `/admin/v1`, encoded. Throws `Refusal` with the gateway's own words. */
   call(method: AdminCallMethod, path: string, body?: object): Promise<unknown>;
+  /** As `call` of a GET, but the body as it came: CSV. */
+  text(path: string): Promise<string>;
   close(): Promise<void>;
-}
-
-/** Where the settings are; options of every command here. */
-export interface PlaceOptions {
-  readonly config?: string;
-  readonly data?: string;
-  readonly json?: boolean;
-}
-
-export function addPlaceOptions(command: Command): Command {
-  return command
-    .option(
-      '--config <file>',
-      'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
-    )
-    .option('--data <folder>', 'folder of the books (TOLLGATE_DATA; default: that of the configuration)')
-    .option('--json', 'print JSON');
 }
 
 /** Opens a client, lets `use` work with it and closes it. */
@@ -38,12 +23,7 @@ export async function withAdminClient(
   place: PlaceOptions,
   use: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
-  const { loadSettings } = await import('../config/load.js');
-  const { findGateway } = await import('../admin/gateway-file.js');
-  const { settings } = loadSettings({ config: place.config, data: place.data, secrets: false });
-  const address = await findGateway(settings.data);
-  const client =
-    address === undefined ? await openStoreClient(settings) : await openHttpClient(settings.data, address);
+  const client = await openClient(place);
   try {
     await use(client);
   } finally {
@@ -51,101 +31,104 @@ export async function withAdminClient(
   }
 }
 
-/** All items of a list, page by page. `path` may have a query already. */
-export async function listAll<Item>(client: AdminClient, path: string): Promise<Item[]> {
+/** As `withAdminClient`, for what a gateway alone can tell. Throws `Refusal` where none runs. */
+export async function withGateway(
+  place: PlaceOptions,
+  use: (client: AdminClient) => Promise<void>,
+): Promise<void> {
+  const adminUrl = adminUrlOf(place);
+  if (adminUrl !== undefined) {
+    await use(await openHttpClient(place.data, adminUrl));
+    return;
+  }
+  const settings = await settingsOf(place);
+  const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
+  const address = await findGateway(settings.data);
+  if (address === undefined) throw new Refusal(`No gateway serves from ${settings.data}.`);
+  await use(await openHttpClient(settings.data, adminOrigin(address)));
+}
+
+function adminUrlOf({ adminUrl }: PlaceOptions): string | undefined {
+  const fromEnvironment = process.env.TOLLGATE_ADMIN_URL;
+  if (adminUrl !== undefined || fromEnvironment === undefined || fromEnvironment === '') return adminUrl;
+  const origin = adminOriginOf(fromEnvironment);
+  if (origin === undefined) throw new Misuse(`TOLLGATE_ADMIN_URL: ${ADMIN_URL_RULE}`);
+  return origin;
+}
+
+async function settingsOf({ config, data }: PlaceOptions): Promise<Settings> {
+  const { loadSettings } = await import('../config/load.js');
+  return loadSettings({ config, data, secrets: false }).settings;
+}
+
+async function openClient(place: PlaceOptions): Promise<AdminClient> {
+  const adminUrl = adminUrlOf(place);
+  return adminUrl === undefined ? openNearest(await settingsOf(place)) : openHttpClient(place.data, adminUrl);
+}
+
+/** A start reads the store and opens ports: seconds with large books. A stop ends its calls: `drain_timeout_ms`, 30 s by default. */
+const HELD_WAIT_MS_MAX = 60_000;
+const HELD_POLL_MS = 20;
+
+/**
+ * The gateway, or the store where none runs. One that starts or stops has the store and cannot be asked: it is waited for,
+ * and so is another command.
+ */
+async function openNearest(settings: Settings): Promise<AdminClient> {
+  const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
+  const { StoreHeld } = await import('../store/store-hold.js');
+  const { openStoreClient } = await import('./store-client.js');
+  const endMs = performance.now() + HELD_WAIT_MS_MAX;
+  for (;;) {
+    const address = await findGateway(settings.data);
+    if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address));
+    try {
+      return openStoreClient(settings);
+    } catch (error) {
+      if (!(error instanceof StoreHeld)) throw error;
+      if (performance.now() > endMs) {
+        throw new Refusal(
+          `${error.message} It has done so for ${HELD_WAIT_MS_MAX / 1_000} s without answering: nothing was changed.`,
+        );
+      }
+    }
+    await sleep(HELD_POLL_MS);
+  }
+}
+
+/** All items of a list, page by page, which may be of the route's own size. `path` may have a query already. */
+export async function listAll<Item>(
+  client: AdminClient,
+  path: string,
+  pageItems: number | 'default' = PAGE_ITEMS,
+): Promise<Item[]> {
   const items: Item[] = [];
   let cursor: string | null = null;
   do {
-    const query = new URLSearchParams({ limit: String(PAGE_ITEMS) });
-    if (cursor !== null) query.set('cursor', cursor);
-    const joined = `${path}${path.includes('?') ? '&' : '?'}${query.toString()}`;
-    const page = (await client.call('GET', joined)) as { data: Item[]; next: string | null };
+    const limit = pageItems === 'default' ? undefined : String(pageItems);
+    const query = queryOf({ limit, cursor: cursor ?? undefined });
+    const page = (await client.call('GET', withQuery(path, query))) as { data: Item[]; next: string | null };
     items.push(...page.data);
     cursor = page.next;
   } while (cursor !== null);
   return items;
 }
 
+/** `path` with those of `parameters` that are given; it may have a query already. */
+export function withQuery(path: string, parameters: URLSearchParams): string {
+  const query = parameters.toString();
+  if (query === '') return path;
+  return `${path}${path.includes('?') ? '&' : '?'}${query}`;
+}
+
+/** Query parameters, without those that are not given. */
+export function queryOf(parameters: Readonly<Record<string, string | undefined>>): URLSearchParams {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== undefined) query.set(name, value);
+  }
+  return query;
+}
+
 /** As many as the interface gives at once. */
 const PAGE_ITEMS = 1_000;
-
-/** A change waits for the disk; on a busy one that is a second. */
-const CALL_TIMEOUT_MS = 30_000;
-
-async function openHttpClient(dataPath: string, address: GatewayAddress): Promise<AdminClient> {
-  const { adminOrigin } = await import('../admin/gateway-file.js');
-  const { findAdminToken, tokenPath } = await import('../admin/token.js');
-  const token = findAdminToken(dataPath, process.env);
-  if (token === undefined) {
-    throw new Refusal(
-      `A gateway runs, but its token is not in ${tokenPath(dataPath)}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
-    );
-  }
-  const origin = adminOrigin(address);
-  const exchange = async (method: string, path: string, body: object | undefined) => {
-    const response = await fetch(`${origin}/admin/v1${path}`, {
-      method,
-      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-      body: body === undefined ? null : JSON.stringify(body),
-      signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
-      redirect: 'error',
-    });
-    return { status: response.status, text: await response.text() };
-  };
-  return {
-    call: async (method, path, body) => {
-      const { status, text } = await exchange(method, path, body).catch((error: unknown) => {
-        throw new Refusal(unansweredText(origin, error));
-      });
-      return answerOf(status, text);
-    },
-    close: () => Promise.resolve(),
-  };
-}
-
-/** fetch hides the reason in the cause of its error. */
-function unansweredText(origin: string, error: unknown): string {
-  const reason = error instanceof Error ? (error.cause ?? error) : error;
-  return (
-    `The gateway at ${origin} was there and did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
-    'A change may have been made or not: look before trying again.'
-  );
-}
-
-async function openStoreClient(settings: Settings): Promise<AdminClient> {
-  const { AdminApi } = await import('../admin/api.js');
-  const { SystemClock } = await import('../core/clock.js');
-  const { Registry } = await import('../registry/registry.js');
-  const { catalogOf } = await import('../gateway/snapshot.js');
-  const { Store } = await import('../store/store.js');
-  const { createLog } = await import('../telemetry/log.js');
-  const store = new Store(settings.data);
-  const registry = new Registry({
-    store,
-    catalog: catalogOf(settings),
-    clock: new SystemClock(),
-    accountsMax: settings.limits.accounts,
-    keysMax: settings.limits.keys,
-    live: undefined,
-  });
-  const api: AdminApi = new AdminApi({ registry, status: () => ({}), log: createLog('command') });
-  return {
-    call: (method, path, body) => {
-      const [plain = '', query = ''] = path.split('?', 2);
-      const answer = api.handle({
-        method,
-        path: `/admin/v1${plain}`,
-        query,
-        body: body === undefined ? '' : JSON.stringify(body),
-      });
-      return Promise.resolve().then(() => answerOf(answer.status, answer.body));
-    },
-    close: () => store.close(),
-  };
-}
-
-function answerOf(status: number, text: string): unknown {
-  const body: unknown = JSON.parse(text);
-  if (status < 400) return body;
-  throw new Refusal((body as { error: { message: string } }).error.message);
-}

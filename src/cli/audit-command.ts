@@ -1,8 +1,8 @@
 /** `tollgate audit`: whether the books on disk balance; reads them itself, beside a running gateway too. */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
-import { addPlaceOptions, type PlaceOptions } from './admin-client.js';
-import { printFields, printJson, printLine } from './output.js';
+import { exampleText, printFields, printJson, printLine } from './output.js';
+import { addBooksOptions, type PlaceOptions } from './place.js';
 
 interface AuditOptions extends PlaceOptions {
   readonly repair?: boolean;
@@ -22,16 +22,19 @@ export function addAuditCommand(program: Command): void {
     )
     // Asked for often enough to deserve an answer.
     .addOption(new Option('--repair').hideHelp());
-  addPlaceOptions(command).action(async (options: AuditOptions) => {
-    if (options.repair === true) {
-      command.error(
-        'The audit does not repair: of two figures that differ, none is known to be the true one. ' +
-          'Stop the gateway, restore the store from a backup and audit that.',
-        { exitCode: EXIT_USAGE },
-      );
-    }
-    await run(options);
-  });
+  addBooksOptions(command)
+    .option('--json', 'print JSON')
+    .addHelpText('after', exampleText('audit --data /var/lib/tollgate'))
+    .action(async (options: AuditOptions) => {
+      if (options.repair === true) {
+        command.error(
+          'The audit does not repair: of two figures that differ, none is known to be the true one. ' +
+            'Stop the gateway, restore the store from a backup and audit that.',
+          { exitCode: EXIT_USAGE },
+        );
+      }
+      await run(options);
+    });
 }
 
 /** Throws StoreFault, and ConfigError, where there is nothing that could be checked. */

@@ -19,7 +19,7 @@ const MODELS_SHOWN_MAX = 8;
 /** Lines ending with a newline; the demo's key is in them the one time that `ready` brings it. */
 export function bannerOf(facts: BannerFacts): string {
   const { settings, ready } = facts;
-  const address = `http://${hostPort(settings.listen.host, ready.port)}`;
+  const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
   const ids = settings.models.map((model) => model.id);
   const more = ids.length > MODELS_SHOWN_MAX ? ` and ${ids.length - MODELS_SHOWN_MAX} more` : '';
   const lines = [

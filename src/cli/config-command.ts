@@ -1,6 +1,11 @@
-/** `tollgate config check | schema | example`. */
+/** `tollgate config check | schema | example`; `import-litellm` is in import-command.ts. */
+import { relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
+import { addImportCommand } from './import-command.js';
+import { exampleText } from './output.js';
+import { addConfigOption } from './place.js';
 
 interface CheckOptions {
   readonly config?: string;
@@ -9,31 +14,40 @@ interface CheckOptions {
 
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('Check the configuration, or show what it can hold.');
-  config
-    .command('check')
-    .description(
-      'Read the configuration as serve would and tell every fault; exits with 1 where there is one.',
-    )
-    .option(
-      '--config <file>',
-      'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
-    )
+  addConfigOption(
+    config
+      .command('check')
+      .description(
+        'Read the configuration as serve would and tell every fault; exits with 1 where there is one.',
+      ),
+  )
     .option('--json', 'print {"ok", "source", "problems"}')
+    .addHelpText('after', exampleText('config check --config /etc/tollgate/tollgate.yaml'))
     .action(check);
   config
     .command('schema')
-    .description('Print every setting with unit, default and environment variable, as JSON Schema.')
+    .description(
+      'Print every setting with unit, default and environment variable, as JSON Schema (in the package: dist/tollgate.schema.json).',
+    )
     .action(async () => {
-      const { settingsJsonSchema } = await import('../config/json-schema.js');
-      process.stdout.write(`${JSON.stringify(settingsJsonSchema(), null, 2)}\n`);
+      const { settingsSchemaText } = await import('../config/json-schema.js');
+      process.stdout.write(settingsSchemaText());
     });
   config
     .command('example')
     .description('Print a commented configuration to start from.')
     .action(async () => {
-      const { EXAMPLE_YAML } = await import('../config/example.js');
-      process.stdout.write(EXAMPLE_YAML);
+      const { exampleYaml } = await import('../config/example.js');
+      process.stdout.write(exampleYaml(schemaPath()));
     });
+  addImportCommand(config);
+}
+
+/** Of the file that the build makes, as an editor finds it from a tollgate.yaml in the working directory. */
+function schemaPath(): string {
+  const path = fileURLToPath(new URL('../tollgate.schema.json', import.meta.url));
+  const fromHere = relative(process.cwd(), path);
+  return fromHere.startsWith('..') ? path : `./${fromHere}`;
 }
 
 async function check(options: CheckOptions): Promise<void> {

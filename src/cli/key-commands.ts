@@ -1,51 +1,100 @@
 /**
  * `tollgate keys …`. What they need is loaded when one of them runs.
  */
-import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import type { KeyView } from '../admin/views.js';
-import { addPlaceOptions, listAll, withAdminClient, type PlaceOptions } from './admin-client.js';
-import {
-  nonEmpty,
-  printFields,
-  printJson,
-  printLine,
-  printTable,
-  Refusal,
-  timeText,
-  type Column,
-} from './output.js';
+import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/key-view.js';
+import { listAll, withAdminClient } from './admin-client.js';
+import { addConfirmation, confirm, type ConfirmationOptions } from './confirmation.js';
+import { durationSeconds, momentSeconds, wholeNumber } from './key-arguments.js';
+import { KEY_COLUMNS, keyFields } from './key-text.js';
+import { exampleText, nonEmpty, printFields, printJson, printLine, printTable, timeText } from './output.js';
+import { addPlaceOptions, type PlaceOptions } from './place.js';
+
+const KEY_ARGUMENT = "the key's id, or its name where that is unique";
+
+interface CreateOptions {
+  readonly account: string;
+  readonly name: string;
+  readonly expires?: number;
+  readonly expiresIn?: number;
+  readonly requestsPerMinute?: number;
+  readonly callsPerDay?: number;
+}
 
 export function addKeyCommands(program: Command): void {
   const keys = program
     .command('keys')
-    .description('Make, list, disable and delete the API keys of accounts.');
+    .description('Make, list, show, disable, rotate and delete the API keys of accounts.');
 
   addPlaceOptions(keys.command('create').description('Make a key. It is shown this once.'))
     .requiredOption('--account <account>', 'id or name', nonEmpty)
     .requiredOption('--name <name>', 'what the key is for', nonEmpty)
-    .action((options: PlaceOptions & { account: string; name: string }) =>
+    .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
+    .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
+    .option('--requests-per-minute <n>', "less than the plan's", wholeNumber)
+    .option('--calls-per-day <n>', "less than the plan's", wholeNumber)
+    .addHelpText('after', exampleText('keys create --account acme --name laptop --expires-in 30d'))
+    .action((options: PlaceOptions & CreateOptions) =>
       withAdminClient(options, async (client) => {
-        const { account, name } = options;
-        const created = (await client.call('POST', '/keys', { account, name })) as KeyView & { key: string };
+        const created = (await client.call('POST', '/keys', {
+          account: options.account,
+          name: options.name,
+          // What was not given is undefined, and not in the JSON.
+          expires: options.expires,
+          expires_in: options.expiresIn,
+          requests_per_minute: options.requestsPerMinute,
+          calls_per_day: options.callsPerDay,
+        })) as CreatedKeyView;
+        if (options.json) printJson(created);
+        else printNewKey(created);
+      }),
+    );
+
+  addPlaceOptions(keys.command('show').description('Show a key and when it was last used.'))
+    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .addHelpText('after', exampleText('keys show laptop'))
+    .action((key: string, options: PlaceOptions) =>
+      withAdminClient(options, async (client) => {
+        const shown = (await client.call('GET', pathOf(key))) as KeyView;
+        if (options.json) printJson(shown);
+        else printFields(keyFields(shown, shown.prefix));
+      }),
+    );
+
+  addPlaceOptions(
+    keys.command('rotate').description('Put a new key in the place of another. It is shown this once.'),
+  )
+    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .option(
+      '--grace <duration>',
+      'how long the former one is still taken, 1h by default; 0: not at all',
+      durationSeconds,
+    )
+    .addHelpText('after', exampleText('keys rotate laptop --grace 24h'))
+    .action((key: string, options: PlaceOptions & { grace?: number }) =>
+      withAdminClient(options, async (client) => {
+        const { grace } = options;
+        const rotated = (await client.call('POST', `${pathOf(key)}/rotate`, { grace })) as RotatedKeyView;
         if (options.json) {
-          printJson(created);
+          printJson(rotated);
           return;
         }
-        printFields(fieldsOf(created, created.key));
-        printLine('Keep the key now: it cannot be shown again.');
+        printNewKey(rotated);
+        const { id, expired, expires } = rotated.replaces;
+        printLine(expired ? `${id} is refused from now on.` : `${id} is taken until ${timeText(expires!)}.`);
       }),
     );
 
   addPlaceOptions(keys.command('list').description('List keys, those of all accounts by default.'))
     .option('--account <account>', 'of this account alone (id or name)', nonEmpty)
+    .addHelpText('after', exampleText('keys list --account acme'))
     .action((options: PlaceOptions & { account?: string }) =>
       withAdminClient(options, async (client) => {
         const { account } = options;
         const query = account === undefined ? '' : `?account=${encodeURIComponent(account)}`;
         const data = await listAll<KeyView>(client, `/keys${query}`);
         if (options.json) printJson({ data, next: null });
-        else printTable(COLUMNS, data, 'There are no keys: see "keys create --help".');
+        else printTable(KEY_COLUMNS, data, 'There are no keys: see "keys create --help".');
       }),
     );
 
@@ -54,21 +103,24 @@ export function addKeyCommands(program: Command): void {
     ['enable', 'Take a disabled key again.'],
   ] as const) {
     addPlaceOptions(keys.command(word).description(description))
-      .argument('<key>', "the key's id, or its name where that is unique", nonEmpty)
+      .argument('<key>', KEY_ARGUMENT, nonEmpty)
+      .addHelpText('after', exampleText(`keys ${word} laptop`))
       .action((key: string, options: PlaceOptions) =>
         withAdminClient(options, async (client) => {
           const changed = (await client.call('POST', `${pathOf(key)}/${word}`)) as KeyView;
           if (options.json) printJson(changed);
-          else printFields(fieldsOf(changed, changed.prefix));
+          else printFields(keyFields(changed, changed.prefix));
         }),
       );
   }
 
-  addPlaceOptions(keys.command('delete').description('Delete a key for good.'))
-    .argument('<key>', "the key's id, or its name where that is unique", nonEmpty)
-    .option('--yes', 'do not ask')
-    .action(async (key: string, options: PlaceOptions & { yes?: boolean }) => {
-      if (options.yes !== true) await confirm(`Delete key ${key} for good?`);
+  addConfirmation(
+    addPlaceOptions(keys.command('delete').description('Delete a key for good, and ask before.')),
+  )
+    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .addHelpText('after', exampleText('keys delete laptop --yes'))
+    .action(async (key: string, options: PlaceOptions & ConfirmationOptions) => {
+      await confirm(`Delete key ${key} for good?`, options);
       await withAdminClient(options, async (client) => {
         const answer = (await client.call('DELETE', pathOf(key))) as { id: string };
         if (options.json) printJson(answer);
@@ -77,39 +129,9 @@ export function addKeyCommands(program: Command): void {
     });
 }
 
-const COLUMNS: readonly Column<KeyView>[] = [
-  { title: 'NAME', text: ({ name }) => name, align: 'left' },
-  { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'ACCOUNT', text: ({ account }) => account, align: 'left' },
-  { title: 'KEY', text: ({ prefix }) => prefix, align: 'left' },
-  { title: 'ACTIVE', text: ({ active }) => (active ? 'yes' : 'no'), align: 'left' },
-  { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
-];
-
-/** `shown` is the key itself when it is new, else its beginning. */
-function fieldsOf(key: KeyView, shown: string): (readonly [string, string])[] {
-  return [
-    ['name', key.name],
-    ['id', key.id],
-    ['account', key.account],
-    ['active', key.active ? 'yes' : 'no'],
-    ['created', timeText(key.created)],
-    ['key', shown],
-  ];
-}
-
-/** Throws `Refusal` unless a person at a terminal says yes. */
-async function confirm(question: string): Promise<void> {
-  if (!process.stdin.isTTY)
-    throw new Refusal('Nobody is here to confirm: give --yes to delete without asking.');
-  // The question goes where output is not captured.
-  const terminal = createInterface({ input: process.stdin, output: process.stderr });
-  try {
-    const answer = await terminal.question(`${question} [y/N] `);
-    if (!/^y(es)?$/i.test(answer.trim())) throw new Refusal('Nothing was deleted.');
-  } finally {
-    terminal.close();
-  }
+function printNewKey(created: CreatedKeyView): void {
+  printFields(keyFields(created, created.key));
+  printLine('Keep the key now: it cannot be shown again.');
 }
 
 function pathOf(key: string): string {

@@ -2,6 +2,7 @@
  * `tollgate mock-upstream`: a scripted upstream for trials, tests and benches. Its own process.
  */
 import type { Command } from 'commander';
+import { exampleText } from './output.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
 
 const STEERING_HELP = `
@@ -35,12 +36,12 @@ function optionsOf(command: Command, flags: Flags): { readonly port: number; rea
 export function addMockUpstreamCommand(program: Command): void {
   const command = program
     .command('mock-upstream')
-    .description('run a scripted OpenAI-compatible upstream')
+    .description('Run a scripted OpenAI-compatible upstream, for trials and tests.')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port to listen on, 0 for any', '0')
     .option('--record', 'keep the last request for /mock/stats, and headers for an echo asked in a prompt');
   for (const { flags, help } of MOCK_FLAGS) command.option(flags, help);
-  command.addHelpText('after', STEERING_HELP);
+  command.addHelpText('after', exampleText('mock-upstream --port 9000 --first-byte-ms 200') + STEERING_HELP);
   command.action(async (flags: Flags) => {
     const host = String(flags.host);
     const { port, answers } = optionsOf(command, flags);

@@ -1,5 +1,8 @@
 /** `tollgate serve`: loads the settings and becomes the supervisor. Supervisor process. */
 import { InvalidArgumentError, type Command } from 'commander';
+import type { LoadedSettings } from '../config/load.js';
+import { exampleText } from './output.js';
+import { addBooksOptions } from './place.js';
 
 interface ServeOptions {
   readonly config?: string;
@@ -10,15 +13,13 @@ interface ServeOptions {
 }
 
 export function addServeCommand(program: Command): void {
-  program
-    .command('serve')
-    .description(
-      'Serve callers until SIGTERM or SIGINT. Without tollgate.yaml a built-in echo model is served.',
-    )
-    .option(
-      '--config <file>',
-      'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
-    )
+  addBooksOptions(
+    program
+      .command('serve')
+      .description(
+        'Serve callers until SIGTERM or SIGINT. Without tollgate.yaml a built-in echo model is served.',
+      ),
+  )
     .option('--host <host>', 'address that callers reach (TOLLGATE_HOST)')
     .option('--port <port>', 'port that callers reach, 0 for a free one (TOLLGATE_PORT)', portOf)
     .option(
@@ -26,7 +27,7 @@ export function addServeCommand(program: Command): void {
       'port of the admin interface, 0 for a free one (TOLLGATE_ADMIN_PORT)',
       portOf,
     )
-    .option('--data <folder>', 'folder of the books (TOLLGATE_DATA)')
+    .addHelpText('after', exampleText('serve --config /etc/tollgate/tollgate.yaml'))
     .action(serve);
 }
 
@@ -45,18 +46,24 @@ async function serve(options: ServeOptions): Promise<void> {
     { supervise, supervisorOptions },
     { bannerOf, commandOf },
     { createLog },
+    { createLogSwitch, LogSwitch },
     { packageVersion },
   ] = await Promise.all([
     import('../config/load.js'),
     import('../supervisor/supervisor.js'),
     import('./banner.js'),
     import('../telemetry/log.js'),
+    import('../telemetry/log-switch.js'),
     import('../core/version.js'),
   ]);
-  const { settings, source, demo } = loadSettings(options);
-  const log = createLog('supervisor');
+  const load = (): LoadedSettings => loadSettings(options);
+  const loaded = load();
+  const { settings, source } = loaded;
+  const logSwitch = new LogSwitch(createLogSwitch());
+  const log = createLog('supervisor', logSwitch);
   const command = commandOf(process.argv[1] ?? '', process.cwd());
-  const end = await supervise(supervisorOptions({ kind: 'start', settings, demo }, log), process, (ready) =>
+  const supervisor = supervisorOptions(loaded, load, log, ({ log: { level } }) => (logSwitch.level = level));
+  const end = await supervise(supervisor, process, (ready) =>
     process.stdout.write(bannerOf({ version: packageVersion(), settings, source, ready, command })),
   );
   if (end.refusal !== undefined) process.stderr.write(`${end.refusal}\n`);

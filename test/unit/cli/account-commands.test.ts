@@ -28,7 +28,7 @@ void t.test('an account’s life without a gateway', async (t) => {
     balance: '7.00',
   });
   t.match((await run('accounts', 'set-plan', 'acme', '--plan', 'paid', '--json')).json(), { plan: 'paid' });
-  t.match((await run('accounts', 'disable', 'acme', '--json')).json(), { active: false });
+  t.match((await run('accounts', 'disable', 'acme', '--yes', '--json')).json(), { active: false });
   t.match((await run('accounts', 'enable', 'acme', '--json')).json(), { active: true });
 });
 
@@ -54,7 +54,7 @@ void t.test('what people see', async (t) => {
     ].join('\n'),
   );
   await run('accounts', 'create', 'Müller & Söhne', '--plan', 'paid');
-  await run('accounts', 'disable', 'Müller & Söhne');
+  await run('accounts', 'disable', 'Müller & Söhne', '--yes');
   const table = await run('accounts', 'list');
   t.equal(
     steady(table.stdout),

@@ -1,15 +1,17 @@
 /** How a command finds its gateway, and what it says of one that does not answer. */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
-import { writeGatewayFile } from '#src/admin/gateway-file.js';
+import { readGatewayFile, writeGatewayFile } from '#src/admin/gateway-file.js';
 import { Store } from '#src/store/store.js';
 import { listAll, type AdminClient } from '#src/cli/admin-client.js';
 import { runCommand } from '../../support/command.js';
-import { checkRefused, commandFolder, SETTINGS } from './support.js';
+import { checkMisused, checkRefused, commandFolder, SETTINGS } from './support.js';
 
 const TOKEN = 'operator-token-0123456789';
 
@@ -39,6 +41,7 @@ void t.test('lists are read page by page', async (t) => {
       const cursor = Number(new URL(path, 'http://x').searchParams.get('cursor') ?? 0);
       return Promise.resolve({ data: [cursor], next: cursor < 2 ? String(cursor + 1) : null });
     },
+    text: () => Promise.resolve(''),
     close: () => Promise.resolve(),
   };
   t.same(await listAll(client, '/keys?account=a%20b'), [0, 1, 2]);
@@ -74,7 +77,7 @@ void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t
   checkRefused(
     t,
     end,
-    /^The gateway at http:\/\/127\.0\.0\.1:\d+ was there and did not answer: .*look before trying again/,
+    /^The gateway at http:\/\/127\.0\.0\.1:\d+ did not answer: .*look before trying again/,
   );
   t.notMatch(end.stderr, TOKEN);
 });
@@ -86,6 +89,57 @@ void t.test('a file that was left behind by a gateway is not believed', async (t
   const store = new Store(join(folder, 'data'));
   t.equal(store.findAccountByName('acme')?.planId, 'free', 'written to the store itself');
   await store.close();
+});
+
+void t.test('a gateway that starts or stops is waited for', async (t) => {
+  const { folder, run } = commandFolder(t);
+  const holder = fork(new URL('../../fixtures/store-holder.js', import.meta.url), [join(folder, 'data')]);
+  t.teardown(() => holder.kill('SIGKILL'));
+  await once(holder, 'message');
+  let ended = false;
+  const creating = run('accounts', 'create', 'acme', '--plan', 'free').then((end) => {
+    ended = true;
+    return end;
+  });
+  // As long as a command takes.
+  t.equal((await run('config', 'check')).code, 0);
+  t.equal(ended, false);
+  holder.kill('SIGKILL');
+  t.match(await creating, { code: 0, stderr: '' });
+  t.match(await run('accounts', 'show', 'acme'), { code: 0 });
+});
+
+void t.test('a gateway elsewhere is asked with the token of the environment alone', async (t) => {
+  const asked: unknown[] = [];
+  const folder = await seemingGateway(t, ({ url, headers }, response) => {
+    asked.push([url, headers.authorization]);
+    response.end('{"data":[],"next":null}');
+  });
+  const { adminPort } = readGatewayFile(join(folder, 'data'))!;
+  const elsewhere = t.testdir({ 'admin-token': `${TOKEN}-of-this-folder` });
+  const url = `http://127.0.0.1:${adminPort}`;
+  const list = ['accounts', 'list', '--json', '--admin-url', url];
+  checkRefused(
+    t,
+    await runCommand(elsewhere, list),
+    /^A gateway runs, but its token is not known: set TOLLGATE/,
+  );
+  t.same(asked, []);
+  const end = await runCommand(elsewhere, ['accounts', 'list', '--json'], {
+    TOLLGATE_ADMIN_TOKEN: TOKEN,
+    TOLLGATE_ADMIN_URL: url,
+  });
+  t.equal(end.code, 0, end.stderr);
+  t.same(asked, [['/admin/v1/accounts?limit=1000', `Bearer ${TOKEN}`]]);
+  for (const wrong of ['localhost:8081', 'ftp://x', 'http://u:p@x', 'http://x/admin', '']) {
+    checkMisused(
+      t,
+      await runCommand(elsewhere, ['accounts', 'list', '--admin-url', wrong]),
+      /Want an address/,
+    );
+  }
+  const misnamed = await runCommand(elsewhere, ['status'], { TOLLGATE_ADMIN_URL: 'nonsense' });
+  checkMisused(t, misnamed, /^TOLLGATE_ADMIN_URL: Want an address/);
 });
 
 void t.test('a store that is none stops the command with its reason', async (t) => {

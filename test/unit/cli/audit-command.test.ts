@@ -24,12 +24,12 @@ function run(folder: string, ...args: readonly string[]) {
 async function books(folder: string): Promise<string> {
   const store = new Store(join(folder, 'data'));
   const registry = offlineRegistry(store, new StoppedClock());
-  const { record } = registry.createAccount({
+  const { record } = registry.accounts.create({
     name: 'acme',
     planId: 'demo',
     credit: asPicoUnits(2_500_000_000_000n),
   });
-  registry.createKey({ account: 'acme', name: 'laptop' });
+  registry.keys.create({ account: 'acme', name: 'laptop' });
   await store.close();
   return record.id;
 }
@@ -41,7 +41,7 @@ void t.test('books that balance', async (t) => {
   const shown = run(folder);
   t.equal(shown.status, 0, shown.stderr);
   for (const line of [
-    `books      ${path}, format 1`,
+    `books      ${path}, format 3`,
     'accounts   1',
     'keys       1',
     'credited   2.50',
@@ -57,7 +57,7 @@ void t.test('books that balance', async (t) => {
   t.same(JSON.parse(json.stdout), {
     ok: true,
     path,
-    format: 1,
+    format: 3,
     accounts: 1,
     keys: 1,
     credited: '2.50',

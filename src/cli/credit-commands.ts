@@ -1,0 +1,91 @@
+/** `tollgate accounts credit | debit | credits`: the money of an account. */
+import { InvalidArgumentError, type Command } from 'commander';
+import { accountPath, showAccount } from './account-commands.js';
+import { listAll, withAdminClient } from './admin-client.js';
+import { exampleText, nonEmpty, printJson, printTable, timeText } from './output.js';
+import { addPlaceOptions, type PlaceOptions } from './place.js';
+import type { Column } from './table.js';
+
+interface CreditOptions extends PlaceOptions {
+  readonly note?: string;
+  readonly idempotencyKey?: string;
+}
+
+export function addCreditCommands(accounts: Command): void {
+  addCreditOptions(
+    accounts
+      .command('credit')
+      .description('Add to the balance, or take away with a negative amount.')
+      .argument('<account>', 'id or name', nonEmpty)
+      .argument('<amount>', 'such as 10.00; to take away: credit acme -- -2.50', nonEmpty),
+  )
+    .addHelpText(
+      'after',
+      exampleText('accounts credit acme 10.00 --note "invoice 17" --idempotency-key invoice-17'),
+    )
+    .action((account: string, amount: string, options: CreditOptions) => credit(account, amount, options));
+
+  addCreditOptions(
+    accounts
+      .command('debit')
+      .description('Take from the balance, at most all of it.')
+      .argument('<account>', 'id or name', nonEmpty)
+      .argument('<amount>', 'such as 2.50', positive),
+  )
+    .addHelpText('after', exampleText('accounts debit acme 2.50 --note "refund of invoice 17"'))
+    .action((account: string, amount: string, options: CreditOptions) =>
+      credit(account, `-${amount}`, options),
+    );
+
+  addPlaceOptions(accounts.command('credits').description('List the credits and debits, oldest first.'))
+    .argument('<account>', 'id or name', nonEmpty)
+    .addHelpText('after', exampleText('accounts credits acme'))
+    .action((account: string, options: PlaceOptions) =>
+      withAdminClient(options, async (client) => {
+        const data = await listAll<CreditView>(client, `${accountPath(account)}/credits`);
+        if (options.json) printJson({ data, next: null });
+        else printTable(COLUMNS, data, 'Nothing was credited yet.');
+      }),
+    );
+}
+
+/** A line of the account's journal. */
+interface CreditView {
+  readonly amount: string;
+  readonly note: string;
+  /** Unix seconds. */
+  readonly created: number;
+}
+
+const COLUMNS: readonly Column<CreditView>[] = [
+  { title: 'TIME', text: ({ created }) => timeText(created), align: 'left' },
+  { title: 'AMOUNT', text: ({ amount }) => amount, align: 'right' },
+  { title: 'NOTE', text: ({ note }) => note, align: 'left', cut: true },
+];
+
+function addCreditOptions(command: Command): Command {
+  return addPlaceOptions(command)
+    .option('--note <text>', 'why, for the journal of the account; at most 500 characters')
+    .option(
+      '--idempotency-key <text>',
+      'a word of your own: the same command with the same word is booked once',
+      nonEmpty,
+    );
+}
+
+function credit(account: string, amount: string, options: CreditOptions): Promise<void> {
+  const { note, idempotencyKey } = options;
+  return showAccount(options, (client) =>
+    client.call('POST', `${accountPath(account)}/credit`, {
+      amount,
+      ...(note === undefined ? {} : { note }),
+      ...(idempotencyKey === undefined ? {} : { idempotency_key: idempotencyKey }),
+    }),
+  );
+}
+
+/** A debit of less than nothing would be a credit. */
+function positive(text: string): string {
+  if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
+  return nonEmpty(text);
+}

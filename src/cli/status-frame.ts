@@ -1,0 +1,226 @@
+/** The status screen as lines of text that fit a terminal. Pure. */
+import { cutTo, tableText, visible, type Column } from './table.js';
+import { PERCENTS, type Percentiles, type Rate, type StatusFigures } from './status-figures.js';
+import {
+  countText,
+  durationText,
+  mebibytesText,
+  moneyText,
+  rateText,
+  UNKNOWN,
+  uptimeText,
+} from './status-numbers.js';
+import type { StatusView, ThreadStatus, UpstreamStatus } from './status-view.js';
+
+export interface FrameLine {
+  readonly text: string;
+  /** How a terminal shows it; plain text is the same. */
+  readonly style: 'plain' | 'title' | 'alarm';
+}
+
+export interface FrameSize {
+  readonly columns: number;
+  readonly rows: number;
+}
+
+/** At most `rows` lines, none wider than `columns`. What does not fit is told as the number of lines that are missing. */
+export function frameOf(status: StatusView, figures: StatusFigures, size: FrameSize): FrameLine[] {
+  const sections = [
+    headOf(status),
+    trafficOf(figures, size.columns),
+    outcomesOf(figures, size.columns),
+    upstreamsOf(status.upstreams ?? [], size.columns),
+    threadsOf(status.threads ?? [], size.columns),
+  ].filter((section) => section.length > 0);
+  return fitted(sections, size.rows).map((line) => ({ ...line, text: cutTo(line.text, size.columns) }));
+}
+
+function plain(text: string): FrameLine {
+  return { text, style: 'plain' };
+}
+
+function headOf(status: StatusView): FrameLine[] {
+  const { ready, store } = status;
+  const state = ready === undefined ? UNKNOWN : ready ? 'ready' : 'not ready';
+  const limit = status.limits === undefined ? '' : ` of ${countText(status.limits.calls_in_flight)}`;
+  const lines: FrameLine[] = [
+    {
+      text: [
+        `Tollgate ${status.version ?? UNKNOWN}`,
+        state,
+        `up ${uptimeText(status.uptime_seconds)}`,
+        `Node ${status.node ?? UNKNOWN}`,
+        `process ${status.pid ?? UNKNOWN}`,
+      ].join('  '),
+      style: ready === false ? 'alarm' : 'title',
+    },
+    plain(
+      [
+        `in flight ${countText(status.calls_in_flight)}${limit}`,
+        `listeners ${status.listeners ?? UNKNOWN}`,
+        `workers ${status.workers ?? UNKNOWN}`,
+        `books ${store === undefined ? UNKNOWN : store.ok ? 'ok' : 'not written'}`,
+      ].join('  '),
+    ),
+  ];
+  if (store?.ok === false) {
+    const waiting = `${countText(store.unflushed_accounts)} accounts wait`;
+    lines.push({ text: visible(`${waiting}: ${store.last_error ?? UNKNOWN}`), style: 'alarm' });
+  }
+  return [...lines, ...sharingOf(status)];
+}
+
+/** Only what is not well. */
+function sharingOf({ sharing }: StatusView): FrameLine[] {
+  if (sharing === undefined || sharing === null) return [];
+  const { state, reason, lost_seconds: seconds, registry } = sharing;
+  const texts: string[] = [];
+  if (state !== 'connected')
+    texts.push(`shared limits ${state} for ${countText(seconds)} s: ${reason ?? UNKNOWN}`);
+  if (registry !== null && registry.state !== 'following')
+    texts.push(`shared accounts and keys ${registry.state}: ${registry.reason ?? UNKNOWN}`);
+  return texts.map((text) => ({ text: visible(text), style: 'alarm' }));
+}
+
+interface CountRow {
+  readonly name: string;
+  readonly perSecond: string;
+  readonly total: string;
+}
+
+interface TimeRow {
+  readonly time: string;
+  readonly percentiles: readonly string[];
+}
+
+const COUNT_COLUMNS: readonly Column<CountRow>[] = [
+  { title: '', text: ({ name }) => name, align: 'left' },
+  { title: 'PER SECOND', text: ({ perSecond }) => perSecond, align: 'right' },
+  { title: 'TOTAL', text: ({ total }) => total, align: 'right' },
+];
+
+const TIME_COLUMNS: readonly Column<TimeRow>[] = [
+  { title: '', text: ({ time }) => time, align: 'left' },
+  ...PERCENTS.map((percent, at) => ({
+    title: `P${percent}`,
+    text: ({ percentiles }: TimeRow) => percentiles[at] ?? '',
+    align: 'right' as const,
+  })),
+];
+
+/** Counters on the left and times on the right where there is room, else below each other. */
+function trafficOf(figures: StatusFigures, columns: number): FrameLine[] {
+  const counted = (name: string, { perSecond, total }: Rate): CountRow => ({
+    name,
+    perSecond: rateText(perSecond),
+    total: countText(total),
+  });
+  const timed = (time: string, percentiles: Percentiles): TimeRow => ({
+    time,
+    percentiles: percentiles.map(durationText),
+  });
+  const counts = [
+    counted('calls', figures.calls),
+    counted('input tokens', figures.prompt),
+    counted('  cached', figures.cached),
+    counted('output tokens', figures.completion),
+    { name: 'cost', perSecond: moneyText(figures.cost.perSecond), total: moneyText(figures.cost.total) },
+  ];
+  const times = [
+    timed('whole call', figures.duration),
+    timed('first token', figures.firstToken),
+    timed('gateway', figures.overhead),
+  ];
+  const noTime: TimeRow = { time: '', percentiles: [] };
+  const beside = tableText<CountRow & TimeRow>(
+    [...COUNT_COLUMNS, ...TIME_COLUMNS],
+    counts.map((row, at) => ({ ...row, ...(times[at] ?? noTime) })),
+    columns,
+  );
+  if (!beside.narrowed) return styledTable(beside.lines);
+  return [...tableLines(COUNT_COLUMNS, counts, columns), ...tableLines(TIME_COLUMNS, times, columns)];
+}
+
+function outcomesOf({ outcomes }: StatusFigures, columns: number): FrameLine[] {
+  if (outcomes.length === 0) return [];
+  return tableLines<StatusFigures['outcomes'][number]>(
+    [
+      { title: 'OUTCOME', text: ({ code }) => code, align: 'left' },
+      { title: 'PER SECOND', text: ({ perSecond }) => rateText(perSecond), align: 'right' },
+      { title: 'TOTAL', text: ({ total }) => countText(total), align: 'right' },
+    ],
+    outcomes,
+    columns,
+  );
+}
+
+function upstreamsOf(upstreams: readonly UpstreamStatus[], columns: number): FrameLine[] {
+  if (upstreams.length === 0) return [];
+  const [title, ...lines] = tableLines<UpstreamStatus>(
+    [
+      { title: 'MODEL', text: ({ model }) => model, align: 'left', cut: true },
+      { title: 'UPSTREAM', text: ({ name }) => name, align: 'left', cut: true },
+      { title: 'PRIORITY', text: ({ priority }) => String(priority), align: 'right' },
+      { title: 'IN FLIGHT', text: (upstream) => countText(upstream.calls_in_flight), align: 'right' },
+      { title: 'BREAKER', text: ({ breaker }) => breaker.replace('_', ' '), align: 'left' },
+      { title: 'TRIES', text: ({ attempts }) => countText(attempts), align: 'right' },
+      { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
+    ],
+    upstreams,
+    columns,
+  );
+  return [
+    title!,
+    ...lines.map((line, at): FrameLine =>
+      upstreams[at]!.breaker === 'closed' ? line : { ...line, style: 'alarm' },
+    ),
+  ];
+}
+
+function threadsOf(threads: readonly ThreadStatus[], columns: number): FrameLine[] {
+  if (threads.length === 0) return [];
+  return tableLines<ThreadStatus>(
+    [
+      { title: 'THREAD', text: ({ name }) => name, align: 'left', cut: true },
+      {
+        title: 'LOOP DELAY P99',
+        text: (thread) => durationText({ ms: thread.event_loop_delay_ms_p99, above: false }),
+        align: 'right',
+      },
+      { title: 'HEAP', text: ({ heap_bytes }) => mebibytesText(heap_bytes), align: 'right' },
+    ],
+    threads,
+    columns,
+  );
+}
+
+function tableLines<Row>(columns: readonly Column<Row>[], rows: readonly Row[], width: number): FrameLine[] {
+  return styledTable(tableText(columns, rows, width).lines);
+}
+
+function styledTable(lines: readonly string[]): FrameLine[] {
+  return lines.map((text, at) => ({ text, style: at === 0 ? 'title' : 'plain' }));
+}
+
+/** Sections with an empty line between them. On a low terminal the longest give up their last lines. */
+function fitted(sections: readonly FrameLine[][], rows: number): FrameLine[] {
+  const kept = sections.map((section) => section.length);
+  const heightOf = (): number => kept.reduce((sum, lines) => sum + lines, 0) + sections.length - 1;
+  while (heightOf() > rows) {
+    // The first two sections are what the screen is for.
+    const tables = kept.slice(2);
+    const longest = tables.indexOf(Math.max(...tables, 0)) + 2;
+    // A title and "… more" alone tell nothing.
+    if (kept[longest] === undefined || kept[longest] <= 2) break;
+    kept[longest] -= 1;
+  }
+  const lines = sections.flatMap((section, at): FrameLine[] => {
+    const shown = section.slice(0, kept[at]);
+    const missing = section.length - shown.length;
+    // The line that says so takes the place of one more.
+    const told = missing === 0 ? shown : [...shown.slice(0, -1), plain(`… ${missing + 1} more`)];
+    return at === 0 ? told : [plain(''), ...told];
+  });
+  if (lines.length <= rows) return lines;
+  return [...lines.slice(0, Math.max(rows - 1, 0)), plain(`… ${lines.length - rows + 1} more lines`)];
+}

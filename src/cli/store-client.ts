@@ -1,0 +1,60 @@
+/** The admin interface without a gateway: on the store itself. */
+import { AdminApi } from '../admin/api.js';
+import type { Settings } from '../config/schema.js';
+import { SystemClock } from '../core/clock.js';
+import { catalogOf } from '../gateway/snapshot.js';
+import { Registry } from '../registry/registry.js';
+import { ownDesk } from '../registry/registry-desk.js';
+import { Store } from '../store/store.js';
+import { createLog } from '../telemetry/log.js';
+import type { AdminClient } from './admin-client.js';
+import { textOfAnswer } from './http-client.js';
+import { Refusal } from './output.js';
+
+const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
+
+/** A change of this store alone would not be one of what hosts share. */
+const SHARED =
+  'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
+  '--admin-url of one that runs.';
+
+/** Throws `StoreHeld` where a gateway or another command works on the store, `StoreFault` where there is none to work on. */
+export function openStoreClient(settings: Settings): AdminClient {
+  const store = Store.hold(settings.data, { kind: 'command' });
+  const registry = new Registry({
+    store,
+    catalog: catalogOf(settings),
+    clock: new SystemClock(),
+    accountsMax: settings.limits.accounts,
+    keysMax: settings.limits.keys,
+    live: undefined,
+  });
+  const api = new AdminApi({
+    registry,
+    desk: ownDesk(registry),
+    status: () => ({}),
+    reload: () => Promise.resolve({ applied: [], restartNeeded: [], replacing: 0, problems: [NO_GATEWAY] }),
+    changeLog: () => {
+      throw new Refusal(NO_GATEWAY);
+    },
+    accountSpans: () => [],
+    settings: () => [],
+    log: createLog('command'),
+  });
+  const answered = async (method: string, path: string, body?: object): Promise<string> => {
+    if (settings.sharing !== undefined && method !== 'GET') throw new Refusal(SHARED);
+    const [plain = '', query = ''] = path.split('?', 2);
+    const answer = await api.handle({
+      method,
+      path: `/admin/v1${plain}`,
+      query,
+      body: body === undefined ? '' : JSON.stringify(body),
+    });
+    return textOfAnswer(answer.status, answer.body);
+  };
+  return {
+    call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,
+    text: (path) => answered('GET', path),
+    close: () => store.close(),
+  };
+}

@@ -1,0 +1,74 @@
+/** `tollgate usage`: calls, tokens and cost, summed up. */
+import { Option, type Command } from 'commander';
+import type { UsageView } from '../admin/usage-view.js';
+import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
+import { exampleText, Misuse, nonEmpty, printJson, printTable, timeText } from './output.js';
+import { addPlaceOptions, type PlaceOptions } from './place.js';
+import type { Column } from './table.js';
+
+const GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
+
+interface UsageOptions extends PlaceOptions {
+  readonly account?: string;
+  readonly key?: string;
+  readonly model?: string;
+  readonly from?: string;
+  readonly to?: string;
+  readonly by: (typeof GROUPS)[number];
+  readonly csv?: boolean;
+}
+
+export function addUsageCommand(program: Command): void {
+  addPlaceOptions(
+    program
+      .command('usage')
+      .description('Sum up calls, tokens and cost. A running gateway adds its last calls within a second.'),
+  )
+    .option('--account <account>', 'of this account (id or name)', nonEmpty)
+    .option('--key <key>', 'of this key (id or name)', nonEmpty)
+    .option('--model <model>', 'of this model', nonEmpty)
+    .option('--from <time>', 'a day such as 2025-01-31 (UTC), or Unix seconds', nonEmpty)
+    .option('--to <time>', 'the same; the day belongs to it', nonEmpty)
+    .addOption(new Option('--by <what>', 'a line for each').choices([...GROUPS]).default('day'))
+    .option('--csv', 'print CSV')
+    .addHelpText(
+      'after',
+      exampleText(
+        'usage --account acme --from 2025-01-01 --to 2025-01-31 --by model',
+        'usage --by account --csv',
+      ),
+    )
+    .action(showUsage);
+}
+
+async function showUsage(options: UsageOptions): Promise<void> {
+  if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
+  await withAdminClient(options, async (client) => {
+    const { account, key, model, from, to, by } = options;
+    const path = withQuery('/usage', queryOf({ account, key, model, from, to, by }));
+    if (options.csv === true) {
+      process.stdout.write(await client.text(withQuery(path, new URLSearchParams({ format: 'csv' }))));
+      return;
+    }
+    const data = await listAll<UsageView>(client, path, 'default');
+    if (options.json === true) printJson({ data, next: null });
+    else printTable(columnsOf(by), data, 'Nothing was called.');
+  });
+}
+
+function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
+  const name = (line: UsageView): string => {
+    const value = (line as Readonly<Record<string, unknown>>)[by];
+    return typeof value === 'number' ? timeText(value) : String(value);
+  };
+  return [
+    { title: by.toUpperCase(), text: name, align: 'left', cut: by === 'model' },
+    { title: 'CALLS', text: ({ calls }) => String(calls), align: 'right' },
+    { title: 'FAILED', text: ({ failed_calls }) => String(failed_calls), align: 'right' },
+    { title: 'PROMPT', text: ({ prompt_tokens }) => String(prompt_tokens), align: 'right' },
+    { title: 'CACHED', text: ({ cached_tokens }) => String(cached_tokens), align: 'right' },
+    { title: 'COMPLETION', text: ({ completion_tokens }) => String(completion_tokens), align: 'right' },
+    { title: 'COST', text: ({ cost }) => cost, align: 'right' },
+    { title: 'UNCOVERED', text: ({ uncovered }) => uncovered, align: 'right' },
+  ];
+}
