@@ -1,6 +1,6 @@
 /**
- * One run of autocannon in a process of its own, closed-loop: every connection sends its next request when it has the whole
- * answer to the last one.
+ * One run of autocannon in a process of its own. Closed-loop: every connection sends its next request when it has the whole
+ * answer to the last one; or at a fixed rate.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
@@ -12,6 +12,8 @@ export interface Load {
   readonly body: string;
   readonly connections: number;
   readonly seconds: number;
+  /** At most so many requests, over all connections; times are then counted from when a request was due. */
+  readonly ratePerSecond?: number;
 }
 
 export interface LoadResult {
@@ -50,6 +52,7 @@ export async function applyLoad(load: Load): Promise<LoadResult> {
       '--json',
       '--no-progress',
       ...['-c', String(load.connections), '-d', String(load.seconds), '-m', load.method],
+      ...(load.ratePerSecond === undefined ? [] : ['-R', String(load.ratePerSecond)]),
       ...headers,
       ...(load.body === '' ? [] : ['-b', load.body]),
       load.url,

@@ -1,130 +1,141 @@
 /**
- * `npm run bench:load`: requests a second and CPU time a request of the gateway, and of the upstream alone for comparison.
+ * `npm run bench`: requests a second, CPU time a request, latency and memory of the gateway beside others, in one run.
  *
- *     node build/bench/load/run.js [--seconds 8] [--rounds 5] [--connections 64] [--smoke]
- *
- * Closed-loop, so the figures are throughput; latencies are those under full load. Upstream, gateway and load generator are
- * separate processes. All scenarios run once in each round, so that a slow moment of the machine hits all of them; shown are
- * medians over the rounds, with the lowest and the highest. CPU time is user + system of all threads of the contender's
- * processes, from /proc, over the time of the load.
+ * Two tables: closed-loop, where the rates are throughput and the latencies those under full load; and at fixed rates. Upstream, contenders and load generator
+ * are separate processes. In each round every scenario is run with every contender in turn, so that a slow moment of the
+ * machine hits all of them; before it is measured, its answer is checked. CPU time is that of all threads and processes of
+ * the contender over the time of the load. Ratios are to the reference in the same round.
  */
-import { parseArgs } from 'node:util';
-import { request } from '../../test/support/http.js';
+import { writeFileSync } from 'node:fs';
 import type { Scope } from '../../test/support/mock.js';
-import { chunksOf, isWholeText, textOf } from '../../test/support/sse.js';
 import { machineLine } from '../support/machine.js';
-import { cpuMicros } from '../support/proc.js';
-import { applyLoad } from './load.js';
-import { startScenarios, type Scenario } from './scenarios.js';
-
-interface Sample {
-  readonly requestsPerSecond: number;
-  readonly cpuMicrosPerRequest: number;
-  readonly p50Ms: number;
-  readonly p99Ms: number;
-}
-
-const PATH = '/v1/chat/completions';
-const STREAM_CHUNKS = 20;
-/** The compiler and the connection pools want some time before they are what they will be. */
-const WARM_UP_SECONDS = 2;
-
-const { values } = parseArgs({
-  options: {
-    seconds: { type: 'string', default: '8' },
-    rounds: { type: 'string', default: '5' },
-    connections: { type: 'string', default: '64' },
-    smoke: { type: 'boolean', default: false },
-  },
-});
-const seconds = values.smoke ? 1 : Number(values.seconds);
-const rounds = values.smoke ? 1 : Number(values.rounds);
-const connections = values.smoke ? 8 : Number(values.connections);
+import type { Contender, ContenderName } from './contenders/contender.js';
+import { startContenders } from './contenders/start.js';
+import { measureKeyCounts, type KeyCount } from './key-counts.js';
+import { measureLatencies, type Latency } from './latency.js';
+import { optionsOf, USAGE, UsageError, type Options } from './options.js';
+import { resultsOf, type Result } from './results.js';
+import { checkCorrect, measure, type Sample } from './round.js';
+import type { Scenario } from './scenarios/scenario.js';
+import { measureSlowStreams, type SlowStreams } from './slow-streams.js';
+import { keyTableOf, latencyTableOf, slowTableOf, tableOf } from './table.js';
 
 const line = (text: string): void => void process.stdout.write(`${text}\n`);
 
-/** One request with a look at its answer, before anything is measured. */
-async function checkCorrect({ contender, headers, body, status }: Scenario): Promise<void> {
-  const ask = () => request({ port: contender.port, path: PATH, headers, body });
-  let answer = await ask();
-  // The first call of the limited key is admitted; it is the second that is refused.
-  if (status === 429 && answer.status === 200) answer = await ask();
-  if (answer.status !== status)
-    throw new Error(`${contender.name} answered ${answer.status}: ${answer.body}`);
-  if (answer.headers['content-type']?.startsWith('text/event-stream') !== true) return;
-  if (!isWholeText(textOf(chunksOf(answer.body)), STREAM_CHUNKS))
-    throw new Error(`not whole: ${answer.body}`);
+interface Pair {
+  readonly scenario: Scenario;
+  readonly contender: Contender;
+  readonly samples: Sample[];
 }
 
-async function measure(
-  { name, contender, headers, body, status }: Scenario,
-  forSeconds: number,
-): Promise<Sample> {
-  const url = `http://127.0.0.1:${contender.port}${PATH}`;
-  const pids = contender.pids();
-  const beforeMicros = cpuMicros(pids);
-  const result = await applyLoad({ url, method: 'POST', headers, body, connections, seconds: forSeconds });
-  const usedMicros = cpuMicros(pids) - beforeMicros;
-  const expected = result.statuses.get(status) ?? 0;
-  // A limited key is let in once a minute.
-  const strays = result.answers - expected - (status === 429 ? (result.statuses.get(200) ?? 0) : 0);
-  if (strays > 0 || result.failures > 0 || expected === 0) {
-    const seen = JSON.stringify(Object.fromEntries(result.statuses));
-    throw new Error(`${contender.name}, ${name}: wanted ${status}, got ${seen}, ${result.failures} failures`);
-  }
-  return {
-    requestsPerSecond: result.answers / result.seconds,
-    cpuMicrosPerRequest: usedMicros / result.answers,
-    p50Ms: result.p50Ms,
-    p99Ms: result.p99Ms,
-  };
-}
-
-function spread(samples: readonly Sample[], figure: keyof Sample, digits: number): string {
-  const sorted = samples.map((sample) => sample[figure]).sort((a, b) => a - b);
-  const show = (value: number): string => value.toFixed(digits);
-  const median = show(sorted[Math.floor(sorted.length / 2)]!);
-  return sorted.length === 1 ? median : `${median} (${show(sorted[0]!)}–${show(sorted.at(-1)!)})`;
-}
-
-function table(scenarios: readonly Scenario[], samples: ReadonlyMap<Scenario, readonly Sample[]>): string[] {
-  const rows = [['scenario', 'contender', 'requests/s', 'CPU µs/request', 'p50 ms', 'p99 ms']];
-  for (const scenario of scenarios) {
-    const taken = samples.get(scenario)!;
-    rows.push([
-      scenario.name,
-      scenario.contender.name,
-      spread(taken, 'requestsPerSecond', 0),
-      spread(taken, 'cpuMicrosPerRequest', 1),
-      spread(taken, 'p50Ms', 0),
-      spread(taken, 'p99Ms', 0),
-    ]);
-  }
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, column) => cell.padEnd(widths[column]!))
-      .join('  ')
-      .trimEnd(),
+/** Who runs what, scenario by scenario. */
+const pairsOf = (scenarios: readonly Scenario[], contenders: readonly Contender[]): Pair[] =>
+  scenarios.flatMap((scenario) =>
+    contenders
+      .filter(({ name }) => scenario.contenders.includes(name))
+      .map((contender): Pair => ({ scenario, contender, samples: [] })),
   );
+
+async function runRounds(pairs: readonly Pair[], options: Options): Promise<void> {
+  const { connections, warmUpSeconds, rounds, seconds } = options;
+  if (warmUpSeconds > 0) {
+    for (const { contender, scenario } of pairs) {
+      await checkCorrect(contender, scenario);
+      await measure(contender, scenario, connections, warmUpSeconds);
+    }
+  }
+  for (let round = 0; round < rounds; round += 1) {
+    for (const { contender, scenario, samples } of pairs) {
+      await checkCorrect(contender, scenario);
+      samples.push(await measure(contender, scenario, connections, seconds));
+    }
+  }
+}
+
+function resultsOfPairs(pairs: readonly Pair[], scenarios: readonly Scenario[]): Result[] {
+  return scenarios.flatMap((scenario) => {
+    const own = pairs.filter((pair) => pair.scenario === scenario);
+    const samples = new Map<ContenderName, Sample[]>(own.map((pair) => [pair.contender.name, pair.samples]));
+    return own.length === 0 ? [] : resultsOf(scenario.name, samples);
+  });
+}
+
+/** At fixed rates; prints their table. None where none was asked for, or the upstream alone does not take part. */
+async function latenciesOf(contenders: readonly Contender[], options: Options): Promise<Latency[]> {
+  const { latencies, rounds, seconds, warmUpSeconds } = options;
+  if (latencies.length === 0) return [];
+  if (!contenders.some(({ name }) => name === 'direct')) {
+    line('\nfixed rates are left out: what is added is told against contender "direct"');
+    return [];
+  }
+  line(`\nfixed rates, open loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)\n`);
+  const measured = await measureLatencies(latencies, contenders, {
+    rounds,
+    seconds,
+    warmUp: warmUpSeconds > 0,
+  });
+  for (const text of latencyTableOf(measured, rounds)) line(text);
+  return measured;
+}
+
+async function slowStreamsOf(
+  contenders: readonly Contender[],
+  { slowStreams }: Options,
+): Promise<SlowStreams[]> {
+  if (slowStreams === undefined) return [];
+  line(
+    `\n${slowStreams.streams} streams at once, each with a pause of ${slowStreams.chunkMs} ms after a chunk\n`,
+  );
+  const measured = await measureSlowStreams(contenders, slowStreams);
+  for (const text of slowTableOf(measured)) line(text);
+  return measured;
+}
+
+async function keyCountsOf(scope: Scope, { keyCounts, rounds, seconds }: Options): Promise<KeyCount[]> {
+  if (keyCounts.length === 0) return [];
+  line(`\nmany keys, fixed rate, ${rounds} round(s) of ${seconds} s, median (lowest–highest)\n`);
+  const measured = await measureKeyCounts(scope, keyCounts, { rounds, seconds });
+  for (const text of keyTableOf(measured, rounds)) line(text);
+  return measured;
+}
+
+async function bench(scope: Scope, options: Options): Promise<void> {
+  const { rounds, seconds, connections, scenarios } = options;
+  const machine = machineLine();
+  line(machine);
+  const { contenders, missing } = await startContenders(scope, {
+    names: options.contenders,
+    upstreamPort: options.upstreamPort,
+    any: options.any,
+  });
+  if (missing.length > 0) line(`not installed, so left out: ${missing.join(', ')}`);
+  const setting = `${connections} connections, closed-loop, ${rounds} round(s) of ${seconds} s`;
+  const pairs = pairsOf(scenarios, contenders);
+  const others =
+    options.latencies.length + options.keyCounts.length + (options.slowStreams === undefined ? 0 : 1);
+  if (pairs.length === 0 && others === 0)
+    throw new UsageError('none of these contenders can answer these scenarios');
+  if (pairs.length > 0) line(`${setting}, median (lowest–highest)\n`);
+  await runRounds(pairs, options);
+  const results = resultsOfPairs(pairs, scenarios);
+  if (results.length > 0) for (const text of tableOf(results)) line(text);
+  const latencies = await latenciesOf(contenders, options);
+  const slowStreams = await slowStreamsOf(contenders, options);
+  const keyCounts = await keyCountsOf(scope, options);
+  if (options.json !== undefined) {
+    const report = { machine, connections, rounds, seconds, results, latencies, slowStreams, keyCounts };
+    writeFileSync(options.json, `${JSON.stringify(report, null, 2)}\n`);
+  }
 }
 
 const ending: (() => unknown)[] = [];
 const scope: Scope = { teardown: (after) => ending.unshift(after) };
 try {
-  line(machineLine());
-  line(
-    `${connections} connections, closed-loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)`,
-  );
-  const scenarios = await startScenarios(scope);
-  for (const scenario of scenarios) await checkCorrect(scenario);
-  if (!values.smoke) for (const scenario of scenarios) await measure(scenario, WARM_UP_SECONDS);
-  const samples = new Map<Scenario, Sample[]>(scenarios.map((scenario) => [scenario, []]));
-  for (let round = 0; round < rounds; round += 1) {
-    for (const scenario of scenarios) samples.get(scenario)!.push(await measure(scenario, seconds));
-  }
-  line('');
-  for (const row of table(scenarios, samples)) line(row);
+  await bench(scope, optionsOf(process.argv.slice(2)));
+} catch (error) {
+  if (!(error instanceof UsageError)) throw error;
+  process.stderr.write(`error: ${error.message}\n\n${USAGE}`);
+  process.exitCode = 2;
 } finally {
   for (const end of ending) await end();
 }

@@ -1,7 +1,7 @@
 /**
  * CPU and memory of processes, from /proc. Linux.
  */
-import { readFileSync, readdirSync } from 'node:fs';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 
 /** USER_HZ, which Linux fixes at 100 for what it shows to processes. */
 const TICKS_PER_SECOND = 100;
@@ -48,4 +48,26 @@ export function rssBytes(pid: number): number {
   const match = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
   if (match === null) throw new Error(`process ${pid} has no memory`);
   return Number(match[1]) * 1024;
+}
+
+/** Written to clear_refs, makes the present resident size the peak; see proc(5). */
+const RESET_PEAK = '5';
+
+/** Begins a new peak of resident memory; where the kernel does not let us, the peak stays that since the process began. */
+export function resetPeaks(pids: readonly number[]): void {
+  for (const pid of pids) {
+    try {
+      writeFileSync(`/proc/${pid}/clear_refs`, RESET_PEAK);
+    } catch {
+      // Another user's process, or a container that forbids it.
+    }
+  }
+}
+
+/** Sum of the peaks of resident memory; what processes share is counted in each. */
+export function peakBytes(pids: readonly number[]): number {
+  return pids.reduce((sum, pid) => {
+    const match = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'));
+    return sum + (match === null ? 0 : Number(match[1]) * 1024);
+  }, 0);
 }

@@ -1,0 +1,42 @@
+/**
+ * What a contender is: something that listens on loopback and answers chat calls, and the processes behind it.
+ */
+import type { Scenario } from '../scenarios/scenario.js';
+
+/** In the order of measuring. */
+export const CONTENDER_NAMES = [
+  'bare',
+  'direct',
+  'nginx',
+  'haproxy',
+  'portkey',
+  'tollgate',
+  'any',
+  'tollgate-2',
+  'tollgate-4',
+  'tollgate-2p',
+] as const;
+export type ContenderName = (typeof CONTENDER_NAMES)[number];
+
+/** Run where they are named: as many listeners, and as many workers, of the gateway, of each of two processes in `2p`. Fewer cores than threads say nothing. */
+export const THREADS = { 'tollgate-2': 2, 'tollgate-4': 4, 'tollgate-2p': 1 } as const;
+
+/** How a scenario is asked of one contender. */
+export interface Call {
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+export interface Contender {
+  readonly name: ContenderName;
+  readonly port: number;
+  /** All its processes that live now. */
+  pids(): number[];
+  callOf(scenario: Pick<Scenario, 'caller' | 'status'>): Call;
+}
+
+export const CHAT_PATH = '/v1/chat/completions';
+export const JSON_HEADERS = { 'content-type': 'application/json' } as const;
+
+/** A call that carries no key: the contender asks for none. */
+export const openCall = (): Call => ({ path: CHAT_PATH, headers: JSON_HEADERS });

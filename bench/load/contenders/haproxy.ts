@@ -1,0 +1,37 @@
+/**
+ * HAProxy as a plain reverse proxy in one thread: like nginx it checks and counts nothing.
+ */
+import type { Scope } from '../../../test/support/mock.js';
+import { openCall, type Contender } from './contender.js';
+import { freePort, installed, startProgram } from './program.js';
+
+const configOf = (port: number, upstreamPort: number): string => `
+global
+  nbthread 1
+defaults
+  mode http
+  timeout connect 5s
+  timeout client 60s
+  timeout server 60s
+  option http-keep-alive
+  http-reuse always
+frontend clients
+  bind 127.0.0.1:${port}
+  default_backend mock
+backend mock
+  server mock 127.0.0.1:${upstreamPort}
+`;
+
+/** Undefined where HAProxy is not installed. */
+export async function startHaproxy(scope: Scope, upstreamPort: number): Promise<Contender | undefined> {
+  const file = installed('haproxy');
+  if (file === undefined) return undefined;
+  const port = await freePort();
+  const program = await startProgram(scope, {
+    file,
+    config: () => configOf(port, upstreamPort),
+    args: (_folder, configFile) => ['-db', '-f', configFile],
+    port,
+  });
+  return { name: 'haproxy', port, pids: program.pids, callOf: openCall };
+}

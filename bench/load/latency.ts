@@ -1,0 +1,116 @@
+/**
+ * What a contender adds to the time of a call, at fixed rates that leave it room: an open loop, so that a stall is counted for
+ * every call that it held up. Added is the difference to the upstream alone in the same round.
+ */
+import { cpuMicros } from '../support/proc.js';
+import { PROXIES } from './scenarios/prompt.js';
+import type { Contender } from './contenders/contender.js';
+import { applyPacedLoad } from './paced/paced-load.js';
+import { spreadOf, type Spread } from './results.js';
+import { checkCorrect } from './round.js';
+import type { Scenario } from './scenarios/scenario.js';
+import { STREAMS } from './scenarios/streams.js';
+import { WHOLE } from './scenarios/whole.js';
+
+/** Enough that a call waits for a connection only where the contender stands still. */
+const CONNECTIONS_MAX = 512;
+const WARM_UP_SECONDS = 1;
+
+export interface LatencyScenario {
+  readonly name: string;
+  readonly call: Scenario;
+  readonly ratePerSecond: number;
+  /** What is timed: the first text of an answer, or its end. */
+  readonly until: 'firstMicros' | 'wholeMicros';
+}
+
+const rate = (ratePerSecond: number): LatencyScenario => ({
+  name: `rate-${ratePerSecond}`,
+  call: WHOLE[0]!,
+  ratePerSecond,
+  until: 'wholeMicros',
+});
+
+export const LATENCIES: readonly LatencyScenario[] = [
+  rate(500),
+  rate(2_000),
+  rate(8_000),
+  { name: 'first-token', call: STREAMS[0]!, ratePerSecond: 300, until: 'firstMicros' },
+];
+
+/** One line of the table. */
+export interface Latency {
+  readonly scenario: string;
+  readonly contender: string;
+  readonly p50Micros: Spread;
+  readonly p99Micros: Spread;
+  /** Over the upstream alone in the same round; of the upstream alone it is nothing. */
+  readonly addedP50Micros: Spread;
+  readonly addedP99Micros: Spread;
+  readonly cpuMicrosPerRequest: Spread;
+}
+
+interface Sample {
+  readonly p50: number;
+  readonly p99: number;
+  readonly cpu: number;
+}
+
+async function measure(contender: Contender, scenario: LatencyScenario, seconds: number): Promise<Sample> {
+  const { path, headers } = contender.callOf(scenario.call);
+  const pids = contender.pids();
+  const beforeMicros = cpuMicros(pids);
+  const report = await applyPacedLoad({
+    port: contender.port,
+    path,
+    headers,
+    body: scenario.call.body,
+    ratePerSecond: scenario.ratePerSecond,
+    seconds,
+    connectionsMax: CONNECTIONS_MAX,
+  });
+  const { p50, p99 } = report[scenario.until];
+  return { p50, p99, cpu: (cpuMicros(pids) - beforeMicros) / report.answers };
+}
+
+/** The upstream must be among the contenders: it is what the others add to. */
+export async function measureLatencies(
+  scenarios: readonly LatencyScenario[],
+  all: readonly Contender[],
+  {
+    rounds,
+    seconds,
+    warmUp,
+  }: { readonly rounds: number; readonly seconds: number; readonly warmUp: boolean },
+): Promise<Latency[]> {
+  const contenders = all.filter(({ name }) => PROXIES.includes(name));
+  const direct = contenders.find(({ name }) => name === 'direct');
+  if (direct === undefined) throw new Error('latency is measured against contender "direct"');
+  const lines: Latency[] = [];
+  for (const scenario of scenarios) {
+    const samples = new Map(contenders.map((contender) => [contender, [] as Sample[]]));
+    for (const contender of contenders) {
+      await checkCorrect(contender, scenario.call);
+      if (warmUp) await measure(contender, scenario, WARM_UP_SECONDS);
+    }
+    for (let round = 0; round < rounds; round++) {
+      for (const [contender, taken] of samples) taken.push(await measure(contender, scenario, seconds));
+    }
+    const base = samples.get(direct)!;
+    for (const [{ name }, taken] of samples) {
+      const over = (figure: keyof Sample): Spread => spreadOf(taken.map((sample) => sample[figure]));
+      const added = (figure: keyof Sample): Spread =>
+        spreadOf(taken.map((sample, round) => sample[figure] - base[round]![figure]));
+      lines.push({
+        scenario: scenario.name,
+        contender: name,
+        p50Micros: over('p50'),
+        p99Micros: over('p99'),
+        addedP50Micros: added('p50'),
+        addedP99Micros: added('p99'),
+        cpuMicrosPerRequest: over('cpu'),
+      });
+    }
+  }
+  return lines;
+}

@@ -1,0 +1,67 @@
+/**
+ * One contender in one scenario: whether it answers as it should, and what that costs.
+ */
+import { request } from '../../test/support/http.js';
+import { cpuMicros, peakBytes, resetPeaks } from '../support/proc.js';
+import type { Contender } from './contenders/contender.js';
+import { applyLoad } from './load.js';
+import type { Scenario } from './scenarios/scenario.js';
+
+/** Of one round. */
+export interface Sample {
+  readonly requestsPerSecond: number;
+  /** User and system time of all threads of all its processes. */
+  readonly cpuMicrosPerRequest: number;
+  readonly p50Ms: number;
+  readonly p99Ms: number;
+  /** The most that was resident, over its processes. */
+  readonly peakBytes: number;
+}
+
+/** One request with a look at its answer; rejects where that is not what the scenario wants. */
+export async function checkCorrect(contender: Contender, scenario: Scenario): Promise<void> {
+  const { path, headers } = contender.callOf(scenario);
+  const ask = () => request({ port: contender.port, path, headers, body: scenario.body });
+  let answer = await ask();
+  // The limited customer is admitted once a minute; it is the next call that is refused.
+  if (scenario.status === 429 && answer.status === 200) answer = await ask();
+  const what = `${contender.name}, ${scenario.name}`;
+  if (answer.status !== scenario.status)
+    throw new Error(`${what}: wanted ${scenario.status}, got ${answer.status}: ${answer.body}`);
+  try {
+    scenario.check(answer);
+  } catch (error) {
+    throw new Error(`${what}: a wrong answer`, { cause: error });
+  }
+}
+
+/** Rejects where an answer had another status, or none came. */
+export async function measure(
+  contender: Contender,
+  { name, status, ...scenario }: Scenario,
+  connections: number,
+  seconds: number,
+): Promise<Sample> {
+  const { path, headers } = contender.callOf({ status, ...scenario });
+  const url = `http://127.0.0.1:${contender.port}${path}`;
+  const pids = contender.pids();
+  resetPeaks(pids);
+  const beforeMicros = cpuMicros(pids);
+  const { body } = scenario;
+  const result = await applyLoad({ url, method: 'POST', headers, body, connections, seconds });
+  const usedMicros = cpuMicros(pids) - beforeMicros;
+  const wanted = result.statuses.get(status) ?? 0;
+  // The limited customer is let in once a minute.
+  const strays = result.answers - wanted - (status === 429 ? (result.statuses.get(200) ?? 0) : 0);
+  if (strays > 0 || result.failures > 0 || wanted === 0) {
+    const seen = JSON.stringify(Object.fromEntries(result.statuses));
+    throw new Error(`${contender.name}, ${name}: wanted ${status}, got ${seen}, ${result.failures} failures`);
+  }
+  return {
+    requestsPerSecond: result.answers / result.seconds,
+    cpuMicrosPerRequest: usedMicros / result.answers,
+    p50Ms: result.p50Ms,
+    p99Ms: result.p99Ms,
+    peakBytes: peakBytes(pids),
+  };
+}

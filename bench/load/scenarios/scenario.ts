@@ -1,0 +1,20 @@
+/**
+ * What a scenario is: one call, made again and again, and what its answer must be.
+ */
+import type { Answer } from '../../../test/support/http.js';
+import type { ContenderName } from '../contenders/contender.js';
+
+/** Who asks, for those contenders that tell callers apart. */
+export type Caller = 'paying' | 'limited' | 'unknown';
+
+export interface Scenario {
+  readonly name: string;
+  readonly caller: Caller;
+  readonly body: string;
+  /** Every answer must have this status. */
+  readonly status: number;
+  /** Those that can answer so. */
+  readonly contenders: readonly ContenderName[];
+  /** Throws where an answer with the right status is not the right answer. */
+  check(answer: Answer): void;
+}

@@ -1,0 +1,131 @@
+/**
+ * Microseconds that one exchange of leases costs a process of a host: by itself, and with three others that exchange too.
+ *
+ *     node build/bench/micro/leases.js [--smoke]
+ *
+ * Each process asks for a permit of the minute, a call of the day, a place for a call and some money of each subject, subjects
+ * that all of them share; CPU time of this process and wall time, medians of the rounds.
+ */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { SystemClock } from '#src/core/clock.js';
+import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import type { LeaseAsk } from '#src/sharing/authority.js';
+import { openLeaseFile } from '#src/sharing/lease-file.js';
+import { LmdbAuthority } from '#src/sharing/lmdb-authority.js';
+import { Store } from '#src/store/store.js';
+import { machineLine } from '../support/machine.js';
+
+const smoke = process.argv.includes('--smoke');
+const SUBJECTS = 1_000;
+const SIZES = [1, 10, 1_000];
+/** Subjects of all exchanges of one round. */
+const ROUND_SUBJECTS = smoke ? 1_000 : 10_000;
+const ROUND_EXCHANGES_MAX = smoke ? 20 : 2_000;
+const ROUNDS = smoke ? 1 : 5;
+const OTHERS = 3;
+
+const subjectOf = (index: number): string => `acct_${String(index).padStart(16, '0')}`;
+
+function seed(path: string): Promise<void> {
+  const store = new Store(path);
+  store.commit(() => {
+    for (let index = 0; index < SUBJECTS; index++) {
+      const id = subjectOf(index);
+      const account = { index: asAccountIndex(index), id, name: id, planId: 'free', active: true };
+      store.putAccount({ ...account, createdMs: asWallMs(1), credited: asPicoUnits(10n ** 15n) });
+    }
+  });
+  return store.close();
+}
+
+const askOf = (index: number): LeaseAsk => ({
+  subject: subjectOf(index % SUBJECTS),
+  limits: { requestsPerMinute: 100_000, callsPerDay: 1_000_000, callsInFlight: 1_000 },
+  minute: { least: 1, most: 1, forMs: 0, returned: [] },
+  day: { dayNumber: 0, used: 0, unused: 0, least: 1, most: 1 },
+  slots: { outstanding: 0, least: 1, most: 1 },
+  money: { outstanding: asPicoUnits(0n), least: asPicoUnits(1n), most: asPicoUnits(1_000_000n) },
+});
+
+async function openAuthority(path: string, slot: number): Promise<LmdbAuthority> {
+  const node = { host: 'bench', slot, incarnation: `${process.pid}` };
+  const file = openLeaseFile(path);
+  const authority = new LmdbAuthority({ node, file, store: new Store(path), clock: new SystemClock() });
+  await authority.join();
+  return authority;
+}
+
+interface Micros {
+  readonly cpu: number;
+  readonly wall: number;
+}
+
+/** Of one exchange. */
+async function round(authority: LmdbAuthority, size: number): Promise<Micros> {
+  const exchanges = Math.min(ROUND_EXCHANGES_MAX, Math.ceil(ROUND_SUBJECTS / size));
+  let next = 0;
+  const startCpu = process.cpuUsage();
+  const startMs = performance.now();
+  for (let exchange = 0; exchange < exchanges; exchange++) {
+    const asks = Array.from({ length: size }, () => askOf(next++));
+    const { answers } = await authority.exchange(asks);
+    if (answers.some(({ slots }) => slots?.granted !== 1)) throw new Error('nothing was lent');
+  }
+  const wall = ((performance.now() - startMs) * 1_000) / exchanges;
+  const { user, system } = process.cpuUsage(startCpu);
+  return { cpu: (user + system) / exchanges, wall };
+}
+
+async function mediansOf(authority: LmdbAuthority, size: number): Promise<string> {
+  const rounds: Micros[] = [];
+  for (let at = 0; at < ROUNDS; at++) rounds.push(await round(authority, size));
+  const median = (of: keyof Micros): string => {
+    const figures = rounds.map((figure) => figure[of]).sort((left, right) => left - right);
+    return figures[figures.length >> 1]!.toFixed(0);
+  };
+  return `${median('cpu')} us of CPU, ${median('wall')} us`;
+}
+
+async function contend(path: string, slot: number): Promise<never> {
+  const authority = await openAuthority(path, slot);
+  process.send!('ready');
+  for (let at = 0; ; at++) {
+    await authority.exchange([askOf(at)]);
+    if (at % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+async function run(): Promise<void> {
+  const path = mkdtempSync(join(tmpdir(), 'tollgate-leases-'));
+  await seed(path);
+  const authority = await openAuthority(path, 0);
+  process.stdout.write(`${machineLine()}\n`);
+  const alone = new Map<number, string>();
+  for (const size of SIZES) alone.set(size, await mediansOf(authority, size));
+  const others = Array.from({ length: OTHERS }, (_, at) =>
+    fork(fileURLToPath(import.meta.url), ['--contend', path, String(at + 1)]),
+  );
+  try {
+    await Promise.all(others.map((other) => once(other, 'message')));
+    for (const size of SIZES) {
+      const contended = await mediansOf(authority, size);
+      const figures = `${alone.get(size)!} alone; ${contended} beside ${OTHERS} others`;
+      process.stdout.write(`${String(size).padStart(5)} subjects an exchange: ${figures}\n`);
+    }
+  } finally {
+    for (const other of others) other.kill('SIGKILL');
+    rmSync(path, { recursive: true, force: true });
+  }
+}
+
+const contender = process.argv.indexOf('--contend');
+if (contender >= 0) await contend(process.argv[contender + 1]!, Number(process.argv[contender + 2]));
+else {
+  await run();
+  process.exit(0);
+}
