@@ -257,3 +257,56 @@ void t.test(
     t.equal(await next.stop(), 0);
   },
 );
+
+void t.test(
+  'answers of an Idempotency-Key: charges come first, and none is charged twice',
+  { skip },
+  async (t) => {
+    for (const durability of ['interval', 'commit'] as const) {
+      const folder = mountDisk(t);
+      const mock = await startMock(t);
+      const gateway = await startGateway(t, {
+        folder,
+        config: testSettings(mock.url, { durability, flush_interval_ms: 50 }),
+      });
+      const { key, accountId } = await gateway.admin.customer();
+      // It needs pages that are new, and leaves in one piece, so that it can be withheld.
+      const prompt = `${PROMPT.split('\n')[0]}&bytes=50000\nHello`;
+      const call = (idempotencyKey: string): Promise<Answer> =>
+        gateway.request(key, {
+          headers: { 'idempotency-key': idempotencyKey },
+          body: { model: TEST_MODEL, messages: [{ role: 'user', content: prompt }] },
+        });
+      t.equal((await call('before')).status, 200);
+      await eventually('it is on disk', async () =>
+        (await usageOnDisk(gateway)) === COST ? true : undefined,
+      );
+      fill(folder);
+      const full = await call('full');
+      // Until a flush has failed, the repeat gets the answer from memory, or is told that the first still runs.
+      const again = await eventually('the repeat gets no answer', async () => {
+        const answer = await call('full');
+        return answer.status === 200 || answer.status === 409 ? undefined : answer;
+      });
+      if (durability === 'interval') {
+        t.equal(full.status, 200, 'served from memory');
+        t.equal(again.status, 400);
+        t.match(again.body, /was answered and charged, and its answer could not be kept/);
+      } else {
+        t.ok([500, 503].includes(full.status), `withheld or refused: ${full.status}`);
+        t.ok([500, 503].includes(again.status), `the repeat is a new call, and fails too: ${again.status}`);
+      }
+      empty(folder);
+      await recovered(gateway);
+      const after = await call('full');
+      t.equal(after.status, durability === 'interval' ? 400 : 200);
+      t.equal((await call('before')).headers['idempotent-replayed'], 'true');
+      t.match(await gateway.admin.account(accountId), {
+        spent: decimalOf(2n * COST),
+        calls_today: 2,
+        held: '0.00',
+      });
+      t.equal(await gateway.stop(), 0);
+    }
+  },
+);

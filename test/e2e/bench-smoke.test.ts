@@ -1,17 +1,91 @@
 /**
- * The load bench at its smallest size: it runs, every answer has the status it should have, and every line is printed.
+ * The bench at its smallest size: it runs, every answer is the right one, every line is printed and written, and a wrong
+ * command line is told so.
  */
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { chartOf, type ChartReport } from '../../bench/load/chart.js';
+import { temporaryFolder } from '../support/gateway.js';
 
 const run = promisify(execFile);
+const script = new URL('../../bench/load/run.js', import.meta.url).pathname;
+const bench = (...args: string[]) => run(process.execPath, [script, ...args], { timeout: 100_000 });
 
-void t.test('bench:load --smoke', async (t) => {
-  const script = new URL('../../bench/load/run.js', import.meta.url).pathname;
-  const { stdout } = await run(process.execPath, [script, '--smoke'], { timeout: 90_000 });
-  for (const name of ['whole', 'stream of 20 chunks', '401 unknown key', '429 over the limit']) {
-    t.match(stdout, new RegExp(`^${name} +gateway +[1-9]\\d* +\\d+\\.\\d +\\d+ +\\d+$`, 'm'), name);
+interface Report {
+  readonly latencies: readonly { readonly scenario: string; readonly contender: string }[];
+  readonly slowStreams: readonly {
+    readonly contender: string;
+    readonly served: number;
+    readonly cut: number;
+  }[];
+  readonly keyCounts: readonly { readonly keys: number }[];
+  readonly machine: string;
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly results: readonly {
+    readonly scenario: string;
+    readonly contender: string;
+    readonly reference: string;
+    readonly figures: Readonly<Record<string, { readonly median: number }>>;
+  }[];
+}
+
+void t.test('bench --smoke', async (t) => {
+  const json = join(temporaryFolder(t), 'report.json');
+  const contenders = ['bare', 'direct', 'tollgate'].flatMap((name) => ['--contender', name]);
+  const { stdout } = await bench('--smoke', ...contenders, '--json', json);
+  const report = JSON.parse(readFileSync(json, 'utf8')) as Report;
+  const { results } = report;
+  const references = {
+    'refused-401': 'bare',
+    'refused-400': 'bare',
+    'refused-429': 'bare',
+    'whole-small': 'direct',
+    'whole-large': 'direct',
+    'stream-20': 'direct',
+    'stream-200': 'direct',
+  };
+  for (const [scenario, reference] of Object.entries(references)) {
+    const figures = '[1-9]\\d* +\\d+\\.\\d +\\d+ +\\d+ +[1-9]\\d*';
+    const ratios = '\\d+\\.\\d\\d +\\d+\\.\\d\\d';
+    t.match(stdout, new RegExp(`^${scenario} +${reference} +${figures} +reference$`, 'm'));
+    t.match(stdout, new RegExp(`^${scenario} +tollgate +${figures} +${ratios}$`, 'm'));
+    const lines = results.filter((result) => result.scenario === scenario);
+    t.same(
+      lines.map((result) => [result.contender, result.reference]),
+      [
+        [reference, reference],
+        ['tollgate', reference],
+      ],
+    );
+    for (const { figures } of lines) t.ok(figures.requestsPerSecond!.median > 0, scenario);
   }
-  t.match(stdout, /^whole +upstream /m);
+  for (const scenario of ['rate-500', 'rate-2000', 'rate-8000', 'first-token']) {
+    t.match(stdout, new RegExp(`^${scenario} +direct +\\d+ +\\d+ +reference +reference`, 'm'));
+    t.match(stdout, new RegExp(`^${scenario} +tollgate +\\d+ +\\d+ +-?\\d+ +-?\\d+`, 'm'));
+  }
+  t.equal(report.latencies.length, 8);
+  t.match(
+    report.slowStreams.map(({ contender, served, cut }) => ({ contender, served, cut })),
+    ['direct', 'tollgate'].map((contender) => ({ contender, served: 50, cut: 0 })),
+  );
+  t.match(report.keyCounts, [{ keys: 1_000 }]);
+  t.match(chartOf(report as unknown as ChartReport), /<text class="group"[^>]*>stream-200<\/text>/);
+});
+
+void t.test('a wrong command line', async (t) => {
+  const cases: [string[], RegExp][] = [
+    [['--scenario', 'nonsense'], /--scenario wants one of refused-401, .*, got "nonsense"/],
+    [['--contender', 'nonsense'], /--contender wants one of bare, .*, got "nonsense"/],
+    [['--seconds', '0'], /--seconds wants an integer from 1 to 3600, got "0"/],
+    [['--contender', 'any'], /"any" wants --any-url and --any-pid/],
+    [['--any-url', 'https://example.com', '--any-pid', '1'], /--any-url wants http:\/\/127\.0\.0\.1/],
+    [['--contender', 'bare', '--scenario', 'stream-20'], /none of these contenders/],
+  ];
+  for (const [args, message] of cases) {
+    await t.rejects(bench(...args), { code: 2, stderr: message }, args.join(' '));
+  }
 });

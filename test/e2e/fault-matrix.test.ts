@@ -197,8 +197,8 @@ const INTERIM: Row[] = [
     ...SERVED,
     script: raw('close', ...Array.from({ length: 5 }, () => () => head(102)), good),
   },
-  // The HTTP client takes a 100 that it did not ask for as a breach of the protocol; a 101 is one.
-  { name: '100 first', ...UNSERVED, script: raw('close', () => head(100), good) },
+  // RFC 9110, 15.2: asked for or not. A 101 that was not is a breach of the protocol.
+  { name: '100 first', ...SERVED, script: raw('close', () => head(100), good) },
   {
     name: '101 unasked',
     ...UNSERVED,

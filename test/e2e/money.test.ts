@@ -81,7 +81,7 @@ void t.test('money', async (t) => {
     for (const query of ['status=500', 'fault=reset-before', 'fault=broken-json', 'fault=wrong-type']) {
       t.equal((await gateway.chat(customer.key, steered(query))).status, 502, query);
     }
-    for (const query of ['fault=reset-mid', 'fault=error-event']) {
+    for (const query of ['fault=reset-mid&chunk_ms=20', 'fault=error-event&chunk_ms=20']) {
       t.equal((await gateway.chat(customer.key, steered(query), { stream: true })).status, 200, query);
     }
     t.equal((await gateway.chat(customer.key, 'x', { temperature: 3 })).status, 400);

@@ -277,7 +277,7 @@ void t.test('the openai package', async (t) => {
     for (const fault of ['reset-mid', 'error-event']) {
       const stream = await client.chat.completions.create({
         model: TEST_MODEL,
-        messages: prompt(steered(`fault=${fault}`)),
+        messages: prompt(steered(`fault=${fault}&chunk_ms=20`)),
         stream: true,
       });
       await t.rejects(

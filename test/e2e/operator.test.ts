@@ -70,7 +70,7 @@ void t.test('one account from its making to its last key, with commands alone', 
   checkError(t, await call(), 'key_disabled', 'key disabled');
   await done('keys', 'enable', 'laptop');
   t.equal((await call()).status, 200, 'key enabled');
-  await done('accounts', 'disable', 'acme');
+  await done('accounts', 'disable', 'acme', '--yes');
   checkError(t, await call(), 'key_disabled', 'account disabled');
   await done('accounts', 'enable', 'acme');
   t.equal((await call()).status, 200, 'account enabled');

@@ -4,7 +4,6 @@
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { TEST_MODEL, eventually, type Gateway } from '../support/gateway.js';
@@ -81,6 +80,7 @@ void t.test('file descriptors run out', async (t) => {
 
   const body = JSON.stringify({ ...SLOW, stream: true });
   const connections: RawConnection[] = [];
+  const answers: string[] = [];
   for (let index = 0; index < 60; index += 1) {
     // The kernel takes the connection into its backlog, whether the gateway can accept it or not.
     const connection = await RawConnection.open(gateway.port);
@@ -88,11 +88,23 @@ void t.test('file descriptors run out', async (t) => {
       `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\ncontent-length: ${body.length}\r\n\r\n${body}`,
     );
     connections.push(connection);
+    answers.push('');
+    connection.socket.on(
+      'data',
+      (bytes: Buffer) => (answers[index] = answers[index]! + bytes.toString('latin1')),
+    );
   }
-  await eventually('no descriptor left', () => (descriptors(pid) >= restCount + 20 ? true : undefined));
-  await sleep(1_000);
+  const statuses = await eventually('an answer for all', () => {
+    const heads = answers.map((text) => text.split('\r\n\r\n', 1)[0]!);
+    return heads.every(Boolean) ? heads.map((head) => head.slice(9, 12)) : undefined;
+  });
   t.equal(gateway.pid(), pid, 'it lives');
-  t.comment(`${(await mock.stats()).open} calls reached the upstream`);
+  const refused = answers.filter((text) => text.startsWith('HTTP/1.1 503'));
+  t.comment(`${statuses.length - refused.length} streams, ${refused.length} refused`);
+  t.same([...new Set(statuses)].sort(), ['200', '503'], 'served, or told to come again');
+  for (const text of refused) {
+    if (!/retry-after: \d+\r\n/i.test(text) || !text.includes('"code":"overloaded"')) t.fail(text);
+  }
 
   for (const connection of connections) connection.socket.destroy();
   await openCalls(mock, 0);

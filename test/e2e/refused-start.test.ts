@@ -46,7 +46,7 @@ void t.test('a data folder that another gateway serves from', async (t) => {
   const first = await startGateway(t);
   const { stderr, code } = await serve(first.folder, ['--port', '0']);
   t.equal(code, 1);
-  t.match(stderr, `Another gateway (process ${first.pid()}) serves from`);
+  t.match(stderr, `Another gateway (process ${first.pid()}) works on`);
   t.equal(await first.stop(), 0);
 });
 

@@ -14,10 +14,17 @@ const READERS = 500;
 const ANSWER_BYTES = 50_000_000;
 /** Longer than the 12 s after which µWS cuts a connection that it believes to be dead. */
 const HOLD_MS = 14_000;
-/** Over rest: 256 KiB a reader in the window, as much in the transcript for counting, a read of undici, and what a collector leaves. */
-const GROWTH_BYTES_MAX = 700 * MIB;
+/** All readers begin at once and their windows are filled, 3 GB through the gateway: seconds, on a busy machine a minute. */
+const BEGIN_MS_MAX = 60_000;
+/**
+ * Over rest. Windows, what was read ahead and text for counting are 230 MB by their own bounds; a collector and malloc leave up to
+ * 30 MB beside them on Node 20 and 100 on Node 24 of Debian 13 (seen: 190 to 255, and 262 to 332). The answers are 25 GB.
+ */
+const GROWTH_BYTES_MAX = 400_000_000;
 const PROBES = 200;
 const PROBE_DELAY_MS_MAX = 50;
+/** Another process can spoil one of them; what the readers spoil is spoilt each time. */
+const BUSY_PROBES_MAX = 3;
 const IDLE_TIMEOUT_MS = 3_000;
 
 const STREAM = { model: TEST_MODEL, messages: [{ role: 'user', content: 'Hello' }], stream: true };
@@ -50,11 +57,15 @@ void t.test(`${READERS} readers of 1 KB/s of a fast ${ANSWER_BYTES}-byte answer`
   const restP99Ms = await probeP99Ms(gateway, key);
   const restBytes = rssBytes(gateway.pid());
   const readers = Array.from({ length: READERS }, () => new SlowReader(gateway.port, key, STREAM, 1_024));
-  await eventually('a first byte for all', () =>
-    readers.every(({ readBytes }) => readBytes > 0) ? true : undefined,
+  await eventually(
+    'a first byte for all',
+    () => (readers.every(({ readBytes }) => readBytes > 0) ? true : undefined),
+    BEGIN_MS_MAX,
   );
   await sleep(HOLD_MS);
-  const busyP99Ms = await probeP99Ms(gateway, key);
+  let busyP99Ms = await probeP99Ms(gateway, key);
+  for (let more = 1; more < BUSY_PROBES_MAX && busyP99Ms >= restP99Ms + PROBE_DELAY_MS_MAX; more += 1)
+    busyP99Ms = await probeP99Ms(gateway, key);
   const grownBytes = rssBytes(gateway.pid()) - restBytes;
   t.comment(`p99 of small calls ${restP99Ms.toFixed(1)} ms, with the readers ${busyP99Ms.toFixed(1)} ms`);
   t.comment(`${Math.round(grownBytes / MIB)} MiB over the ${Math.round(restBytes / MIB)} MiB at rest`);

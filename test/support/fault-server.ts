@@ -10,7 +10,7 @@ import type { Scope } from './mock.js';
 export type FaultScript = (socket: Socket, stream: boolean) => void;
 
 /**
- * Name of a connection to a script that has not had a request: the HTTP client opens one in the place of each that it breaks off, and
+ * Name of a connection to a script that has not had a request: the HTTP client may have opened it for a call that another one took, and
  * keeps it for the next call as long as any other.
  */
 export const UNUSED = 'no request yet';

@@ -14,6 +14,8 @@ export interface GatewayOptions {
   /** Text of tollgate.yaml, or settings over the test's own ports and data folder; absent: no file at all. */
   readonly config?: string | object | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
+  /** The command's module, where another build is to be run. */
+  readonly main?: string | undefined;
   /** More arguments of `serve`. */
   readonly args?: readonly string[] | undefined;
   /** Folder to run in, with the data in `data` under it; made and removed by default. */
@@ -26,12 +28,13 @@ const STOP_TIMEOUT_MS = 40_000;
 const SOON_TIMEOUT_MS = 15_000;
 const POLL_MS = 20;
 
-/** Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after 15 s. */
+/** Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after `timeoutMs`. */
 export async function eventually<T>(
   what: string,
   probe: () => T | undefined | Promise<T | undefined>,
+  timeoutMs = SOON_TIMEOUT_MS,
 ): Promise<T> {
-  const endMs = performance.now() + SOON_TIMEOUT_MS;
+  const endMs = performance.now() + timeoutMs;
   let last: unknown = 'nothing came';
   for (;;) {
     try {
@@ -40,8 +43,7 @@ export async function eventually<T>(
     } catch (error) {
       last = error;
     }
-    if (performance.now() > endMs)
-      throw new Error(`waited ${SOON_TIMEOUT_MS} ms for ${what}`, { cause: last });
+    if (performance.now() > endMs) throw new Error(`waited ${timeoutMs} ms for ${what}`, { cause: last });
     await sleep(POLL_MS);
   }
 }
@@ -166,7 +168,7 @@ export function testSettings(
 /** Starts a gateway and resolves when it serves; it is killed with the test, if it has not been stopped before. */
 export async function startGateway(t: Scope, options: GatewayOptions = {}): Promise<Gateway> {
   const folder = options.folder ?? temporaryFolder(t);
-  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const main = options.main ?? new URL(import.meta.resolve('#src/cli/main.js')).pathname;
   const args = [main, 'serve', ...(options.args ?? [])];
   if (options.config !== undefined) {
     const file = join(folder, 'tollgate.yaml');
@@ -186,7 +188,7 @@ export async function startGateway(t: Scope, options: GatewayOptions = {}): Prom
       TOLLGATE_DATA: join(folder, 'data'),
       ...options.env,
     },
-    ready: /Serving +http:\/\/127\.0\.0\.1:(\d+)\/v1/,
+    ready: /Serving +https?:\/\/127\.0\.0\.1:(\d+)\/v1/,
     readyTimeoutMs: READY_TIMEOUT_MS,
   });
   // The gateway notices the end of its supervisor by itself; a test that failed is not to wait for that.

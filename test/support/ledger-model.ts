@@ -197,7 +197,7 @@ function perform(ledger: Ledger, clock: SharedClock, operation: Operation): unkn
     case 'release':
       return ledger.release(operation.slot);
     case 'reverse':
-      ledger.reverse(operation.account, operation.dayNumber, operation);
+      ledger.reverse(operation.account, { ...operation, dayKey: undefined }, operation);
       return undefined;
     case 'releaseSlots':
       return ledger.releaseSlots(operation.first, operation.count);
@@ -277,6 +277,10 @@ export class ModelLedger {
     );
   }
 
+  callsInFlightOf(account: number): number {
+    return [...this.calls.values()].filter((call) => call.account === account).length;
+  }
+
   availableOf(account: number): bigint {
     const { credited, spent } = this.accounts[account]!;
     return credited - spent - this.heldOf(account);
@@ -296,6 +300,7 @@ export class ModelLedger {
         available: this.availableOf(index),
         held: this.heldOf(index),
         minuteUsed: this.usedOf(index, this.tick),
+        callsInFlight: this.callsInFlightOf(index),
       })),
     };
   }
@@ -373,6 +378,7 @@ export class ModelLedger {
       admitted,
       remaining: admitted ? limit - used - 1 : Math.max(0, limit - used),
       resetWallMs: Math.floor(this.wall / 32) + waitMs + 1,
+      asks: false,
     };
   }
 

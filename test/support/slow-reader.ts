@@ -17,7 +17,14 @@ export class SlowReader {
   #paceBytes: number;
 
   /** Sends a chat call and reads `bytesPerSecond` of its answer from then on. 0 reads nothing. */
-  constructor(port: number, key: string, body: object, bytesPerSecond: number, keep = false) {
+  constructor(
+    port: number,
+    key: string,
+    body: object,
+    bytesPerSecond: number,
+    keep = false,
+    headers: Readonly<Record<string, string>> = {},
+  ) {
     const pieceBytes = 1024 * 64;
     const buffer = Buffer.alloc(
       bytesPerSecond === 0 ? 1 : Math.min(pieceBytes, bytesPerSecond / READS_PER_SECOND),
@@ -38,9 +45,10 @@ export class SlowReader {
       },
     });
     const text = JSON.stringify(body);
+    const more = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
     this.socket.write(
       `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\n` +
-        `content-type: application/json\r\ncontent-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
+        `content-type: application/json\r\n${more.join('')}content-length: ${Buffer.byteLength(text)}\r\n\r\n${text}`,
     );
     this.socket.on('error', () => undefined); // A reset is a way to end.
     this.#timer = setInterval(() => {

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# The whole of `npm test` in the image's own system: Debian 13 and Node 24, over the base image that base-image.sh makes. As
+# root; as long as `npm test`. What is tested is the last commit.
+#
+# usage: suite.sh FOLDER [COMMAND]      FOLDER as of base-image.sh; COMMAND runs in place of `npm test`
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+folder=$(realpath -m "$1")
+command=${2:-npm test}
+test/container/base-image.sh "$folder"
+export CONTAINERS_STORAGE_CONF=$folder/storage.conf BUILDAH_ISOLATION=chroot
+
+work=$(mktemp -d "$folder/suite.XXXXXX")
+# As many sockets as this machine gives, and the right to mount, which the tests of full disks want.
+limit=$(ulimit -H -n)
+container=$(buildah from --pull-never --ulimit "nofile=$limit:$limit" --cap-add CAP_SYS_ADMIN \
+  docker.io/library/node:24-trixie-slim)
+# The store's folder is a mount of itself, which would be in the way of who removes it.
+trap 'buildah rm "$container" > /dev/null; rm -rf "$work"; umount -q "$folder/storage/overlay" || true' EXIT
+git archive --format=tar --output="$work/source.tar" HEAD
+buildah add --quiet "$container" "$work/source.tar" /src > /dev/null
+
+# Programs of the suite that the slim system does not have: ps, openssl, git.
+buildah run --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root/.npmrc:ro" --workingdir /src "$container" -- bash -c "
+  set -e
+  apt-get -qq update > /dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends procps openssl git > /dev/null
+  npm ci --ignore-scripts --no-audit --no-fund
+  node --version
+  $command"

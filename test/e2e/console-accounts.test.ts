@@ -1,0 +1,99 @@
+/**
+ * The console over many accounts: search, scroll and open, timed in the browser. TOLLGATE_BULK_ACCOUNTS=100000 is the full size.
+ */
+import t from 'tap';
+import type { Page } from 'playwright-core';
+import { startBed } from '../support/bed.js';
+import { HAS_BROWSER, startBrowser } from '../support/browser.js';
+import type { AdminClient } from '../support/admin-client.js';
+
+const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
+const ACCOUNTS = Number(process.env.TOLLGATE_BULK_ACCOUNTS ?? 20_000);
+const BATCH = 1_000;
+/** The aim is 100 ms; a loaded machine of two cores, which runs the browser and the gateway, is given ten times as long. */
+const MEDIAN_MS_MAX = 1_000;
+
+async function createAccounts(admin: AdminClient): Promise<void> {
+  for (let from = 0; from < ACCOUNTS; from += BATCH) {
+    const accounts = Array.from({ length: BATCH }, (_, index) => ({
+      name: `bulk-${String(from + index).padStart(6, '0')}`,
+      plan: 'ample',
+    }));
+    const answer = await admin.send('POST', '/admin/v1/bulk', { accounts });
+    if (answer.status !== 200) throw new Error(answer.body);
+  }
+}
+
+/** Milliseconds from `act` until `done` is true, looked at in every frame; both are code in the page. */
+function timed(page: Page, act: string, done: string): Promise<number> {
+  return page.evaluate<number>(`new Promise((resolve) => {
+    const start = performance.now();
+    ${act};
+    const look = () => ${done} ? resolve(performance.now() - start) : requestAnimationFrame(look);
+    look();
+  })`);
+}
+
+const ROWS = `document.querySelector('.rows')`;
+
+function typing(text: string): string {
+  return `const field = document.querySelector('input[type=search]');
+    Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(field, ${JSON.stringify(text)});
+    field.dispatchEvent(new Event('input', { bubbles: true }))`;
+}
+
+void t.test(`${ACCOUNTS} accounts: search, scroll, open`, SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  await createAccounts(gateway.admin);
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: { width: 1440, height: 900 } });
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts`);
+  await page.getByLabel('Admin token').fill(gateway.admin.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByText(`${ACCOUNTS.toLocaleString('en')} accounts`).waitFor();
+  t.ok((await page.locator('.row').count()) < 100, 'rows in sight are drawn, and no others');
+
+  const times = { search: [] as number[], scroll: [] as number[], open: [] as number[] };
+  for (let round = 1; round <= 5; round++) {
+    const row = Math.floor((ACCOUNTS / 6) * round);
+    const name = `bulk-${String(row).padStart(6, '0')}`;
+    times.scroll.push(
+      await timed(
+        page,
+        `${ROWS}.scrollTop = ${row * 52}`,
+        `document.querySelector('[data-row="${row}"] .name')?.textContent === '${name}'`,
+      ),
+    );
+    times.open.push(
+      await timed(
+        page,
+        `document.querySelector('[data-row="${row}"]').click()`,
+        `document.querySelector('.panel h2')?.textContent === '${name}'`,
+      ),
+    );
+    times.search.push(
+      await timed(
+        page,
+        typing(name),
+        `document.querySelector('.count').textContent === '1 account' && document.querySelector('.row .name')?.textContent === '${name}'`,
+      ),
+    );
+    await timed(page, typing(''), `document.querySelectorAll('.row').length > 10`);
+  }
+  for (const [what, milliseconds] of Object.entries(times)) {
+    milliseconds.sort((left, right) => left - right);
+    t.comment(`${what}: ${milliseconds.map((ms) => ms.toFixed(0)).join(', ')} ms`);
+    t.ok(milliseconds[2]! < MEDIAN_MS_MAX, `${what}: ${milliseconds[2]!.toFixed(0)} ms`);
+  }
+
+  // By keyboard: the list is one thing to reach, and then the arrows lead through it.
+  await page.locator('[data-row]').first().focus();
+  const focused = (): Promise<number> => page.evaluate('Number(document.activeElement.dataset.row)');
+  const first = await focused();
+  await page.keyboard.press('ArrowDown');
+  t.equal(await focused(), first + 1);
+  await page.keyboard.press('End');
+  await page.locator(`[data-row="${ACCOUNTS - 1}"]:focus`).waitFor();
+  await page.keyboard.press('Enter');
+  await page.getByRole('heading', { name: `bulk-${String(ACCOUNTS - 1).padStart(6, '0')}` }).waitFor();
+  t.same(faults, []);
+});

@@ -1,0 +1,157 @@
+/**
+ * Four processes on one port: the limits and the money of accounts are those of all together, also while each process in turn
+ * is killed.
+ */
+import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import { asPicoUnits } from '#src/core/units.js';
+import { audit } from '#src/store/audit.js';
+import type { Customer } from '../support/admin-client.js';
+import { startBed } from '../support/bed.js';
+import { CALL_COST, Caller } from '../support/crash-load.js';
+import { booksOf } from '../support/crash.js';
+import { eventually, type Gateway } from '../support/gateway.js';
+
+const PROCESSES = 4;
+const CONNECTIONS = 12;
+const FLUSH_INTERVAL_MS = 200;
+/** An account has used up what it may when it was refused so often, by whichever process. */
+const REFUSED_ENOUGH = 50;
+/** What one process makes all know within 100 ms. */
+const KEY_KNOWN_MS = 200;
+/** All answers of a test count as of one minute, so they must come within one. */
+const MINUTE_MS = 60_000;
+
+/** `share` of the limit must be admitted where more is asked for. */
+const LIMITED = [
+  { plan: 'five', perMinute: 5, perDay: 1_000_000, limit: 5, share: 0.8 },
+  { plan: 'sixty', perMinute: 60, perDay: 1_000_000, limit: 60, share: 0.95 },
+  { plan: 'sixhundred', perMinute: 600, perDay: 1_000_000, limit: 600, share: 0.95 },
+  { plan: 'day', perMinute: 1_000_000, perDay: 150, limit: 150, share: 0.95 },
+] as const;
+
+const SETTINGS = {
+  processes: PROCESSES,
+  flush_interval_ms: FLUSH_INTERVAL_MS,
+  plans: LIMITED.map(({ plan: id, perMinute, perDay }) => ({
+    id,
+    requests_per_minute: perMinute,
+    calls_per_day: perDay,
+  })),
+};
+
+const callerOf = (gateway: Gateway, { key }: Customer): Caller =>
+  new Caller({ port: gateway.port, key, connections: CONNECTIONS });
+
+/** The gateway processes that run. */
+function pidsOf({ child: { pid } }: Gateway): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'latin1').trim();
+  return text === '' ? [] : text.split(' ').map(Number);
+}
+
+const serving = (gateway: Gateway, processes: number): Promise<true> =>
+  eventually(`${processes} processes serve`, () =>
+    gateway.log().filter((line) => line.includes('"gateway serves"')).length >= processes ? true : undefined,
+  );
+
+async function usedUp(caller: Caller): Promise<void> {
+  await eventually('what is left is refused', () =>
+    [...caller.refused.values()].some((times) => times >= REFUSED_ENOUGH) ? true : undefined,
+  );
+  caller.stop();
+  await caller.done;
+}
+
+void t.test('limits and money are those of all processes', { timeout: 120_000 }, async (t) => {
+  const { gateway } = await startBed(t, SETTINGS);
+  await serving(gateway, PROCESSES);
+  t.equal(pidsOf(gateway).length, PROCESSES);
+  const limited = await Promise.all(
+    LIMITED.map(async (limit) => ({
+      ...limit,
+      customer: await gateway.admin.customer({ plan: limit.plan }),
+    })),
+  );
+  // One call's worth less a pico-unit is left when no more calls can be made.
+  const affordable = 300n;
+  const credit = decimalOf(asPicoUnits(CALL_COST * (affordable + 1n) - 1n));
+  const poor = await gateway.admin.customer({ credit });
+
+  await sleep(KEY_KNOWN_MS);
+  const beganMs = performance.now();
+  const callers = limited.map(({ customer }) => callerOf(gateway, customer));
+  const spender = callerOf(gateway, poor);
+  await Promise.all([...callers, spender].map((caller) => usedUp(caller)));
+  const tookMs = performance.now() - beganMs;
+  t.ok(tookMs < MINUTE_MS, `within a minute: ${tookMs} ms`);
+
+  limited.forEach(({ plan, limit, share }, index) => {
+    const { answeredMs, broken, refused } = callers[index]!;
+    const admitted = answeredMs.length;
+    t.ok(admitted <= limit, `${plan}: ${admitted} of ${limit}`);
+    t.ok(admitted >= limit * share, `${plan}: at least ${share} of it`);
+    t.equal(broken, 0);
+    t.same([...refused.keys()], [429], `${plan}: refused as it should be`);
+  });
+
+  const { calls, cost, account } = await eventually(
+    'all is flushed, and what lies idle given back',
+    async () => {
+      const books = await booksOf(gateway.admin, poor.accountId);
+      return books.calls === spender.answeredMs.length && books.account.held === '0.00' ? books : undefined;
+    },
+  );
+  t.equal(cost, BigInt(calls) * CALL_COST);
+  t.equal(picoUnitsOf(account.spent), cost);
+  t.equal(picoUnitsOf(account.balance)! + cost, picoUnitsOf(credit), 'to the last pico-unit');
+  t.equal(spender.broken, 0);
+  t.same([...spender.refused.keys()], [403]);
+  t.equal(await gateway.stop(), 0);
+  t.match(await audit(gateway.dataFolder, { accountsMax: 1_000_000, keysMax: 1_000_000 }), {
+    differences: [],
+  });
+});
+
+void t.test('each process killed in turn', { timeout: 120_000 }, async (t) => {
+  const { gateway } = await startBed(t, SETTINGS);
+  await serving(gateway, PROCESSES);
+  const customer = await gateway.admin.customer({ plan: 'sixhundred' });
+  const rich = await gateway.admin.customer();
+  await sleep(KEY_KNOWN_MS);
+  const beganMs = performance.now();
+  const callers: Caller[] = [];
+  const spenders: Caller[] = [];
+  let missable = 0;
+  for (const [at, pid] of pidsOf(gateway).entries()) {
+    callers.push(callerOf(gateway, customer));
+    const spender = callerOf(gateway, rich);
+    spenders.push(spender);
+    await sleep(500);
+    const killedMs = performance.now();
+    process.kill(pid, 'SIGKILL');
+    await serving(gateway, PROCESSES + at + 1);
+    for (const caller of [callers.at(-1)!, spender]) caller.stop();
+    await Promise.all([callers.at(-1)!.done, spender.done]);
+    missable += spender.answeredMs.filter(
+      (ms) => ms < killedMs && ms > killedMs - 2 * FLUSH_INTERVAL_MS,
+    ).length;
+  }
+  t.ok(performance.now() - beganMs < MINUTE_MS, 'within a minute');
+  const admitted = callers.reduce((sum, { answeredMs }) => sum + answeredMs.length, 0);
+  t.ok(admitted <= 600, `${admitted} of 600 a minute`);
+
+  t.equal(await gateway.stop(), 0);
+  const books = await audit(gateway.dataFolder, { accountsMax: 1_000_000, keysMax: 1_000_000 });
+  t.match(books, { differences: [] });
+  const answered = spenders.reduce((sum, { answeredMs }) => sum + answeredMs.length, 0) + admitted;
+  const broken = [...spenders, ...callers].reduce((sum, caller) => sum + caller.broken, 0);
+  const booked = Number(books.spent / CALL_COST);
+  t.equal(BigInt(booked) * CALL_COST, books.spent);
+  t.ok(booked <= answered + broken, `${booked} booked, ${answered} answered and ${broken} cut`);
+  t.ok(
+    booked >= answered - missable - admitted,
+    `${booked} booked of ${answered}: one flush interval each is missing`,
+  );
+});

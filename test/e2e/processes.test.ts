@@ -1,0 +1,295 @@
+/**
+ * Several gateway processes on one port: all serve, each may die alone, and all are replaced while calls run.
+ */
+import { existsSync, writeFileSync } from 'node:fs';
+import type { Agent } from 'node:http';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { startBed, type Bed } from '../support/bed.js';
+import { runCommand } from '../support/command.js';
+import { eventually, HIDDEN_MODEL, TEST_MODEL, testSettings, type Gateway } from '../support/gateway.js';
+import { keepAliveAgent, request } from '../support/http.js';
+import { scrape } from '../support/metrics.js';
+import { steered } from '../support/mock.js';
+import { chunksOf, eventData, isWholeText, openStream, readRest, textOf } from '../support/sse.js';
+
+interface ProcessView {
+  readonly process: number;
+  readonly pid: number;
+  readonly ready: boolean;
+  readonly calls_in_flight: number;
+}
+
+interface StatusView {
+  readonly pid: number;
+  readonly ready: boolean;
+  readonly listeners: number;
+  readonly outcomes: { readonly ok: number };
+  readonly limits: { readonly accounts: number };
+  readonly processes: readonly ProcessView[];
+}
+
+const statusOf = async ({ admin }: Gateway): Promise<StatusView> =>
+  (await admin.send('GET', '/admin/v1/status')).json() as StatusView;
+
+/** Resolves with the status once so many serve. */
+const serving = (gateway: Gateway, processes: number): Promise<StatusView> =>
+  eventually(`${processes} processes`, async () => {
+    const status = await statusOf(gateway);
+    return status.processes.filter(({ ready }) => ready).length === processes ? status : undefined;
+  });
+
+const STREAM_CHUNKS = 40;
+
+/** Begins a stream of some two seconds; the result tells whether it came whole. */
+async function startStream(gateway: Gateway, key: string, agent: Agent | false = false) {
+  const { incoming } = await openStream(
+    gateway.port,
+    key,
+    {
+      model: TEST_MODEL,
+      messages: [{ role: 'user', content: steered(`chunks=${STREAM_CHUNKS}&chunk_ms=50`) }],
+      stream: true,
+    },
+    agent,
+  );
+  const whole = readRest(incoming).then(
+    (text) => eventData(text).at(-1) === '[DONE]' && isWholeText(textOf(chunksOf(text)), STREAM_CHUNKS),
+    () => false,
+  );
+  return { whole };
+}
+
+/** Watches that the counters never fall and how long the admin interface was away, until it is stopped. */
+function watchAdmin(t: Test, { admin }: Gateway) {
+  let on = true;
+  t.teardown(() => (on = false));
+  const seen = { requests: 0, falls: 0, awayMsMax: 0, scrapes: 0 };
+  const watch = async (): Promise<void> => {
+    let lastMs = performance.now();
+    while (on) {
+      try {
+        const requests = (await scrape(admin.port)).sum('tollgate_requests_total');
+        if (requests < seen.requests) seen.falls += 1;
+        seen.requests = requests;
+        seen.scrapes += 1;
+        seen.awayMsMax = Math.max(seen.awayMsMax, performance.now() - lastMs);
+        lastMs = performance.now();
+      } catch {
+        // Its process was killed; the next one has it soon.
+      }
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  };
+  const watched = watch();
+  return async () => {
+    on = false;
+    await watched;
+    return seen;
+  };
+}
+
+/** Until its parent has seen its end: a process that was killed has its sockets until all its threads have ended. */
+const lives = (pid: number): boolean => existsSync(`/proc/${pid}`);
+
+void t.test('four serve; each is killed in turn, and only its calls fail', async (t) => {
+  const { gateway } = await startBed(t, { processes: 4 });
+  const { key } = await gateway.admin.customer();
+  const first = await serving(gateway, 4);
+  t.equal(first.listeners, 4);
+  t.match(first.processes.map(({ process }) => process).sort(), [0, 1, 2, 3]);
+  const stopWatching = watchAdmin(t, gateway);
+  const { pid: primary } = first;
+  const victims = [primary, ...first.processes.map(({ pid }) => pid).filter((pid) => pid !== primary)];
+  for (const victim of victims) {
+    const streams = await Promise.all(Array.from({ length: 32 }, () => startStream(gateway, key)));
+    const { processes } = await statusOf(gateway);
+    t.ok(
+      processes.every(({ calls_in_flight: calls }) => calls > 0),
+      `each has a part: ${processes.map(({ calls_in_flight: calls }) => calls).join()}`,
+    );
+    const its = processes.find(({ pid }) => pid === victim)!.calls_in_flight;
+    process.kill(victim, 'SIGKILL');
+    await eventually('its end', () => (lives(victim) ? undefined : true));
+    for (let call = 0; call < 8; call += 1)
+      t.equal((await gateway.chat(key, 'Hello')).status, 200, 'the port serves');
+    const whole = await Promise.all(streams.map((stream) => stream.whole));
+    t.equal(whole.filter((isWhole) => !isWhole).length, its, 'its calls and no others were cut');
+    await serving(gateway, 4);
+  }
+  const seen = await stopWatching();
+  t.equal(seen.falls, 0, 'no counter fell');
+  t.ok(seen.requests >= 8 * 4);
+  t.ok(seen.awayMsMax < 2_000, `the admin interface was away for ${Math.round(seen.awayMsMax)} ms at most`);
+  t.equal(await gateway.stop(), 0);
+});
+
+/** Calls without a pause, on connections that are kept and on new ones, until `end`. */
+function startLoad(t: Test, gateway: Gateway, key: string) {
+  const agent = keepAliveAgent(6);
+  const faults: string[] = [];
+  let calls = 0;
+  let on = true;
+  t.teardown(() => (on = false));
+  const caller = async (own: Agent | undefined): Promise<void> => {
+    while (on) {
+      try {
+        const body = { model: TEST_MODEL, messages: [{ role: 'user', content: 'Hello' }] };
+        const { status, body: text } = await gateway.request(key, { agent: own, body });
+        calls += 1;
+        if (status !== 200) faults.push(`${status} ${text}`);
+      } catch (error) {
+        faults.push(String(error));
+      }
+    }
+  };
+  const streamer = async (): Promise<void> => {
+    while (on) {
+      calls += 1;
+      try {
+        const { whole } = await startStream(gateway, key);
+        if (!(await whole)) faults.push('a stream that is not whole');
+      } catch (error) {
+        faults.push(String(error));
+      }
+    }
+  };
+  const callers = [
+    ...Array.from({ length: 6 }, () => caller(agent)),
+    caller(undefined),
+    streamer(),
+    streamer(),
+  ];
+  return {
+    faults,
+    end: async () => {
+      on = false;
+      await Promise.all(callers);
+      agent.destroy();
+      return calls;
+    },
+  };
+}
+
+const LIMIT = 60;
+/** Less what lies between an admission and its answer here. */
+const MINUTE_MS = 59_000;
+
+/** Calls of a customer that is mostly refused, until the returned function is called: when those were answered that were not. */
+function hammer(t: Test, gateway: Gateway, key: string) {
+  const answeredAtMs: number[] = [];
+  let on = true as boolean;
+  t.teardown(() => (on = false));
+  const hammering = (async () => {
+    while (on) {
+      const { status } = await gateway.chat(key, 'Hello');
+      if (status === 200) answeredAtMs.push(performance.now());
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  })();
+  return async () => {
+    on = false;
+    await hammering;
+    return answeredAtMs;
+  };
+}
+
+const replaced = (gateway: Gateway, times: number): Promise<true> =>
+  eventually('the end of the replacement', () =>
+    gateway.log().filter((line) => line.includes('gateways are replaced')).length === times
+      ? true
+      : undefined,
+  );
+
+function writeSettings({ gateway, mock }: Bed, settings: object): void {
+  const file = join(gateway.folder, 'tollgate.yaml');
+  writeFileSync(file, JSON.stringify(testSettings(mock.url, settings as Parameters<typeof testSettings>[1])));
+}
+
+void t.test(
+  'replaced twice under load: no call fails, streams finish, nothing is lost of the figures',
+  async (t) => {
+    const sixty = { id: 'sixty', requests_per_minute: LIMIT, calls_per_day: 1_000_000 };
+    const bed = await startBed(t, { processes: 2, plans: [sixty] });
+    const { gateway, mock } = bed;
+    const { key } = await gateway.admin.customer();
+    const limited = await gateway.admin.customer({ plan: sixty.id });
+    const before = await serving(gateway, 2);
+    const load = startLoad(t, gateway, key);
+    const endLimited = hammer(t, gateway, limited.key);
+    const stopWatching = watchAdmin(t, gateway);
+
+    process.kill(gateway.child.pid, 'SIGUSR2');
+    await replaced(gateway, 1);
+    const between = await serving(gateway, 2);
+    const pids = ({ processes }: StatusView) => processes.map(({ pid }) => pid);
+    t.notOk(
+      pids(between).some((pid) => pids(before).includes(pid)),
+      'all are new',
+    );
+
+    writeSettings(bed, { processes: 2, plans: [sixty], limits: { accounts: 1_234 } });
+    const command = await runCommand(gateway.folder, ['reload', '--restart']);
+    t.match(command, {
+      code: 0,
+      stdout:
+        'applied  limits.accounts\nreplacing 2 gateway processes, one by one; tollgate status shows them\n',
+    });
+    await replaced(gateway, 2);
+    const after = await serving(gateway, 2);
+    t.equal(after.limits.accounts, 1_234, 'what needs a restart is in force');
+    t.notOk(pids(after).some((pid) => pids(between).includes(pid)));
+
+    const admitted = await endLimited();
+    t.ok(admitted.length > 0, `${admitted.length} calls of the limited customer`);
+    t.ok(
+      admitted.every((atMs, first) => (admitted[first + LIMIT] ?? Infinity) - atMs >= MINUTE_MS),
+      'never more than its limit in a minute',
+    );
+    const calls = (await load.end()) + admitted.length;
+    const seen = await stopWatching();
+    t.same(load.faults, []);
+    t.equal(seen.falls, 0, 'no counter fell');
+    t.ok(seen.awayMsMax < 2_000, `the admin interface was away for ${Math.round(seen.awayMsMax)} ms at most`);
+    t.equal((await statusOf(gateway)).outcomes.ok, calls, 'every call is in the figures');
+    t.ok((await scrape(gateway.admin.port)).sum('tollgate_requests_total') >= calls);
+    t.equal((await mock.stats()).requests, calls);
+    t.equal(await gateway.stop(), 0);
+  },
+);
+
+void t.test('a reload reaches all; a wrong one is refused by all; readiness and the end', async (t) => {
+  const bed = await startBed(t, { processes: 3 });
+  const { gateway } = bed;
+  const { key } = await gateway.admin.customer();
+  await serving(gateway, 3);
+  /** What many new connections are told of a model; they come to all processes. */
+  const asked = async (): Promise<Set<number>> => {
+    const path = `/v1/models/${HIDDEN_MODEL}`;
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, () => gateway.request(key, { method: 'GET', path })),
+    );
+    return new Set(answers.map(({ status }) => status));
+  };
+  t.same(await asked(), new Set([200]));
+  const settings = testSettings(bed.mock.url, { processes: 3 }) as { models: object[] };
+  writeFileSync(
+    join(gateway.folder, 'tollgate.yaml'),
+    JSON.stringify({ ...settings, models: settings.models.slice(0, 1) }),
+  );
+  t.match((await gateway.admin.send('POST', '/admin/v1/reload', {})).json(), {
+    applied: [`models.${HIDDEN_MODEL} (removed)`],
+  });
+  t.same(await asked(), new Set([404]), 'of every process');
+  writeFileSync(join(gateway.folder, 'tollgate.yaml'), '{"processes": 3, "nonsense": 1}');
+  t.match(await gateway.admin.send('POST', '/admin/v1/reload', { restart: true }), { status: 400 });
+
+  const readiness = await request({ port: gateway.admin.port, path: '/readyz' });
+  t.equal(readiness.status, 200);
+  const { processes } = await statusOf(gateway);
+  t.equal(await gateway.stop(), 0);
+  t.ok(
+    processes.every(({ pid }) => !lives(pid)),
+    'none is left',
+  );
+});

@@ -1,0 +1,109 @@
+/**
+ * Two processes on one port lease from one authority: the minute, the day, the balance and the calls in flight are those of one
+ * gateway, to the last request and the last pico-unit.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { startBed } from '../support/bed.js';
+import { checkError } from '../support/error-answer.js';
+import { eventually } from '../support/gateway.js';
+import type { Answer } from '../support/http.js';
+
+const BODY = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5 };
+
+interface StatementView {
+  readonly balance: string;
+  readonly held: string;
+  readonly spent: string;
+  readonly calls_today: number;
+}
+
+void t.test('limits over two processes', async (t) => {
+  const { gateway } = await startBed(t, {
+    processes: 2,
+    plans: [
+      { id: 'low', requests_per_minute: 5, calls_per_day: 1_000_000 },
+      { id: 'wide', requests_per_minute: 100_000, calls_per_day: 1_000_000 },
+      { id: 'day', requests_per_minute: 100_000, calls_per_day: 30 },
+    ],
+  });
+  const customer = async (plan: string, credit?: string): Promise<{ key: string; accountId: string }> => {
+    const made = await gateway.admin.customer({ plan, ...(credit === undefined ? {} : { credit }) });
+    // The other process knows the key within 100 ms.
+    await sleep(100);
+    return made;
+  };
+  // Each call has a connection of its own, so that both processes get some.
+  const calls = async (key: string, count: number): Promise<Answer[]> => {
+    const answers: Answer[] = [];
+    for (let sent = 0; sent < count; sent += 20) {
+      const wave = Array.from({ length: Math.min(20, count - sent) }, () =>
+        gateway.request(key, { body: BODY }),
+      );
+      answers.push(...(await Promise.all(wave)));
+    }
+    return answers;
+  };
+  const count = (answers: readonly Answer[], status: number): number =>
+    answers.filter((answer) => answer.status === status).length;
+
+  await t.test('the minute', async (t) => {
+    const { key } = await customer('low');
+    const answers = await calls(key, 40);
+    t.equal(count(answers, 200), 5, 'exactly the limit');
+    const refused = answers.find(({ status }) => status === 429)!;
+    t.equal(count(answers, 429), 35);
+    checkError(t, refused, 'rate_limit_exceeded', 'the minute');
+    t.match(refused.headers, { 'x-ratelimit-limit': '5', 'x-ratelimit-remaining': '0' });
+    const wait = Number(refused.headers['retry-after']);
+    t.ok(wait >= 50 && wait <= 62, `retry after ${wait}`);
+  });
+
+  await t.test('order of refusals: the minute before the body', async (t) => {
+    const { key } = await customer('low');
+    const wrong = await Promise.all(
+      Array.from({ length: 12 }, () => gateway.request(key, { body: { model: 'mock-model' } })),
+    );
+    t.equal(count(wrong, 400), 5);
+    t.equal(count(wrong, 429), 7);
+  });
+
+  await t.test('the day', async (t) => {
+    const { key, accountId } = await customer('day');
+    const answers = await calls(key, 60);
+    t.equal(count(answers, 200), 30, 'exactly the limit');
+    checkError(
+      t,
+      answers.find(({ status }) => status === 429)!,
+      'daily_limit_exceeded',
+      'the day',
+    );
+    t.equal((await gateway.admin.account(accountId)).calls_today, 30);
+  });
+
+  await t.test('the balance', async (t) => {
+    const { key, accountId } = await customer('wide', '0.01');
+    let answers: Answer[] = [];
+    for (let round = 0; round < 30 && count(answers, 403) < 20; round++) {
+      answers = [...answers, ...(await calls(key, 100))];
+    }
+    t.ok(count(answers, 200) > 10, `${count(answers, 200)} served`);
+    t.ok(count(answers, 403) >= 20, `${count(answers, 403)} refused`);
+    const view = await eventually('all holds are given back', async () => {
+      const account = (await gateway.admin.account(accountId)) as unknown as StatementView;
+      return Number(account.held) === 0 ? account : undefined;
+    });
+    t.equal((Number(view.balance) + Number(view.spent)).toFixed(12), '0.010000000000', 'the law');
+    t.ok(Number(view.balance) >= 0);
+    t.comment(view);
+  });
+
+  await t.test('a wide limit costs no refusal', async (t) => {
+    const { key } = await customer('wide');
+    const answers = await calls(key, 400);
+    const refused = answers
+      .filter(({ status }) => status !== 200)
+      .map(({ status, body }) => `${status} ${body}`);
+    t.same(refused, []);
+  });
+});

@@ -1,0 +1,270 @@
+/**
+ * Four gateways as four hosts on one Redis, one of them with a calendar that is 30 s ahead: limits and money are those of all
+ * together, whatever ends or is cut off. `npm run test:sharing` hammers for three minutes and waits for quarantines to end.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import { asPicoUnits } from '#src/core/units.js';
+import type { SharingStatus } from '#src/gateway/sharing-status.js';
+import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
+import type { Customer } from '../support/admin-client.js';
+import { CALL_COST } from '../support/crash-load.js';
+import { Crowd, mostWithin } from '../support/crowd.js';
+import { checkError } from '../support/error-answer.js';
+import { eventually } from '../support/gateway.js';
+import { startHosts, type Host, type Hosts } from '../support/hosts.js';
+import { NO_REDIS } from '../support/redis-server.js';
+
+const FULL = process.env.TOLLGATE_SHARING_FULL !== undefined;
+const HOSTS = 4;
+const AHEAD_MS = 30_000;
+/** What the poor account can pay for. The last calls are refused while they might cost more than is left. */
+const CALLS_PAID = 600n;
+/** What one host changes all know within it. */
+const KNOWN_MS = 1_000;
+const MINUTE_MS = 60_000;
+/** Between admission and answer, on a busy machine. */
+const ANSWER_MS_MAX = 2_000;
+const MINUTES = FULL ? 3 : 1;
+const HAMMER_MS = FULL ? MINUTES * MINUTE_MS + 5_000 : 0;
+const CUT_MS = FULL ? 10_000 : 3_000;
+
+/** `share` of the limit must be admitted where more is asked for. */
+const LIMITED = [
+  { plan: 'five', perMinute: 5, perDay: 1_000_000, limit: 5, share: 0.8 },
+  { plan: 'sixty', perMinute: 60, perDay: 1_000_000, limit: 60, share: 0.95 },
+  { plan: 'sixhundred', perMinute: 600, perDay: 1_000_000, limit: 600, share: 0.95 },
+  { plan: 'day', perMinute: 1_000_000, perDay: 150, limit: 150, share: 0.95 },
+] as const;
+
+const SETTINGS = {
+  flush_interval_ms: 200,
+  plans: LIMITED.map(({ plan: id, perMinute, perDay }) => ({
+    id,
+    requests_per_minute: perMinute,
+    calls_per_day: perDay,
+  })),
+};
+
+/** All hosts know the key. */
+async function known({ hosts }: Hosts, { key }: Customer): Promise<void> {
+  await eventually('the key at all hosts', async () => {
+    const path = '/v1/models';
+    const answers = await Promise.all(
+      hosts.map(({ gateway }) => gateway.request(key, { method: 'GET', path })),
+    );
+    return answers.every(({ status }) => status === 200) ? true : undefined;
+  });
+}
+
+async function sharingOf({ gateway }: Host): Promise<SharingStatus> {
+  const status = await gateway.admin.send('GET', '/admin/v1/status');
+  return (status.json() as { readonly sharing: SharingStatus }).sharing;
+}
+
+async function limits(t: Test, world: Hosts): Promise<void> {
+  const [{ gateway }] = world.hosts as [Host];
+  const limited = [];
+  for (const limit of LIMITED)
+    limited.push({ ...limit, customer: await gateway.admin.customer({ plan: limit.plan }) });
+  // One call's worth less a pico-unit is left when no more calls can be made.
+  const credit = decimalOf(asPicoUnits(CALL_COST * (CALLS_PAID + 1n) - 1n));
+  const poor = await gateway.admin.customer({ credit });
+  await known(world, poor);
+
+  const crowds = limited.map(({ customer }) => new Crowd(world.hosts, customer));
+  const spenders = new Crowd(world.hosts, poor);
+  const tasks = limited.map(({ plan }, at) => crowds[at]!.useUp(plan === 'day' ? 0 : HAMMER_MS));
+  await Promise.all([...tasks, spenders.useUp(0)]);
+  limited.forEach(({ plan, limit, share }, at) => {
+    const { answeredMs, broken, refusals } = crowds[at]!;
+    const most = plan === 'day' ? answeredMs.length : mostWithin(answeredMs, MINUTE_MS - ANSWER_MS_MAX);
+    t.comment(`${plan}: ${answeredMs.length} admitted, ${most} in a minute at the most`);
+    t.ok(most <= limit, `${plan}: ${most} of ${limit}`);
+    const due = limit * share * (plan === 'day' ? 1 : MINUTES);
+    t.ok(answeredMs.length >= due, `${plan}: ${answeredMs.length}, at least ${share} of it`);
+    t.equal(broken, 0);
+    t.same(refusals, [429], `${plan}: refused as it should be`);
+  });
+  t.same(spenders.refusals, [403]);
+  const cost = BigInt(spenders.answeredMs.length) * CALL_COST;
+  const account = await eventually('all is told, and what lies idle given back', async () => {
+    const { admin } = world.hosts[1]!.gateway;
+    const view = await admin.account(poor.accountId);
+    return picoUnitsOf(view.spent) === cost && view.held === '0.00' ? view : undefined;
+  });
+  t.equal(picoUnitsOf(account.balance)! + cost, picoUnitsOf(credit), 'to the last pico-unit');
+  const left = picoUnitsOf(account.balance)! / CALL_COST;
+  t.comment(`money: ${spenders.answeredMs.length} of ${CALLS_PAID} calls, ${left} left`);
+  t.ok(left <= CALLS_PAID / 20n, 'at least 0.95 of it');
+}
+
+/** Resets are told by the authority's calendar, also where the host's own is ahead. */
+async function calendar(t: Test, world: Hosts): Promise<void> {
+  const customer = await world.hosts[0]!.gateway.admin.customer({ plan: 'five' });
+  await known(world, customer);
+  const ahead = world.hosts.at(-1)!.gateway;
+  const refused = await eventually('a refusal by the host that is ahead', async () => {
+    const answer = await ahead.chat(customer.key, 'Hello');
+    return answer.status === 429 ? answer : undefined;
+  });
+  const { 'x-ratelimit-reset': reset, 'retry-after': retryAfter } = refused.headers;
+  const aheadSeconds = Number(reset) - Number(retryAfter) - Date.now() / 1_000;
+  t.ok(Math.abs(aheadSeconds) < 5, `${aheadSeconds.toFixed(1)} s ahead`);
+}
+
+async function disabledKey(t: Test, world: Hosts): Promise<void> {
+  const customer = await world.hosts[0]!.gateway.admin.customer();
+  await known(world, customer);
+  const beganMs = performance.now();
+  await world.hosts[2]!.gateway.admin.disableKey(customer.keyId);
+  const tookMs = await Promise.all(
+    world.hosts.map(({ gateway }) =>
+      eventually('a refusal', async () => {
+        const { status } = await gateway.chat(customer.key, 'Hello');
+        return status === 403 ? performance.now() - beganMs : undefined;
+      }),
+    ),
+  );
+  t.comment(`refused everywhere after ${Math.max(...tookMs).toFixed(0)} ms`);
+  t.ok(Math.max(...tookMs) < KNOWN_MS);
+}
+
+async function cutHost(t: Test, world: Hosts): Promise<void> {
+  const [first, cut] = world.hosts as [Host, Host];
+  const customer = await first.gateway.admin.customer({ plan: 'sixhundred' });
+  await known(world, customer);
+  const crowd = new Crowd(world.hosts, customer);
+  await sleep(300);
+  cut.wire.set('cut');
+  const cutMs = performance.now();
+  await sleep(CUT_MS);
+  const refused = await cut.gateway.chat(customer.key, 'Hello');
+  checkError(t, refused, 'overloaded', 'the host that is cut off has used up what it had');
+  const change = await cut.gateway.admin.send('POST', `/admin/v1/keys/${customer.keyId}/disable`, {});
+  t.equal(change.status, 503, change.body);
+  t.match(await sharingOf(cut), { state: 'lost', registry: { state: 'lost' } });
+  const others = world.hosts.filter((host) => host !== cut);
+  const other = await others[0]!.gateway.admin.customer();
+  t.equal((await others[0]!.gateway.chat(other.key, 'Hello')).status, 200, 'the others go on');
+  cut.wire.set('open');
+  await eventually('a call at the host that was cut off, of an account that is new to it', async () => {
+    const { status } = await cut.gateway.chat(other.key, 'Hello');
+    return status === 200 ? true : undefined;
+  });
+  t.match(await sharingOf(cut), { with: 'hosts', state: 'connected', reason: null, lost_seconds: 0 });
+  t.comment(`served again ${(performance.now() - cutMs - CUT_MS).toFixed(0)} ms after the cut`);
+  await crowd.stop();
+  const most = mostWithin(crowd.answeredMs, MINUTE_MS - ANSWER_MS_MAX);
+  t.ok(most <= 600, `${most} of 600 a minute`);
+  t.equal(crowd.broken, 0);
+}
+
+/** A host of one process has no limits of its own, so another process can take its place. */
+async function replacedGateway(t: Test, { hosts }: Hosts): Promise<void> {
+  const { gateway } = hosts[0]!;
+  const { key } = await gateway.admin.customer();
+  const before = gateway.pid();
+  const reload = await gateway.admin.send('POST', '/admin/v1/reload', { restart: true });
+  t.equal(reload.status, 200, reload.body);
+  let calls = 0;
+  await eventually('another process has the admin interface', async () => {
+    const { status, body } = await gateway.chat(key, 'Hello');
+    calls += 1;
+    if (status !== 200) t.fail(`call ${calls}: ${status} ${body}`);
+    return gateway.pid() === before ? undefined : true;
+  });
+  t.comment(`${calls} calls meanwhile`);
+}
+
+/** What it held is free when it has come back; nothing is charged twice. */
+async function killedHost(t: Test, world: Hosts): Promise<Hosts> {
+  const [first, , killed] = world.hosts as [Host, Host, Host];
+  const customer = await first.gateway.admin.customer({ plan: 'sixhundred', credit: '1.00' });
+  await known(world, customer);
+  const crowd = new Crowd(world.hosts, customer);
+  await eventually('calls at all hosts', () =>
+    crowd.callers.every(({ answeredMs }) => answeredMs.length > 3) ? true : undefined,
+  );
+  await killed.kill();
+  const back = await killed.restart();
+  await crowd.stop();
+  const hosts = world.hosts.map((host) => (host === killed ? back : host));
+  const after = new Crowd(hosts, customer);
+  await after.useUp(0);
+  const answered = [...crowd.answeredMs, ...after.answeredMs];
+  const most = mostWithin(answered, MINUTE_MS - ANSWER_MS_MAX);
+  t.ok(most <= 600, `${most} of 600 a minute`);
+  const account = await eventually('nothing is held', async () => {
+    const view = await first.gateway.admin.account(customer.accountId);
+    return view.held === '0.00' ? view : undefined;
+  });
+  const spent = picoUnitsOf(account.spent)!;
+  t.equal(picoUnitsOf(account.balance)! + spent, picoUnitsOf('1.00'), 'the law');
+  t.ok(
+    spent <= BigInt(answered.length + crowd.broken) * CALL_COST,
+    `${spent / CALL_COST} charged of ${answered.length} answered and ${crowd.broken} cut`,
+  );
+  t.equal(spent % CALL_COST, 0n);
+  return { ...world, hosts };
+}
+
+/** One that never comes back is awaited until an operator says so. */
+async function lostHost(t: Test, { redis, hosts }: Hosts): Promise<void> {
+  await sleep(QUARANTINE_MS);
+  const { state, reason } = await sharingOf(hosts[0]!);
+  t.equal(state, 'quarantine', 'the host that is gone is awaited');
+  const [place] = /[0-9a-f-]{36}:0/.exec(reason ?? '') ?? [];
+  t.equal(await redis.command('SREM', '{tollgate:0}:awaited', place!), ':1', reason ?? '');
+}
+
+async function killedServer(t: Test, world: Hosts): Promise<void> {
+  const [first, second] = world.hosts as [Host, Host];
+  const customer = await first.gateway.admin.customer({ plan: 'five' });
+  const fresh = await first.gateway.admin.customer();
+  await known(world, fresh);
+  const crowd = new Crowd(world.hosts.slice(0, 3), customer);
+  await sleep(200);
+  if (FULL) await world.hosts[3]!.kill();
+  await world.redis.kill();
+  await sleep(300);
+  await world.redis.restart();
+  // It knows nothing any more: the newest copy of accounts and keys is put there again.
+  await eventually(
+    'a change at another host',
+    async () => {
+      await second.gateway.admin.credit(customer.accountId, '1.00');
+      return true;
+    },
+    MINUTE_MS / 2,
+  );
+  const answer = await second.gateway.chat(fresh.key, 'Hello');
+  checkError(t, answer, 'overloaded', 'nothing is lent until what was lent before has expired');
+  t.match(await sharingOf(second), { state: 'quarantine', registry: { state: 'following' } });
+  if (FULL) {
+    await lostHost(t, world);
+    await eventually(
+      'calls after the quarantine',
+      async () => ((await second.gateway.chat(fresh.key, 'Hello')).status === 200 ? true : undefined),
+      3 * MINUTE_MS,
+    );
+  }
+  await crowd.stop();
+  const most = mostWithin(crowd.answeredMs, MINUTE_MS - ANSWER_MS_MAX);
+  t.ok(most <= 5, `${most} of 5 a minute`);
+}
+
+void t.test('four hosts', { ...NO_REDIS, timeout: FULL ? 900_000 : 120_000 }, async (t) => {
+  const world = await startHosts(t, { count: HOSTS, settings: SETTINGS, lastAheadMs: AHEAD_MS });
+  await t.test('limits and money', (t) => limits(t, world));
+  await t.test('the calendar of a host is off', (t) => calendar(t, world));
+  await t.test('a key is disabled', (t) => disabledKey(t, world));
+  await t.test('a gateway is replaced', (t) => replacedGateway(t, world));
+  await t.test('a host is cut off from the server', (t) => cutHost(t, world));
+  let hosts = world;
+  await t.test('a host is killed', async (t) => {
+    hosts = await killedHost(t, world);
+  });
+  await t.test('the server is killed and comes back empty', (t) => killedServer(t, hosts));
+});

@@ -1,0 +1,197 @@
+/**
+ * HTTPS for callers: a real client, a certificate that is changed while calls go on, and what speaks no TLS.
+ */
+import { createPrivateKey } from 'node:crypto';
+import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
+import { Agent, request as httpsRequest } from 'node:https';
+import { connect as connectPlain } from 'node:net';
+import { join } from 'node:path';
+import { connect, type TLSSocket } from 'node:tls';
+import OpenAI from 'openai';
+import t, { type Test } from 'tap';
+import { Agent as UndiciAgent, fetch as undiciFetch } from 'undici';
+import { selfSigned, type Certificate } from '../fixtures/upstream-certificate.js';
+import { runCommand } from '../support/command.js';
+import {
+  TEST_MODEL,
+  eventually,
+  startGateway,
+  temporaryFolder,
+  testSettings,
+  type Gateway,
+} from '../support/gateway.js';
+import { startMock, steered } from '../support/mock.js';
+
+const made = [selfSigned(), selfSigned(), selfSigned()];
+const skip = made.includes(undefined) ? 'openssl is not installed' : false;
+const [first, second, third] = made as [Certificate, Certificate, Certificate];
+/** A port that speaks only TLS lets a plain caller go at once; this is for a loaded machine. */
+const GONE_MS = 10_000;
+
+/** The certificate that a new connection is shown. */
+async function shown(gateway: Gateway): Promise<string> {
+  const socket: TLSSocket = connect({ host: '127.0.0.1', port: gateway.port, rejectUnauthorized: false });
+  await once(socket, 'secureConnect');
+  const { raw } = socket.getPeerCertificate();
+  socket.destroy();
+  return `-----BEGIN CERTIFICATE-----\n${raw.toString('base64').replace(/.{64}(?=.)/g, '$&\n')}\n-----END CERTIFICATE-----\n`;
+}
+
+/** A chat call over `agent`, the status and text of its answer. */
+function chat(gateway: Gateway, key: string, agent: Agent, prompt: string, stream = false) {
+  return new Promise<{ status: number | undefined; text: string }>((resolve, reject) => {
+    const outgoing = httpsRequest(
+      {
+        agent,
+        host: '127.0.0.1',
+        port: gateway.port,
+        method: 'POST',
+        path: '/v1/chat/completions',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      },
+      (incoming) => {
+        let text = '';
+        incoming.setEncoding('utf8').on('data', (piece: string) => (text += piece));
+        incoming.once('error', reject);
+        incoming.once('end', () => resolve({ status: incoming.statusCode, text }));
+      },
+    );
+    outgoing.once('error', reject);
+    outgoing.end(
+      JSON.stringify({ model: TEST_MODEL, stream, messages: [{ role: 'user', content: prompt }] }),
+    );
+  });
+}
+
+interface Bed {
+  readonly gateway: Gateway;
+  readonly key: string;
+  readonly write: (certificate: Certificate) => void;
+}
+
+async function startTlsBed(t: Test, more: object = {}, listen: object = {}): Promise<Bed> {
+  const mock = await startMock(t);
+  const folder = temporaryFolder(t);
+  const write = ({ certificate, key }: Certificate): void => {
+    writeFileSync(join(folder, 'cert.pem'), certificate);
+    writeFileSync(join(folder, 'key.pem'), key);
+  };
+  write(first);
+  const gateway = await startGateway(t, {
+    folder,
+    config: testSettings(mock.url, {
+      listen: { listeners: 2, tls: { cert_file: 'cert.pem', key_file: 'key.pem', ...listen } },
+      ...more,
+    }),
+    env: { PHRASE: 'open sesame' },
+  });
+  const { key } = await gateway.admin.customer();
+  return { gateway, key, write };
+}
+
+void t.test('the openai package over https', { skip }, async (t) => {
+  const { gateway, key } = await startTlsBed(t);
+  t.match(gateway.child.stdout(), /Serving +https:/);
+  const dispatcher = new UndiciAgent({ connect: { ca: first.certificate } });
+  t.teardown(() => dispatcher.close());
+  const client = new OpenAI({
+    apiKey: key,
+    baseURL: `https://127.0.0.1:${gateway.port}/v1`,
+    maxRetries: 0,
+    fetch: undiciFetch as unknown as typeof fetch,
+    fetchOptions: { dispatcher } as object,
+  });
+  const body = { model: TEST_MODEL, messages: [{ role: 'user' as const, content: 'Hello' }] };
+  const whole = await client.chat.completions.create(body);
+  t.ok(whole.choices[0]?.message.content);
+  let text = '';
+  for await (const chunk of await client.chat.completions.create({ ...body, stream: true }))
+    text += chunk.choices[0]?.delta.content ?? '';
+  t.equal(text, whole.choices[0]?.message.content);
+
+  const plain = connectPlain(gateway.port, '127.0.0.1');
+  plain.setTimeout(GONE_MS, () => plain.destroy(new Error('hung')));
+  let answer = '';
+  plain.on('data', (piece) => (answer += String(piece)));
+  plain.once('error', (error) => t.notMatch(error.message, 'hung'));
+  plain.write('GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n');
+  await once(plain, 'close');
+  t.notMatch(answer, /HTTP\/1\.1 200/, 'plain HTTP is not served');
+  const old = connect({
+    host: '127.0.0.1',
+    port: gateway.port,
+    rejectUnauthorized: false,
+    minVersion: 'TLSv1',
+    maxVersion: 'TLSv1.1',
+    ciphers: 'DEFAULT@SECLEVEL=0',
+  });
+  await t.rejects(once(old, 'secureConnect'), 'nor is TLS 1.1');
+  t.equal((await client.chat.completions.create(body)).object, 'chat.completion', 'it goes on');
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test(
+  'a changed certificate: new connections see it, those that there are go on',
+  { skip },
+  async (t) => {
+    const { gateway, key, write } = await startTlsBed(t);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1, ca: first.certificate });
+    t.teardown(() => agent.destroy());
+    t.equal((await chat(gateway, key, agent, 'hello')).status, 200);
+    const streaming = new Agent({ ca: first.certificate });
+    const stream = chat(gateway, key, streaming, steered('chunks=20&chunk_ms=100'), true);
+    const reload = (): Promise<{ json(): unknown }> => gateway.admin.send('POST', '/admin/v1/reload', {});
+
+    write(second);
+    t.same((await reload()).json(), { dry_run: false, applied: ['listen.tls'], restart_needed: [] });
+    for (let at = 0; at < 8; at++) t.equal(await shown(gateway), second.certificate);
+    t.match((await stream).text, /data: \[DONE\]\n\n$/, 'a stream that had begun is whole');
+    const kept = await chat(gateway, key, agent, 'hello');
+    t.equal(
+      kept.status,
+      200,
+      'a kept connection serves, though its client trusts the first certificate alone',
+    );
+    await t.rejects(
+      chat(gateway, key, new Agent({ ca: first.certificate }), 'hello'),
+      'as a new one would not',
+    );
+    const next = new Agent({ ca: second.certificate });
+    t.equal((await chat(gateway, key, next, 'hello')).status, 200);
+
+    write({ certificate: third.certificate, key: second.key });
+    const refused = (await reload()) as { status?: number; json(): unknown };
+    t.equal(refused.status, 400);
+    t.match(JSON.stringify(refused.json()), /key\.pem: is not the key of the certificate in .*cert\.pem/);
+    t.equal(await shown(gateway), second.certificate, 'the one before stays');
+    t.equal(await gateway.stop(), 0);
+  },
+);
+
+void t.test('files are watched; the key may have a passphrase', { skip }, async (t) => {
+  const { gateway, write } = await startTlsBed(t, { watch: true }, { passphrase: '${PHRASE}' });
+  t.equal(await shown(gateway), first.certificate);
+  const encrypted = createPrivateKey(third.key).export({
+    type: 'pkcs8',
+    format: 'pem',
+    cipher: 'aes-256-cbc',
+    passphrase: 'open sesame',
+  }) as string;
+  write({ certificate: third.certificate, key: encrypted });
+  await eventually('the new certificate', async () =>
+    (await shown(gateway)) === third.certificate ? true : undefined,
+  );
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('a certificate that is no good stops the start', async (t) => {
+  const folder = temporaryFolder(t);
+  writeFileSync(join(folder, 'cert.pem'), 'nothing');
+  writeFileSync(join(folder, 'key.pem'), 'nothing');
+  const settings = testSettings('echo:', { listen: { tls: { cert_file: 'cert.pem', key_file: 'key.pem' } } });
+  writeFileSync(join(folder, 'tollgate.yaml'), JSON.stringify(settings));
+  const end = await runCommand(folder, ['serve', '--port', '0', '--admin-port', '0']);
+  t.equal(end.code, 1);
+  t.match(end.stderr, /listen\.tls\.cert_file: .*cert\.pem: holds no certificate/);
+});

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs what some tests use beyond Node and npm. Changes nothing where it is there.
+#
+# usage: setup-tools.sh GROUP…      exit 0 when every program of the groups is there, else 1 with the reason
+#
+#     container   Debian's tools that build and run an image without an engine; as root on Debian
+#     metrics     Prometheus and promtool, unpacked from Debian's package into build/tools: nothing is installed or started
+#     sharing     Debian's Redis server; as root on Debian. Tests start servers of their own, the service is not needed
+#     console     Chromium, for the tests of the console in a browser; as root on Debian
+#     deploy      Helm, built from source by the Go of this machine into build/tools; minutes
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
+declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server')
+declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server')
+# Packages that are unpacked for their programs alone, which end up in build/tools.
+declare -A UNPACKED=([metrics]='prometheus promtool')
+declare -A AS_ROOT=([container]=yes)
+# Go commands, with the version that the tests were written with.
+declare -A GO_COMMANDS=([deploy]='helm.sh/helm/v3/cmd/helm@v3.22.0')
+GO_BUILD_SECONDS_MAX=900
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+has() { PATH=$PATH:/usr/sbin:$PWD/build/tools command -v "$1" > /dev/null; }
+refuse() { echo "$1"; exit 1; }
+# Debian's package of the name of the first program, for the programs of its usr/bin.
+unpack() {
+  has apt-get && has dpkg-deb || refuse "no apt-get and dpkg-deb to unpack $1"
+  local folder=$PWD/build/tools/unpacked
+  mkdir -p "$folder"
+  { [ "$(id -u)" -ne 0 ] || apt-get update; } > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+  (cd "$folder" && apt-get download "$1" && dpkg-deb -x "$1"_*.deb .) > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+  for program in "$@"; do cp "$folder/usr/bin/$program" build/tools/; done
+  rm -rf "$folder"
+}
+
+missing=()
+for group in "$@"; do
+  [ -n "${PROGRAMS[$group]:-}${UNPACKED[$group]:-}${GO_COMMANDS[$group]:-}" ] || refuse "no group $group: want ${!PROGRAMS[*]} ${!UNPACKED[*]} ${!GO_COMMANDS[*]}"
+  [ -z "${AS_ROOT[$group]:-}" ] || [ "$(id -u)" -eq 0 ] || refuse 'this is not root'
+  for program in ${PROGRAMS[$group]:-}; do
+    has "$program" && continue
+    read -ra packages <<< "${PACKAGES[$group]}"
+    missing+=("${packages[@]}")
+    break
+  done
+  for program in ${UNPACKED[$group]:-}; do
+    has "$program" && continue
+    read -ra programs <<< "${UNPACKED[$group]}"
+    unpack "${programs[@]}"
+    break
+  done
+  for package in ${GO_COMMANDS[$group]:-}; do
+    program=$(basename "${package%@*}")
+    has "$program" && continue
+    has go || refuse "no go to build $program"
+    GOBIN=$PWD/build/tools timeout "$GO_BUILD_SECONDS_MAX" go install "$package" > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+  done
+done
+
+[ ${#missing[@]} -gt 0 ] || exit 0
+has apt-get || refuse "no apt-get to install ${missing[*]}"
+[ "$(id -u)" -eq 0 ] || refuse "not root, to install ${missing[*]}"
+{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+  > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"

@@ -1,0 +1,330 @@
+/**
+ * What every Authority must do, as tests. An implementation gives a world: nodes on one authority, and where it can, its time.
+ */
+import { randomBytes } from 'node:crypto';
+import type { Test } from 'tap';
+import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
+import {
+  AuthorityLost,
+  type Authority,
+  type ExchangeAnswer,
+  type LeaseAnswer,
+  type LeaseAsk,
+  type NodeIdentity,
+} from '#src/sharing/authority.js';
+
+export interface AuthorityWorld {
+  /** A node's end; not yet joined. Of what shall be one host the name is the same. */
+  connect(node: NodeIdentity): Promise<Authority>;
+  /** Puts money into an account, as the registry would. */
+  credit(subject: string, amount: PicoUnits): Promise<void>;
+  /** A host's store has so much more of the account as spent. Undefined where asks say it. */
+  readonly spend?: (host: string, subject: string, amount: PicoUnits) => Promise<void>;
+  /** Moves the authority's clocks, calendar and monotonic. Undefined where they cannot be moved: tests of time are then left out. */
+  readonly advance?: (ms: number) => Promise<void>;
+  /** Sets the authority's calendar to so long before the end of a day. */
+  readonly beforeMidnight?: (ms: number) => Promise<void>;
+  close(): Promise<void>;
+}
+
+const NO_LIMITS = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+const pico = (amount: bigint): PicoUnits => asPicoUnits(amount);
+
+export function identity(host: string, slot = 0): NodeIdentity {
+  return { host, slot, incarnation: randomBytes(8).toString('hex') };
+}
+
+let subjects = 0;
+const newSubject = (): string => `acct_conformance${(subjects += 1)}`;
+
+async function joined(world: AuthorityWorld, host: string, slot = 0): Promise<Authority> {
+  const node = await world.connect(identity(host, slot));
+  await node.join();
+  return node;
+}
+
+async function one(node: Authority, ask: LeaseAsk): Promise<LeaseAnswer> {
+  const { answers } = await node.exchange([ask]);
+  return answers[0]!;
+}
+
+const minuteAsk = (subject: string, requestsPerMinute: number, least: number, most = least): LeaseAsk => ({
+  subject,
+  limits: { ...NO_LIMITS, requestsPerMinute },
+  minute: { least, most, forMs: 0, returned: [] },
+});
+
+const dayAsk = (
+  subject: string,
+  callsPerDay: number,
+  held: { dayNumber: number; used: number; unused: number },
+  least: number,
+  most = least,
+): LeaseAsk => ({ subject, limits: { ...NO_LIMITS, callsPerDay }, day: { ...held, least, most } });
+
+const slotsAsk = (subject: string, callsInFlight: number, outstanding: number, least: number): LeaseAsk => ({
+  subject,
+  limits: { ...NO_LIMITS, callsInFlight },
+  slots: { outstanding, least, most: least },
+});
+
+const moneyAsk = (subject: string, outstanding: bigint, least: bigint, most = least): LeaseAsk => ({
+  subject,
+  limits: NO_LIMITS,
+  money: { outstanding: pico(outstanding), least: pico(least), most: pico(most) },
+});
+
+/** Runs all of it, each test in a world of its own. */
+export function authorityConformance(t: Test, name: string, make: () => Promise<AuthorityWorld>): void {
+  const run = (title: string, body: (t: Test, world: AuthorityWorld) => Promise<void>): void =>
+    void t.test(`${name}: ${title}`, async (t) => {
+      const world = await make();
+      t.teardown(() => world.close());
+      await body(t, world);
+    });
+
+  run('the minute is lent up to its limit, over nodes', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const granted = await one(first, minuteAsk(subject, 10, 3));
+    t.match(granted.minute, { granted: 3, remaining: 7, elsewhere: false, freeInMs: 0 });
+    t.ok(granted.minute!.validMs > 0 && granted.minute!.validMs <= 20_000, 'valid for a while');
+    t.match((await one(second, minuteAsk(subject, 10, 7))).minute, { granted: 7, remaining: 0 });
+    const refused = (await one(first, minuteAsk(subject, 10, 1))).minute!;
+    t.match(refused, { granted: 0, remaining: 0, elsewhere: true });
+    t.ok(refused.freeInMs > 55_000 && refused.freeInMs <= 80_000, `free in a minute: ${refused.freeInMs}`);
+    t.equal((await first.look([subject]))[0]!.minuteUsed, 10);
+  });
+
+  run('least or nothing, never more than most', async (t, world) => {
+    const node = await joined(world, 'a');
+    const subject = newSubject();
+    t.match((await one(node, minuteAsk(subject, 10, 11, 20))).minute, { granted: 0, remaining: 10 });
+    const some = (await one(node, minuteAsk(subject, 10, 2, 20))).minute!;
+    t.ok(some.granted >= 2 && some.granted <= 10, `granted ${some.granted}`);
+    t.equal(some.remaining, 10 - some.granted);
+    t.match((await one(node, minuteAsk(subject, 10, 0, 0))).minute, { granted: 0 }, 'a look takes nothing');
+  });
+
+  run('what is returned of the minute can be lent anew', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const { tick } = (await one(first, minuteAsk(subject, 5, 5))).minute!;
+    t.match((await one(second, minuteAsk(subject, 5, 1))).minute, { granted: 0, elsewhere: true });
+    const ask = minuteAsk(subject, 5, 0);
+    await one(first, { ...ask, minute: { ...ask.minute!, returned: [{ tick, count: 2 }] } });
+    t.match((await one(second, minuteAsk(subject, 5, 2))).minute, { granted: 2, remaining: 0 });
+    t.match((await one(second, minuteAsk(subject, 5, 1))).minute, { granted: 0 });
+  });
+
+  run('a limit that was lowered', async (t, world) => {
+    const node = await joined(world, 'a');
+    const subject = newSubject();
+    await one(node, minuteAsk(subject, 10, 8));
+    t.match((await one(node, minuteAsk(subject, 5, 1))).minute, { granted: 0, remaining: 0 });
+    t.match((await one(node, minuteAsk(subject, 9, 1))).minute, { granted: 1, remaining: 0 });
+  });
+
+  run('the minute slides', async (t, world) => {
+    if (world.advance === undefined) return;
+    const node = await joined(world, 'a');
+    const subject = newSubject();
+    await one(node, minuteAsk(subject, 10, 4));
+    await world.advance(30_000);
+    await one(node, minuteAsk(subject, 10, 6));
+    const { freeInMs } = (await one(node, minuteAsk(subject, 10, 1))).minute!;
+    await world.advance(freeInMs - 1);
+    t.match((await one(node, minuteAsk(subject, 10, 1))).minute, { granted: 0 }, 'not before it said');
+    await world.advance(1);
+    t.match((await one(node, minuteAsk(subject, 10, 4))).minute, { granted: 4, remaining: 0 });
+    await world.advance(90_000);
+    t.match((await one(node, minuteAsk(subject, 10, 10))).minute, { granted: 10 }, 'all is forgotten');
+  });
+
+  run('permits weigh for a minute after the end of their validity', async (t, world) => {
+    if (world.advance === undefined) return;
+    const node = await joined(world, 'a');
+    const subject = newSubject();
+    const ask = minuteAsk(subject, 100, 1);
+    const { validMs } = (await one(node, { ...ask, minute: { ...ask.minute!, forMs: 16_000 } })).minute!;
+    t.ok(validMs > 10_000, `a quiet account gets long validity: ${validMs}`);
+    await world.advance(validMs + 59_999);
+    t.equal((await node.look([subject]))[0]!.minuteUsed, 1);
+    await world.advance(2_000);
+    t.equal((await node.look([subject]))[0]!.minuteUsed, 0);
+  });
+
+  run('the day counts what all use and hold, by what each says', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const none = { dayNumber: 0, used: 0, unused: 0 };
+    const { day } = await one(first, dayAsk(subject, 10, none, 6));
+    t.match(day, { granted: 6, remaining: 4, elsewhere: false });
+    t.ok(day!.endsInMs > 0 && day!.endsInMs <= 86_400_000);
+    const { dayNumber } = day!;
+    t.match((await one(second, dayAsk(subject, 10, none, 5))).day, { granted: 0, elsewhere: true });
+    await one(first, dayAsk(subject, 10, { dayNumber, used: 3, unused: 1 }, 0));
+    t.match((await one(second, dayAsk(subject, 10, none, 6))).day, { granted: 6, remaining: 0 });
+    await one(first, dayAsk(subject, 10, { dayNumber, used: 4, unused: 0 }, 0));
+    t.match(
+      (await one(second, dayAsk(subject, 10, { dayNumber, used: 6, unused: 0 }, 1))).day,
+      { granted: 0, elsewhere: false },
+      'all is used up',
+    );
+    t.match((await first.look([subject]))[0], { dayNumber, dayUsed: 10 });
+  });
+
+  run('an answer that was lost is taken back by the next ask', async (t, world) => {
+    const node = await joined(world, 'a');
+    const subject = newSubject();
+    const held = { dayNumber: 0, used: 0, unused: 0 };
+    for (let round = 0; round < 5; round++) {
+      t.match((await one(node, dayAsk(subject, 10, held, 8))).day, { granted: 8 });
+      t.match((await one(node, slotsAsk(subject, 3, 0, 3))).slots, { granted: 3 });
+    }
+  });
+
+  run('a new day begins at nothing, and old counts are of the old', async (t, world) => {
+    if (world.beforeMidnight === undefined || world.advance === undefined) return;
+    await world.beforeMidnight(10_000);
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const none = { dayNumber: 0, used: 0, unused: 0 };
+    const { dayNumber, endsInMs } = (await one(first, dayAsk(subject, 5, none, 5))).day!;
+    t.ok(endsInMs <= 10_000);
+    await world.advance(10_000);
+    const next = (await one(second, dayAsk(subject, 5, none, 3))).day!;
+    t.match(next, { granted: 3, dayNumber: dayNumber + 1 });
+    t.match(
+      (await one(first, dayAsk(subject, 5, { dayNumber, used: 5, unused: 0 }, 2))).day,
+      { granted: 2, remaining: 0, dayNumber: dayNumber + 1 },
+      'calls of yesterday do not count today',
+    );
+  });
+
+  run('slots are counted by what each holds', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    t.match((await one(first, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3, remaining: 1 });
+    t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, elsewhere: true });
+    t.match((await one(first, slotsAsk(subject, 4, 1, 0))).slots, { granted: 0, remaining: 3 });
+    t.match((await one(second, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3, remaining: 0 });
+    t.equal((await first.look([subject]))[0]!.callsInFlight, 4);
+  });
+
+  run('money is lent to the last pico-unit, and no further', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    t.match((await one(first, moneyAsk(subject, 0n, 1n))).money, { granted: 0n, remaining: 0n });
+    // Amounts that a double cannot hold.
+    const total = 8_999_999_999_999_999_999n;
+    await world.credit(subject, pico(total));
+    t.match((await one(first, moneyAsk(subject, 0n, total - 1n))).money, {
+      granted: total - 1n,
+      remaining: 1n,
+    });
+    t.match((await one(second, moneyAsk(subject, 0n, 2n))).money, { granted: 0n, elsewhere: true });
+    t.match((await one(second, moneyAsk(subject, 0n, 1n))).money, { granted: 1n, remaining: 0n });
+    t.equal((await first.look([subject]))[0]!.moneyOutstanding, total);
+    t.match((await one(first, moneyAsk(subject, 5n, 0n))).money, { granted: 0n, remaining: total - 6n });
+  });
+
+  run('what is spent is gone, seen before it is no more held', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    await world.credit(subject, pico(100n));
+    await one(first, moneyAsk(subject, 0n, 60n));
+    const spent = { totalPicoUnits: pico(25n), version: 1 };
+    const told = (version: number, total: bigint, outstanding: bigint): LeaseAsk => {
+      const ask = moneyAsk(subject, outstanding, 0n);
+      const newer = { totalPicoUnits: pico(total), version };
+      return world.spend === undefined ? { ...ask, money: { ...ask.money!, spent: newer } } : ask;
+    };
+    await world.spend?.('a', subject, spent.totalPicoUnits);
+    await one(first, told(1, 25n, 60n));
+    t.match(
+      (await one(second, moneyAsk(subject, 0n, 16n))).money,
+      { granted: 0n },
+      'counted twice for a moment',
+    );
+    await one(first, told(1, 25n, 35n));
+    t.match((await one(second, moneyAsk(subject, 0n, 40n))).money, { granted: 40n, remaining: 0n });
+    // A reversal: spent shrinks, and the charge is in nobody's lease.
+    await world.spend?.('a', subject, pico(-5n));
+    await one(first, told(2, 20n, 35n));
+    await one(first, told(1, 25n, 35n));
+    t.match((await one(first, told(2, 20n, 35n))).money, { remaining: 5n }, 'the newest version counts');
+  });
+
+  run('resources of one ask do not hang together', async (t, world) => {
+    const node = await joined(world, 'a');
+    const subject = newSubject();
+    const answer = await one(node, {
+      subject,
+      limits: { requestsPerMinute: 5, callsPerDay: 5, callsInFlight: 5 },
+      minute: { least: 6, most: 6, forMs: 0, returned: [] },
+      day: { dayNumber: 0, used: 0, unused: 0, least: 5, most: 5 },
+      slots: { outstanding: 0, least: 1, most: 1 },
+      money: { outstanding: pico(0n), least: pico(1n), most: pico(1n) },
+    });
+    t.match(answer, {
+      minute: { granted: 0 },
+      day: { granted: 5 },
+      slots: { granted: 1 },
+      money: { granted: 0n },
+    });
+  });
+
+  run('many asks are answered in their order', async (t, world) => {
+    const node = await joined(world, 'a');
+    const asked = Array.from({ length: 1_000 }, (_, index) => minuteAsk(newSubject(), 2_000, index + 1));
+    const { answers, wallMs }: ExchangeAnswer = await node.exchange(asked);
+    t.same(
+      answers.map(({ minute }) => minute!.granted),
+      asked.map(({ minute }) => minute!.least),
+    );
+    t.ok(wallMs > 0);
+    t.same((await node.exchange([])).answers, [], 'a sign of life');
+  });
+
+  run('a new life voids the leases of the one before, and the old one is refused', async (t, world) => {
+    const old = await joined(world, 'a', 3);
+    const other = await joined(world, 'b', 3);
+    const subject = newSubject();
+    await world.credit(subject, pico(100n));
+    await one(old, slotsAsk(subject, 4, 0, 4));
+    await one(old, moneyAsk(subject, 0n, 100n));
+    const { dayNumber } = (await one(old, dayAsk(subject, 5, { dayNumber: 0, used: 0, unused: 0 }, 5))).day!;
+    t.match((await one(other, slotsAsk(subject, 4, 0, 1))).slots, { granted: 0 });
+    await joined(world, 'a', 3);
+    t.match((await one(other, slotsAsk(subject, 4, 0, 4))).slots, { granted: 4 });
+    t.match((await one(other, moneyAsk(subject, 0n, 100n))).money, { granted: 100n });
+    t.match(
+      (await one(other, dayAsk(subject, 5, { dayNumber, used: 0, unused: 0 }, 1))).day,
+      { granted: 0 },
+      'how much it used is not known',
+    );
+    await t.rejects(old.exchange([]), { code: 'authority_lost', reason: 'unknown_node' });
+  });
+
+  run('a node that leaves frees what it holds', async (t, world) => {
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    await world.credit(subject, pico(10n));
+    await one(first, moneyAsk(subject, 0n, 10n));
+    await one(first, slotsAsk(subject, 1, 0, 1));
+    await first.leave();
+    t.match((await one(second, moneyAsk(subject, 0n, 10n))).money, { granted: 10n });
+    t.match((await one(second, slotsAsk(subject, 1, 0, 1))).slots, { granted: 1 });
+    await t.rejects(first.exchange([]), { code: 'authority_lost', reason: 'unknown_node' });
+  });
+
+  run('who has not joined, or has closed, is told so', async (t, world) => {
+    const stranger = await world.connect(identity('stranger'));
+    await t.rejects(stranger.exchange([]), { code: 'authority_lost', reason: 'unknown_node' });
+    const node = await joined(world, 'a');
+    await node.close();
+    await t.rejects(node.exchange([]), AuthorityLost);
+    await t.rejects(node.exchange([]), { code: 'authority_lost', reason: 'closed' });
+  });
+}

@@ -1,0 +1,82 @@
+/** A gateway of a group as far as its books go: a ledger that holds what was leased, a journal, and the flush. */
+import type { Clock } from '#src/core/clock.js';
+import { asCallSlot, asKeyIndex, asPicoUnits, type AccountIndex } from '#src/core/units.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { Leases } from '#src/ledger/leases.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
+import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
+import { LedgerFlush, type BooksStore } from '#src/store/flush.js';
+import { KeyUses } from '#src/store/key-uses.js';
+import { recover } from '#src/store/recovery.js';
+import { SharedTotals } from '#src/store/shared-totals.js';
+import type { Store } from '#src/store/store.js';
+import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog } from '../unit/store/support.js';
+
+export const BOUNDS = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX };
+const SLOT = asCallSlot(0);
+const CALLS_PER_DAY = 1_000_000_000;
+
+export interface BooksMember {
+  readonly ledger: Ledger;
+  /** What the authority has lent is put here. */
+  readonly leases: Leases;
+  readonly keyTable: KeyTable;
+  /** Appends what a call cost, or takes it back. */
+  readonly record: (of: Partial<JournalRecord> & Pick<JournalRecord, 'account' | 'charged'>) => void;
+  readonly totals: SharedTotals;
+  readonly flush: LedgerFlush;
+  /** A call of the account by key 0, or that of `more`, from admission to its record; what it costs must have been leased. */
+  readonly serve: (account: AccountIndex, cost: bigint, more?: Partial<JournalRecord>) => void;
+}
+
+/** `life` is text that no other gateway has had; flushes go `through` a store of the caller's where it is given. */
+export function joinBooks(
+  store: Store,
+  clock: Clock,
+  slot: number,
+  life: string,
+  through: BooksStore = store,
+): BooksMember {
+  const buffers = createLedgerBuffers({ ...BOUNDS, callsInFlightMax: 16, shared: true });
+  const leases = new Leases(buffers);
+  const ledger = new Ledger(buffers, clock);
+  const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
+  const ring = createRing(1_024);
+  const journal = new JournalWriter(ring, () => undefined);
+  const totals = new SharedTotals(
+    ACCOUNTS_MAX,
+    (account) => store.findSpending(account),
+    (account, amount) => leases.forgetMoney(account, amount),
+  );
+  const log = new ListLog();
+  recover({ store, ledger, totals: undefined, keyTable, catalog: CATALOG, ...BOUNDS, clock, log });
+  const flush = new LedgerFlush({
+    ledger,
+    journals: [new JournalReader(ring)],
+    totals,
+    mark: store.newFlushMark(slot, life),
+    store: through,
+    modelIdOf: (index) => CATALOG.models[index]!.id,
+    refuseOnError: () => false,
+    keyUses: new KeyUses({ ledger, keyTable }, clock, store.keys),
+    clock,
+    log,
+  });
+  const record: BooksMember['record'] = (of) => {
+    journal.append({
+      ...{ request: 1, endedMs: clock.wallMs(), promptTokens: 3, cachedTokens: 1, completionTokens: 2 },
+      ...{ uncovered: asPicoUnits(0n), key: asKeyIndex(0), model: 0 },
+      ...{ outcome: 'served', source: 0, durationMs: 5 },
+      ...of,
+    });
+  };
+  const serve: BooksMember['serve'] = (account, cost, more = {}) => {
+    if (ledger.admit(SLOT, account, CALLS_PER_DAY, asPicoUnits(cost)) !== 'admitted')
+      throw new Error('not admitted');
+    const { charged, uncovered } = ledger.settle(SLOT, asPicoUnits(cost))!;
+    record({ account, charged, uncovered, ...more });
+  };
+  return { ledger, leases, keyTable, record, totals, flush, serve };
+}

@@ -1,0 +1,78 @@
+/**
+ * A real browser for tests: Debian's Chromium, steered by playwright-core; tests that want it skip themselves where it is not.
+ */
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { chromium, type BrowserContextOptions, type Page } from 'playwright-core';
+import type { Scope } from './mock.js';
+
+const EXECUTABLES = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'];
+const executablePath = EXECUTABLES.find((path) => existsSync(path));
+export const HAS_BROWSER = executablePath !== undefined;
+
+/** Of one step of a page: a loaded machine is slow, a broken page never gets there. */
+const STEP_TIMEOUT_MS = 20_000;
+
+export interface WatchedPage {
+  readonly page: Page;
+  /** What its console called an error, and what it did not catch. */
+  readonly faults: string[];
+}
+
+export interface Browser {
+  /** A page with cookies of its own. */
+  open(options?: BrowserContextOptions): Promise<WatchedPage>;
+}
+
+export async function startBrowser(t: Scope): Promise<Browser> {
+  const browser = await chromium.launch({
+    executablePath: executablePath!,
+    // As root, and in a container, its own sandbox cannot be had. The pages are this test's.
+    args: ['--no-sandbox', '--disable-dev-shm-usage'],
+  });
+  t.teardown(() => browser.close());
+  return {
+    open: async (options = {}) => {
+      const context = await browser.newContext(options);
+      context.setDefaultTimeout(STEP_TIMEOUT_MS);
+      const page = await context.newPage();
+      const faults: string[] = [];
+      page.on('console', (message) => {
+        if (message.type() === 'error') faults.push(message.text());
+      });
+      page.on('pageerror', (error) => faults.push(error.message));
+      return { page, faults };
+    },
+  };
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+interface Violation {
+  readonly id: string;
+  readonly impact: string | null;
+  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
+}
+
+/** Faults that axe-core calls serious or critical, each as a line. Takes a second. */
+export async function seriousFaults(page: Page): Promise<string[]> {
+  // Evaluated by the debugger, which the page's policy does not bind.
+  await page.evaluate(AXE);
+  const violations = await page.evaluate<readonly Violation[]>(
+    `axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations)`,
+  );
+  return violations
+    .filter(({ impact }) => impact === 'serious' || impact === 'critical')
+    .flatMap(({ id, nodes }) =>
+      nodes.map(({ html, failureSummary }) => `${id}: ${html} ${failureSummary ?? ''}`),
+    );
+}
+
+/** Ignored by git; for whoever wants to look. */
+const SHOTS = join(process.cwd(), 'build/screenshots');
+
+export async function shoot(page: Page, name: string): Promise<void> {
+  mkdirSync(SHOTS, { recursive: true });
+  await page.screenshot({ path: join(SHOTS, `${name}.png`) });
+}

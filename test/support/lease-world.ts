@@ -1,0 +1,338 @@
+/**
+ * Nodes that share limits over one authority, in one process and by one clock that jumps from event to event: ledgers and keepers
+ * are the real ones, the network between them is played, with delays, losses and duplicates. Deterministic by its seed.
+ */
+import {
+  asAccountIndex,
+  asCallSlot,
+  asPicoUnits,
+  type AccountIndex,
+  type PicoUnits,
+} from '#src/core/units.js';
+import { AuthorityClock } from '#src/ledger/authority-clock.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { Leases } from '#src/ledger/leases.js';
+import {
+  AuthorityLost,
+  type Authority,
+  type ExchangeAnswer,
+  type JoinAnswer,
+  type LeaseAsk,
+  type NodeIdentity,
+  type SubjectLimits,
+} from '#src/sharing/authority.js';
+import { LeaseKeeper } from '#src/sharing/lease-keeper.js';
+import type { MemoryAuthority } from '#src/sharing/memory-authority.js';
+import { ManualClock } from '../fixtures/manual-clock.js';
+
+interface Event {
+  readonly atMs: number;
+  readonly order: number;
+  readonly act: () => void;
+}
+
+/** A heap of what happens when, and the clock that goes from one to the next. */
+export class EventTime {
+  readonly clock = new ManualClock();
+  readonly #heap: Event[] = [];
+  #order = 0;
+
+  get nowMs(): number {
+    return this.clock.monotonicMs();
+  }
+
+  after(ms: number, act: () => void): () => void {
+    let called = false;
+    const event: Event = {
+      atMs: this.nowMs + ms,
+      order: (this.#order += 1),
+      act: () => {
+        if (!called) act();
+      },
+    };
+    this.#push(event);
+    return () => (called = true);
+  }
+
+  /** Lets everything happen that is due in the next `ms`. */
+  async run(ms: number): Promise<void> {
+    const endMs = this.nowMs + ms;
+    for (;;) {
+      const next = this.#heap[0];
+      if (next === undefined || next.atMs > endMs) break;
+      this.#pop();
+      this.clock.advance(Math.max(0, next.atMs - this.nowMs));
+      next.act();
+      // What was awaiting goes on before the next event.
+      await new Promise(setImmediate);
+    }
+    this.clock.advance(endMs - this.nowMs);
+  }
+
+  #push(event: Event): void {
+    const heap = this.#heap;
+    let at = heap.push(event) - 1;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (!isBefore(heap[at]!, heap[parent]!)) break;
+      [heap[at], heap[parent]] = [heap[parent]!, heap[at]!];
+      at = parent;
+    }
+  }
+
+  #pop(): void {
+    const heap = this.#heap;
+    const last = heap.pop()!;
+    if (heap.length === 0) return;
+    heap[0] = last;
+    for (let at = 0; ;) {
+      const left = at * 2 + 1;
+      let least = at;
+      if (left < heap.length && isBefore(heap[left]!, heap[least]!)) least = left;
+      if (left + 1 < heap.length && isBefore(heap[left + 1]!, heap[least]!)) least = left + 1;
+      if (least === at) return;
+      [heap[at], heap[least]] = [heap[least]!, heap[at]!];
+      at = least;
+    }
+  }
+}
+
+function isBefore(one: Event, other: Event): boolean {
+  return one.atMs < other.atMs || (one.atMs === other.atMs && one.order < other.order);
+}
+
+/** Numbers of 0 to 1, the same for the same seed (mulberry32). */
+export function randomOf(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
+    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Of one way; each message is lost, or comes twice and the second time late, with these chances. */
+export interface Network {
+  readonly delayMs: number;
+  readonly lost: number;
+  readonly doubled: number;
+}
+
+export const GOOD_NETWORK: Network = { delayMs: 0.3, lost: 0, doubled: 0 };
+const DEADLINE_MS = 1_000;
+
+/** A node's way to the authority. */
+class PlayedAuthority implements Authority {
+  readonly #time: EventTime;
+  readonly #shared: MemoryAuthority;
+  readonly #node: NodeIdentity;
+  readonly #random: () => number;
+  network: Network;
+  exchanges = 0;
+  asks = 0;
+  #sequence = 0;
+
+  constructor(
+    time: EventTime,
+    shared: MemoryAuthority,
+    node: NodeIdentity,
+    random: () => number,
+    network: Network,
+  ) {
+    this.#time = time;
+    this.#shared = shared;
+    this.#node = node;
+    this.#random = random;
+    this.network = network;
+  }
+
+  join(): Promise<JoinAnswer> {
+    return this.#carry(() => this.#shared.join(this.#node));
+  }
+
+  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+    this.exchanges += 1;
+    this.asks += asks.length;
+    const sequence = (this.#sequence += 1);
+    return this.#carry(() => this.#shared.exchange(this.#node, sequence, asks));
+  }
+
+  look(): Promise<never> {
+    return Promise.reject(new AuthorityLost('closed', 'nobody looks here'));
+  }
+
+  leave(): Promise<void> {
+    return this.#carry(() => this.#shared.leave(this.#node));
+  }
+
+  close(): Promise<void> {
+    return Promise.resolve();
+  }
+
+  #carry<Result>(act: () => Result): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      const { delayMs, lost, doubled } = this.network;
+      const delay = (): number => delayMs * (0.5 + this.#random());
+      const arrive = (answers: boolean) => (): void => {
+        try {
+          const result = act();
+          if (answers && this.#random() >= lost) this.#time.after(delay(), () => resolve(result));
+        } catch (error) {
+          const refusal =
+            error instanceof AuthorityLost ? error : new AuthorityLost('failing', String(error));
+          if (answers) this.#time.after(delay(), () => reject(refusal));
+        }
+      };
+      if (this.#random() >= lost) this.#time.after(delay(), arrive(true));
+      if (this.#random() < doubled) this.#time.after(delay() + 3_000 * this.#random(), arrive(false));
+      this.#time.after(DEADLINE_MS, () => reject(new AuthorityLost('deadline', 'no answer')));
+    });
+  }
+}
+
+/** Where a node counts its subjects: by an index of its own, so that its buffers are as small as its work. */
+export interface NodeSubjects {
+  readonly accountsMax: number;
+  readonly subjectOf: (account: AccountIndex) => string;
+  readonly limitsOf: (account: AccountIndex) => SubjectLimits;
+}
+
+export type CallEnd = 'served' | 'minute' | 'admission' | 'lost';
+
+export class LeaseNode {
+  readonly keeper: LeaseKeeper;
+  readonly ledger: Ledger;
+  readonly authority: PlayedAuthority;
+  readonly #time: EventTime;
+  readonly #subjects: NodeSubjects;
+  readonly #shared: MemoryAuthority;
+  readonly #charged: BigInt64Array;
+  readonly #flushed: BigInt64Array;
+  readonly #freeSlots: number[];
+  dead = false;
+
+  constructor(
+    time: EventTime,
+    shared: MemoryAuthority,
+    node: NodeIdentity,
+    subjects: NodeSubjects,
+    random: () => number,
+    network = GOOD_NETWORK,
+    callsMax = 1_000,
+  ) {
+    const { accountsMax } = subjects;
+    const buffers = createLedgerBuffers({ accountsMax, callsInFlightMax: callsMax, shared: true });
+    const calendar = new AuthorityClock(time.clock, buffers.calendar!);
+    const leases = new Leases(buffers);
+    this.#time = time;
+    this.#shared = shared;
+    this.#subjects = subjects;
+    this.#charged = new BigInt64Array(accountsMax);
+    this.#flushed = new BigInt64Array(accountsMax);
+    this.#freeSlots = Array.from({ length: callsMax }, (_, slot) => slot);
+    this.authority = new PlayedAuthority(time, shared, node, random, network);
+    this.keeper = new LeaseKeeper({
+      authority: this.authority,
+      clock: time.clock,
+      timers: {
+        soon: (act) => {
+          time.after(0, () => this.#unlessDead(act));
+        },
+        after: (ms, act) => time.after(ms, () => this.#unlessDead(act)),
+      },
+      random,
+      placeOfAccount: (account) => ({
+        subject: subjects.subjectOf(account),
+        leases: leases.accounts,
+        index: account,
+        limits: () => subjects.limitsOf(account),
+        account: {
+          index: account,
+          leases,
+          books: { flushedOf: (index) => asPicoUnits(this.#flushed[index]!) },
+        },
+      }),
+      placeOfKey: () => undefined,
+      onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
+      onContact: () => undefined,
+    });
+    const low: number[] = [];
+    this.ledger = new Ledger(buffers, time.clock, {
+      account: (account) => {
+        if (low.push(account) > 1) return;
+        time.after(0, () => {
+          if (!this.dead) this.keeper.low(low.splice(0).map(asAccountIndex), []);
+        });
+      },
+      key: () => undefined,
+    });
+  }
+
+  /** One request, as a listener handles it. `admitted` is told the moment it has its permit of the minute. */
+  async call(
+    account: AccountIndex,
+    hold: PicoUnits,
+    onMinute: () => void = () => undefined,
+  ): Promise<{ readonly end: CallEnd; readonly slot?: number }> {
+    const minute = await this.#try(account, { kind: 'minute' }, () => {
+      const take = this.ledger.takeMinute(account, this.#subjects.limitsOf(account).requestsPerMinute);
+      return take.admitted || (!take.asks && 'final');
+    });
+    if (minute !== 'try') return { end: minute === 'lost' ? 'lost' : 'minute' };
+    onMinute();
+    const slot = this.#freeSlots.pop();
+    if (slot === undefined) throw new Error('the world has too few slots');
+    const admission = await this.#try(
+      account,
+      { kind: 'admission', hold },
+      () => this.ledger.admit(asCallSlot(slot), account, 1, hold) === 'admitted',
+    );
+    if (admission === 'try') return { end: 'served', slot };
+    this.#freeSlots.push(slot);
+    return { end: admission === 'lost' ? 'lost' : 'admission' };
+  }
+
+  /** The call in the slot has ended; `cost` undefined: it failed. Returns what was charged. */
+  endCall(account: AccountIndex, slot: number, cost: PicoUnits | undefined): bigint {
+    this.#freeSlots.push(slot);
+    if (cost === undefined) {
+      this.ledger.release(asCallSlot(slot));
+      return 0n;
+    }
+    const charged = this.ledger.settle(asCallSlot(slot), cost)!.charged;
+    this.#charged[account] = this.#charged[account]! + charged;
+    return charged;
+  }
+
+  /** Writes all charges to the store: the authority sees them as spent. */
+  flush(): void {
+    for (let account = 0; account < this.#charged.length; account++) {
+      const amount = this.#charged[account]! - this.#flushed[account]!;
+      if (amount === 0n) continue;
+      this.#shared.addSpent(this.#subjects.subjectOf(asAccountIndex(account)), asPicoUnits(amount));
+      this.#flushed[account] = this.#charged[account]!;
+    }
+  }
+
+  #unlessDead(act: () => void): void {
+    if (!this.dead) act();
+  }
+
+  async #try(
+    account: AccountIndex,
+    need: Parameters<LeaseKeeper['wait']>[2],
+    take: () => boolean | 'final',
+  ): Promise<'try' | 'refused' | 'lost'> {
+    const sinceMs = this.#time.nowMs;
+    let taken = take();
+    while (taken !== true) {
+      if (taken === 'final' || this.#time.nowMs - sinceMs > 1_500) return 'refused';
+      const end = await this.keeper.wait(account, undefined, need);
+      taken = take();
+      if (end !== 'try' && taken !== true) return end;
+    }
+    return 'try';
+  }
+}

@@ -1,0 +1,100 @@
+/** Nodes of the authority over hosts on one real server, with books in memory and a time that can be moved. */
+import { SystemClock } from '#src/core/clock.js';
+import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
+import type { HostSpent, NodeIdentity } from '#src/sharing/authority.js';
+import { ValkeyAuthority, type ValkeyAuthorityOptions } from '#src/sharing/valkey-authority.js';
+import { ValkeyClient } from '#src/sharing/valkey-client.js';
+import type { Credited } from '#src/sharing/valkey-codec.js';
+import type { Remembered } from '#src/sharing/valkey-partition.js';
+import { eventually } from './gateway.js';
+
+export const NAMESPACE = 'test';
+const CLOCK = new SystemClock();
+const NOTHING: Credited = { totalPicoUnits: asPicoUnits(0n), version: 0 };
+
+/** A host: what its disk would have. Outlives its nodes. */
+export class TestHost {
+  readonly #spent = new Map<string, HostSpent>();
+  readonly #remembered = new Map<number, Remembered>();
+  #version = 0;
+
+  readonly memory = {
+    of: (partition: number): Remembered => this.#remembered.get(partition) ?? { epoch: '', places: [] },
+    set: (partition: number, remembered: Remembered): void => {
+      this.#remembered.set(partition, remembered);
+    },
+  };
+
+  readonly books = {
+    spentOf: (subject: string): HostSpent | undefined => this.#spent.get(subject),
+    allSpent: (): Iterable<readonly [string, HostSpent]> => [...this.#spent],
+  };
+
+  /** A flush: so much more is on its disk as spent. */
+  spend(subject: string, amount: bigint): void {
+    this.#version += 1;
+    const before = this.#spent.get(subject)?.totalPicoUnits ?? 0n;
+    this.#spent.set(subject, { totalPicoUnits: asPicoUnits(before + amount), version: this.#version });
+  }
+}
+
+export class ValkeyWorld {
+  readonly partitions: number;
+  readonly #clients: ValkeyClient[] = [];
+  readonly #urlOf: () => string;
+  readonly #credited = new Map<string, Credited>();
+  readonly #more: Partial<ValkeyAuthorityOptions>;
+  /** The server's time. */
+  nowMs: number = CLOCK.wallMs();
+
+  /** `urlOf` is asked at each connect. */
+  constructor(urlOf: () => string, partitions = 1, more: Partial<ValkeyAuthorityOptions> = {}) {
+    this.partitions = partitions;
+    this.#urlOf = urlOf;
+    this.#more = more;
+  }
+
+  client(url = this.#urlOf(), deadlineMs = 5_000): ValkeyClient {
+    const client = new ValkeyClient({ url, name: 'test', deadlineMs });
+    this.#clients.push(client);
+    return client;
+  }
+
+  /** Connected and not yet joined. */
+  async connect(
+    node: NodeIdentity,
+    host = new TestHost(),
+    more: Partial<ValkeyAuthorityOptions> = {},
+  ): Promise<ValkeyAuthority> {
+    const client = more.client ?? this.client();
+    await eventually('a connection', () => client.command(undefined, ['PING']));
+    return new ValkeyAuthority({
+      client,
+      namespace: NAMESPACE,
+      partitions: this.partitions,
+      node,
+      clock: { monotonicMs: () => asMonotonicMs(this.nowMs) },
+      books: { ...host.books, creditedOf: (subject) => this.#credited.get(subject) },
+      memory: host.memory,
+      equalShares: 0,
+      nodeExpiryMs: 900_000,
+      timeInsteadMs: () => this.nowMs,
+      ...this.#more,
+      ...more,
+    });
+  }
+
+  /** As the registry does, whose copies all hosts have at once. */
+  credit(subject: string, amount: PicoUnits): Promise<void> {
+    const { totalPicoUnits, version } = this.#credited.get(subject) ?? NOTHING;
+    this.#credited.set(subject, {
+      totalPicoUnits: asPicoUnits(totalPicoUnits + amount),
+      version: version + 1,
+    });
+    return Promise.resolve();
+  }
+
+  close(): void {
+    for (const client of this.#clients) client.close();
+  }
+}
