@@ -3,11 +3,11 @@ import tseslint from 'typescript-eslint';
 export default tseslint.config(
   { ignores: ['dist/', 'build/', 'data/', 'node_modules/', '.tap/'] },
   {
-    files: ['**/*.ts', '**/*.cts'],
+    files: ['**/*.ts', '**/*.tsx', '**/*.cts'],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],
     languageOptions: {
       parserOptions: {
-        project: ['./tsconfig.json', './test/tsconfig.json'],
+        project: ['./tsconfig.json', './test/tsconfig.json', './src/admin/console/tsconfig.json'],
         tsconfigRootDir: import.meta.dirname,
       },
     },

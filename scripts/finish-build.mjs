@@ -1,9 +1,17 @@
 /** Last build step: what neither tsc nor build-validators.js does. Run from the package's root. */
-import { chmodSync, copyFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, writeFileSync } from 'node:fs';
+import { settingsSchemaText } from '../dist/config/json-schema.js';
 
 // tsc does not copy declarations that are written by hand.
-const DECLARATION = 'protocol/generated-validators.d.ts';
-copyFileSync(`src/${DECLARATION}`, `dist/${DECLARATION}`);
+for (const declaration of ['protocol/generated-validators.d.ts', 'protocol/generated-openapi.d.ts']) {
+  copyFileSync(`src/${declaration}`, `dist/${declaration}`);
+}
 
 // The package's `bin`: npm sets its mode on installing, a clone needs it too.
 chmodSync('dist/cli/main.js', 0o755);
+
+// For editors: the package's path of it stays the same, whatever moves inside.
+writeFileSync('dist/tollgate.schema.json', settingsSchemaText());
+
+// The console's page, bundled.
+await import('./build-console.mjs');

@@ -1,0 +1,87 @@
+/**
+ * For the image: takes from ./node_modules what the gateway never reads. What is left is a third.
+ *
+ * Of native binaries those stay that this Node on this system maps when the packages are loaded, whatever they are called:
+ * the packages bring one for every system, processor and ABI (µWebSockets.js 240 MB of them).
+ */
+import { readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+
+const MODULES = resolve('node_modules');
+const require = createRequire(join(MODULES, '../package.json'));
+
+/** Sources of what is there compiled, second forms of the same code, and documents. */
+const UNREAD = [
+  // ES modules for bundlers: Node reads build/src.
+  ...readdirSync(join(MODULES, '@opentelemetry')).flatMap((name) => [
+    `@opentelemetry/${name}/build/esm`,
+    `@opentelemetry/${name}/build/esnext`,
+  ]),
+  'bintrees/test',
+  // Tables by model; encodings are loaded by their own names.
+  'gpt-tokenizer/cjs/model',
+  // Of models before chat completions.
+  'gpt-tokenizer/cjs/bpeRanks/p50k_base.js',
+  'gpt-tokenizer/cjs/bpeRanks/r50k_base.js',
+  'gpt-tokenizer/data',
+  'gpt-tokenizer/esm',
+  'gpt-tokenizer/src',
+  'lmdb/dependencies',
+  'lmdb/src',
+  'piscina/benchmark',
+  'piscina/docs',
+  'piscina/examples',
+  'pino/benchmarks',
+  'pino/docs',
+  'pino/test',
+  'pino-pretty/test',
+  'piscina/test',
+  'thread-stream/test',
+  'uWebSockets.js/docs',
+  'uWebSockets.js/examples',
+  'uWebSockets.js/misc',
+  'yaml/browser',
+];
+/** Of compilers, debuggers and readers. Licences are kept. */
+const UNREAD_FILES = /\.(?:d\.[cm]?ts|[cm]?ts|map|md|flow|h|c|cc|cpp|gyp|gypi)$/;
+const LICENCES = /^(?:licen[cs]e|notice|copying)/i;
+
+for (const name of ['lmdb', 'msgpackr', 'uWebSockets.js']) require(name);
+const mapped = readFileSync('/proc/self/maps', 'utf8');
+
+let freedBytes = 0;
+let keptBytes = 0;
+const natives = [];
+for (const path of UNREAD) rmSync(join(MODULES, path), { recursive: true, force: true });
+for (const entry of readdirSync(MODULES, { recursive: true, withFileTypes: true })) {
+  if (!entry.isFile()) continue;
+  const path = join(entry.parentPath, entry.name);
+  const { size } = statSync(path);
+  const native = entry.name.endsWith('.node');
+  const unread = native
+    ? !mapped.includes(path)
+    : UNREAD_FILES.test(entry.name) && !LICENCES.test(entry.name);
+  if (unread) {
+    freedBytes += size;
+    rmSync(path);
+  } else {
+    keptBytes += size;
+    if (native) natives.push(path.slice(MODULES.length + 1));
+  }
+}
+if (!natives.some((path) => path.startsWith('uWebSockets.js/'))) {
+  throw new Error('µWebSockets.js loaded no binary of its own: is this package for this Node?');
+}
+// What is loaded when first needed, long after the image was made.
+const LATE = [
+  '@opentelemetry/exporter-trace-otlp-http',
+  '@opentelemetry/sdk-trace',
+  'gpt-tokenizer/encoding/o200k_base',
+  'gpt-tokenizer/encoding/cl100k_base',
+];
+for (const name of LATE) require(name);
+console.log(`native binaries kept: ${natives.join(', ')}`);
+console.log(
+  `modules: ${(keptBytes / 1e6).toFixed(1)} MB kept, ${(freedBytes / 1e6).toFixed(1)} MB of files removed`,
+);
