@@ -16,6 +16,9 @@ export const CALLS_IN_FLIGHT_MAX = 1 << 20;
 export const LISTENERS_MAX = 64;
 export const WORKERS_MAX = 64;
 
+/** Two counter threads, so that the count of a long prompt does not hold up the parsing of a large body. */
+export const COUNTER_THREADS_MAX = 2;
+
 /** Accounts in one process: 1 GiB of addresses, and 32-bit indices still reach all of its words. */
 export const ACCOUNTS_MAX = 4_194_304;
 

@@ -67,6 +67,11 @@ export class GatewayMetrics {
     return 1 + this.#settings.listen.listeners;
   }
 
+  /** Of the thread that exports spans. */
+  get tracesThread(): number {
+    return this.firstWorkerThread + this.#settings.workers;
+  }
+
   /** From now on `render` and `read` work. */
   attach({ registry, books, spans, sharing, readGroup }: MetricsSubjects): void {
     const source: MetricsSource = {

@@ -17,13 +17,14 @@ import type { Log } from '../telemetry/log.js';
 import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
 import { AdminDesk } from './admin-desk.js';
 import { Books } from './books.js';
+import { CounterPool } from './counter-pool.js';
 import { Figures } from './figures.js';
 import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import { Listeners, type ListenerShape } from './listeners.js';
 import type { GatewayReady, GroupPlace } from './messages.js';
 import { findPort } from './port-probe.js';
-import { CounterPool, UpstreamWorkers } from './pools.js';
+import { UpstreamWorkers } from './pools.js';
 import { publicAddressOf } from './public-address.js';
 import type { Reading, ReadingKind } from './readings.js';
 import { LiveSettings, type ReloadParts } from './reload.js';
@@ -142,7 +143,7 @@ export class Gateway {
 
     const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
     const calls = createCallTable(callsInFlightMax, streamBufferBytes);
-    this.#counter = new CounterPool(log);
+    this.#counter = new CounterPool(this.#metrics.buffers, log);
     this.#workers = new UpstreamWorkers({
       workers: settings.workers,
       routes: this.#live.routes,
@@ -204,7 +205,8 @@ export class Gateway {
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#traces = tracesOf(process.env, {
       accountIdOf: (account) => this.#books.idNames.accountIdOf(account),
-      logSwitch: this.#metrics.buffers.log,
+      metrics: this.#metrics.buffers,
+      thread: this.#metrics.tracesThread,
       log: this.#log,
     });
     this.#workers.start();

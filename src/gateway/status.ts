@@ -81,8 +81,8 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
     overhead_ms: merged(OVERHEAD_BOUNDS_MS, [reader.overheadMs(false), reader.overheadMs(true)]),
     models: known.flatMap((model, index) => modelOf(facts.modelIds[index]!, model)),
     upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, reader)),
-    threads: reader.threads().map(({ delayP99Ms, heapBytes }, index) => ({
-      name: metrics.threads[index]!,
+    threads: reader.threads().map(({ thread, delayP99Ms, heapBytes }) => ({
+      name: metrics.threads[thread]!,
       event_loop_delay_ms_p99: delayP99Ms,
       heap_bytes: heapBytes,
     })),

@@ -10,8 +10,8 @@ import type { AccountIndex } from '../core/units.js';
 import { packageVersion } from '../core/version.js';
 import type { ListenerTracing } from '../listener/messages.js';
 import { threadMemory } from '../pool/thread-memory.js';
-import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
 import type { Log } from '../telemetry/log.js';
+import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-messages.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import { createSpanRoom, SpanRoom, type SpanCounts } from '../telemetry/span-room.js';
@@ -24,7 +24,9 @@ export interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
   /** Null where it cannot be read. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
-  readonly logSwitch: LogSwitchBuffer;
+  readonly metrics: MetricsBuffers;
+  /** Stripe of the exporting thread among those of the threads. */
+  readonly thread: number;
   readonly log: Log;
 }
 
@@ -55,7 +57,7 @@ export class Traces {
   #closing = false;
 
   /** Starts the thread, under the V8 flags of this moment. */
-  constructor({ env, accountIdOf, logSwitch, log }: TracesOptions) {
+  constructor({ env, accountIdOf, metrics, thread, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
     if (problem !== undefined) log.warn(problem);
     const protocol = env.OTEL_EXPORTER_OTLP_TRACES_PROTOCOL ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
@@ -65,7 +67,7 @@ export class Traces {
       });
     this.#sampling = sampling;
     this.#accountIdOf = accountIdOf;
-    const init: SpanExportInit = { room: this.#buffer, version: packageVersion(), logSwitch };
+    const init: SpanExportInit = { room: this.#buffer, version: packageVersion(), metrics, thread };
     this.#thread = new Worker(new URL('../telemetry/span-export.thread.js', import.meta.url), {
       workerData: init,
       name: 'traces',

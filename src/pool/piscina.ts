@@ -16,6 +16,8 @@ export interface PoolShape {
   readonly queueMax: number;
   /** A thread above `threadsMin` that had no task for so long ends. */
   readonly idleTimeoutMs: number;
+  /** What every thread is given when it starts. */
+  readonly workerData?: unknown;
 }
 
 /** A pool that starts its threads when a task first needs them, or `threadsMin` of them at once. */
@@ -29,6 +31,7 @@ export function createPool(shape: PoolShape): Piscina {
     concurrentTasksPerWorker: 1,
     // The default parks an idle worker in Atomics.wait, which stops its event loop and with it its sockets.
     atomics: 'disabled',
+    workerData: shape.workerData,
     resourceLimits: threadMemory(),
     recordTiming: false,
     workerHistogram: false,

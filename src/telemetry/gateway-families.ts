@@ -41,9 +41,9 @@ function threadSamples(
   { reader, threads }: MetricsSource,
   value: (reading: ThreadReading) => number,
 ): Sample[] {
-  return reader.threads().map((reading, index) => ({
+  return reader.threads().map((reading) => ({
     value: value(reading),
-    labels: { thread: threads[index]! },
+    labels: { thread: threads[reading.thread]! },
   }));
 }
 

@@ -20,7 +20,7 @@ import {
   type ErrorCode,
   type RefusalDetail,
 } from '../core/errors.js';
-import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
+import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
 import { createLogSwitch, type LogSwitchBuffer } from './log-switch.js';
 
@@ -118,10 +118,12 @@ export const UPSTREAM_FAILURES = 4;
 export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILURES + FAILURE_KINDS.length);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
-/** A thread's stripe, rewritten once a period by the thread itself. */
+/** A thread's stripe, rewritten once a period by the thread itself; without a heap while there is no such thread. */
 export const THREAD_DELAY_P99_MS = 0;
 export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
+/** A 32-bit integer: see counter-stripe.ts. */
+export const THREAD_HOLDER = 3;
 export const THREAD_STRIPE_WORDS = LINE_WORDS;
 
 /** The slot of a catalogue's model, whose index stays its own over reloads. */
@@ -148,10 +150,16 @@ export interface MetricsBuffers {
   readonly log: LogSwitchBuffer;
 }
 
-/** Threads in the order of their stripes: the main thread, then listeners, then workers. */
+/** Threads in the order of their stripes. */
 export function threadNames(listeners: number, workers: number): string[] {
   const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);
-  return ['main', ...numbered('listener', listeners), ...numbered('worker', workers)];
+  return [
+    'main',
+    ...numbered('listener', listeners),
+    ...numbered('worker', workers),
+    'traces',
+    ...numbered('counter', COUNTER_THREADS_MAX),
+  ];
 }
 
 export function createMetrics(
@@ -164,7 +172,7 @@ export function createMetrics(
   return {
     listeners: stripes(listeners, LISTENER_STRIPE_WORDS),
     upstreams: stripes(workers, UPSTREAM_STRIPE_WORDS),
-    threads: stripes(1 + listeners + workers, THREAD_STRIPE_WORDS),
+    threads: stripes(threadNames(listeners, workers).length, THREAD_STRIPE_WORDS),
     log,
   };
 }

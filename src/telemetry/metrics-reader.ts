@@ -71,6 +71,8 @@ export interface UpstreamReading {
 }
 
 export interface ThreadReading {
+  /** In `threadNames`. */
+  readonly thread: number;
   readonly delayP99Ms: number;
   readonly delayMaxMs: number;
   readonly heapBytes: number;
@@ -135,13 +137,16 @@ export class MetricsReader {
     };
   }
 
-  /** In the order of `threadNames`. */
+  /** Of the threads that run. */
   threads(): ThreadReading[] {
-    return this.#threads.map((words) => ({
-      delayP99Ms: words[THREAD_DELAY_P99_MS]!,
-      delayMaxMs: words[THREAD_DELAY_MAX_MS]!,
-      heapBytes: words[THREAD_HEAP_BYTES]!,
-    }));
+    return this.#threads
+      .map((words, thread) => ({
+        thread,
+        delayP99Ms: words[THREAD_DELAY_P99_MS]!,
+        delayMaxMs: words[THREAD_DELAY_MAX_MS]!,
+        heapBytes: words[THREAD_HEAP_BYTES]!,
+      }))
+      .filter(({ heapBytes }) => heapBytes > 0);
   }
 }
 

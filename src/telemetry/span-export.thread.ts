@@ -19,24 +19,26 @@ import { SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-messages.js';
 import { unpackSpans } from './span-record.js';
 import { SpanRoom } from './span-room.js';
+import { ThreadHealth } from './thread-health.js';
 
 /** The slot of a deleted account is another's some seconds later. */
 const IDS_KEPT_MS = 10_000;
 /** At the end the main thread has little else to do. */
 const IDS_WAIT_MS = 500;
 
-const { room: shared, version, logSwitch } = workerData as SpanExportInit;
+const { room: shared, version, metrics, thread } = workerData as SpanExportInit;
 const main = parentPort;
 invariant(main !== null, 'spans are exported in a thread of the gateway');
 
 const clock = new SystemClock();
 const room = new SpanRoom(shared);
-const log = openLog('traces', new LogSwitch(logSwitch));
+const log = openLog('traces', new LogSwitch(metrics.log));
 const spanExport = new SpanExport(room, log);
 // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have the last word.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
   .merge(detectResources({ detectors: [envDetector] }));
+new ThreadHealth(metrics, thread);
 const sources = new Set<MessagePort>();
 setInterval(() => accountIds.forget(), IDS_KEPT_MS).unref();
 

@@ -3,13 +3,15 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
-import type { LogSwitchBuffer } from './log-switch.js';
+import type { MetricsBuffers } from './metrics-layout.js';
 
 /** `workerData` of the exporting thread. */
 export interface SpanExportInit {
   readonly room: SharedArrayBuffer;
   readonly version: string;
-  readonly logSwitch: LogSwitchBuffer;
+  readonly metrics: MetricsBuffers;
+  /** Its stripe among those of the threads. */
+  readonly thread: number;
 }
 
 export type ToSpanExport =

@@ -1,6 +1,6 @@
 /**
  * How late a thread's event loop comes, and how much heap it uses, once a period into its stripe: see metrics-layout.ts.
- * Main thread, listeners and upstream workers, each for itself.
+ * Every thread that has an event loop of JavaScript, each for itself.
  */
 import { monitorEventLoopDelay, type IntervalHistogram } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';

@@ -39,6 +39,11 @@ export interface FromUpstreamWorker {
   readonly turn: number;
 }
 
+/** `workerData` of a counter thread. */
+export interface CounterInit {
+  readonly metrics: MetricsBuffers;
+}
+
 /** A short task of the counter pool. */
 export type CounterTask =
   | { readonly kind: 'parse'; readonly pieces: readonly Uint8Array[] }

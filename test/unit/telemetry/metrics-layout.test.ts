@@ -157,6 +157,14 @@ void t.test(
 );
 
 void t.test('threads have names in the order of their stripes', (t) => {
-  t.same(threadNames(1, 2), ['main', 'listener-0', 'worker-0', 'worker-1']);
+  t.same(threadNames(1, 2), [
+    'main',
+    'listener-0',
+    'worker-0',
+    'worker-1',
+    'traces',
+    'counter-0',
+    'counter-1',
+  ]);
   t.end();
 });
