@@ -9,6 +9,7 @@ import type { Registry } from '../registry/registry.js';
 import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { AccountSpan } from '../telemetry/account-figures.js';
 import type { RingName } from '../telemetry/history.js';
+import type { SharedHosts } from './host-routes.js';
 import { compileReader } from './input-reader.js';
 import type { LogChange, LogView } from './log-routes.js';
 import { parseQuery } from './query-string.js';
@@ -36,6 +37,8 @@ export interface AdminContext {
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
   /** Every setting in force; none where a command answers from the store, without a gateway. */
   readonly settings: () => readonly SettingInForce[];
+  /** Undefined where nothing is shared with other hosts. */
+  readonly hosts: SharedHosts | undefined;
 }
 
 /** What became of a reload. */

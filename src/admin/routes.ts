@@ -6,6 +6,7 @@ import { ACCOUNT_ROUTES } from './account-routes.js';
 import { BULK_ROUTES } from './bulk-routes.js';
 import { CATALOG_ROUTES } from './catalog-routes.js';
 import { CREDIT_ROUTES } from './credit-routes.js';
+import { HOST_ROUTES } from './host-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
 import { LOG_ROUTES } from './log-routes.js';
 import { RELOAD_ROUTES } from './reload-route.js';
@@ -24,6 +25,7 @@ export const ADMIN_ROUTES: readonly Route[] = [
   ...USAGE_ROUTES,
   ...CATALOG_ROUTES,
   ...STATUS_ROUTES,
+  ...HOST_ROUTES,
   ...SETTINGS_ROUTES,
   ...RELOAD_ROUTES,
   ...LOG_ROUTES,

@@ -35,6 +35,7 @@ export interface AdminOptions {
   readonly reload: AdminContext['reload'];
   readonly changeLog: AdminContext['changeLog'];
   readonly settings: AdminContext['settings'];
+  readonly hosts: AdminContext['hosts'];
   /** What the console's charts are fed from. */
   readonly live: LiveSource;
   /** Where the playground calls. */
@@ -59,12 +60,12 @@ export interface AdminServer {
  * would share the port, and its exclusive mode fails while the kernel remembers connections of a gateway that died.
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, registry, desk, readiness, status, reload, changeLog, settings, metrics, log } =
+  const { host, port, registry, desk, readiness, status, reload, changeLog, settings, hosts, metrics, log } =
     options;
   const accountSpans: AdminContext['accountSpans'] = (ring) => options.live.accounts.spans(ring);
   let openPort = port;
   const parts: ServerParts = {
-    api: new AdminApi({ registry, desk, status, reload, changeLog, settings, accountSpans, log }),
+    api: new AdminApi({ registry, desk, status, reload, changeLog, settings, hosts, accountSpans, log }),
     door: new Door(options.token, options.clock, () => openPort),
     files: new ConsoleFiles(),
     live: new LiveFeed(options.live),

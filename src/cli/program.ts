@@ -6,6 +6,7 @@ import { addAuditCommand } from './audit-command.js';
 import { addCatalogCommands } from './catalog-commands.js';
 import { addConfigCommands } from './config-command.js';
 import { addHealthCommand } from './health-command.js';
+import { addHostCommands } from './host-commands.js';
 import { addKeyCommands } from './key-commands.js';
 import { addLogCommand } from './log-command.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
@@ -33,6 +34,7 @@ export function createProgram(): Command {
   addAuditCommand(program);
   addReloadCommand(program);
   addLogCommand(program);
+  addHostCommands(program);
   addHealthCommand(program);
   addMockUpstreamCommand(program);
   return program;

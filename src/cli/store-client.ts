@@ -39,6 +39,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     },
     accountSpans: () => [],
     settings: () => [],
+    hosts: undefined,
     log: createLog('command'),
   });
   const answered = async (method: string, path: string, body?: object): Promise<string> => {

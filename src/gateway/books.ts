@@ -29,6 +29,7 @@ import { UsageLines } from '../store/usage-lines.js';
 import { AccountTally } from '../telemetry/account-tally.js';
 import { LineFile } from '../telemetry/line-file.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
+import type { HostDirectory } from '../sharing/host-directory.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
 import { SharedClaims } from '../sharing/shared-claims.js';
 import type { Log } from '../telemetry/log.js';
@@ -197,6 +198,11 @@ export class Books {
   get serveLeases(): ((port: MessagePort) => void) | undefined {
     const shared = this.#shared;
     return shared && ((port) => shared.serve(port));
+  }
+
+  /** Where other hosts share: who they are. */
+  get hosts(): HostDirectory | undefined {
+    return this.#shared?.hosts;
   }
 
   /** Where limits are shared: how it stands with those who share them. */

@@ -119,6 +119,7 @@ export class Gateway {
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
       settings: () => this.#inForce,
+      hosts: this.#books.hosts,
       accounts: () => this.#figures.accounts(),
       history: this.#books.store.history,
       publicAddress: () => publicAddressOf(settings, this.#port),

@@ -24,6 +24,7 @@ import type { LeaseFile } from '../sharing/lease-file.js';
 import { LeaseKeeper } from '../sharing/lease-keeper.js';
 import type { SubjectPlace } from '../sharing/lease-subject.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-timers.js';
+import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openAuthorities, type Authorities } from '../sharing/open-authority.js';
 import { SharedDesk, commitHere } from '../sharing/shared-desk.js';
@@ -112,6 +113,11 @@ export class SharedPart {
   /** Answers a listener that waits for leases. */
   serve(port: MessagePort): void {
     serveLeases(this.#keeper, port);
+  }
+
+  /** Where other hosts share too. */
+  get hosts(): HostDirectory | undefined {
+    return this.#hosts?.directory;
   }
 
   /** For operators. */

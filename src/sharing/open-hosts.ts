@@ -6,6 +6,7 @@ import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
+import { HostDirectory } from './host-directory.js';
 import { openHostAuthorities, type HostAuthorities } from './open-host-authority.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
@@ -30,6 +31,8 @@ export interface Hosts {
   /** Closed by whoever uses them. */
   readonly authorities: HostAuthorities;
   readonly registry: RegistryLog;
+  /** For operators. */
+  readonly directory: HostDirectory;
   closeRegistry(): Promise<void>;
 }
 
@@ -39,7 +42,7 @@ export type OpenHosts = typeof openHosts;
 export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsOptions): Hosts {
   const { sharing } = settings;
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
-  const { url, username, password, namespace } = sharing;
+  const { url, username, password, namespace, partitions } = sharing;
   const host = store.copy.hostId();
   const clientOf = (purpose: string): ValkeyClient => {
     const name = `tollgate:${namespace}:${purpose}:${slot}`;
@@ -51,6 +54,7 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
   return {
     authorities: openHostAuthorities({ settings: { ...settings, sharing }, host, slot, store, clock }),
     registry,
+    directory: new HostDirectory({ client, namespace, partitions, host }),
     closeRegistry: async () => {
       client.close();
       waiter.close();

@@ -8,7 +8,8 @@
  * Keys of a partition, all with one hash tag, T = {namespace:partition}:
  *
  *     T:meta       hash    epoch, run (of the server), checked and until and lost (ms), fresh, places = version of the
- *                          list of nodes, host:<host> = epoch in which it reported
+ *                          list of nodes, host:<host> = epoch in which it reported, gone:<host> = when an operator said that it
+ *                          will not come back
  *     T:nodes      hash    place → incarnation, sequence, seen (ms), epoch in which it reported, back (ms): last came back from silence,
  *                          whether its leases are of an earlier life, equal shares of which it has one or 0
  *     T:awaited    set     places that have to report before anything is lent
@@ -93,10 +94,14 @@ local function node_of(nodes, place)
   local text = call('HGET', nodes, place)
   return text and cmsgpack.unpack(text)
 end
+local function host_of(place) return string.match(place, '^(.*):%d+$') end
+local function is_gone(meta, place)
+  return call('HEXISTS', meta, 'gone:' .. (host_of(place) or '')) == 1
+end
 -- Places that need not be awaited any longer: so long silent that their calls are cut, and their host has told what it spent.
 local function drop_silent_awaited(meta, awaited, epoch)
   for _, place in ipairs(call('SMEMBERS', awaited)) do
-    local host = string.match(place, '^(.*):%d+$')
+    local host = host_of(place)
     if host and call('HGET', meta, 'host:' .. host) == epoch then call('SREM', awaited, place) end
   end
 end

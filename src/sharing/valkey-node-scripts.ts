@@ -18,6 +18,8 @@ local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local incarnation, remembered, known = head[1], head[3], head[6]
 local now = now_ms(head[2])
+-- Whoever was forgotten and comes back is known again.
+call('HDEL', KEYS[1], 'gone:' .. host)
 -- What is evicted was counted: limits would be given twice.
 local policy = info_of('memory', 'maxmemory_policy')
 if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
@@ -35,7 +37,7 @@ end
 if remembered ~= '' and remembered ~= epoch and lost > 0 then
   for _, other in ipairs(known) do
     local n = node_of(KEYS[2], other)
-    if not n or n[4] ~= epoch then call('SADD', KEYS[3], other) end
+    if not is_gone(KEYS[1], other) and (not n or n[4] ~= epoch) then call('SADD', KEYS[3], other) end
   end
 end
 local node = node_of(KEYS[2], place)

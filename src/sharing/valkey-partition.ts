@@ -4,23 +4,18 @@
  */
 import { randomBytes } from 'node:crypto';
 import { AuthorityLost, type HostSpent, type LeaseAnswer, type LeaseAsk } from './authority.js';
-import { asLoss } from './authority-loss.js';
 import type { HeldLease, HeldLeases } from './held-leases.js';
-import type { ValkeyClient, ValkeyScript } from './valkey-client.js';
 import {
   decodeAnswer,
   decodeView,
   encodeAsk,
   moneyPair,
-  packed,
-  unpacked,
   versioned,
   type Credited,
   type RawAnswer,
   type RawView,
 } from './valkey-codec.js';
 import { EXCHANGE_SCRIPT } from './valkey-exchange-script.js';
-import { authorityKeys, type AuthorityKeys } from './valkey-keys.js';
 import {
   DISTRUST_SCRIPT,
   ENTER_SCRIPT,
@@ -29,11 +24,8 @@ import {
   PAGE_SUBJECTS,
   REPORTED_SCRIPT,
   REPORT_SCRIPT,
-  VOID_SCRIPT,
 } from './valkey-node-scripts.js';
-
-/** Entering is paged, and pages end: so many of 500 are more subjects than a process can have. */
-const PAGES_MAX = 50_000;
+import { ValkeyPlace, type ValkeyPlaceOptions } from './valkey-place.js';
 
 /** What the host's store knows. Main thread; synchronous reads. */
 export interface HostBooks {
@@ -52,12 +44,7 @@ export interface Remembered {
   readonly places: readonly string[];
 }
 
-export interface PartitionOptions {
-  readonly client: ValkeyClient;
-  readonly namespace: string;
-  readonly partition: number;
-  readonly host: string;
-  readonly place: string;
+export interface PartitionOptions extends ValkeyPlaceOptions {
   readonly incarnation: string;
   readonly books: HostBooks;
   /** The accounts of this partition alone. */
@@ -68,8 +55,6 @@ export interface PartitionOptions {
   /** Over how many nodes a limit is shared equally while the server cannot be reached; 0 where it is not. */
   readonly equalShares: number;
   readonly nodeExpiryMs: number;
-  /** Counts in place of the server's time; other than 0 in tests alone. */
-  readonly timeInsteadMs: () => number;
 }
 
 export interface PartitionAnswer {
@@ -91,14 +76,14 @@ type Exchanged = readonly [
 
 export class ValkeyPartition {
   readonly #options: PartitionOptions;
-  readonly #keys: AuthorityKeys;
+  readonly #place: ValkeyPlace;
   #remembered: Remembered;
   /** Version of the list of nodes that is remembered. */
   #places: number | undefined;
 
   constructor(options: PartitionOptions) {
     this.#options = options;
-    this.#keys = authorityKeys(options.namespace, options.partition);
+    this.#place = new ValkeyPlace(options);
     this.#remembered = options.remembered;
   }
 
@@ -108,7 +93,10 @@ export class ValkeyPartition {
     const candidate = randomBytes(16).toString('hex');
     const { epoch: known, places } = this.#remembered;
     const words = [incarnation, timeInsteadMs(), known, candidate, equalShares, places];
-    const [status, nowMs, epoch, hostReported, first] = (await this.#run(ENTER_SCRIPT, words)) as Entered;
+    const [status, nowMs, epoch, hostReported, first] = (await this.#place.run(
+      ENTER_SCRIPT,
+      words,
+    )) as Entered;
     if (status === 'evicts')
       throw new AuthorityLost(
         'failing',
@@ -132,9 +120,9 @@ export class ValkeyPartition {
     });
     const words = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
     const subjects = asks.map(({ subject }) => subject);
-    const reply = (await this.#run(EXCHANGE_SCRIPT, words, subjects, raws)) as Exchanged;
+    const reply = (await this.#place.run(EXCHANGE_SCRIPT, words, subjects, raws)) as Exchanged;
     const [status, nowMs, epoch, waitMs, rest = [], places] = reply;
-    if (status === 'aged') await this.#run(DISTRUST_SCRIPT, [timeInsteadMs()]);
+    if (status === 'aged') await this.#place.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
     const answers = rest as readonly RawAnswer[];
@@ -144,32 +132,23 @@ export class ValkeyPartition {
 
   async look(subjects: readonly string[]): Promise<Map<string, ReturnType<typeof decodeView>>> {
     if (subjects.length === 0) return new Map();
-    const keys = subjects.flatMap((subject) => this.#keys.of(subject));
-    const views = (await this.#call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
+    const keys = subjects.flatMap((subject) => this.#place.keys.of(subject));
+    const views = (await this.#place.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
     return new Map(subjects.map((subject, at) => [subject, decodeView(subject, views[at]!)]));
   }
 
   /** Rejects with AuthorityLost, also where this life is not known. */
   async leave(): Promise<void> {
     await this.#void([]);
-    if ((await this.#run(LEAVE_SCRIPT, [this.#options.incarnation])) === false) throw lossOf('unknown', 0);
+    if ((await this.#place.run(LEAVE_SCRIPT, [this.#options.incarnation])) === false)
+      throw lossOf('unknown', 0);
   }
 
-  /** Frees what earlier lives of the place held, page by page: what the host has spent is told with it. */
+  /** Frees what earlier lives of the place held. */
   async #void(first: readonly string[]): Promise<void> {
-    const { incarnation, timeInsteadMs, books } = this.#options;
-    let page = first;
-    for (let pages = 0; pages < PAGES_MAX; pages++) {
-      const raws = page.map((subject) => [subject, versioned(books.spentOf(subject))]);
-      const next = await this.#run(VOID_SCRIPT, [incarnation, timeInsteadMs()], page, raws);
-      if (!Array.isArray(next)) {
-        if (next === false) throw lossOf('unknown', 0);
-        return;
-      }
-      if (next.length === 0) return;
-      page = next as string[];
-    }
-    throw new AuthorityLost('failing', 'leases of an earlier life do not end');
+    const { incarnation, books } = this.#options;
+    const isFree = await this.#place.free(incarnation, first, (subject) => books.spentOf(subject));
+    if (!isFree) throw lossOf('unknown', 0);
   }
 
   async #reportHeld(): Promise<void> {
@@ -195,47 +174,18 @@ export class ValkeyPartition {
   async #report(rows: readonly unknown[][]): Promise<void> {
     const { incarnation, timeInsteadMs } = this.#options;
     const subjects = rows.map(([subject]) => subject as string);
-    const taken = await this.#run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], subjects, rows);
+    const taken = await this.#place.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], subjects, rows);
     if (taken === false) throw lossOf('unknown', 0);
   }
 
   /** All is said in this epoch; who else is there is remembered. */
   async #finish(epoch: string): Promise<void> {
-    const reply = await this.#run(REPORTED_SCRIPT, [this.#options.incarnation, epoch]);
+    const reply = await this.#place.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch]);
     if (!Array.isArray(reply)) throw lossOf('unknown', 0);
     const [version, places] = reply as [number, string[]];
     this.#remembered = { epoch, places };
     this.#options.remember(this.#remembered);
     this.#places = version;
-  }
-
-  #run(
-    script: ValkeyScript,
-    words: readonly unknown[],
-    subjects: readonly string[] = [],
-    rows: readonly unknown[] = [],
-  ): Promise<unknown> {
-    const { place } = this.#options;
-    const { meta, nodes, awaited, heldBy, of } = this.#keys;
-    const common = [meta, nodes, awaited, heldBy(place)];
-    return this.#call(script, [...common, ...subjects.flatMap((subject) => of(subject))], words, rows);
-  }
-
-  async #call(
-    script: ValkeyScript,
-    keys: readonly string[],
-    words: readonly unknown[],
-    rows: readonly unknown[] = [],
-  ): Promise<unknown> {
-    const { client, place, host } = this.#options;
-    try {
-      const reply = await client.run(script, keys, [place, host, packed(words), packed(rows)], {
-        binary: true,
-      });
-      return unpacked(reply as Buffer);
-    } catch (error) {
-      throw asLoss(error);
-    }
   }
 }
 

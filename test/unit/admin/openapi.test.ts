@@ -74,11 +74,21 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['POST', '/reload'],
   ['GET', '/log'],
   ['PUT', '/log', { level: 'warn' }],
+  ['GET', '/hosts'],
+  ['DELETE', '/hosts/host_2'],
   ['GET', '/openapi.json'],
 ];
 
 void t.test('every route is in the document, and answers as it says', async (t) => {
   const house = await startAdminHouse(t);
+  house.hosts = {
+    list: () =>
+      Promise.resolve([
+        { id: 'host_1', isSelf: true, state: 'heard', heardMs: 1_700_000_000_999 },
+        { id: 'host_2', isSelf: false, state: 'awaited', heardMs: undefined },
+      ]),
+    forget: () => Promise.resolve(),
+  };
   const document = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
   const asked = new Set<string>();
   for (const [method, path, body] of REQUESTS) {

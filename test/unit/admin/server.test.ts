@@ -168,6 +168,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     reload: house.reload,
     changeLog: () => ({ level: 'info' as const, access_log: false, sample_percent: 100 }),
     settings: () => [],
+    hosts: undefined,
     live: { history: new History(), accounts: new AccountHistory(), watch: () => () => undefined },
     publicAddress: () => ({ host: '127.0.0.1', port: 1, tls: false }),
     metrics: () => Promise.reject(new Error('not asked for')),

@@ -3,6 +3,7 @@
  */
 import type { Test } from 'tap';
 import type { LogView } from '#src/admin/log-routes.js';
+import type { SharedHosts } from '#src/admin/host-routes.js';
 import type { AdminContext, ReloadResult } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownDesk } from '#src/registry/registry-desk.js';
@@ -31,6 +32,8 @@ export interface AdminHouse extends House {
   ready: boolean;
   /** What becomes of a reload. */
   reload: AdminContext['reload'];
+  /** Those who share; nobody by default. */
+  hosts: SharedHosts;
   /** A request with the token, unless other headers are given. */
   send(method: string, path: string, body?: unknown, more?: Partial<RequestOptions>): Promise<Answer>;
 }
@@ -55,6 +58,7 @@ export async function startAdminHouse(t: Test): Promise<AdminHouse> {
     ready: true,
     reload: (_request: Parameters<AdminContext['reload']>[0]): Promise<ReloadResult> =>
       Promise.resolve({ applied: [], restartNeeded: [], problems: [], replacing: 0 }),
+    hosts: { list: () => Promise.resolve([]), forget: () => Promise.resolve() } as SharedHosts,
     send: (method: string, path: string, body?: unknown, more: Partial<RequestOptions> = {}) =>
       request({
         port: started.port,
@@ -77,6 +81,7 @@ export async function startAdminHouse(t: Test): Promise<AdminHouse> {
     reload: (request) => started.reload(request),
     changeLog: (change) => Object.assign(logged, change),
     settings: () => SETTINGS,
+    hosts: { list: () => started.hosts.list(), forget: (id) => started.hosts.forget(id) },
     live: {
       history,
       accounts,

@@ -1,0 +1,168 @@
+/**
+ * The hosts that share one server, for an operator: who is known, who is awaited after the server has lost data, and that one will
+ * not come back. Main thread.
+ *
+ * To forget a host frees what it was lent. What it has charged and not told is then counted by nobody, until it does come back.
+ */
+import { randomUUID } from 'node:crypto';
+import { ProxyError } from '../core/errors.js';
+import { invalid, notFound } from '../registry/record-id.js';
+import { AuthorityLost } from './authority.js';
+import { FORGET_SCRIPT, HOSTS_SCRIPT } from './host-scripts.js';
+import type { ValkeyClient } from './valkey-client.js';
+import { LEAVE_SCRIPT } from './valkey-node-scripts.js';
+import { SILENT_MS } from './valkey-lua.js';
+import { ValkeyPlace } from './valkey-place.js';
+
+const MS_PER_SECOND = 1_000;
+
+/** `silent`: it holds nothing, or is gone. `awaited`: the server has lost data, and lends nothing before this host has said what it holds. */
+export type HostState = 'heard' | 'silent' | 'awaited';
+
+export interface HostStatement {
+  readonly id: string;
+  /** The host that was asked. */
+  readonly isSelf: boolean;
+  readonly state: HostState;
+  /** When the server last heard it, by its calendar; undefined where it has not since it lost its data. */
+  readonly heardMs: number | undefined;
+}
+
+export interface HostDirectoryOptions {
+  readonly client: ValkeyClient;
+  readonly namespace: string;
+  readonly partitions: number;
+  /** This one. */
+  readonly host: string;
+  /** Counts in place of the server's time where it is not 0. For tests. */
+  readonly timeInsteadMs?: (() => number) | undefined;
+}
+
+/** Of all partitions. */
+interface KnownHost {
+  heardMs: number | undefined;
+  isAwaited: boolean;
+  readonly places: Set<string>;
+}
+
+type Hosts = readonly [
+  nowMs: number,
+  seen: readonly (readonly [place: string, seenMs: number])[],
+  awaited: readonly string[],
+];
+type Forgotten = readonly [status: 'ok' | 'alive' | 'early', ms: number, subjects: readonly string[]];
+
+export class HostDirectory {
+  readonly #options: HostDirectoryOptions;
+
+  constructor(options: HostDirectoryOptions) {
+    this.#options = options;
+  }
+
+  /** By id. One round trip a partition. Rejects with `overloaded` where the server cannot be asked. */
+  async list(): Promise<HostStatement[]> {
+    const { nowMs, hosts } = await this.#known().catch(asRefusal('Hosts cannot be listed'));
+    return [...hosts]
+      .map(([id, { heardMs, isAwaited }]): HostStatement => {
+        const isHeard = heardMs !== undefined && nowMs - heardMs < SILENT_MS;
+        const state = isAwaited ? 'awaited' : isHeard ? 'heard' : 'silent';
+        return { id, isSelf: id === this.#options.host, state, heardMs };
+      })
+      .sort((one, other) => (one.id < other.id ? -1 : 1));
+  }
+
+  /**
+   * Frees what the host was lent and awaits it no more, on all partitions. May be repeated where it ended half-way. Rejects with
+   * `not_found`, with `invalid_parameters` for a host that is alive, and with `overloaded` where it is too early or the server cannot
+   * be asked.
+   */
+  async forget(id: string): Promise<void> {
+    if (id === this.#options.host) throw invalid(`host ${id} is the one that answers: ask another one`);
+    await this.#forget(id).catch(asRefusal(`It is not known whether host ${id} is forgotten everywhere`));
+  }
+
+  async #forget(id: string): Promise<void> {
+    const { hosts } = await this.#known();
+    const known = hosts.get(id);
+    if (known === undefined) throw notFound(`there is no host ${id}: see the list of hosts`);
+    for (const place of known.places) {
+      for (let partition = 0; partition < this.#options.partitions; partition++) {
+        await this.#forgetPlace(id, this.#placeOf(partition, id, place));
+      }
+    }
+  }
+
+  async #forgetPlace(host: string, place: ValkeyPlace): Promise<void> {
+    const incarnation = randomUUID();
+    const [status, ms, subjects] = (await place.run(FORGET_SCRIPT, [
+      incarnation,
+      this.#timeInsteadMs,
+    ])) as Forgotten;
+    if (status === 'alive')
+      throw isAlive(host, `the server heard it ${Math.floor(ms / MS_PER_SECOND)} s ago`);
+    if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
+    const isFree = await place.free(incarnation, subjects, () => undefined);
+    if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation])) === false) {
+      throw isAlive(host, 'it has just come back');
+    }
+  }
+
+  async #known(): Promise<{ readonly nowMs: number; readonly hosts: Map<string, KnownHost> }> {
+    const { host, partitions } = this.#options;
+    const hosts = new Map<string, KnownHost>();
+    const known = (place: string): KnownHost => {
+      const id = place.slice(0, place.lastIndexOf(':'));
+      const found = hosts.get(id) ?? { heardMs: undefined, isAwaited: false, places: new Set() };
+      hosts.set(id, found);
+      found.places.add(place);
+      return found;
+    };
+    let latestMs = 0;
+    for (let partition = 0; partition < partitions; partition++) {
+      const asked = this.#placeOf(partition, host, host).run(HOSTS_SCRIPT, [this.#timeInsteadMs]);
+      const [nowMs, seen, awaited] = (await asked) as Hosts;
+      latestMs = Math.max(latestMs, nowMs);
+      for (const [place, seenMs] of seen) {
+        const found = known(place);
+        // 0 of one whose forgetting ended half-way.
+        if (seenMs > 0) found.heardMs = Math.max(found.heardMs ?? 0, seenMs);
+      }
+      for (const place of awaited) known(place).isAwaited = true;
+    }
+    return { nowMs: latestMs, hosts };
+  }
+
+  get #timeInsteadMs(): number {
+    return this.#options.timeInsteadMs?.() ?? 0;
+  }
+
+  #placeOf(partition: number, host: string, place: string): ValkeyPlace {
+    const { client, namespace } = this.#options;
+    return new ValkeyPlace({
+      client,
+      namespace,
+      partition,
+      host,
+      place,
+      timeInsteadMs: () => this.#timeInsteadMs,
+    });
+  }
+}
+
+function isAlive(host: string, reason: string): ProxyError {
+  return invalid(
+    `host ${host} is alive, ${reason}: only one that was silent for ${SILENT_MS / MS_PER_SECOND} s can be forgotten; stop it first`,
+  );
+}
+
+function isEarly(host: string, seconds: number): ProxyError {
+  const message = `The sharing server has lost data, and host ${host} may come back and say what it holds. Try again in ${seconds} s.`;
+  return new ProxyError('overloaded', 'gateway', message, seconds);
+}
+
+function asRefusal(what: string): (error: unknown) => never {
+  return (error) => {
+    if (!(error instanceof AuthorityLost)) throw error;
+    throw new ProxyError('overloaded', 'gateway', `${what} (${error.message}). Try again.`, 1);
+  };
+}
