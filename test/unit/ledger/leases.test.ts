@@ -1,0 +1,166 @@
+/** Money and places for calls that were lent: the law holds of what a process was lent, whoever takes and gives back meanwhile. */
+import t from 'tap';
+import { asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { Leases } from '#src/ledger/leases.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import { ACCOUNT, FakeClock, SLOT, interruptAt, stateOf } from '../../fixtures/ledger-world.js';
+
+const KEY = asKeyIndex(3);
+const MANY = 1_000;
+const pico = asPicoUnits;
+
+function createWorld() {
+  const clock = new FakeClock();
+  const buffers = createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 4, keysMax: 4, shared: true });
+  const low = { accounts: 0, keys: 0 };
+  const ledger = new Ledger(buffers, clock, {
+    account: () => (low.accounts += 1),
+    key: () => (low.keys += 1),
+  });
+  ledger.openAccount(ACCOUNT, stateOf());
+  const leases = new Leases(buffers);
+  const today = dayNumberOf(clock.wallMs());
+  return { clock, ledger, leases, low, today };
+}
+
+/** With calls of the day and places lent, so that money alone decides. */
+function moneyWorld() {
+  const world = createWorld();
+  world.leases.accounts.addDay(ACCOUNT, world.today, MANY, 0);
+  world.leases.addSlots(ACCOUNT, 4, 0);
+  const admit = (hold: bigint, slot = SLOT) => world.ledger.admit(slot, ACCOUNT, MANY, pico(hold));
+  return { ...world, admit };
+}
+
+void t.test('what the store knows of an account is not what it may spend', (t) => {
+  const { ledger, leases, admit } = moneyWorld();
+  t.equal(ledger.available(ACCOUNT), 0n, 'opened with a credit, and nothing is lent');
+  t.equal(admit(1n), 'insufficient_quota');
+  leases.addMoney(ACCOUNT, pico(100n), pico(0n));
+  leases.tellMoney(ACCOUNT, pico(900n));
+  t.equal(ledger.balanceOf(ACCOUNT), 1_000n, 'messages tell what the account has');
+  t.equal(admit(101n), 'insufficient_quota', 'a hold takes what is here');
+  t.equal(admit(100n), 'admitted');
+  t.end();
+});
+
+void t.test('lent = available + held + spent, and what is given back is lent no more', (t) => {
+  const { ledger, leases, admit } = moneyWorld();
+  leases.addMoney(ACCOUNT, pico(100n), pico(0n));
+  admit(60n);
+  t.equal(leases.takeBackMoney(ACCOUNT, pico(1_000n)), 40n, 'what is held stays');
+  t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 0n, held: 60n, spent: 0n });
+  ledger.settle(SLOT, pico(25n));
+  t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 35n, held: 0n, spent: 25n });
+  t.equal(leases.moneyHeld(ACCOUNT), 35n);
+  t.equal(leases.takeBackMoney(ACCOUNT, pico(30n)), 30n);
+  t.equal(leases.moneyLent(ACCOUNT), 30n);
+  t.end();
+});
+
+void t.test('a charge that is taken back is not spent again here', (t) => {
+  const { ledger, leases, admit, today } = moneyWorld();
+  leases.addMoney(ACCOUNT, pico(100n), pico(0n));
+  admit(60n);
+  const settlement = { ...ledger.settle(SLOT, pico(50n))! };
+  t.same(settlement, { charged: 50n, uncovered: 0n });
+  ledger.reverse(ACCOUNT, { dayNumber: today, dayKey: undefined }, settlement);
+  t.match(
+    ledger.snapshot(ACCOUNT),
+    { available: 50n, held: 50n, spent: 0n },
+    'held until the store has it no more',
+  );
+  leases.forgetMoney(ACCOUNT, pico(50n));
+  t.match(ledger.snapshot(ACCOUNT), { credited: 50n, available: 50n, held: 0n });
+  t.end();
+});
+
+void t.test('who leaves little is the only one to say so', (t) => {
+  const { leases, low, admit } = moneyWorld();
+  leases.addMoney(ACCOUNT, pico(100n), pico(50n));
+  admit(50n);
+  t.equal(low.accounts, 0);
+  admit(1n, asCallSlot(1));
+  t.equal(low.accounts, 1);
+  admit(1n, asCallSlot(2));
+  t.equal(low.accounts, 1);
+  t.end();
+});
+
+void t.test('held or taken back: each pico-unit goes to one', (t) => {
+  for (let step = 0; ; step++) {
+    const { ledger, leases, admit } = moneyWorld();
+    leases.addMoney(ACCOUNT, pico(100n), pico(0n));
+    let back = 0n;
+    const reached = interruptAt(
+      step,
+      () => admit(80n),
+      () => (back = leases.takeBackMoney(ACCOUNT, pico(70n))),
+    );
+    if (!reached) break;
+    const { credited, available, held, spent } = ledger.snapshot(ACCOUNT);
+    t.equal(credited, 100n - back, `step ${step}`);
+    t.equal(available + held + spent, credited);
+    t.ok(available >= 0n && (held === 0n || held === 80n));
+  }
+  t.end();
+});
+
+void t.test('places for calls: those that are taken are not taken back', (t) => {
+  const { ledger, leases, low, today } = createWorld();
+  leases.accounts.addDay(ACCOUNT, today, MANY, 0);
+  const admit = (slot: number) => ledger.admit(asCallSlot(slot), ACCOUNT, MANY, pico(0n));
+  t.equal(admit(0), 'too_many_in_flight');
+  leases.addSlots(ACCOUNT, 3, 1);
+  t.equal(admit(0), 'admitted');
+  t.equal(low.accounts, 0);
+  t.equal(admit(1), 'admitted');
+  t.equal(low.accounts, 1);
+  leases.takeBackSlots(ACCOUNT, 3);
+  t.equal(leases.slotsHeld(ACCOUNT), 2);
+  t.equal(admit(2), 'too_many_in_flight');
+  ledger.settle(SLOT, pico(0n));
+  t.equal(leases.inFlightOf(ACCOUNT), 1);
+  t.equal(leases.slotsHeld(ACCOUNT), 2, 'the place that is free again is still lent');
+  leases.takeBackSlots(ACCOUNT, 1);
+  t.equal(leases.slotsHeld(ACCOUNT), 1);
+  t.end();
+});
+
+void t.test('a key with limits of its own has leases of its own', (t) => {
+  const { ledger, leases, low, today, clock } = createWorld();
+  ledger.keys.open(KEY, { requestsPerMinute: 5, callsPerDay: 7 });
+  leases.accounts.addDay(ACCOUNT, today, MANY, 0);
+  leases.addSlots(ACCOUNT, 4, 0);
+  const keyDay = { key: KEY, callsPerDay: 7 };
+  const admit = () => ledger.admit(SLOT, ACCOUNT, MANY, pico(0n), MANY, keyDay);
+  t.equal(admit(), 'key_daily_limit_exceeded', 'whatever its limit: nothing of it is lent');
+  t.match(leases.accounts.dayHeld(ACCOUNT), { used: 0 }, 'and nothing is taken of the account');
+  leases.keys.addDay(KEY, today, 1, 0);
+  t.equal(admit(), 'admitted');
+  t.match(leases.keys.dayHeld(KEY), { used: 1, unused: 0 });
+  ledger.release(SLOT);
+  t.match(leases.keys.dayHeld(KEY), { used: 0, unused: 1 }, 'what failed is given back');
+  t.equal(low.keys, 1);
+
+  t.match(ledger.keys.takeMinute(KEY, 5), { admitted: false, asks: true });
+  leases.keys.addMinute(KEY, clock.monotonic + 1_000, 2, 0, clock.monotonic);
+  t.match(ledger.keys.takeMinute(KEY, 5), { admitted: true, remaining: 1 });
+  t.equal(leases.accounts.minuteUnused(ACCOUNT), 0, 'the minute of the account is apart');
+  t.same(ledger.keys.limitOf(KEY), { requestsPerMinute: 5, callsPerDay: 7 }, 'leases leave the limits alone');
+  t.end();
+});
+
+void t.test('a key that is opened again holds nothing of the slot before', (t) => {
+  const { ledger, leases, today, clock } = createWorld();
+  ledger.keys.open(KEY, { requestsPerMinute: 5, callsPerDay: 7 });
+  leases.keys.addDay(KEY, today, 3, 0);
+  leases.keys.addMinute(KEY, clock.monotonic + 1_000, 2, 0, clock.monotonic);
+  ledger.keys.open(KEY, { requestsPerMinute: 1, callsPerDay: undefined });
+  t.match(leases.keys.dayHeld(KEY), { used: 0, unused: 0 });
+  t.equal(leases.keys.minuteUnused(KEY), 0);
+  t.same(ledger.keys.limitOf(KEY), { requestsPerMinute: 1, callsPerDay: undefined });
+  t.end();
+});
