@@ -2,27 +2,48 @@
  * One end of the port between a listener and a worker: frames of one turn of the event loop leave as one message.
  * Listener or upstream worker.
  *
- * A message costs about 3 µs whatever it carries, a frame in it 0.5 µs; at 20 frames a message the pair costs a sixth of
- * what single messages do. `setImmediate` runs after all sockets of the turn have been served, so nothing waits longer
- * than the turn that produced it. A turn that brings much (500 fast streams at once: 32 MB) leaves in several messages, so
- * that neither the packer's arena, which never shrinks, nor a batch grows with it.
+ * A message costs some µs whatever it carries, and a frame in it 1 µs. `setImmediate` runs after all sockets of the turn have been
+ * served, so nothing waits longer than the turn that produced it. A turn that brings much (500 fast streams at once: 32 MB) leaves in
+ * several messages, so that no batch grows with it.
  */
 import type { MessagePort } from 'node:worker_threads';
-import { Packr } from 'msgpackr';
 
 /** `unknown` elements: frames are checked by their kind where they are read. */
 export type Frame = readonly unknown[];
 
-// `useRecords: false` keeps batches self-contained; the arena that `pack` writes to is the packer's own, so each batch
-// is copied out of it before it is handed over.
-const packr = new Packr({ useRecords: false, moreTypes: false, int64AsType: 'number' });
+/**
+ * Bytes in a frame: few of them as the string that has them as its characters, which V8 copies as it is; many as an array of their
+ * own, which is handed over. A buffer costs 4 µs whatever its length, and its memory counts against the heap of both threads.
+ */
+export type Carried = string | Uint8Array;
+
+const STRING_BYTES_MAX = 4 * 1024;
 
 /** What the frames of one message carry, about. Far above what a turn of small calls brings. */
 const BATCH_BYTES_MAX = 256 * 1024;
 
+/** Costs a copy. */
+export function carried(bytes: Uint8Array): Carried {
+  if (bytes.length <= STRING_BYTES_MAX) {
+    return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
+  }
+  const own = Buffer.allocUnsafeSlow(bytes.length);
+  own.set(bytes);
+  return own;
+}
+
+/** What `carried` was given. Not for long: it may share its memory with others. */
+export function bytesOfCarried(from: Carried): Uint8Array {
+  if (typeof from !== 'string') return from;
+  const { buffer, byteOffset, length } = Buffer.from(from, 'latin1');
+  // No Buffer, whose `slice` does not copy.
+  return new Uint8Array(buffer, byteOffset, length);
+}
+
 export class FramePort {
   readonly #port: MessagePort;
   #frames: Frame[] = [];
+  #owned: ArrayBuffer[] = [];
   #carriedBytes = 0;
   #scheduled = false;
   readonly #flush = (): void => {
@@ -32,15 +53,14 @@ export class FramePort {
 
   constructor(port: MessagePort, onFrames: (frames: Frame[]) => void) {
     this.#port = port;
-    port.on('message', (message: Uint8Array | Frame) =>
-      onFrames(message instanceof Uint8Array ? (packr.unpack(message) as Frame[]) : [message]),
-    );
+    port.on('message', onFrames);
   }
 
-  /** `carriedBytes`: length of the bytes in the frame, if there are many. */
-  push(frame: Frame, carriedBytes = 0): void {
+  /** `payload` is in the frame; an array is handed over, with all of its buffer. */
+  push(frame: Frame, payload: Carried = ''): void {
     this.#frames.push(frame);
-    this.#carriedBytes += carriedBytes;
+    if (typeof payload !== 'string') this.#owned.push(payload.buffer as ArrayBuffer);
+    this.#carriedBytes += payload.length;
     if (this.#carriedBytes >= BATCH_BYTES_MAX) {
       this.#send();
       return;
@@ -48,12 +68,6 @@ export class FramePort {
     if (this.#scheduled) return;
     this.#scheduled = true;
     setImmediate(this.#flush);
-  }
-
-  /** Sends a frame by itself, in its order among the others, and hands over `bytes`, which are in it, without a copy. */
-  pushLarge(frame: Frame, bytes: Uint8Array): void {
-    this.flush();
-    this.#port.postMessage(frame, [bytes.buffer as ArrayBuffer]);
   }
 
   /** Sends what has been pushed so far. */
@@ -67,9 +81,11 @@ export class FramePort {
   }
 
   #send(): void {
-    const batch = new Uint8Array(packr.pack(this.#frames));
+    const frames = this.#frames;
+    const owned = this.#owned;
     this.#frames = [];
+    this.#owned = [];
     this.#carriedBytes = 0;
-    this.#port.postMessage(batch, [batch.buffer]);
+    this.#port.postMessage(frames, owned);
   }
 }

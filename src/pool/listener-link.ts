@@ -10,15 +10,16 @@ import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, type Frame } from './frame-port.js';
+import { FramePort, bytesOfCarried, type Carried, type Frame } from './frame-port.js';
 import {
-  CALL_SLOT_BITS,
+  CALL_GENERATION,
   FRAME_CALL,
   FRAME_CANCEL,
   FRAME_CREDIT,
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  slotOfCall,
   usageOfFrame,
   type CallId,
   type UsageFrame,
@@ -87,7 +88,9 @@ export class ListenerLink {
     this.detachWorker(index);
     const worker: WorkerEnd = {
       port: new FramePort(port, (frames) => {
-        for (const [at, frame] of frames.entries()) this.#receive(frame, frames[at + 1]?.[1] === frame[1]);
+        for (let at = 0; at < frames.length; at++) {
+          this.#receive(frames[at]!, frames[at + 1]?.[1] === frames[at]![1]);
+        }
       }),
       inFlight: 0,
     };
@@ -134,7 +137,7 @@ export class ListenerLink {
     const local = slot - this.#range.first;
     invariant(this.#calls[local] === undefined, 'a call slot carries one call');
     const generation = (this.#generations[local]! += 1);
-    const id: CallId = generation * 2 ** CALL_SLOT_BITS + slot;
+    const id: CallId = generation * CALL_GENERATION + slot;
     this.#table.open(slot, this.inFlight);
     this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
@@ -151,8 +154,7 @@ export class ListenerLink {
       request.body,
     ];
     if (largeBody !== undefined || trace !== undefined) frame.push(largeBody, trace);
-    if (largeBody === undefined) worker.port.push(frame);
-    else worker.port.pushLarge(frame, largeBody);
+    worker.port.push(frame, largeBody ?? request.body);
     return true;
   }
 
@@ -185,18 +187,18 @@ export class ListenerLink {
 
   #receive(frame: Frame, more: boolean): void {
     const id = frame[1] as CallId;
-    const call = this.#calls[(id % 2 ** CALL_SLOT_BITS) - this.#range.first];
+    const call = this.#calls[slotOfCall(id) - this.#range.first];
     // A frame of a call whose worker was given up, or which has ended: its number names another generation.
     if (call?.id !== id) return;
     switch (frame[0]) {
       case FRAME_DATA:
-        call.receiver.onData(frame[2] as Uint8Array, more);
+        call.receiver.onData(bytesOfCarried(frame[2] as Carried), more);
         return;
       case FRAME_END:
         this.#finish(
           call,
           call.receiver.onEnd(
-            frame[2] as Uint8Array,
+            bytesOfCarried(frame[2] as Carried),
             usageOfFrame(frame[3] as UsageFrame),
             frame[4] as number,
           ),
@@ -211,7 +213,7 @@ export class ListenerLink {
   }
 
   #finish(call: OpenCall, slotIsFree: boolean): void {
-    const slot = asCallSlot(call.id % 2 ** CALL_SLOT_BITS);
+    const slot = slotOfCall(call.id);
     this.#calls[slot - this.#range.first] = undefined;
     call.worker.inFlight -= 1;
     if (slotIsFree) this.release(slot);

@@ -1,8 +1,8 @@
 /**
  * What travels between a listener and an upstream worker. Both ends import this file.
  *
- * A batch is everything one side had to say in one turn of its event loop: an array of frames, packed by msgpackr into
- * one Uint8Array. A frame is a small array whose first element is its kind. A call is named by a `CallId`: its slot in
+ * A batch is everything one side had to say in one turn of its event loop: an array of frames, posted as it is; how bytes travel
+ * in it stands in frame-port.ts. A frame is a small array whose first element is its kind. A call is named by a `CallId`: its slot in
  * the call table plus 2^20 times a generation that its listener counts up, so that a late frame of an earlier call in
  * the same slot is known by its number and dropped.
  *
@@ -17,6 +17,7 @@
  * listener use the slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
+import { asCallSlot, type CallSlot } from '../core/units.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import type { CarriedTrace } from '../telemetry/trace-parent.js';
 
@@ -30,6 +31,12 @@ export const FRAME_FAIL = 6;
 /** Slot + generation × 2^20: a safe integer for 2^33 generations. */
 export type CallId = number;
 export const CALL_SLOT_BITS = 20;
+export const CALL_GENERATION = 2 ** CALL_SLOT_BITS;
+
+/** A bitwise and is exact: it takes a safe integer by its low 32 bits. */
+export function slotOfCall(id: CallId): CallSlot {
+  return asCallSlot(id & (CALL_GENERATION - 1));
+}
 
 /** A call as the worker gets it. */
 export interface UpstreamRequest {

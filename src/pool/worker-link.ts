@@ -4,13 +4,12 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { asCallSlot, type CallSlot } from '../core/units.js';
+import type { CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CarriedTrace } from '../telemetry/trace-parent.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, type Frame } from './frame-port.js';
+import { FramePort, carried, type Carried, type Frame } from './frame-port.js';
 import {
-  CALL_SLOT_BITS,
   FRAME_CALL,
   FRAME_CANCEL,
   FRAME_CREDIT,
@@ -18,6 +17,7 @@ import {
   FRAME_END,
   FRAME_FAIL,
   frameOfUsage,
+  slotOfCall,
   type CallId,
   type DownstreamHandle,
   type StartSession,
@@ -100,7 +100,7 @@ class SessionHandle implements DownstreamHandle {
 
   constructor(id: CallId, table: CallTable, port: FramePort, sessions: Map<CallId, UpstreamSession>) {
     this.#id = id;
-    this.#slot = asCallSlot(id % 2 ** CALL_SLOT_BITS);
+    this.#slot = slotOfCall(id);
     this.#table = table;
     this.#port = port;
     this.#sessions = sessions;
@@ -110,7 +110,8 @@ class SessionHandle implements DownstreamHandle {
     invariant(!this.ended, 'no data after the end of a call');
     // A client that has gone reads nothing more; its Cancel frame is on the way.
     if (this.#table.isCancelled(this.#slot)) return true;
-    this.#port.push([FRAME_DATA, this.#id, bytes], bytes.length);
+    const payload = carried(bytes);
+    this.#port.push([FRAME_DATA, this.#id, payload], payload);
     return this.#table.spend(this.#slot, bytes.length);
   }
 
@@ -119,17 +120,18 @@ class SessionHandle implements DownstreamHandle {
   }
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {
-    this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage), upstreamWaitMs]);
+    const payload = carried(bytes);
+    this.#finish([FRAME_END, this.#id, payload, frameOfUsage(usage), upstreamWaitMs], payload);
   }
 
   fail(error: ErrorRecord): void {
     this.#finish([FRAME_FAIL, this.#id, error]);
   }
 
-  #finish(frame: Frame): void {
+  #finish(frame: Frame, payload?: Carried): void {
     invariant(!this.ended, 'a call ends once');
     this.ended = true;
     this.#sessions.delete(this.#id);
-    this.#port.push(frame);
+    this.#port.push(frame, payload);
   }
 }

@@ -2,10 +2,14 @@
  * From a body's bytes to what the gateway has to know of it, or to the 400 that its sender gets. Pure; listener thread, and the
  * counter pool for large bodies.
  *
- * A large body goes on as bytes, which threads hand to each other without a copy: a string of 4 MB costs each of them
+ * A body of some KB goes on as bytes, which threads hand to each other without a copy: a string of 4 MB costs each of them
  * milliseconds.
  */
+import type { ChatCall } from './chat-call.js';
 import { decodeBody, readChatRequest, type ChatRequestResult } from './chat-request.js';
+
+/** Below it a string costs less than memory outside of the heap: see frame-port.ts. */
+const BODY_AS_BYTES_MIN = 4 * 1024;
 
 const INVALID_UTF8: ChatRequestResult = {
   ok: false,
@@ -18,27 +22,38 @@ const INVALID_UTF8: ChatRequestResult = {
 /** Keeps nothing of `bytes`. Costs some µs for a small body, some ms a megabyte. */
 export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
   const text = decodeBody(bytes);
-  return text === undefined ? INVALID_UTF8 : readChatRequest(text, bytes.length);
+  if (text === undefined) return INVALID_UTF8;
+  const read = readChatRequest(text, bytes.length);
+  if (!read.ok || bytes.length < BODY_AS_BYTES_MIN) return read;
+  return { ok: true, call: inBytes(read.call, text.length === bytes.length) };
 }
 
 /** The same for a body in pieces; a call has `largeBody`. Counter thread. */
 export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestResult {
   const bytes = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
   const read = readChatBytes(bytes);
-  if (!read.ok) return read;
-  const { body, modelStart, modelEnd } = read.call;
+  if (!read.ok || read.call.largeBody !== undefined) return read;
+  return { ok: true, call: inBytes(read.call, false) };
+}
+
+/** The call with its body as bytes. */
+function inBytes(call: ChatCall, isAscii: boolean): ChatCall {
+  const { body, modelStart, modelEnd } = call;
+  if (isAscii) {
+    // A buffer of its own: it may be transferred.
+    const largeBody = Buffer.allocUnsafeSlow(body.length);
+    largeBody.write(body, 'latin1');
+    return { ...call, body: '', largeBody };
+  }
   const largeBody = new TextEncoder().encode(body);
   const shift =
     largeBody.length === body.length ? 0 : Buffer.byteLength(body.slice(0, modelStart)) - modelStart;
   const nameBytes = Buffer.byteLength(body.slice(modelStart, modelEnd));
   return {
-    ok: true,
-    call: {
-      ...read.call,
-      body: '',
-      largeBody,
-      modelStart: modelStart + shift,
-      modelEnd: modelStart + shift + nameBytes,
-    },
+    ...call,
+    body: '',
+    largeBody,
+    modelStart: modelStart + shift,
+    modelEnd: modelStart + shift + nameBytes,
   };
 }

@@ -34,7 +34,7 @@ export class AnswerReader implements AnswerBodyReader {
 
   onEnd(): void {
     if (this.#over) return;
-    const answer = Buffer.concat(this.#chunks, this.#bytes);
+    const answer = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
     const value = parsedJson(answer.toString('utf8'));
     if (!isRecord(value)) {
@@ -56,4 +56,11 @@ export class AnswerReader implements AnswerBodyReader {
     this.#chunks = [];
     this.#sink.reject(failure);
   }
+}
+
+/** Most answers come in one chunk, which is not copied. */
+function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
+  const [first] = chunks;
+  if (first === undefined || chunks.length > 1) return Buffer.concat(chunks, bytes);
+  return Buffer.from(first.buffer, first.byteOffset, first.length);
 }

@@ -211,12 +211,39 @@ void t.test('a large body is handed over, in its order among the other frames', 
   const large = { ...REQUEST, requestId: 'req-2', body: '', largeBody };
   link.dispatch(link.acquire()!, REQUEST, recorder());
   link.dispatch(link.acquire()!, large, recorder());
-  t.equal(largeBody.length, 0, 'the bytes have gone over, not a copy');
   link.dispatch(link.acquire()!, { ...REQUEST, requestId: 'req-3' }, recorder());
   await until('all arrive', () => sessions.length === 3);
+  t.equal(largeBody.length, 0, 'the bytes have gone over, not a copy');
   t.same(
     sessions.map(({ request }) => request.requestId),
     ['req-1', 'req-2', 'req-3'],
   );
   t.equal(Buffer.from(sessions[1]!.request.largeBody!).toString(), '{"model":"é"}');
+});
+
+void t.test('bytes of an answer arrive as they were, be they few or many', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const all = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
+  const heard: Buffer[] = [];
+  const receiver: CallReceiver = {
+    ...recorder(),
+    onData: (bytes) => void heard.push(Buffer.from(bytes)),
+    onEnd: (bytes) => heard.push(Buffer.from(bytes)) > 0,
+  };
+  link.dispatch(link.acquire()!, REQUEST, receiver);
+  await until('the call arrives', () => sessions.length === 1);
+  const { downstream } = sessions[0]!;
+  const large = Buffer.concat(Array.from({ length: 20 }, () => all));
+  for (const bytes of [Buffer.alloc(0), all, large.subarray(1, 4_097), large.subarray(1, 4_098)])
+    downstream.data(bytes);
+  downstream.end(large, USAGE, 1.5);
+  await until('it ends', () => heard.length === 5);
+  t.same(
+    heard.map((bytes) => bytes.toString('hex')),
+    [Buffer.alloc(0), all, large.subarray(1, 4_097), large.subarray(1, 4_098), large].map((bytes) =>
+      bytes.toString('hex'),
+    ),
+  );
+  t.equal(large.length, 5_120, 'the sender keeps its own');
 });
