@@ -87,11 +87,9 @@ export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;
 }
 
-/** The body of the specification's error object, as JSON text. */
-export function errorBody(record: ErrorRecord): string {
-  return jsonText({
-    error: { message: record.message, type: ERROR_KINDS[record.code].type, code: record.code },
-  });
+/** The body of the specification's error object, as JSON text. Put together: to make it of an object takes twice as long. */
+export function errorBody({ code, message }: ErrorRecord): string {
+  return `{"error":{"message":${jsonText(message)},"type":"${ERROR_KINDS[code].type}","code":"${code}"}}`;
 }
 
 /** A bug shows itself here and ends the thread, which its owner replaces. */
