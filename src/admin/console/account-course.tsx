@@ -5,6 +5,7 @@ import { useState } from 'preact/hooks';
 import { useAccountHistory } from './account-history.js';
 import { Chart, type Series } from './chart.js';
 import { Problem } from './controls.js';
+import { timesUntil } from './figures.js';
 import { roughMoney, short } from './format.js';
 import { RangeChoice } from './range-choice.js';
 import { RANGE_SECONDS, type AccountFigures, type CourseSpan, type Range } from './views.js';
@@ -43,8 +44,7 @@ interface CourseProps {
 
 function CourseCharts({ spans, spanSeconds, seconds }: CourseProps) {
   const told = Math.floor((Date.now() / 1_000 - TOLD_AFTER_SECONDS) / spanSeconds) * spanSeconds;
-  const count = seconds / spanSeconds;
-  const times = Array.from({ length: count }, (_, index) => told - (count - 1 - index) * spanSeconds);
+  const times = timesUntil(told, spanSeconds, seconds / spanSeconds);
   const byEnd = new Map(spans.map((span) => [span.start + spanSeconds, span]));
   const line = (name: string, color: string, value: (figures: AccountFigures) => number): Series => ({
     name,

@@ -4,13 +4,9 @@
 import { useState } from 'preact/hooks';
 import { post } from './api.js';
 import { Choice, TextField } from './controls.js';
-import { FormDialog } from './dialog.js';
+import { FormDialog, type Closable } from './dialog.js';
 import { money, number } from './format.js';
 import type { Account, Plan } from './views.js';
-
-interface Closable {
-  readonly onClose: () => void;
-}
 
 export function NewAccountDialog(
   props: Closable & { readonly plans: readonly Plan[]; readonly onMade: (account: Account) => void },

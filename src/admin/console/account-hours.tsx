@@ -1,12 +1,13 @@
 /**
  * The last day of an account, hour by hour, from the books. Browser.
  */
-import { useEffect, useState } from 'preact/hooks';
-import { get, queryOf, wordsOf } from './api.js';
+import { queryOf } from './api.js';
 import { Chart } from './chart.js';
 import { Problem } from './controls.js';
+import { timesUntil } from './figures.js';
 import { roughMoney, short } from './format.js';
-import { RANGE_SECONDS, type List, type UsageLine } from './views.js';
+import { usePolled } from './polled.js';
+import type { List, UsageLine } from './views.js';
 
 const HOUR_SECONDS = 3_600;
 const HOURS = 24;
@@ -14,23 +15,11 @@ const HOURS = 24;
 const REFRESH_MS = 30_000;
 
 export function AccountHours({ account }: { readonly account: string }) {
-  const [lines, setLines] = useState<readonly UsageLine[]>();
-  const [problem, setProblem] = useState<string>();
-  useEffect(() => {
-    const load = (): void => {
-      const from = Math.floor(Date.now() / 1_000) - RANGE_SECONDS['24h'];
-      get<List<UsageLine>>(`/usage${queryOf({ account, by: 'hour', from })}`).then(
-        ({ data }) => setLines(data),
-        (error: unknown) => setProblem(wordsOf(error)),
-      );
-    };
-    load();
-    const timer = setInterval(load, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [account]);
-
   const thisHour = Math.floor(Date.now() / 1_000 / HOUR_SECONDS) * HOUR_SECONDS;
-  const times = Array.from({ length: HOURS }, (_, index) => thisHour - (HOURS - 1 - index) * HOUR_SECONDS);
+  const times = timesUntil(thisHour, HOUR_SECONDS, HOURS);
+  const place = `/usage${queryOf({ account, by: 'hour', from: times[0] })}`;
+  const { answer, problem } = usePolled<List<UsageLine>>(place, REFRESH_MS);
+  const lines = answer?.data;
   const valuesOf = (value: (line: UsageLine) => number): number[] =>
     times.map((time) => {
       const line = lines?.find(({ hour }) => hour === time);

@@ -1,16 +1,17 @@
 /**
  * One account: its counters as they move, its keys, its course, its last day. Browser.
  */
-import { useCallback, useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { CreditDialog, PlanDialog, StandingDialog } from './account-dialogs.js';
 import { AccountCourse } from './account-course.js';
 import { AccountHours } from './account-hours.js';
-import { get, wordsOf } from './api.js';
 import { Badge, CopyButton, Problem } from './controls.js';
 import { moment, money, number, short } from './format.js';
 import { Icon } from './icons.js';
 import { KeyTable } from './key-table.js';
+import { usePolled } from './polled.js';
 import { addressOf } from './route.js';
+import { Tiles, type Tile } from './tiles.js';
 import type { Account, Plan } from './views.js';
 
 /** Of the live counters. */
@@ -26,24 +27,12 @@ interface AccountPanelProps {
 }
 
 export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
-  const [account, setAccount] = useState<Account>();
-  const [problem, setProblem] = useState<string>();
+  const {
+    answer: account,
+    problem,
+    setAnswer: setAccount,
+  } = usePolled<Account>(`/accounts/${encodeURIComponent(id)}`, REFRESH_MS);
   const [question, setQuestion] = useState<Question>();
-  const load = useCallback((): void => {
-    if (document.hidden) return;
-    get<Account>(`/accounts/${encodeURIComponent(id)}`).then(
-      (found) => {
-        setAccount(found);
-        setProblem(undefined);
-      },
-      (error: unknown) => setProblem(wordsOf(error)),
-    );
-  }, [id]);
-  useEffect(() => {
-    load();
-    const timer = setInterval(load, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [load]);
 
   const changed = (next: Account): void => {
     setAccount(next);
@@ -101,7 +90,7 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
 }
 
 function Counters({ account, plan }: { readonly account: Account; readonly plan: Plan | undefined }) {
-  const counters: readonly (readonly [string, string, string])[] = [
+  const counters: readonly Tile[] = [
     ['Balance', money(account.balance), `of ${money(account.credited)} credited`],
     ['Held', money(account.held), `${number(account.calls_in_flight)} calls in flight`],
     ['Spent', money(account.spent), `since ${moment(account.created)}`],
@@ -116,17 +105,5 @@ function Counters({ account, plan }: { readonly account: Account; readonly plan:
       plan === undefined ? 'calls' : `of ${short(plan.calls_per_day)} calls`,
     ],
   ];
-  return (
-    <dl class="tiles small" aria-label="Counters">
-      {counters.map(([name, value, hint]) => (
-        <div key={name} class="tile">
-          <dt>{name}</dt>
-          <dd>
-            <b>{value}</b>
-            <small class="muted">{hint}</small>
-          </dd>
-        </div>
-      ))}
-    </dl>
-  );
+  return <Tiles label="Counters" small tiles={counters} />;
 }

@@ -5,6 +5,7 @@ import { useAccountHistory } from './account-history.js';
 import { Name, Problem } from './controls.js';
 import { roughMoney, short } from './format.js';
 import { addressOf } from './route.js';
+import { figure, Table } from './table.js';
 import type { BusyAccount, Range } from './views.js';
 
 /** The others are on their own pages; the gateway tells of fifty. */
@@ -16,37 +17,19 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
   if (history === undefined) return null;
   if (history.data.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
-    <div class="table-box" tabIndex={0} role="region" aria-label="Busiest accounts">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Account</th>
-            <th scope="col" class="figure">
-              Calls
-            </th>
-            <th scope="col" class="figure">
-              Tokens
-            </th>
-            <th scope="col" class="figure">
-              Cost
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {history.data.slice(0, ROWS_MAX).map((line) => (
-            <tr key={line.account}>
-              <th scope="row">
-                <a href={addressOf('accounts', line.account)}>
-                  <Name text={line.name} />
-                </a>
-              </th>
-              <td class="figure">{short(line.calls)}</td>
-              <td class="figure">{short(line.prompt_tokens + line.completion_tokens)}</td>
-              <td class="figure">{roughMoney(Number(line.cost))}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label="Busiest accounts" columns={['Account', figure('Calls'), figure('Tokens'), figure('Cost')]}>
+      {history.data.slice(0, ROWS_MAX).map((line) => (
+        <tr key={line.account}>
+          <th scope="row">
+            <a href={addressOf('accounts', line.account)}>
+              <Name text={line.name} />
+            </a>
+          </th>
+          <td class="figure">{short(line.calls)}</td>
+          <td class="figure">{short(line.prompt_tokens + line.completion_tokens)}</td>
+          <td class="figure">{roughMoney(Number(line.cost))}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

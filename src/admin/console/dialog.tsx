@@ -3,13 +3,16 @@
  * with Escape. Browser.
  */
 import type { ComponentChildren } from 'preact';
-import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { wordsOf } from './api.js';
+import { useEffect, useId, useRef } from 'preact/hooks';
 import { Problem } from './controls.js';
+import { useSubmission } from './submission.js';
 
-interface DialogProps {
-  readonly title: string;
+export interface Closable {
   readonly onClose: () => void;
+}
+
+interface DialogProps extends Closable {
+  readonly title: string;
   readonly children: ComponentChildren;
 }
 
@@ -48,34 +51,17 @@ interface FormDialogProps extends DialogProps {
 }
 
 export function FormDialog({ title, verb, harmful = false, onClose, onSubmit, children }: FormDialogProps) {
-  const [problem, setProblem] = useState<string>();
-  const [busy, setBusy] = useState(false);
-  const submit = async (): Promise<void> => {
-    setBusy(true);
-    setProblem(undefined);
-    try {
-      await onSubmit();
-    } catch (error) {
-      setProblem(wordsOf(error));
-    } finally {
-      setBusy(false);
-    }
-  };
+  const submission = useSubmission(onSubmit);
   return (
     <Dialog title={title} onClose={onClose}>
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          void submit();
-        }}
-      >
+      <form onSubmit={submission.onSubmit}>
         {children}
-        <Problem text={problem} />
+        <Problem text={submission.problem} />
         <div class="actions">
           <button type="button" onClick={onClose}>
             Cancel
           </button>
-          <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={busy}>
+          <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={submission.busy}>
             {verb}
           </button>
         </div>

@@ -11,6 +11,11 @@ export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
+/** Moments, `stepSeconds` apart, of which `last` is the newest. */
+export function timesUntil(last: number, stepSeconds: number, count: number): number[] {
+  return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * stepSeconds);
+}
+
 export interface Shares {
   readonly answered: number;
   readonly refused: number;

@@ -4,12 +4,8 @@
 import { useState } from 'preact/hooks';
 import { post, remove } from './api.js';
 import { Choice, CopyButton, TextField } from './controls.js';
-import { Dialog, FormDialog } from './dialog.js';
+import { Dialog, FormDialog, type Closable } from './dialog.js';
 import type { Account, CreatedKey, Key } from './views.js';
-
-interface Closable {
-  readonly onClose: () => void;
-}
 
 export function NewKeyDialog({
   account,

@@ -1,8 +1,8 @@
 /**
  * The keys of an account. Browser.
  */
-import { useCallback, useEffect, useState } from 'preact/hooks';
-import { get, queryOf, wordsOf } from './api.js';
+import { useState } from 'preact/hooks';
+import { queryOf } from './api.js';
 import { Badge, Name, Problem } from './controls.js';
 import { ago, moment } from './format.js';
 import { Icon } from './icons.js';
@@ -13,6 +13,8 @@ import {
   RotateKeyDialog,
   ShownKeyDialog,
 } from './key-dialogs.js';
+import { usePolled } from './polled.js';
+import { Table } from './table.js';
 import type { Account, CreatedKey, Key, List } from './views.js';
 
 /** Last uses are written with each flush; a key that was made elsewhere appears as well. */
@@ -26,33 +28,19 @@ type Question =
   | { readonly kind: 'shown'; readonly key: CreatedKey };
 
 export function KeyTable({ account }: { readonly account: Account }) {
-  const [keys, setKeys] = useState<readonly Key[]>();
-  const [problem, setProblem] = useState<string>();
+  const place = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
+  const { answer, problem, reload } = usePolled<List<Key>>(place, REFRESH_MS);
+  const keys = answer?.data;
   const [question, setQuestion] = useState<Question>();
-  const load = useCallback((): void => {
-    if (document.hidden) return;
-    get<List<Key>>(`/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`).then(
-      ({ data }) => {
-        setKeys(data);
-        setProblem(undefined);
-      },
-      (error: unknown) => setProblem(wordsOf(error)),
-    );
-  }, [account.id]);
-  useEffect(() => {
-    load();
-    const timer = setInterval(load, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [load]);
 
   const close = (): void => setQuestion(undefined);
   const changed = (): void => {
     close();
-    load();
+    reload();
   };
   const made = (key: CreatedKey): void => {
     setQuestion({ kind: 'shown', key });
-    load();
+    reload();
   };
   return (
     <section>
@@ -66,48 +54,36 @@ export function KeyTable({ account }: { readonly account: Account }) {
       {keys === undefined ? null : keys.length === 0 ? (
         <p class="empty">No keys yet. The account’s programs need one each.</p>
       ) : (
-        <div class="table-box" tabIndex={0} role="region" aria-label="Keys">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">Begins with</th>
-                <th scope="col">State</th>
-                <th scope="col">Last used</th>
-                <th scope="col">
-                  <span class="hidden">Actions</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {keys.map((key) => (
-                <tr key={key.id}>
-                  <th scope="row">
-                    <Name text={key.name} />
-                  </th>
-                  <td>
-                    <code>{key.prefix}</code>
-                  </td>
-                  <td>
-                    <KeyState apiKey={key} />
-                  </td>
-                  <td title={key.last_used === null ? undefined : moment(key.last_used)}>
-                    {key.last_used === null ? 'never' : ago(key.last_used, Date.now())}
-                  </td>
-                  <td class="row-actions">
-                    <KeyAction text="Rotate" of={key} onClick={() => setQuestion({ kind: 'rotate', key })} />
-                    <KeyAction
-                      text={key.active ? 'Disable' : 'Enable'}
-                      of={key}
-                      onClick={() => setQuestion({ kind: 'standing', key })}
-                    />
-                    <KeyAction text="Delete" of={key} onClick={() => setQuestion({ kind: 'delete', key })} />
-                  </td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="Keys"
+          columns={['Name', 'Begins with', 'State', 'Last used', { text: 'Actions', hidden: true }]}
+        >
+          {keys.map((key) => (
+            <tr key={key.id}>
+              <th scope="row">
+                <Name text={key.name} />
+              </th>
+              <td>
+                <code>{key.prefix}</code>
+              </td>
+              <td>
+                <KeyState apiKey={key} />
+              </td>
+              <td title={key.last_used === null ? undefined : moment(key.last_used)}>
+                {key.last_used === null ? 'never' : ago(key.last_used, Date.now())}
+              </td>
+              <td class="row-actions">
+                <KeyAction text="Rotate" of={key} onClick={() => setQuestion({ kind: 'rotate', key })} />
+                <KeyAction
+                  text={key.active ? 'Disable' : 'Enable'}
+                  of={key}
+                  onClick={() => setQuestion({ kind: 'standing', key })}
+                />
+                <KeyAction text="Delete" of={key} onClick={() => setQuestion({ kind: 'delete', key })} />
+              </td>
+            </tr>
+          ))}
+        </Table>
       )}
       {question?.kind === 'new' ? <NewKeyDialog account={account} onClose={close} onMade={made} /> : null}
       {question?.kind === 'rotate' ? (

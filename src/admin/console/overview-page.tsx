@@ -10,6 +10,7 @@ import { momentOf, percentile, sharesOf, sumOf } from './figures.js';
 import { milliseconds, number, roughMoney, short } from './format.js';
 import type { Live } from './live.js';
 import { RANGE_TEXTS, RangeChoice } from './range-choice.js';
+import { Tiles, type Tile } from './tiles.js';
 import { UpstreamTable } from './upstream-table.js';
 import type { Range } from './views.js';
 
@@ -38,7 +39,7 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
           <RangeChoice value={live.range} onChoice={onRange} />
         </div>
       </div>
-      <Tiles live={live} model={model} />
+      <LastSeconds live={live} model={model} />
       <OverviewCharts live={live} model={model} />
       <section>
         <h2>Upstreams</h2>
@@ -64,7 +65,7 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
 
 const SECONDS_PER_HOUR = 3_600;
 
-function Tiles({ live, model }: { readonly live: Live; readonly model: string }) {
+function LastSeconds({ live, model }: { readonly live: Live; readonly model: string }) {
   const status = live.pictures.at(-1);
   const moment = momentOf(live.pictures, model);
   const rate = (count: number): number => (moment === undefined ? 0 : count / moment.seconds);
@@ -73,7 +74,7 @@ function Tiles({ live, model }: { readonly live: Live; readonly model: string })
   const bounds = status?.duration_ms.bounds ?? [];
   const firstBounds = status?.first_token_ms.bounds ?? [];
   const calls = sumOf(moment?.outcomes);
-  const tiles: readonly (readonly [string, string, string])[] = [
+  const tiles: readonly Tile[] = [
     [
       'Requests',
       `${short(rate(calls))}/s`,
@@ -95,19 +96,7 @@ function Tiles({ live, model }: { readonly live: Live; readonly model: string })
       `p95 ${milliseconds(percentile(moment?.first_token, firstBounds, 0.95))}`,
     ],
   ];
-  return (
-    <dl class="tiles" aria-label="The last ten seconds">
-      {tiles.map(([name, value, hint]) => (
-        <div key={name} class="tile">
-          <dt>{name}</dt>
-          <dd>
-            <b>{value}</b>
-            <small class="muted">{hint}</small>
-          </dd>
-        </div>
-      ))}
-    </dl>
-  );
+  return <Tiles label="The last ten seconds" tiles={tiles} />;
 }
 
 function topReason(refusals: Readonly<Record<string, number>> = {}): string {

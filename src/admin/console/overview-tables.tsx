@@ -4,6 +4,7 @@
 import { Name } from './controls.js';
 import { sharesOf, sumOf } from './figures.js';
 import { bytes, milliseconds, roughMoney, short } from './format.js';
+import { figure, Table } from './table.js';
 import type { Span, Status } from './views.js';
 
 interface ModelSums {
@@ -18,40 +19,22 @@ export function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
   const rows = modelSums(spans);
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
-    <div class="table-box" tabIndex={0} role="region" aria-label="Models">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Model</th>
-            <th scope="col" class="figure">
-              Calls
-            </th>
-            <th scope="col" class="figure">
-              Failed
-            </th>
-            <th scope="col" class="figure">
-              Tokens
-            </th>
-            <th scope="col" class="figure">
-              Cost
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map(({ id, calls, failed, tokens, cost }) => (
-            <tr key={id}>
-              <th scope="row">
-                <Name text={id} />
-              </th>
-              <td class="figure">{short(calls)}</td>
-              <td class="figure">{short(failed)}</td>
-              <td class="figure">{short(tokens)}</td>
-              <td class="figure">{roughMoney(cost)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      label="Models"
+      columns={['Model', figure('Calls'), figure('Failed'), figure('Tokens'), figure('Cost')]}
+    >
+      {rows.map(({ id, calls, failed, tokens, cost }) => (
+        <tr key={id}>
+          <th scope="row">
+            <Name text={id} />
+          </th>
+          <td class="figure">{short(calls)}</td>
+          <td class="figure">{short(failed)}</td>
+          <td class="figure">{short(tokens)}</td>
+          <td class="figure">{roughMoney(cost)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 
@@ -72,29 +55,14 @@ function modelSums(spans: readonly Span[]): ModelSums[] {
 
 export function ThreadTable({ status }: { readonly status: Status | undefined }) {
   return (
-    <div class="table-box" tabIndex={0} role="region" aria-label="Threads">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Thread</th>
-            <th scope="col" class="figure">
-              Event loop delay, p99
-            </th>
-            <th scope="col" class="figure">
-              Heap
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {status?.threads.map(({ name, event_loop_delay_ms_p99: delayMs, heap_bytes: heapBytes }) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
-              <td class="figure">{milliseconds(delayMs)}</td>
-              <td class="figure">{bytes(heapBytes)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table label="Threads" columns={['Thread', figure('Event loop delay, p99'), figure('Heap')]}>
+      {status?.threads.map(({ name, event_loop_delay_ms_p99: delayMs, heap_bytes: heapBytes }) => (
+        <tr key={name}>
+          <th scope="row">{name}</th>
+          <td class="figure">{milliseconds(delayMs)}</td>
+          <td class="figure">{bytes(heapBytes)}</td>
+        </tr>
+      ))}
+    </Table>
   );
 }

@@ -5,6 +5,7 @@ import { useCallback, useEffect, useState } from 'preact/hooks';
 import { get, wordsOf } from './api.js';
 import { Badge, Choice, Problem, TextField } from './controls.js';
 import { ReloadCard } from './reload-card.js';
+import { Table } from './table.js';
 import type { List, Setting } from './views.js';
 
 /** Rows drawn at a time; a thousand models have more, and are searched. */
@@ -47,40 +48,26 @@ export function SettingsPage() {
           onChoice={setOrigin}
         />
       </div>
-      <div class="table-box" tabIndex={0} role="region" aria-label="Settings in force">
-        <table class="settings">
-          <thead>
-            <tr>
-              <th scope="col">Setting</th>
-              <th scope="col">Value</th>
-              <th scope="col">From</th>
-              <th scope="col">Changed by</th>
-            </tr>
-          </thead>
-          <tbody>
-            {found.slice(0, ROWS_MAX).map((setting) => (
-              <tr key={setting.setting}>
-                <th scope="row">
-                  <code>{setting.setting}</code>
-                </th>
-                <td class="value">
-                  <bdi>{setting.value}</bdi>
-                </td>
-                <td>
-                  {setting.origin === 'default' ? (
-                    <span class="muted">default</span>
-                  ) : (
-                    <code>{setting.origin}</code>
-                  )}
-                </td>
-                <td>
-                  {setting.live ? <Badge tone="good">Reload</Badge> : <Badge tone="plain">Restart</Badge>}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table label="Settings in force" class="settings" columns={['Setting', 'Value', 'From', 'Changed by']}>
+        {found.slice(0, ROWS_MAX).map((setting) => (
+          <tr key={setting.setting}>
+            <th scope="row">
+              <code>{setting.setting}</code>
+            </th>
+            <td class="value">
+              <bdi>{setting.value}</bdi>
+            </td>
+            <td>
+              {setting.origin === 'default' ? (
+                <span class="muted">default</span>
+              ) : (
+                <code>{setting.origin}</code>
+              )}
+            </td>
+            <td>{setting.live ? <Badge tone="good">Reload</Badge> : <Badge tone="plain">Restart</Badge>}</td>
+          </tr>
+        ))}
+      </Table>
       {found.length > ROWS_MAX ? (
         <p class="muted">{found.length - ROWS_MAX} more: search for what you look for.</p>
       ) : null}

@@ -2,34 +2,20 @@
  * Signing in with the admin token. Browser; the token is sent once and kept nowhere.
  */
 import { useState } from 'preact/hooks';
-import { signIn, wordsOf } from './api.js';
+import { signIn } from './api.js';
 import { Problem, TextField } from './controls.js';
 import { Mark } from './shell.js';
+import { useSubmission } from './submission.js';
 
 export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
   const [token, setToken] = useState('');
-  const [problem, setProblem] = useState<string>();
-  const [busy, setBusy] = useState(false);
-  const submit = async (): Promise<void> => {
-    setBusy(true);
-    setProblem(undefined);
-    try {
-      await signIn(token.trim());
-      onSignedIn();
-    } catch (error) {
-      setProblem(wordsOf(error));
-      setBusy(false);
-    }
-  };
+  const { problem, busy, onSubmit } = useSubmission(async () => {
+    await signIn(token.trim());
+    onSignedIn();
+  });
   return (
     <main class="sign-in">
-      <form
-        class="card"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void submit();
-        }}
-      >
+      <form class="card" onSubmit={onSubmit}>
         <h1>
           <Mark /> Tollgate
         </h1>

@@ -4,6 +4,7 @@
 import { Badge, Name, type Tone } from './controls.js';
 import { number, short } from './format.js';
 import type { Picture } from './live.js';
+import { figure, Table } from './table.js';
 import type { UpstreamStatus } from './views.js';
 
 const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]>> = {
@@ -17,61 +18,44 @@ export function UpstreamTable({ pictures }: { readonly pictures: readonly Pictur
   const first = pictures[0];
   const seconds = (pictures.at(-1)?.atSeconds ?? 0) - (first?.atSeconds ?? 0);
   return (
-    <div class="table-box" tabIndex={0} role="region" aria-label="Upstreams">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">Model</th>
-            <th scope="col">Upstream</th>
-            <th scope="col">State</th>
-            <th scope="col" class="figure">
-              In flight
+    <Table
+      label="Upstreams"
+      columns={[
+        'Model',
+        'Upstream',
+        'State',
+        figure('In flight'),
+        figure('Calls/s'),
+        figure('Calls'),
+        figure('Failed'),
+        figure('Priority'),
+        figure('Weight'),
+      ]}
+    >
+      {status?.upstreams.map((upstream, index) => {
+        const { model, name, breaker, attempts, failures } = upstream;
+        const before = first?.upstreams[index]?.name === name ? first.upstreams[index].attempts : attempts;
+        const [tone, text] = STATES[breaker];
+        return (
+          <tr key={`${model} ${name} ${index}`}>
+            <th scope="row">
+              <Name text={model} />
             </th>
-            <th scope="col" class="figure">
-              Calls/s
-            </th>
-            <th scope="col" class="figure">
-              Calls
-            </th>
-            <th scope="col" class="figure">
-              Failed
-            </th>
-            <th scope="col" class="figure">
-              Priority
-            </th>
-            <th scope="col" class="figure">
-              Weight
-            </th>
+            <td>
+              <Name text={name} />
+            </td>
+            <td>
+              <Badge tone={tone}>{text}</Badge>
+            </td>
+            <td class="figure">{short(upstream.calls_in_flight)}</td>
+            <td class="figure">{seconds > 0 ? number((attempts - before) / seconds) : '–'}</td>
+            <td class="figure">{short(attempts)}</td>
+            <td class="figure">{short(failures)}</td>
+            <td class="figure">{upstream.priority}</td>
+            <td class="figure">{upstream.weight}</td>
           </tr>
-        </thead>
-        <tbody>
-          {status?.upstreams.map((upstream, index) => {
-            const { model, name, breaker, attempts, failures } = upstream;
-            const before =
-              first?.upstreams[index]?.name === name ? first.upstreams[index].attempts : attempts;
-            const [tone, text] = STATES[breaker];
-            return (
-              <tr key={`${model} ${name} ${index}`}>
-                <th scope="row">
-                  <Name text={model} />
-                </th>
-                <td>
-                  <Name text={name} />
-                </td>
-                <td>
-                  <Badge tone={tone}>{text}</Badge>
-                </td>
-                <td class="figure">{short(upstream.calls_in_flight)}</td>
-                <td class="figure">{seconds > 0 ? number((attempts - before) / seconds) : '–'}</td>
-                <td class="figure">{short(attempts)}</td>
-                <td class="figure">{short(failures)}</td>
-                <td class="figure">{upstream.priority}</td>
-                <td class="figure">{upstream.weight}</td>
-              </tr>
-            );
-          })}
-        </tbody>
-      </table>
-    </div>
+        );
+      })}
+    </Table>
   );
 }

@@ -6,6 +6,7 @@ import { get, wordsOf } from './api.js';
 import { Name, Problem } from './controls.js';
 import { money, number } from './format.js';
 import type { Picture } from './live.js';
+import { figure, Table } from './table.js';
 import { UpstreamTable } from './upstream-table.js';
 import type { List, Model } from './views.js';
 
@@ -31,46 +32,34 @@ export function UpstreamsPage({ pictures }: { readonly pictures: readonly Pictur
       </p>
       <section>
         <h2>Models</h2>
-        <div class="table-box" tabIndex={0} role="region" aria-label="Models">
-          <table>
-            <thead>
-              <tr>
-                <th scope="col">Model</th>
-                <th scope="col">Owned by</th>
-                <th scope="col">Other names</th>
-                <th scope="col" class="figure">
-                  Input
-                </th>
-                <th scope="col" class="figure">
-                  Cached input
-                </th>
-                <th scope="col" class="figure">
-                  Output
-                </th>
-                <th scope="col" class="figure">
-                  Most tokens
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {models.map(({ id, owned_by: ownedBy, aliases, price, max_output_tokens: outputTokensMax }) => (
-                <tr key={id}>
-                  <th scope="row">
-                    <Name text={id} />
-                  </th>
-                  <td>
-                    <Name text={ownedBy} />
-                  </td>
-                  <td>{aliases.length === 0 ? '–' : aliases.join(', ')}</td>
-                  <td class="figure">{money(price.input)}</td>
-                  <td class="figure">{money(price.cached_input)}</td>
-                  <td class="figure">{money(price.output)}</td>
-                  <td class="figure">{number(outputTokensMax)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <Table
+          label="Models"
+          columns={[
+            'Model',
+            'Owned by',
+            'Other names',
+            figure('Input'),
+            figure('Cached input'),
+            figure('Output'),
+            figure('Most tokens'),
+          ]}
+        >
+          {models.map(({ id, owned_by: ownedBy, aliases, price, max_output_tokens: outputTokensMax }) => (
+            <tr key={id}>
+              <th scope="row">
+                <Name text={id} />
+              </th>
+              <td>
+                <Name text={ownedBy} />
+              </td>
+              <td>{aliases.length === 0 ? '–' : aliases.join(', ')}</td>
+              <td class="figure">{money(price.input)}</td>
+              <td class="figure">{money(price.cached_input)}</td>
+              <td class="figure">{money(price.output)}</td>
+              <td class="figure">{number(outputTokensMax)}</td>
+            </tr>
+          ))}
+        </Table>
         <p class="muted">Prices are per million tokens.</p>
       </section>
     </>

@@ -2,6 +2,7 @@
  * Usage over days or hours as charts; a day without a call has no line, and is nothing in the chart. Browser.
  */
 import { Chart } from './chart.js';
+import { timesUntil } from './figures.js';
 import { roughMoney, short } from './format.js';
 import type { UsageLine } from './views.js';
 
@@ -24,7 +25,7 @@ export function UsageChart({ lines, by, from, to }: UsageChartProps) {
   const last = Math.max(moments.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
   const first = from === '' ? (moments[0] ?? 0) : Math.min(moments[0] ?? 0, secondsOf(from));
   const count = Math.min(MOMENTS_MAX, Math.round((last - first) / step) + 1);
-  const times = Array.from({ length: count }, (_, index) => last - (count - 1 - index) * step);
+  const times = timesUntil(last, step, count);
   const valuesOf = (value: (line: UsageLine) => number): number[] =>
     times.map((time) => {
       const line = known.get(time);

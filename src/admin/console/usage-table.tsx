@@ -6,6 +6,7 @@ import { get } from './api.js';
 import { Name } from './controls.js';
 import { moment, money, number } from './format.js';
 import { addressOf } from './route.js';
+import { figure, Table } from './table.js';
 import type { UsageGroup } from './usage-page.js';
 import type { Account, Key, UsageLine } from './views.js';
 
@@ -18,66 +19,48 @@ export function UsageTable({ lines, by }: { readonly lines: readonly UsageLine[]
   const sum = (figure: (line: UsageLine) => number): number =>
     lines.reduce((total, line) => total + figure(line), 0);
   return (
-    <div class="table-box" tabIndex={0} role="region" aria-label="Usage">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">{by === 'day' ? 'day (UTC)' : by}</th>
-            <th scope="col" class="figure">
-              Calls
-            </th>
-            <th scope="col" class="figure">
-              Failed
-            </th>
-            <th scope="col" class="figure">
-              Prompt tokens
-            </th>
-            <th scope="col" class="figure">
-              Cached
-            </th>
-            <th scope="col" class="figure">
-              Completion tokens
-            </th>
-            <th scope="col" class="figure">
-              Cost
-            </th>
-            <th scope="col">
-              <span class="hidden">Share of the cost</span>
-            </th>
-          </tr>
-        </thead>
-        <tbody>
-          {lines.map((line) => (
-            <tr key={nameOf(line)}>
-              <th scope="row">
-                <LineName line={line} name={names.get(nameOf(line))} />
-              </th>
-              <td class="figure">{number(line.calls)}</td>
-              <td class="figure">{number(line.failed_calls)}</td>
-              <td class="figure">{number(line.prompt_tokens)}</td>
-              <td class="figure">{number(line.cached_tokens)}</td>
-              <td class="figure">{number(line.completion_tokens)}</td>
-              <td class="figure">{money(line.cost)}</td>
-              <td class="share-cell">
-                <i class="share" style={{ width: `${most > 0 ? (100 * Number(line.cost)) / most : 0}%` }} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-        <tfoot>
-          <tr>
-            <th scope="row">Sum</th>
-            <td class="figure">{number(sum(({ calls }) => calls))}</td>
-            <td class="figure">{number(sum((line) => line.failed_calls))}</td>
-            <td class="figure">{number(sum((line) => line.prompt_tokens))}</td>
-            <td class="figure">{number(sum((line) => line.cached_tokens))}</td>
-            <td class="figure">{number(sum((line) => line.completion_tokens))}</td>
-            <td class="figure">{money(sumOfMoney(lines.map(({ cost }) => cost)))}</td>
-            <td />
-          </tr>
-        </tfoot>
-      </table>
-    </div>
+    <Table
+      label="Usage"
+      columns={[
+        by === 'day' ? 'day (UTC)' : by,
+        figure('Calls'),
+        figure('Failed'),
+        figure('Prompt tokens'),
+        figure('Cached'),
+        figure('Completion tokens'),
+        figure('Cost'),
+        { text: 'Share of the cost', hidden: true },
+      ]}
+      footer={
+        <tr>
+          <th scope="row">Sum</th>
+          <td class="figure">{number(sum(({ calls }) => calls))}</td>
+          <td class="figure">{number(sum((line) => line.failed_calls))}</td>
+          <td class="figure">{number(sum((line) => line.prompt_tokens))}</td>
+          <td class="figure">{number(sum((line) => line.cached_tokens))}</td>
+          <td class="figure">{number(sum((line) => line.completion_tokens))}</td>
+          <td class="figure">{money(sumOfMoney(lines.map(({ cost }) => cost)))}</td>
+          <td />
+        </tr>
+      }
+    >
+      {lines.map((line) => (
+        <tr key={nameOf(line)}>
+          <th scope="row">
+            <LineName line={line} name={names.get(nameOf(line))} />
+          </th>
+          <td class="figure">{number(line.calls)}</td>
+          <td class="figure">{number(line.failed_calls)}</td>
+          <td class="figure">{number(line.prompt_tokens)}</td>
+          <td class="figure">{number(line.cached_tokens)}</td>
+          <td class="figure">{number(line.completion_tokens)}</td>
+          <td class="figure">{money(line.cost)}</td>
+          <td class="share-cell">
+            <i class="share" style={{ width: `${most > 0 ? (100 * Number(line.cost)) / most : 0}%` }} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

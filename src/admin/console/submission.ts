@@ -1,0 +1,33 @@
+/**
+ * What a form does when it is sent: once at a time, and in words where it could not be done. Browser.
+ */
+import { useState } from 'preact/hooks';
+import { wordsOf } from './api.js';
+
+export interface Submission {
+  /** Why the last one failed. */
+  readonly problem: string | undefined;
+  readonly busy: boolean;
+  readonly onSubmit: (event: Event) => void;
+}
+
+export function useSubmission(act: () => Promise<void>): Submission {
+  const [problem, setProblem] = useState<string>();
+  const [busy, setBusy] = useState(false);
+  const submit = async (): Promise<void> => {
+    setBusy(true);
+    setProblem(undefined);
+    try {
+      await act();
+    } catch (error) {
+      setProblem(wordsOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
+  const onSubmit = (event: Event): void => {
+    event.preventDefault();
+    void submit();
+  };
+  return { problem, busy, onSubmit };
+}
