@@ -1,5 +1,6 @@
 /** Rates and percentiles from two answers of the status route. Pure. */
-import type { HistogramView, StatusSample, StatusView } from './status-view.js';
+import type { HistogramView } from '../telemetry/status-document.js';
+import type { StatusSample, StatusView } from './status-view.js';
 
 /** Undefined is what cannot be known: a field that is missing, or a rate before there are two answers. */
 export interface Rate {

@@ -10,7 +10,8 @@ import {
   UNKNOWN,
   uptimeText,
 } from './status-numbers.js';
-import type { StatusView, ThreadStatus, UpstreamStatus } from './status-view.js';
+import type { ThreadStatus, UpstreamStatus } from '../telemetry/status-document.js';
+import type { StatusView } from './status-view.js';
 
 export interface FrameLine {
   readonly text: string;

@@ -7,6 +7,7 @@ import { startAdmin, type AdminOptions, type AdminServer } from '../admin/server
 import type { Settings } from '../config/schema.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import type { AccountTelling } from '../telemetry/account-tally.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
 import { HistoryRecorder } from './history-recorder.js';
 import { findPort } from './port-probe.js';
 
@@ -14,7 +15,9 @@ import { findPort } from './port-probe.js';
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
-export interface AdminDeskOptions extends Omit<AdminOptions, 'host' | 'port' | 'live'> {
+export interface AdminDeskOptions extends Omit<AdminOptions, 'host' | 'port' | 'live' | 'status'> {
+  /** Of all processes. */
+  readonly status: () => Promise<StatusDocument>;
   /** Where the course of the figures is kept; only by the gateway that has the interface. */
   readonly history: HistoryRows;
   /** What all processes tell of who calls. */

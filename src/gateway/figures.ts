@@ -4,6 +4,7 @@
  */
 import type { AccountTally, AccountTelling } from '../telemetry/account-tally.js';
 import type { MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
 import type { GatewayMetrics, MetricsSubjects } from './gateway-metrics.js';
 import { statusDocument } from './group-status.js';
 import { GroupView } from './group-view.js';
@@ -49,7 +50,7 @@ export class Figures {
   }
 
   /** The document of the status route. */
-  async status(): Promise<object> {
+  async status(): Promise<StatusDocument> {
     if (this.#group !== undefined) return this.#group.status();
     const { status } = await this.read('status');
     return statusDocument(status!, [status!], undefined);

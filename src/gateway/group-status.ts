@@ -1,31 +1,27 @@
 /**
  * The document of `GET /admin/v1/status`, made of what each gateway process says of itself, and those that have ended have
  * said. Main thread, and supervisor process.
- *
- * Figures are sums since the start: who wants rates or percentiles takes the difference of two answers. Histograms are
- * `{bounds, counts}` with one more count than bounds, for what lies above; counts are not cumulative.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
 import type {
-  CallsStatus,
-  ModelStatus,
-  ProcessStatus,
-  StatusHistogram,
+  HistogramView,
+  StatusDocument,
   ThreadStatus,
   UpstreamStatus,
-} from './process-status.js';
+} from '../telemetry/status-document.js';
+import type { CallsStatus, ModelStatus, ProcessStatus } from './process-status.js';
 import { addSharing, endedSharing } from './sharing-status.js';
 
 /**
- * A JSON-ready object. `own` is of the process that answers; `members` are all that run, it among them; `ended` is the sum of
+ * `own` is of the process that answers; `members` are all that run, it among them; `ended` is the sum of
  * those that do not any more.
  */
 export function statusDocument(
   own: ProcessStatus,
   members: readonly ProcessStatus[],
   ended: ProcessStatus | undefined,
-): object {
+): StatusDocument {
   const sum = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
   const several = members.length > 1;
   const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>
@@ -114,7 +110,7 @@ function addRecords<Name extends string>(
   return sums as Record<Name, number>;
 }
 
-function addHistograms({ bounds, counts }: StatusHistogram, right: StatusHistogram): StatusHistogram {
+function addHistograms({ bounds, counts }: HistogramView, right: HistogramView): HistogramView {
   return { bounds, counts: counts.map((count, bucket) => count + (right.counts[bucket] ?? 0)) };
 }
 

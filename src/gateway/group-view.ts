@@ -5,6 +5,7 @@
 import type { AccountTelling } from '../telemetry/account-tally.js';
 import type { FamilySamples } from '../telemetry/exposition.js';
 import { mergeFamily } from '../telemetry/metrics-reading.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
 import { statusDocument } from './group-status.js';
 import type { GroupReading, Reading, ReadingKind } from './readings.js';
 
@@ -33,8 +34,7 @@ export class GroupView {
     return (family) => mergeFamily(family, readings, ended.metrics ?? []);
   }
 
-  /** JSON-ready. */
-  async status(): Promise<object> {
+  async status(): Promise<StatusDocument> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('status');
     const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));

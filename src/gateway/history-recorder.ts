@@ -8,13 +8,13 @@ import type { HistoryRows } from '../store/history-rows.js';
 import { AccountHistory } from '../telemetry/account-history.js';
 import type { AccountTelling } from '../telemetry/account-tally.js';
 import { HISTORY_PERIOD_SECONDS, HISTORY_RINGS, History, RING_NAMES } from '../telemetry/history.js';
-import type { StatusFigures } from '../telemetry/history-reading.js';
 import type { Log } from '../telemetry/log.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
 
 const MS_PER_SECOND = 1_000;
 
 export interface HistoryRecorderOptions {
-  readonly status: () => object | Promise<object>;
+  readonly status: () => Promise<StatusDocument>;
   readonly accounts: () => Promise<readonly AccountTelling[]>;
   readonly rows: HistoryRows;
   readonly clock: Clock;
@@ -55,7 +55,7 @@ export class HistoryRecorder implements LiveSource {
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
-      const ended = this.history.add(document as StatusFigures, this.#nowSeconds());
+      const ended = this.history.add(document, this.#nowSeconds());
       for (const span of ended) if (HISTORY_RINGS[span.ring].kept) void rows.put(span);
       const complete = this.accounts.add(await accounts(), this.#nowSeconds());
       for (const span of complete) if (HISTORY_RINGS[span.ring].kept) void rows.putAccounts(span);

@@ -5,25 +5,9 @@ import {
   EXCHANGE_BOUNDS_MS,
   REGISTRY_STATES,
   SHARING_STATES,
-  type RegistryState,
   type SharingReading,
-  type SharingState,
 } from '../telemetry/sharing-reading.js';
-import type { StatusHistogram } from './process-status.js';
-
-/** Of several processes: the worst state, and sums. */
-export interface SharingStatus {
-  readonly with: 'processes' | 'hosts';
-  readonly state: SharingState;
-  readonly reason: string | null;
-  readonly lost_seconds: number;
-  readonly exchange_ms: StatusHistogram;
-  readonly exchange_failures: number;
-  readonly leased_subjects: number;
-  readonly waiting_requests: number;
-  /** Of accounts and keys; null where one host has them for itself. */
-  readonly registry: { readonly state: RegistryState; readonly reason: string | null } | null;
-}
+import type { SharingStatus } from '../telemetry/status-document.js';
 
 const MS_PER_SECOND = 1_000;
 

@@ -18,9 +18,10 @@ import {
 } from '../telemetry/metrics-layout.js';
 import type { MetricsReader, ModelReading } from '../telemetry/metrics-reader.js';
 import type { SharingReading } from '../telemetry/sharing-reading.js';
+import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/upstream-names.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
-import type { ModelStatus, ProcessStatus, StatusHistogram, UpstreamStatus } from './process-status.js';
+import type { ModelStatus, ProcessStatus } from './process-status.js';
 import { sharingStatusOf } from './sharing-status.js';
 
 export interface StatusFacts {
@@ -149,7 +150,7 @@ function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
   return breakers.get('half_open')! > 0 ? 'half_open' : 'closed';
 }
 
-function merged(bounds: readonly number[], readings: readonly HistogramReading[]): StatusHistogram {
+function merged(bounds: readonly number[], readings: readonly HistogramReading[]): HistogramView {
   const { counts } = emptyHistogram(bounds);
   for (const reading of readings) reading.counts.forEach((count, bucket) => (counts[bucket]! += count));
   return { bounds, counts };

@@ -2,29 +2,10 @@
  * The figures whose course is kept: sums since the start, as the status tells them, and what they grew by in a span of time.
  * Pure; main thread.
  */
+import type { CallFigures, StatusDocument } from './status-document.js';
 
-/** A histogram as the status gives it: one more count than bounds, not cumulative. */
-export interface HistogramView {
-  readonly bounds: readonly number[];
-  readonly counts: readonly number[];
-}
-
-/** Of all calls, or of one model's. */
-export interface CallFigures {
-  readonly outcomes: Readonly<Record<string, number>>;
-  readonly tokens: { readonly prompt: number; readonly cached: number; readonly completion: number };
-  /** Decimal text. */
-  readonly cost: string;
-  readonly duration_ms: HistogramView;
-  readonly first_token_ms: HistogramView;
-}
-
-/** What is read of `GET /admin/v1/status`. */
-export interface StatusFigures extends CallFigures {
-  readonly calls_in_flight: number;
-  readonly refusals: Readonly<Record<string, number>>;
-  readonly models: readonly (CallFigures & { readonly id: string })[];
-}
+/** What is read of the status. */
+export type StatusFigures = CallFigures & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
 
 /** Growth of `CallFigures`; what is nothing is left out, so that a quiet span is a small row. */
 export interface CallGrowth {

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import { asPicoUnits } from '#src/core/units.js';
-import type { SharingStatus } from '#src/gateway/sharing-status.js';
+import type { SharingStatus } from '#src/telemetry/status-document.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import type { Customer } from '../support/admin-client.js';
 import { CALL_COST } from '../support/crash-load.js';

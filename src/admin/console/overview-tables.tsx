@@ -41,12 +41,12 @@ export function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
 function modelSums(spans: readonly Span[]): ModelSums[] {
   const sums = new Map<string, ModelSums>();
   for (const { models = {} } of spans) {
-    for (const [id, { outcomes, tokens = [0, 0, 0], cost = 0 }] of Object.entries(models)) {
+    for (const [id, { outcomes, tokens, cost = 0 }] of Object.entries(models)) {
       const sum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
       sums.set(id, sum);
       sum.calls += sumOf(outcomes);
       sum.failed += sharesOf(outcomes).failed;
-      sum.tokens += tokens[0] + tokens[2];
+      sum.tokens += (tokens?.[0] ?? 0) + (tokens?.[2] ?? 0);
       sum.cost += cost;
     }
   }

@@ -1,6 +1,15 @@
 /**
  * What the admin interface answers, as far as the console reads it; /admin/v1/openapi.json has all of it. Browser.
  */
+import type { HistorySpan } from '../../telemetry/history.js';
+import type { CallGrowth } from '../../telemetry/history-reading.js';
+import type { StatusDocument } from '../../telemetry/status-document.js';
+
+export type {
+  CallFigures,
+  HistogramView as Histogram,
+  UpstreamStatus,
+} from '../../telemetry/status-document.js';
 
 export interface List<Item> {
   readonly data: readonly Item[];
@@ -101,68 +110,11 @@ export interface ReloadView {
   readonly changes?: readonly SettingChange[];
 }
 
-export interface Histogram {
-  readonly bounds: readonly number[];
-  readonly counts: readonly number[];
-}
-
-/** Sums since the start. */
-export interface CallFigures {
-  readonly outcomes: Readonly<Record<string, number>>;
-  readonly tokens: { readonly prompt: number; readonly cached: number; readonly completion: number };
-  readonly cost: string;
-  readonly duration_ms: Histogram;
-  readonly first_token_ms: Histogram;
-}
-
-export interface Status extends CallFigures {
-  readonly version: string;
-  readonly ready: boolean;
-  readonly uptime_seconds: number;
-  readonly calls_in_flight: number;
-  readonly accounts: number;
-  readonly limits: { readonly calls_in_flight: number };
-  readonly refusals: Readonly<Record<string, number>>;
-  readonly models: readonly (CallFigures & { readonly id: string })[];
-  readonly upstreams: readonly UpstreamStatus[];
-  readonly threads: readonly {
-    readonly name: string;
-    readonly event_loop_delay_ms_p99: number;
-    readonly heap_bytes: number;
-  }[];
-  readonly store: {
-    readonly ok: boolean;
-    readonly last_error: string | null;
-    readonly unflushed_accounts: number;
-  };
-}
-
-export interface UpstreamStatus {
-  readonly model: string;
-  readonly name: string;
-  readonly priority: number;
-  readonly weight: number;
-  readonly calls_in_flight: number;
-  readonly breaker: 'closed' | 'half_open' | 'open';
-  readonly attempts: number;
-  readonly failures: number;
-}
+export type Status = StatusDocument;
 
 /** What came in one span of the history; what was nothing is left out. */
-export interface Growth {
-  readonly outcomes?: Readonly<Record<string, number>>;
-  readonly tokens?: readonly [number, number, number];
-  readonly cost?: number;
-  readonly duration?: Readonly<Record<string, number>>;
-  readonly first_token?: Readonly<Record<string, number>>;
-}
-
-export interface Span extends Growth {
-  readonly start: number;
-  readonly in_flight: number;
-  readonly refusals?: Readonly<Record<string, number>>;
-  readonly models?: Readonly<Record<string, Growth>>;
-}
+export type Growth = Readonly<CallGrowth>;
+export type Span = Readonly<HistorySpan>;
 
 export interface AccountFigures {
   readonly calls: number;

@@ -99,10 +99,10 @@ void t.test('what is not well of sharing', (t) => {
     frame({ ...STATUS, upstreams: [], sharing: sharing ?? null }, size)
       .filter(({ style }) => style === 'alarm')
       .map(({ text }) => text);
-  const well = { state: 'connected', reason: null, lost_seconds: 0 };
+  const well = { state: 'connected', reason: null, lost_seconds: 0 } as const;
   t.same(alarms(null), []);
   t.same(alarms({ ...well, registry: { state: 'following', reason: null } }), []);
-  const registry = { state: 'lost', reason: 'no connection' };
+  const registry = { state: 'lost', reason: 'no connection' } as const;
   t.same(alarms({ state: 'quarantine', reason: 'it has\u001b[2J lost', lost_seconds: 1_200, registry }), [
     'shared limits quarantine for 1,200 s: it has\ufffd[2J lost',
     'shared accounts and keys lost: no connection',
