@@ -14,6 +14,7 @@ import { startMock, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
 import { cpuMicros, processTree } from '../support/proc.js';
 import { applyLoad } from './load.js';
+import { spreadOf, spreadText } from './results.js';
 
 interface Shape {
   readonly promptChars: number;
@@ -49,8 +50,6 @@ const builds = values.build.map((text) => {
 if (builds.length < 2) throw new Error('at least two --build name=folder are wanted');
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
-const sorted = (numbers: readonly number[]): number[] => [...numbers].sort((a, b) => a - b);
-const middle = (numbers: readonly number[]): number => sorted(numbers)[Math.floor(numbers.length / 2)]!;
 
 async function startBuild(scope: Scope, upstreamUrl: string, { name, folder }: (typeof builds)[number]) {
   const main = resolve(folder, 'dist/cli/main.js');
@@ -88,9 +87,9 @@ async function measureAll(scope: Scope): Promise<void> {
   }
   print(`| ${values.scenario} | CPU µs/request | ratio |\n| --- | --- | --- |`);
   for (const { name, taken } of started) {
-    const ratios = sorted(taken.map((micros, round) => micros / started[0]!.taken[round]!));
-    const spread = `${middle(ratios).toFixed(3)} (${ratios[0]!.toFixed(3)}–${ratios.at(-1)!.toFixed(3)})`;
-    print(`| ${name} | ${middle(taken).toFixed(1)} | ${spread} |`);
+    const ratios = spreadOf(taken.map((micros, round) => micros / started[0]!.taken[round]!));
+    const cpu = spreadOf(taken).median.toFixed(1);
+    print(`| ${name} | ${cpu} | ${spreadText(ratios, 3, taken.length)} |`);
   }
 }
 

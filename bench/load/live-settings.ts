@@ -16,6 +16,7 @@ import { startMock, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
 import { cpuMicros, processTree } from '../support/proc.js';
 import { applyLoad } from './load.js';
+import { spreadOf, spreadText } from './results.js';
 
 interface Variant {
   readonly name: string;
@@ -85,21 +86,13 @@ async function measureAll(scope: Scope): Promise<void> {
   for (let round = 0; round < Number(values.rounds); round++)
     for (const [at, variant] of variants.entries()) taken[at]!.push(await measure(variant));
   for (const [at, { name }] of variants.entries()) {
-    const ratios = taken[at]!.map((micros, round) => micros / taken[0]![round]!);
-    print(`${name.padEnd(24)} ${middle(taken[at]!).padStart(6)} µs/request  × ${spread(ratios)}`);
+    const ratios = spreadOf(taken[at]!.map((micros, round) => micros / taken[0]![round]!));
+    const cpu = spreadOf(taken[at]!).median.toFixed(1).padStart(6);
+    print(`${name.padEnd(24)} ${cpu} µs/request  × ${spreadText(ratios, 3, taken[at]!.length)}`);
   }
 }
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
-const sorted = (numbers: readonly number[]): number[] => [...numbers].sort((a, b) => a - b);
-const middle = (numbers: readonly number[]): string =>
-  sorted(numbers)[Math.floor(numbers.length / 2)]!.toFixed(1);
-
-function spread(ratios: readonly number[]): string {
-  const all = sorted(ratios);
-  const median = all[Math.floor(all.length / 2)]!;
-  return `${median.toFixed(3)} (${all[0]!.toFixed(3)}–${all.at(-1)!.toFixed(3)})`;
-}
 
 const ends: (() => unknown)[] = [];
 print(machineLine());

@@ -36,6 +36,12 @@ export function spreadOf(values: readonly number[]): Spread {
   return { median, lowest: sorted[0]!, highest: sorted.at(-1)! };
 }
 
+/** `median (lowest–highest)`, or the median alone where there was one round. */
+export function spreadText({ median, lowest, highest }: Spread, digits: number, rounds: number): string {
+  const show = (value: number): string => value.toFixed(digits);
+  return rounds === 1 ? show(median) : `${show(median)} (${show(lowest)}–${show(highest)})`;
+}
+
 /** Lines of one scenario; every contender has a sample of every round. */
 export function resultsOf(
   scenario: string,

@@ -3,7 +3,7 @@
  */
 import type { KeyCount } from './key-counts.js';
 import type { Latency } from './latency.js';
-import type { Result, Spread } from './results.js';
+import { spreadText, type Result, type Spread } from './results.js';
 import type { SlowStreams } from './slow-streams.js';
 
 const HEAD = [
@@ -19,12 +19,6 @@ const HEAD = [
 ];
 const MIB = 2 ** 20;
 
-/** `median (lowest–highest)`, or the median alone where there was one round. */
-function shown({ median, lowest, highest }: Spread, digits: number, rounds: number): string {
-  const show = (value: number): string => value.toFixed(digits);
-  return rounds === 1 ? show(median) : `${show(median)} (${show(lowest)}–${show(highest)})`;
-}
-
 function row(result: Result): string[] {
   const rounds = result.samples.length;
   const { requestsPerSecond, cpuMicrosPerRequest, p50Ms, p99Ms, peakBytes } = result.figures;
@@ -32,13 +26,13 @@ function row(result: Result): string[] {
   return [
     result.scenario,
     result.contender,
-    shown(requestsPerSecond, 0, rounds),
-    shown(cpuMicrosPerRequest, 1, rounds),
-    shown(p50Ms, 0, rounds),
-    shown(p99Ms, 0, rounds),
+    spreadText(requestsPerSecond, 0, rounds),
+    spreadText(cpuMicrosPerRequest, 1, rounds),
+    spreadText(p50Ms, 0, rounds),
+    spreadText(p99Ms, 0, rounds),
     (peakBytes.median / MIB).toFixed(0),
-    isReference ? 'reference' : shown(result.cpuRatio, 2, rounds),
-    isReference ? '' : shown(result.rateRatio, 2, rounds),
+    isReference ? 'reference' : spreadText(result.cpuRatio, 2, rounds),
+    isReference ? '' : spreadText(result.rateRatio, 2, rounds),
   ];
 }
 
@@ -61,15 +55,15 @@ const LATENCY_HEAD = [
 export function latencyTableOf(latencies: readonly Latency[], rounds: number): string[] {
   const rows = latencies.map((line) => {
     const added = (spread: Spread): string =>
-      line.contender === 'direct' ? 'reference' : shown(spread, 0, rounds);
+      line.contender === 'direct' ? 'reference' : spreadText(spread, 0, rounds);
     return [
       line.scenario,
       line.contender,
-      shown(line.p50Micros, 0, rounds),
-      shown(line.p99Micros, 0, rounds),
+      spreadText(line.p50Micros, 0, rounds),
+      spreadText(line.p99Micros, 0, rounds),
       added(line.addedP50Micros),
       added(line.addedP99Micros),
-      shown(line.cpuMicrosPerRequest, 1, rounds),
+      spreadText(line.cpuMicrosPerRequest, 1, rounds),
     ];
   });
   return padded([LATENCY_HEAD, ...rows]);
@@ -108,9 +102,9 @@ export function slowTableOf(lines: readonly SlowStreams[]): string[] {
 export function keyTableOf(lines: readonly KeyCount[], rounds: number): string[] {
   const rows = lines.map((one, at) => [
     String(one.keys),
-    shown(one.cpuMicrosPerRequest, 1, rounds),
-    at === 0 ? 'reference' : shown(one.cpuRatio, 2, rounds),
-    shown(one.p99Micros, 0, rounds),
+    spreadText(one.cpuMicrosPerRequest, 1, rounds),
+    at === 0 ? 'reference' : spreadText(one.cpuRatio, 2, rounds),
+    spreadText(one.p99Micros, 0, rounds),
     (one.residentBytes / MIB).toFixed(0),
   ]);
   return padded([['keys', 'CPU µs/request', 'CPU ratio', 'p99 µs', 'resident MiB'], ...rows]);

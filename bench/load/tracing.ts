@@ -19,6 +19,7 @@ import { startMock, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
 import { cpuMicros, processTree } from '../support/proc.js';
 import { applyLoad } from './load.js';
+import { spreadOf, spreadText } from './results.js';
 
 interface Variant {
   readonly name: string;
@@ -45,8 +46,6 @@ const { values } = parseArgs({
 const seconds = Number(values.seconds);
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
-const sorted = (numbers: readonly number[]): number[] => [...numbers].sort((a, b) => a - b);
-const middle = (numbers: readonly number[]): number => sorted(numbers)[Math.floor(numbers.length / 2)]!;
 
 function variantsOf(collectorUrl: string): readonly Variant[] {
   const access = { access_log: { enabled: true, path: 'access.ndjson' } };
@@ -118,9 +117,9 @@ async function measureAll(scope: Scope): Promise<void> {
     for (const { measure, taken } of started) taken.push(await measure());
   print('| gateway | CPU µs/request | ratio | spans |\n| --- | --- | --- | --- |');
   for (const { name, taken, spans } of started) {
-    const ratios = sorted(taken.map((micros, round) => micros / started[0]!.taken[round]!));
-    const spread = `${middle(ratios).toFixed(3)} (${ratios[0]!.toFixed(3)}–${ratios.at(-1)!.toFixed(3)})`;
-    print(`| ${name} | ${middle(taken).toFixed(1)} | ${spread} | ${await spans()} |`);
+    const ratios = spreadOf(taken.map((micros, round) => micros / started[0]!.taken[round]!));
+    const cpu = spreadOf(taken).median.toFixed(1);
+    print(`| ${name} | ${cpu} | ${spreadText(ratios, 3, taken.length)} | ${await spans()} |`);
   }
 }
 
