@@ -13,6 +13,7 @@ import { startBed } from '../support/bed.js';
 import { CALL_COST, Caller } from '../support/crash-load.js';
 import { booksOf } from '../support/crash.js';
 import { eventually, type Gateway } from '../support/gateway.js';
+import { LIMITED, LIMITED_PLANS } from '../support/limited-plans.js';
 
 const PROCESSES = 4;
 const CONNECTIONS = 12;
@@ -24,22 +25,10 @@ const KEY_KNOWN_MS = 200;
 /** All answers of a test count as of one minute, so they must come within one. */
 const MINUTE_MS = 60_000;
 
-/** `share` of the limit must be admitted where more is asked for. */
-const LIMITED = [
-  { plan: 'five', perMinute: 5, perDay: 1_000_000, limit: 5, share: 0.8 },
-  { plan: 'sixty', perMinute: 60, perDay: 1_000_000, limit: 60, share: 0.95 },
-  { plan: 'sixhundred', perMinute: 600, perDay: 1_000_000, limit: 600, share: 0.95 },
-  { plan: 'day', perMinute: 1_000_000, perDay: 150, limit: 150, share: 0.95 },
-] as const;
-
 const SETTINGS = {
   processes: PROCESSES,
   flush_interval_ms: FLUSH_INTERVAL_MS,
-  plans: LIMITED.map(({ plan: id, perMinute, perDay }) => ({
-    id,
-    requests_per_minute: perMinute,
-    calls_per_day: perDay,
-  })),
+  plans: LIMITED_PLANS,
 };
 
 const callerOf = (gateway: Gateway, { key }: Customer): Caller =>

@@ -14,6 +14,7 @@ import { Crowd, mostWithin } from '../support/crowd.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually } from '../support/gateway.js';
 import { startHosts, type Host, type Hosts } from '../support/hosts.js';
+import { LIMITED, LIMITED_PLANS } from '../support/limited-plans.js';
 import { NO_REDIS } from '../support/redis-server.js';
 
 const FULL = process.env.TOLLGATE_SHARING_FULL !== undefined;
@@ -30,21 +31,9 @@ const MINUTES = FULL ? 3 : 1;
 const HAMMER_MS = FULL ? MINUTES * MINUTE_MS + 5_000 : 0;
 const CUT_MS = FULL ? 10_000 : 3_000;
 
-/** `share` of the limit must be admitted where more is asked for. */
-const LIMITED = [
-  { plan: 'five', perMinute: 5, perDay: 1_000_000, limit: 5, share: 0.8 },
-  { plan: 'sixty', perMinute: 60, perDay: 1_000_000, limit: 60, share: 0.95 },
-  { plan: 'sixhundred', perMinute: 600, perDay: 1_000_000, limit: 600, share: 0.95 },
-  { plan: 'day', perMinute: 1_000_000, perDay: 150, limit: 150, share: 0.95 },
-] as const;
-
 const SETTINGS = {
   flush_interval_ms: 200,
-  plans: LIMITED.map(({ plan: id, perMinute, perDay }) => ({
-    id,
-    requests_per_minute: perMinute,
-    calls_per_day: perDay,
-  })),
+  plans: LIMITED_PLANS,
 };
 
 /** All hosts know the key. */

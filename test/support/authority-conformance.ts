@@ -12,6 +12,7 @@ import {
   type LeaseAsk,
   type NodeIdentity,
 } from '#src/sharing/authority.js';
+import type { ManualClock } from '../fixtures/manual-clock.js';
 
 export interface AuthorityWorld {
   /** A node's end; not yet joined. Of what shall be one host the name is the same. */
@@ -20,10 +21,8 @@ export interface AuthorityWorld {
   credit(subject: string, amount: PicoUnits): Promise<void>;
   /** A host's store has so much more of the account as spent. Undefined where asks say it. */
   readonly spend?: (host: string, subject: string, amount: PicoUnits) => Promise<void>;
-  /** Moves the authority's clocks, calendar and monotonic. Undefined where they cannot be moved: tests of time are then left out. */
-  readonly advance?: (ms: number) => Promise<void>;
-  /** Sets the authority's calendar to so long before the end of a day. */
-  readonly beforeMidnight?: (ms: number) => Promise<void>;
+  /** The authority's. */
+  readonly clock: Pick<ManualClock, 'advance' | 'setBeforeMidnight'>;
   close(): Promise<void>;
 }
 
@@ -126,31 +125,29 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
   });
 
   run('the minute slides', async (t, world) => {
-    if (world.advance === undefined) return;
     const node = await joined(world, 'a');
     const subject = newSubject();
     await one(node, minuteAsk(subject, 10, 4));
-    await world.advance(30_000);
+    world.clock.advance(30_000);
     await one(node, minuteAsk(subject, 10, 6));
     const { freeInMs } = (await one(node, minuteAsk(subject, 10, 1))).minute!;
-    await world.advance(freeInMs - 1);
+    world.clock.advance(freeInMs - 1);
     t.match((await one(node, minuteAsk(subject, 10, 1))).minute, { granted: 0 }, 'not before it said');
-    await world.advance(1);
+    world.clock.advance(1);
     t.match((await one(node, minuteAsk(subject, 10, 4))).minute, { granted: 4, remaining: 0 });
-    await world.advance(90_000);
+    world.clock.advance(90_000);
     t.match((await one(node, minuteAsk(subject, 10, 10))).minute, { granted: 10 }, 'all is forgotten');
   });
 
   run('permits weigh for a minute after the end of their validity', async (t, world) => {
-    if (world.advance === undefined) return;
     const node = await joined(world, 'a');
     const subject = newSubject();
     const ask = minuteAsk(subject, 100, 1);
     const { validMs } = (await one(node, { ...ask, minute: { ...ask.minute!, forMs: 16_000 } })).minute!;
     t.ok(validMs > 10_000, `a quiet account gets long validity: ${validMs}`);
-    await world.advance(validMs + 59_999);
+    world.clock.advance(validMs + 59_999);
     t.equal((await node.look([subject]))[0]!.minuteUsed, 1);
-    await world.advance(2_000);
+    world.clock.advance(2_000);
     t.equal((await node.look([subject]))[0]!.minuteUsed, 0);
   });
 
@@ -185,14 +182,13 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
   });
 
   run('a new day begins at nothing, and old counts are of the old', async (t, world) => {
-    if (world.beforeMidnight === undefined || world.advance === undefined) return;
-    await world.beforeMidnight(10_000);
+    world.clock.setBeforeMidnight(10_000);
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
     const none = { dayNumber: 0, used: 0, unused: 0 };
     const { dayNumber, endsInMs } = (await one(first, dayAsk(subject, 5, none, 5))).day!;
     t.ok(endsInMs <= 10_000);
-    await world.advance(10_000);
+    world.clock.advance(10_000);
     const next = (await one(second, dayAsk(subject, 5, none, 3))).day!;
     t.match(next, { granted: 3, dayNumber: dayNumber + 1 });
     t.match(

@@ -75,14 +75,7 @@ authorityConformance(t, 'lmdb', () => {
       store.commit(() => store.putBooks({ spendings: new Map([[index, { ...before, spent }]]), usages: [] }));
       return Promise.resolve();
     },
-    advance: (ms) => {
-      clock.advance(ms);
-      return Promise.resolve();
-    },
-    beforeMidnight: (ms) => {
-      clock.setBeforeMidnight(ms);
-      return Promise.resolve();
-    },
+    clock,
     close,
   });
 });

@@ -21,13 +21,13 @@ for (const partitions of [1, 3]) {
       return {
         connect: (node) => world.connect(node),
         credit: (subject, amount) => world.credit(subject, amount),
-        advance: (ms) => {
-          world.nowMs += ms;
-          return Promise.resolve();
-        },
-        beforeMidnight: (ms) => {
-          world.nowMs = endOfDay(dayNumberOf(asWallMs(world.nowMs))) - ms;
-          return Promise.resolve();
+        clock: {
+          advance: (ms) => {
+            world.nowMs += ms;
+          },
+          setBeforeMidnight: (ms) => {
+            world.nowMs = endOfDay(dayNumberOf(asWallMs(world.nowMs))) - ms;
+          },
         },
         close: () => {
           world.close();
