@@ -6,52 +6,32 @@
  * The file's length alone tells nothing: pages at its end that were used and freed by one transaction are never written, so
  * a third of the sound files of a trial were shorter than the last page that they name. Hence all pages are visited from
  * the two roots: 0.4 s a GB.
- *
- *     a page    0 number u64   8 transaction u64   18 kind u16   20 lower u16   22 upper u16   24 node offsets u16 …
- *               lower, upper and node offsets count from byte 24
- *               of an overflow, 20 is the number of its pages u32, and its data follow
- *     a node    0 low u16   2 high u16   4 flags u16   6 key bytes u16   8 key, then data
- *               in a branch, low, high and flags are the child's number; in a leaf, low and high are the data's bytes
- *     a tree    0 page size u32 (free tree only)   6 depth u16   40 root u64
- *     a meta    24 magic   40 map size   48 free tree   96 main tree   144 last page u64   152 transaction u64
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
-
-const PAGE_HEAD_BYTES = 24;
-const PAGE_TRANSACTION = 8;
-const PAGE_KIND = 18;
-const PAGE_LOWER = 20;
-const PAGE_UPPER = 22;
-const OVERFLOW_PAGES = 20;
-const KIND_BRANCH = 0x01;
-const KIND_LEAF = 0x02;
-const KIND_OVERFLOW = 0x04;
-/** Values of one size without nodes. Tollgate has none, but a file of another program may. */
-const KIND_LEAF_PLAIN = 0x20;
-
-const NODE_HEAD_BYTES = 8;
-const NODE_HIGH = 2;
-const NODE_FLAGS = 4;
-const NODE_KEY_BYTES = 6;
-/** The data are the number of an overflow page (u64), its transaction and its pages. */
-const NODE_OVERFLOW = 0x01;
-const OVERFLOW_REFERENCE_BYTES = 24;
-/** The data are a tree. */
-const NODE_TREE = 0x02;
-
-const TREE_BYTES = 48;
-const TREE_DEPTH = 6;
-const TREE_ROOT = 40;
-const NO_ROOT = 0xffff_ffff_ffff_ffffn;
-/** Two entries a page at least: 32 levels are more pages than a file can have. */
-const DEPTH_MAX = 32;
-
-const META_PAGES = 2;
-const META_FREE_TREE = 48;
-const META_MAIN_TREE = 96;
-const META_LAST_PAGE = 144;
-const META_TRANSACTION = 152;
-const META_BYTES = 160;
+import {
+  PAGE_HEAD_BYTES,
+  PAGE_TRANSACTION,
+  PAGE_KIND,
+  PAGE_LOWER,
+  PAGE_UPPER,
+  OVERFLOW_PAGES,
+  KIND_BRANCH,
+  KIND_LEAF,
+  KIND_OVERFLOW,
+  KIND_LEAF_PLAIN,
+  NODE_HEAD_BYTES,
+  NODE_HIGH,
+  NODE_FLAGS,
+  NODE_KEY_BYTES,
+  NODE_OVERFLOW,
+  OVERFLOW_REFERENCE_BYTES,
+  NODE_TREE,
+  TREE_BYTES,
+  NO_ROOT,
+  DEPTH_MAX,
+  META_PAGES,
+} from './page-layout.js';
+import { newestSnapshot, treeAt, type Snapshot, type Tree } from './page-snapshot.js';
 
 /** A writer beside us made new roots and used pages of ours again: begin anew, so often. Then it is alive, and vouches. */
 const TRIES_MAX = 5;
@@ -79,43 +59,6 @@ export function findPageFault(path: string): PageFault | undefined {
   } finally {
     closeSync(file);
   }
-}
-
-interface Tree {
-  readonly root: bigint;
-  readonly depth: number;
-}
-
-/** What the newer meta page says. */
-interface Snapshot {
-  readonly pageBytes: number;
-  readonly lastPage: number;
-  readonly transaction: bigint;
-  readonly trees: readonly Tree[];
-}
-
-function newestSnapshot(file: number): Snapshot {
-  const first = snapshotAt(file, 0);
-  const second = snapshotAt(file, first.pageBytes);
-  return first.transaction >= second.transaction ? first : second;
-}
-
-function snapshotAt(file: number, position: number): Snapshot {
-  const meta = Buffer.alloc(META_BYTES);
-  readSync(file, meta, 0, META_BYTES, position);
-  return {
-    pageBytes: meta.readUInt32LE(META_FREE_TREE),
-    lastPage: Number(meta.readBigUInt64LE(META_LAST_PAGE)),
-    transaction: meta.readBigUInt64LE(META_TRANSACTION),
-    trees: [treeAt(meta, META_FREE_TREE), treeAt(meta, META_MAIN_TREE)],
-  };
-}
-
-function treeAt(bytes: Buffer, offset: number): Tree {
-  return {
-    root: bytes.readBigUInt64LE(offset + TREE_ROOT),
-    depth: bytes.readUInt16LE(offset + TREE_DEPTH),
-  };
 }
 
 /** Ends the walk; never leaves this file. */
