@@ -35,6 +35,7 @@ import { SharedClaims } from '../sharing/shared-claims.js';
 import type { Log } from '../telemetry/log.js';
 import type { SharingReading } from '../telemetry/sharing-reading.js';
 import { ClaimDesk } from './claim-desk.js';
+import { GroupCommit } from './group-commit.js';
 import type { GroupPlace } from './messages.js';
 import type { LiveSettings } from './reload.js';
 import { SharedPart } from './shared-part.js';
@@ -72,16 +73,14 @@ export class Books {
   readonly desk: RegistryDesk;
   readonly claims: ClaimDesk;
   readonly flush: LedgerFlush;
+  readonly commits: GroupCommit;
   readonly idNames: IdNames;
   readonly tally: AccountTally;
   /** Of the calls in flight, each listener's share. */
   readonly slotsPerListener: number;
   readonly #shared: SharedPart | undefined;
   readonly #usageLog: LineFile | undefined;
-  readonly #onCommit: BooksOptions['onCommit'];
   readonly #log: Log;
-  /** Listeners whose answers wait for the disk. */
-  readonly #commitAsked = new Set<number>();
   #flushTimer: NodeJS.Timeout | undefined;
 
   /**
@@ -93,7 +92,6 @@ export class Books {
     const { accounts: accountsMax, keys: keysMax, calls_in_flight: callsInFlightMax } = settings.limits;
     const { catalog } = live;
     this.#log = log;
-    this.#onCommit = options.onCommit;
     const shared = options.group !== undefined;
     const holder = { kind: 'gateway', group: options.group?.id } as const;
     this.store = Store.hold(settings.data, holder, () => clearLeaseFiles(settings.data, shared));
@@ -153,6 +151,7 @@ export class Books {
       clock,
       log,
     });
+    this.commits = new GroupCommit(() => this.flush.commit(), options.onCommit);
     const uses = shared ? new AccountUses() : undefined;
     this.registry = new Registry({
       store,
@@ -217,18 +216,6 @@ export class Books {
       this.flush.run();
       this.claims.onSweep();
     }, intervalMs);
-  }
-
-  /** One commit for all listeners that ask in the same turn, and for all that ask while it is being made. */
-  commitSoon(listenerIndex: number): void {
-    this.#commitAsked.add(listenerIndex);
-    if (this.#commitAsked.size > 1) return;
-    setImmediate(() => {
-      const asked = [...this.#commitAsked];
-      this.#commitAsked.clear();
-      const ok = this.flush.commit();
-      for (const index of asked) this.#onCommit(index, ok);
-    });
   }
 
   /** A listener has died: what it has settled goes to the books before another goes on in its journal. */

@@ -12,17 +12,16 @@ import type { SettingInForce } from '../config/settings-in-force.js';
 import { obtainAdminToken } from '../admin/token.js';
 import { createCallTable } from '../pool/call-table.js';
 import { createAccessRing } from '../telemetry/access-layout.js';
-import type { OpenHosts } from '../sharing/open-hosts.js';
 import type { Log } from '../telemetry/log.js';
-import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
 import { AdminDesk } from './admin-desk.js';
 import { Books } from './books.js';
 import { CounterPool } from './counter-pool.js';
 import { Figures } from './figures.js';
 import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
+import type { GatewayOptions } from './gateway-options.js';
 import { Listeners, type ListenerShape } from './listeners.js';
-import type { GatewayReady, GroupPlace } from './messages.js';
+import type { GatewayReady } from './messages.js';
 import { findPort } from './port-probe.js';
 import { UpstreamWorkers } from './pools.js';
 import { publicAddressOf } from './public-address.js';
@@ -30,31 +29,7 @@ import type { Reading, ReadingKind } from './readings.js';
 import { LiveSettings, type ReloadParts } from './reload.js';
 import { listenerSettingsOf } from './snapshot.js';
 import type { StatusFacts } from './status.js';
-import type { SupervisorLink } from './supervisor-link.js';
 import { tracesOf, type Traces } from './traces.js';
-
-export interface GatewayOptions {
-  readonly settings: Settings;
-  /** Make a demo account in an empty store. */
-  readonly demo: boolean;
-  /** Absent where no other gateway works on this data folder. */
-  readonly group?: GroupPlace | undefined;
-  /** Where the settings have `sharing`. */
-  readonly openHosts?: OpenHosts | undefined;
-  /** The settings as operators look at them. */
-  readonly inForce: readonly SettingInForce[];
-  readonly log: Log;
-  /** What all threads log; the settings are put in it. */
-  readonly logSwitch: LogSwitchBuffer;
-  /** Has the admin interface from the start on. */
-  readonly leads: boolean;
-  /** Others of its group have the ports already. */
-  readonly joins: boolean;
-  /** To the supervisor, for an operator. */
-  readonly supervisor: SupervisorLink;
-  /** The gateway can't go on: its process must end, with its books flushed or not. */
-  readonly onHopeless: (reason: string) => void;
-}
 
 export class Gateway {
   readonly #live: LiveSettings;
@@ -183,7 +158,7 @@ export class Gateway {
         this.#logs.drain();
         this.#books.releaseListener(index);
       },
-      onCommitAsked: (listenerIndex) => this.#books.commitSoon(listenerIndex),
+      onCommitAsked: (listenerIndex) => this.#books.commits.ask(listenerIndex),
       onJournalHalfFull: () => flush.drain(),
       onHopeless: options.onHopeless,
     });

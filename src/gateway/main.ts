@@ -5,7 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreHeld } from '../store/store-hold.js';
 import { openLog } from '../telemetry/log.js';
 import { createLogSwitch, LogSwitch } from '../telemetry/log-switch.js';
-import { Gateway, type GatewayOptions } from './gateway.js';
+import { Gateway } from './gateway.js';
+import type { GatewayOptions } from './gateway-options.js';
 import {
   GATEWAY_REFUSED_EXIT_CODE,
   type FromGateway,

@@ -8,7 +8,6 @@
  * does not take waits in memory, and is written as soon as it does.
  */
 import type { Clock } from '../core/clock.js';
-import { BOOKS_ROWS_WAITING_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex } from '../core/units.js';
 import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -21,6 +20,7 @@ import type { AnswerChanges } from './answer-table.js';
 import type { KeyUses } from './key-uses.js';
 import type { FlushMark } from './flush-mark.js';
 import type { SpendingTotals } from './spent-totals.js';
+import { BooksHealth } from './books-health.js';
 import type { BooksRows } from './books-rows.js';
 import { UsageBook, type UsageStore } from './usage-book.js';
 import type { UsageLines } from './usage-lines.js';
@@ -31,9 +31,6 @@ const KEYS_MAX = 20_000;
 
 /** Transactions of one run: all accounts that a ledger can have, some of them twice. */
 const BATCHES_MAX = 500;
-
-/** A disk that stays full is told so often, not at every flush. */
-const LOG_PERIOD_MS = 10_000;
 
 /** Answers that are to be on disk in the same transaction as their charges. */
 export interface FlushedAnswers {
@@ -95,17 +92,17 @@ export class LedgerFlush {
   readonly #options: LedgerFlushOptions;
   readonly #usage: UsageBook;
   readonly #meter: FlushMeter;
+  readonly #health: BooksHealth;
   /** Accounts whose rows are to be written; those of a run that failed are written by the next. */
   readonly #accounts = new Set<AccountIndex>();
   /** The commit of the last rows has failed, and whether they are on disk has not been looked up yet. */
   #inDoubt = false;
-  #lastError: string | undefined;
-  #loggedAtMs = -Infinity;
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
     this.#usage = new UsageBook(options.store, options.modelIdOf, options.mark !== undefined);
     this.#meter = new FlushMeter(options.clock);
+    this.#health = new BooksHealth(options);
   }
 
   /**
@@ -138,8 +135,8 @@ export class LedgerFlush {
 
   get state(): BooksState {
     return {
-      ok: this.#lastError === undefined,
-      lastError: this.#lastError,
+      ok: this.#health.lastError === undefined,
+      lastError: this.#health.lastError,
       unflushedAccounts: this.#accounts.size,
     };
   }
@@ -205,7 +202,7 @@ export class LedgerFlush {
       return false;
     }
     for (const journal of journals) journal.noteCommitted();
-    this.#recover();
+    this.#health.noteWritten();
     return true;
   }
 
@@ -236,29 +233,8 @@ export class LedgerFlush {
   }
 
   #fail(error: unknown): void {
-    const { refuseOnError, clock, log } = this.#options;
-    this.#lastError = error instanceof Error ? error.message : String(error);
-    const waiting = this.#accounts.size + this.#usage.waiting.size + (this.#options.keyUses?.size ?? 0);
-    const refusing = refuseOnError() || waiting > BOOKS_ROWS_WAITING_MAX;
-    this.#setRefusing(refusing);
-    if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
-    this.#loggedAtMs = clock.monotonicMs();
-    log.error('the books cannot be written: is the disk full or read-only? they are kept and tried again', {
-      error: this.#lastError,
-      accounts: this.#accounts.size,
-      newCalls: refusing ? 'refused' : 'served',
-    });
-  }
-
-  #recover(): void {
-    if (this.#lastError === undefined) return;
-    this.#lastError = undefined;
-    this.#loggedAtMs = -Infinity;
-    this.#setRefusing(false);
-    this.#options.log.warn('the books are written again; nothing was lost');
-  }
-
-  #setRefusing(refusing: boolean): void {
-    for (const journal of this.#options.journals) journal.setRefusing(refusing);
+    const accounts = this.#accounts.size;
+    const rows = accounts + this.#usage.waiting.size + (this.#options.keyUses?.size ?? 0);
+    this.#health.noteFailed(error, { accounts, rows });
   }
 }
