@@ -7,13 +7,8 @@ import { decimalOf } from '../core/money.js';
 import type { AccountFigures } from '../telemetry/account-figures.js';
 import { busiestAccounts, courseOf } from '../telemetry/account-history.js';
 import { HISTORY_RINGS, RING_NAMES } from '../telemetry/history.js';
-import { Moment, Money } from './fields.js';
+import { Moment, Money, RangeQuery } from './fields.js';
 import { CLOSED, defineRoute, type Route } from './route.js';
-
-const RangeQuery = Type.Object(
-  { range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })) },
-  CLOSED,
-);
 
 const Count = Type.Integer({ minimum: 0 });
 const FIGURES = {

@@ -5,6 +5,7 @@ import { Type, type Static, type TSchema } from 'typebox';
 import { picoUnitsOf } from '../core/money.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
+import { RING_NAMES } from '../telemetry/history.js';
 import { shown } from './input-reader.js';
 import { CLOSED } from './route.js';
 
@@ -72,3 +73,9 @@ export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits 
 export function secondsOf(wallMs: WallMs): number {
   return Math.floor(wallMs / 1_000);
 }
+
+/** A course is asked for by how far it goes back. */
+export const RangeQuery = Type.Object(
+  { range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })) },
+  CLOSED,
+);

@@ -5,6 +5,7 @@ import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
 import { packageVersion } from '../core/version.js';
 import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi-errors.js';
+import { LIVE_OPERATION, LIVE_PATH } from './live-operation.js';
 import { JSON_TYPE, isVariable, type Route } from './route.js';
 
 const PREFIX = '/admin/v1';
@@ -16,6 +17,7 @@ export function adminDocument(routes: readonly Route[]): object {
     const path = (paths[`${PREFIX}${route.path}`] ??= {});
     path[route.method.toLowerCase()] = operationOf(route);
   }
+  paths[`${PREFIX}${LIVE_PATH}`] = { get: LIVE_OPERATION };
   return {
     openapi: '3.1.0',
     info: {
@@ -23,7 +25,7 @@ export function adminDocument(routes: readonly Route[]): object {
       version: packageVersion(),
       license: { name: 'MIT', identifier: 'MIT' },
       description:
-        'Accounts, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds.',
+        'Accounts, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds. /admin/session and /admin/playground are for the console in a browser alone, which has a cookie in place of the token, and may change: programs want neither.',
     },
     servers: [{ url: '/' }],
     security: [{ token: [] }],

@@ -4,6 +4,7 @@ import t from 'tap';
 import { Check } from 'typebox/schema';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { PUBLIC_DOCUMENT } from '#src/protocol/generated-openapi.js';
+import { RING_NAMES } from '#src/telemetry/history.js';
 import { startAdminHouse } from './support.js';
 
 interface Operation {
@@ -78,6 +79,22 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['DELETE', '/hosts/host_2'],
   ['GET', '/openapi.json'],
 ];
+
+void t.test('the stream is in the document, as far as it can tell of one', async (t) => {
+  const house = await startAdminHouse(t);
+  const document = (await house.send('GET', `${ROOT}/openapi.json`)).json() as Document;
+  const operation = document.paths[`${ROOT}/live`]!.get!;
+  t.match(operation.parameters, [{ name: 'range', in: 'query', schema: { enum: [...RING_NAMES] } }]);
+  t.ok(operation.responses['200']?.content['text/event-stream']);
+  for (const [query, headers] of [
+    ['?range=2h', undefined],
+    ['', {}],
+  ] as const) {
+    const refused = await house.send('GET', `${ROOT}/live${query}`, undefined, headers && { headers });
+    t.ok(operation.responses[refused.status], `${refused.status} is declared`);
+    t.ok(Check(document.components.schemas.Error, refused.json()));
+  }
+});
 
 void t.test('every route is in the document, and answers as it says', async (t) => {
   const house = await startAdminHouse(t);
