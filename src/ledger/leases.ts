@@ -226,6 +226,8 @@ export class Leases {
         continue;
       }
       Atomics.sub(this.#words64, first + CREDITED, taken);
+      // The authority has it with the next exchange: who is told of the balance meanwhile is told of it.
+      Atomics.add(this.#words64, first + MONEY_ELSEWHERE, taken);
       return asPicoUnits(taken);
     }
     throw new Error('invariant broken: money is taken back in bounded tries');

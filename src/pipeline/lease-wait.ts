@@ -52,7 +52,7 @@ export class AdmissionAsk {
   readonly #context: CallContext;
   readonly #parts: PipelineParts;
   readonly #leases: LeaseLink;
-  readonly #endMs: number;
+  #endMs: number;
   #stage: 'whole' | 'rest' | 'over' = 'whole';
 
   constructor(context: CallContext, parts: PipelineParts, leases: LeaseLink) {
@@ -85,6 +85,8 @@ export class AdmissionAsk {
   #onRefused(): void {
     const clamps = this.#parts.lowBalance === 'clamp' && this.#stage === 'whole';
     this.#stage = clamps ? 'rest' : 'over';
+    // What others hold may come back only now: asking for the whole has taken all the time that it had.
+    if (clamps) this.#endMs = this.#parts.clock.monotonicMs() + TRIES_MS_MAX;
     this.#context.mayClamp = true;
   }
 

@@ -77,7 +77,8 @@ export class MoneyLease {
   take(grant: MoneyGrant, ask: MoneyAsk, sentMs: number, nowMs: number): void {
     if (ask.most > 0n) {
       this.denial = grant.granted === 0n ? { sentMs, elsewhere: grant.elsewhere } : undefined;
-      this.deniedPicoUnits = this.left + ask.least;
+      // A smaller amount that was granted says nothing of a larger one that was denied before.
+      if (grant.granted === 0n) this.deniedPicoUnits = this.left + ask.least;
     }
     this.#told = ask.outstanding + grant.granted;
     this.#plentiful = grant.remaining >= this.#told * PLENTIFUL_TIMES;
