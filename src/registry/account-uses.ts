@@ -1,5 +1,5 @@
 /**
- * What all processes together use of accounts that they share, as far as it has been asked for. Who asks cannot wait while a
+ * What all processes together use of accounts, and of keys with limits of their own, that they share, as far as it has been asked for. Who asks cannot wait while a
  * transaction runs, so it is asked beforehand: work is run once to see whose use it shows. Main thread.
  */
 import type { PicoUnits } from '../core/units.js';
@@ -22,7 +22,7 @@ export class AccountUses {
   #known: KnownUses | undefined;
   #missed: Set<string> | undefined;
 
-  /** Runs `work` with what is known; `missed` are ids of the accounts whose use was wanted beyond that. Not nested. */
+  /** Runs `work` with what is known; `missed` are ids of those whose use was wanted beyond that. Not nested. */
   show<Result>(
     known: KnownUses,
     work: () => Result,
@@ -38,9 +38,10 @@ export class AccountUses {
     }
   }
 
-  find(accountId: string): AccountUse | undefined {
-    const use = this.#known?.get(accountId);
-    if (use === undefined) this.#missed?.add(accountId);
+  /** By the id of an account or a key. */
+  find(id: string): AccountUse | undefined {
+    const use = this.#known?.get(id);
+    if (use === undefined) this.#missed?.add(id);
     return use;
   }
 }

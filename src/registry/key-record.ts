@@ -26,7 +26,12 @@ export interface KeyRecord {
   readonly callsPerDay: number | undefined;
   /** The key that rotation put in its place. */
   readonly replacedById: string | undefined;
+  /** Where limits are shared: what the key in whose place it came had used of its own. */
+  readonly inherited?: InheritedUse | undefined;
 }
+
+/** Counts of a key with limits of its own, at a moment. */
+export type InheritedUse = Pick<KeyUseRecord, 'minuteUsed' | 'dayNumber' | 'dayCalls' | 'takenMs'>;
 
 /** Absolute figures as of the last flush. Counts are those of a key with limits of its own, else 0. */
 export interface KeyUseRecord {

@@ -2,12 +2,13 @@
  * Keys: made, listed, disabled, rotated, deleted; on disk first and then in the key table, where it takes effect on all threads at
  * once. Main thread of the gateway; or a command, on the store alone, while none runs.
  */
-import { asWallMs, type KeyIndex } from '../core/units.js';
+import { asWallMs, type KeyIndex, type WallMs } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
 import { digestOf, generateKey } from './key-digest.js';
 import { assertRotatable, endOfGrace, expiryOf } from './key-expiry.js';
-import { isLimited, prefixOf, type KeyRecord, type KeyUseRecord } from './key-record.js';
+import { inheritedOf, laterUse } from './inherited-use.js';
+import { isLimited, prefixOf, type InheritedUse, type KeyRecord, type KeyUseRecord } from './key-record.js';
 import { keyStatement, type KeyStatement } from './key-statement.js';
 import { keyUseOf, openKey, restoreKeyUse } from './key-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
@@ -92,23 +93,24 @@ export class Keys {
    * anyway. One transaction: after a crash both changes are there or none.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
-    const { store, live, clock } = this.#options;
+    const { store, live, clock, uses } = this.#options;
     const nowMs = recordMomentMs(clock);
     const { created, old, use } = store.commit(() => {
       const found = this.#recordOf(idOrName);
       assertRotatable(found, nowMs);
       const account = this.#accounts.recordOf(found.accountId);
-      const created = this.put(account, found);
+      const used = isLimited(found) ? this.#countsOf(found, nowMs) : undefined;
+      const inherited = uses === undefined ? undefined : used;
+      const created = this.put(account, found, undefined, inherited);
       const old = {
         ...found,
         expiresSeconds: Math.min(found.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
         replacedById: created.record.id,
       };
       store.keys.put(old);
-      const use = isLimited(found) ? this.#useOf(found) : undefined;
-      const used = use === undefined ? undefined : { ...use, lastUsedSeconds: undefined };
-      if (used !== undefined) store.keys.putUse(created.record.index, used);
-      return { created, old, use: used };
+      const use = used && { ...used, lastUsedSeconds: undefined };
+      if (use !== undefined) store.keys.putUse(created.record.index, use);
+      return { created, old, use };
     });
     this.insert(created.record);
     if (use !== undefined && live !== undefined) restoreKeyUse(created.record.index, use, live, nowMs);
@@ -134,7 +136,12 @@ export class Keys {
   }
 
   /** Makes a key in the slot and puts its record, inside a commit; `insert` follows when that is on disk. */
-  put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
+  put(
+    account: AccountRecord,
+    request: NewKey,
+    index = this.takeSlots(1)[0]!,
+    inherited?: InheritedUse,
+  ): CreatedKey {
     const { store, keysMax, clock } = this.#options;
     const { name, requestsPerMinute, callsPerDay } = request;
     assertName('name', name);
@@ -161,6 +168,7 @@ export class Keys {
       requestsPerMinute,
       callsPerDay,
       replacedById: undefined,
+      ...(inherited === undefined ? {} : { inherited }),
     };
     store.keys.put(record);
     return { record, key };
@@ -180,6 +188,15 @@ export class Keys {
   #useOf({ index }: KeyRecord): KeyUseRecord | undefined {
     const { live, store, clock } = this.#options;
     return live === undefined ? store.keys.findUse(index) : keyUseOf(index, live, clock.wallMs());
+  }
+
+  /** What a key with limits has used of them, by all processes where they share them: what these were lent included. */
+  #countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
+    const { uses } = this.#options;
+    const shared = uses?.find(record.id);
+    if (shared === undefined) return inheritedOf(this.#useOf(record));
+    const { minuteUsed, dayNumber, dayCalls } = shared;
+    return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
   }
 
   #recordOf(idOrName: string): KeyRecord {

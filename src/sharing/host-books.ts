@@ -6,6 +6,7 @@
  * have copies of different age.
  */
 import type { AccountRecord } from '../registry/account-record.js';
+import type { IdPrefix } from '../registry/record-id.js';
 import type { Page } from '../registry/record-store.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
@@ -14,11 +15,15 @@ import type { Credited } from './valkey-codec.js';
 import type { HostBooks } from './valkey-partition.js';
 
 const PAGE_ACCOUNTS = 500;
+const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** Versions of the registry in one epoch of it; what both make together stays below 2^53. */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
 export function hostBooks(
-  store: Pick<Store, 'copy' | 'findAccount' | 'findSpending' | 'listAccounts' | 'refresh' | 'shared'>,
+  store: Pick<
+    Store,
+    'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccounts' | 'refresh' | 'shared'
+  >,
 ): HostBooks {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
     // Before the figure: of one that is newer than its version the next report is taken all the same.
@@ -37,6 +42,8 @@ export function hostBooks(
       if (position === undefined || account === undefined) return undefined;
       return { totalPicoUnits: account.credited, version: versionOf(position) };
     },
+    inheritedOf: (subject) =>
+      subject.startsWith(KEY_PREFIX) ? store.keys.find(subject)?.inherited : undefined,
     *allSpent() {
       // Page by page: between two of them the event loop goes on.
       for (let from: number | undefined = 0; from !== undefined;) {

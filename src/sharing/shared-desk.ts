@@ -20,7 +20,7 @@ import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitDesk } 
 const TRIES_MAX = 20;
 
 export interface SharedDeskOptions {
-  readonly store: Pick<Store, 'shared' | 'findAccount'>;
+  readonly store: Pick<Store, 'shared' | 'findAccount' | 'keys'>;
   /** Made with `followed` and these `uses`, without live buffers. */
   readonly registry: Registry;
   readonly uses: AccountUses;
@@ -83,8 +83,10 @@ export class SharedDesk implements RegistryDesk {
     const { store, registry, uses } = this.#options;
     const draft = (known: KnownUses) => store.shared.draft(() => uses.show(known, () => work(registry)));
     const first = draft(new Map());
-    // Accounts that the draft itself has made are used by nobody.
-    const missed = [...first.result.missed].filter((id) => store.findAccount(id) !== undefined);
+    // What the draft itself has made is used by nobody.
+    const missed = [...first.result.missed].filter(
+      (id) => store.findAccount(id) !== undefined || store.keys.find(id) !== undefined,
+    );
     if (missed.length === 0) return { known: new Map(), rows: first.rows, result: first.result.result };
     const known = await this.#look(missed);
     const { rows, result } = draft(known);

@@ -3,6 +3,7 @@
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import type { InheritedUse } from '../registry/key-record.js';
 import type { HostSpent, LeaseAnswer, LeaseAsk, SubjectView } from './authority.js';
 import { MONEY_BASE } from './valkey-lua.js';
 
@@ -37,11 +38,12 @@ export function versioned(figure: HostSpent | Credited | undefined): readonly nu
   return figure === undefined ? false : [...moneyPair(figure.totalPicoUnits), figure.version];
 }
 
-/** What the exchange script reads of one ask. `spent` and `credited` go along where it asks for money. */
+/** What the exchange script reads of one ask. `spent` and `credited` go along where it asks for money, `inherited` for a key that was rotated. */
 export function encodeAsk(
   { subject, limits, minute, day, slots, money }: LeaseAsk,
   spent: HostSpent | undefined,
   credited: Credited | undefined,
+  inherited: InheritedUse | undefined,
 ): unknown {
   return [
     subject,
@@ -60,6 +62,12 @@ export function encodeAsk(
       ...moneyPair(money.most),
       versioned(spent),
       versioned(credited),
+    ],
+    inherited !== undefined && [
+      inherited.dayNumber,
+      inherited.dayCalls,
+      inherited.minuteUsed,
+      inherited.takenMs,
     ],
   ];
 }

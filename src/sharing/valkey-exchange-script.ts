@@ -4,7 +4,7 @@
  *
  * KEYS: meta, nodes, awaited, held of the node; then for each ask the subject's two hashes.
  * ARGV: place, host, packed [incarnation, sequence, sent at (ms of the server's clock) or 0, time instead of the server's or 0, equal shares or 0, expiry ms],
- *       packed asks (see valkey-codec.ts), each [subject, minute, day, slots, money] with false where a resource is left out.
+ *       packed asks (see valkey-codec.ts), each [subject, minute, day, slots, money, inherited] with false where one is left out.
  * Answer: packed [status, now ms, epoch, ms to wait, answers, version of the list of nodes]. Status: ok, unknown (node: join), old (sequence), aged (or the clock
  * was set forward), report (join again, with all that is held), quarantine (wait; in the place of answers some of the places that have to report).
  */
@@ -232,6 +232,12 @@ for i = 1, #asks do
     local list = unpack_or(got[1], {})
     local d = unpack_or(got[2], {0, 0, 0, 0, 0, 0})
     local n = unpack_or(got[3], {0, 0, 0, 0, {}})
+    -- A key that rotation has made begins with what the one before had used: day, calls, permits of the minute, when.
+    local inherited = ask[6]
+    if inherited and not got[2] then
+      d[1], d[2] = inherited[1], inherited[2]
+      put(list, floor(inherited[4] / TICK), inherited[3])
+    end
     held_before = n[2] + n[3] + n[4] > 0
     if minute then answer[1], list, n[5] = answer_minute(list, n[5], minute, now, holders) end
     if day then answer[2] = answer_day(d, n, day, now) end

@@ -3,6 +3,7 @@
  * has spent where the server may have lost it. Main thread.
  */
 import { randomBytes } from 'node:crypto';
+import type { InheritedUse } from '../registry/key-record.js';
 import { AuthorityLost, type HostSpent, type LeaseAnswer, type LeaseAsk } from './authority.js';
 import type { HeldLease, HeldLeases } from './held-leases.js';
 import {
@@ -33,6 +34,8 @@ export interface HostBooks {
   spentOf(subject: string): HostSpent | undefined;
   /** As its copy of the registry has it; undefined where it does not know the account. */
   creditedOf(subject: string): Credited | undefined;
+  /** What a key began with that rotation has made; undefined for all others. */
+  inheritedOf?(subject: string): InheritedUse | undefined;
   /** All accounts that it has charged. */
   allSpent(): Iterable<readonly [string, HostSpent]>;
 }
@@ -115,8 +118,8 @@ export class ValkeyPartition {
     const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, books } = this.#options;
     const raws = asks.map((ask) => {
       const { subject, money } = ask;
-      if (money === undefined) return encodeAsk(ask, undefined, undefined);
-      return encodeAsk(ask, money.spent ?? books.spentOf(subject), books.creditedOf(subject));
+      if (money === undefined) return encodeAsk(ask, undefined, undefined, books.inheritedOf?.(subject));
+      return encodeAsk(ask, money.spent ?? books.spentOf(subject), books.creditedOf(subject), undefined);
     });
     const words = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
     const subjects = asks.map(({ subject }) => subject);

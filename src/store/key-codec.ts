@@ -25,6 +25,12 @@ const StoredKey = Type.Object(
     requestsPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
     callsPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
     replacedById: Type.Optional(Type.String()),
+    inherited: Type.Optional(
+      Type.Object(
+        { minuteUsed: Count, dayNumber: Count, dayCalls: Count, takenMs: Moment },
+        { additionalProperties: false },
+      ),
+    ),
   },
   { additionalProperties: false },
 );
@@ -48,7 +54,7 @@ const keys = fast(Compile(StoredKey));
 const keyUses = fast(Compile(StoredKeyUse));
 
 export function packKey(record: KeyRecord): StoredKey {
-  const { digest, expiresSeconds, requestsPerMinute, callsPerDay, replacedById, ...rest } = record;
+  const { digest, expiresSeconds, requestsPerMinute, callsPerDay, replacedById, inherited, ...rest } = record;
   return {
     format: FORMAT,
     ...rest,
@@ -57,6 +63,7 @@ export function packKey(record: KeyRecord): StoredKey {
     ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
     ...(callsPerDay === undefined ? {} : { callsPerDay }),
     ...(replacedById === undefined ? {} : { replacedById }),
+    ...(inherited === undefined ? {} : { inherited }),
   };
 }
 
@@ -77,6 +84,9 @@ export function readKey(stored: unknown, place: string): KeyRecord {
     requestsPerMinute: stored.requestsPerMinute,
     callsPerDay: stored.callsPerDay,
     replacedById: stored.replacedById,
+    ...(stored.inherited === undefined
+      ? {}
+      : { inherited: { ...stored.inherited, takenMs: asWallMs(stored.inherited.takenMs) } }),
   };
 }
 

@@ -1,6 +1,7 @@
 /** Nodes of the authority over hosts on one real server, with books in memory and a time that can be moved. */
 import { SystemClock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
+import type { InheritedUse } from '#src/registry/key-record.js';
 import type { HostSpent, NodeIdentity } from '#src/sharing/authority.js';
 import { ValkeyAuthority, type ValkeyAuthorityOptions } from '#src/sharing/valkey-authority.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
@@ -25,7 +26,11 @@ export class TestHost {
     },
   };
 
+  /** By key: what it began with. */
+  readonly inherited = new Map<string, InheritedUse>();
+
   readonly books = {
+    inheritedOf: (subject: string): InheritedUse | undefined => this.inherited.get(subject),
     spentOf: (subject: string): HostSpent | undefined => this.#spent.get(subject),
     allSpent: (): Iterable<readonly [string, HostSpent]> => [...this.#spent],
   };

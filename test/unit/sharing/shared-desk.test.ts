@@ -194,3 +194,38 @@ void t.test('an authority that is lost keeps debits back, and nothing else', asy
   );
   t.equal(store.findAccountByName('acme')!.credited, 105n);
 });
+
+void t.test('a rotated key has what all processes were lent of the one before', async (t) => {
+  const { store, desk, other } = await openSharedHouse(t);
+  const old = await desk.change(({ accounts, keys }) => {
+    accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
+    return keys.create({ account: 'acme', name: 'laptop', requestsPerMinute: 10, callsPerDay: 20 }).record;
+  });
+  const { answers } = await other.exchange([
+    {
+      subject: old.id,
+      limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
+      minute: { least: 3, most: 3, forMs: 1_000, returned: [] },
+      day: { dayNumber: 0, used: 0, unused: 0, least: 5, most: 5 },
+    },
+  ]);
+  const { dayNumber } = answers[0]!.day!;
+  const inherited = { minuteUsed: 3, dayNumber, dayCalls: 5 };
+  const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  t.match(store.keys.find(record.id), { requestsPerMinute: 10, callsPerDay: 20, inherited });
+  t.match(store.keys.findUse(record.index), { ...inherited, lastUsedSeconds: undefined });
+  // Nobody has asked for the second one yet, so nobody but its record knows.
+  const { record: third } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  t.match(store.keys.find(third.id), { inherited });
+});
+
+void t.test('a rotated key without limits inherits nothing', async (t) => {
+  const { store, desk } = await openSharedHouse(t);
+  await desk.change(({ accounts, keys }) => {
+    accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
+    return keys.create({ account: 'acme', name: 'laptop' });
+  });
+  const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  t.equal(store.keys.find(record.id)!.inherited, undefined);
+  t.equal(store.keys.findUse(record.index), undefined);
+});

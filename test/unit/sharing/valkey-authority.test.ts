@@ -10,7 +10,7 @@ import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 import { newSeed, random } from '../../support/protocol-values.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
-import { ValkeyWorld } from '../../support/valkey-world.js';
+import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 
 for (const partitions of [1, 3]) {
   void t.test(`conformance, ${partitions} partitions`, NO_REDIS, async (t) => {
@@ -128,4 +128,32 @@ void t.test('random asks are answered as the reference does, to the last pico-un
   }
   const subjects = ['acct_0', 'acct_1', 'acct_2', 'acct_3'];
   t.same(await nodes[0]!.real.look(subjects), await nodes[0]!.model.look(subjects));
+});
+
+void t.test('a rotated key begins with what the one before had used, once', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const host = new TestHost();
+  const node = await world.connect(identity('a'), host);
+  await node.join();
+  const dayNumber = dayNumberOf(asWallMs(world.nowMs));
+  host.inherited.set('key_new', { minuteUsed: 6, dayNumber, dayCalls: 15, takenMs: asWallMs(world.nowMs) });
+  const ask = async (most: number) => {
+    const { answers } = await node.exchange([
+      {
+        subject: 'key_new',
+        limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
+        minute: { least: most, most, forMs: 0, returned: [] },
+        day: { dayNumber, used: 0, unused: 0, least: most, most },
+      },
+    ]);
+    return answers[0]!;
+  };
+  t.match(await ask(6), { minute: { granted: 0, remaining: 4 }, day: { granted: 0, remaining: 5 } });
+  t.match(await ask(3), { minute: { granted: 3, remaining: 1 }, day: { granted: 3, remaining: 2 } });
+  world.nowMs += 62_000;
+  t.match(await ask(3), { minute: { granted: 3 }, day: { granted: 3, remaining: 2 } }, 'said anew, not used');
+  world.nowMs = endOfDay(dayNumber);
+  t.match(await ask(20), { day: { granted: 20, dayNumber: dayNumber + 1 } });
 });

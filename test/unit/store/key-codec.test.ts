@@ -33,6 +33,7 @@ const RICH: KeyRecord = {
   requestsPerMinute: 1,
   callsPerDay: 1_440_000_000,
   replacedById: 'key_y',
+  inherited: { minuteUsed: 3, dayNumber: 20_000, dayCalls: 7, takenMs: asWallMs(5) },
 };
 
 const OLD_ACCOUNT = 'acct_0123456789abcdef';

@@ -1,0 +1,104 @@
+/**
+ * Two processes on one port: limits of single keys are shared as those of accounts are, rotation renews none, and a low balance
+ * lowers `max_tokens` to what the whole account has left, wherever that is.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { startBed } from '../support/bed.js';
+import { checkError } from '../support/error-answer.js';
+import { eventually } from '../support/gateway.js';
+import type { Answer } from '../support/http.js';
+
+/** Costs as much as the mock reports: 2 and 5 tokens. */
+const BODY = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5 };
+/** The other process knows a key within 100 ms. */
+const KNOWN_MS = 100;
+/** More than the credit pays for. */
+const CLAMPED_CALLS_MAX = 200;
+/** The worst case of the prompt and one token. */
+const LEFT_MAX = 0.0003;
+
+interface AccountFunds {
+  readonly balance: string;
+  readonly held: string;
+  readonly spent: string;
+}
+
+void t.test('keys with limits of their own, and a balance that is low', async (t) => {
+  const { gateway } = await startBed(t, {
+    processes: 2,
+    low_balance: 'clamp',
+    plans: [{ id: 'wide', requests_per_minute: 100_000, calls_per_day: 1_000_000 }],
+  });
+  const keyOf = async (limits: object, credit = '10.00'): Promise<{ key: string; keyId: string }> => {
+    const { accountId } = await gateway.admin.customer({ plan: 'wide', credit });
+    const made = await gateway.admin.send('POST', '/admin/v1/keys', {
+      account: accountId,
+      name: 'k',
+      ...limits,
+    });
+    t.equal(made.status, 200, made.body);
+    const { id, key } = made.json() as { id: string; key: string };
+    await sleep(KNOWN_MS);
+    return { key, keyId: id };
+  };
+  /** Each call has a connection of its own, so that both processes get some. */
+  const calls = async (key: string, count: number): Promise<Answer[]> => {
+    const answers: Answer[] = [];
+    for (let sent = 0; sent < count; sent += 10) {
+      answers.push(
+        ...(await Promise.all(Array.from({ length: 10 }, () => gateway.request(key, { body: BODY })))),
+      );
+    }
+    return answers;
+  };
+  const count = (answers: readonly Answer[], status: number): number =>
+    answers.filter((answer) => answer.status === status).length;
+  const rotated = async (keyId: string): Promise<string> => {
+    const answer = await gateway.admin.send('POST', `/admin/v1/keys/${keyId}/rotate`, { grace: 0 });
+    t.equal(answer.status, 200, answer.body);
+    await sleep(KNOWN_MS);
+    return (answer.json() as { key: string }).key;
+  };
+
+  await t.test('the minute of a key', async (t) => {
+    const { key, keyId } = await keyOf({ requests_per_minute: 6 });
+    const answers = await calls(key, 30);
+    t.equal(count(answers, 200), 6, 'exactly the limit');
+    const refused = answers.find(({ status }) => status === 429)!;
+    checkError(t, refused, 'rate_limit_exceeded', 'the minute of the key');
+    t.match(refused.headers, { 'x-ratelimit-limit': '6', 'x-ratelimit-remaining': '0' });
+    t.equal(count(await calls(await rotated(keyId), 10), 429), 10, 'rotation renews nothing');
+  });
+
+  await t.test('the day of a key', async (t) => {
+    const { key, keyId } = await keyOf({ calls_per_day: 12 });
+    const answers = await calls(key, 40);
+    t.equal(count(answers, 200), 12, 'exactly the limit');
+    const refused = answers.find(({ status }) => status === 429)!;
+    checkError(t, refused, 'daily_limit_exceeded', 'the day of the key');
+    t.match(refused.body, /The key allows 12 calls per day/);
+    t.equal(count(await calls(await rotated(keyId), 10), 429), 10, 'rotation renews nothing');
+  });
+
+  await t.test('a low balance lowers max_tokens, whichever process has the money', async (t) => {
+    const credit = '0.01';
+    const { accountId, key } = await gateway.admin.customer({ plan: 'wide', credit });
+    await sleep(KNOWN_MS);
+    // Ten times what the account has; the mock answers with a hundred tokens all the same.
+    const body = { ...BODY, max_tokens: 50_000 };
+    const answers: Answer[] = [];
+    while (answers.length < CLAMPED_CALLS_MAX && answers.at(-1)?.status !== 403) {
+      answers.push(await gateway.request(key, { body }));
+    }
+    const served = count(answers, 200);
+    t.equal(served, answers.length - 1, 'all were served until nothing was left');
+    t.ok(served > 10, `${served} served`);
+    const account = await eventually('all holds are given back', async () => {
+      const view = (await gateway.admin.account(accountId)) as unknown as AccountFunds;
+      return Number(view.held) === 0 ? view : undefined;
+    });
+    t.equal((Number(account.balance) + Number(account.spent)).toFixed(12), '0.010000000000', 'the law');
+    t.ok(Number(account.balance) < LEFT_MAX, `${account.balance} is left`);
+  });
+});
