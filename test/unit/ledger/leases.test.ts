@@ -53,7 +53,7 @@ void t.test('lent = available + held + spent, and what is given back is lent no 
   leases.tellMoney(ACCOUNT, pico(900n));
   t.equal(ledger.balanceOf(ACCOUNT), 940n);
   t.equal(leases.takeBackMoney(ACCOUNT, pico(1_000n)), 40n, 'what is held stays');
-  t.equal(ledger.balanceOf(ACCOUNT), 940n, 'what is given back is the account\'s all the same');
+  t.equal(ledger.balanceOf(ACCOUNT), 940n, "what is given back is the account's all the same");
   t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 0n, held: 60n, spent: 0n });
   ledger.settle(SLOT, pico(25n));
   t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 35n, held: 0n, spent: 25n });
