@@ -31,6 +31,9 @@ const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 2_000;
 /** What a server says that has to be looked for anew: it is no master, or not one yet. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
+const SINGLE_SERVER = /^rediss?:/;
+const WANT_CLUSTER =
+  'the server is one of a Cluster, sharing.url wants redis-cluster://host:port,host:port, or rediss-cluster with TLS';
 
 /**
  * `refused`: the server said no, in its own words, and did nothing (a script that stopped half-way did what came before).
@@ -190,7 +193,9 @@ export class ValkeyClient {
   }
 
   #failureOf(error: unknown, connection: ValkeyConnection): ValkeyError {
-    const message = textOf(error);
+    const text = textOf(error);
+    const message =
+      text.startsWith('MOVED') && SINGLE_SERVER.test(this.#options.url) ? `${text}: ${WANT_CLUSTER}` : text;
     if (error instanceof ValkeyError) {
       this.#lastError = message;
       return error;

@@ -22,7 +22,8 @@ export interface GatewayOptions {
   readonly folder?: string | undefined;
 }
 
-const READY_TIMEOUT_MS = 30_000;
+/** A second on a quiet machine; half a minute was seen beside ten busy processes. */
+const READY_TIMEOUT_MS = 90_000;
 const STOP_TIMEOUT_MS = 40_000;
 /** Of waits for something that the gateway does by itself soon. */
 const SOON_TIMEOUT_MS = 15_000;

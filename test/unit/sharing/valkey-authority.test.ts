@@ -1,6 +1,6 @@
 /** The authority of hosts does what every authority does, on a real server: with one partition and with several. */
 import { inspect } from 'node:util';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
 import type { LeaseAsk } from '#src/sharing/authority.js';
@@ -9,34 +9,52 @@ import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 import { newSeed, random } from '../../support/protocol-values.js';
+import { startCluster } from '../../support/redis-cluster.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+
+/** `url` is that of a server, or of a Cluster whose servers share the partitions. */
+function conformance(t: Test, url: string, flush: () => Promise<unknown>, partitions: number): void {
+  authorityConformance(t, 'valkey', async () => {
+    await flush();
+    const world = new ValkeyWorld(() => url, partitions);
+    return {
+      connect: (node) => world.connect(node),
+      credit: (subject, amount) => world.credit(subject, amount),
+      clock: {
+        advance: (ms) => {
+          world.nowMs += ms;
+        },
+        setBeforeMidnight: (ms) => {
+          world.nowMs = endOfDay(dayNumberOf(asWallMs(world.nowMs))) - ms;
+        },
+      },
+      close: () => {
+        world.close();
+        return Promise.resolve();
+      },
+    };
+  });
+}
+
+/** So many that each server of the Cluster has some. */
+const CLUSTER_PARTITIONS = 6;
 
 for (const partitions of [1, 3]) {
   void t.test(`conformance, ${partitions} partitions`, NO_REDIS, async (t) => {
     const server = await startRedis(t);
-    authorityConformance(t, 'valkey', async () => {
-      await server.command('FLUSHALL');
-      const world = new ValkeyWorld(() => server.url, partitions);
-      return {
-        connect: (node) => world.connect(node),
-        credit: (subject, amount) => world.credit(subject, amount),
-        clock: {
-          advance: (ms) => {
-            world.nowMs += ms;
-          },
-          setBeforeMidnight: (ms) => {
-            world.nowMs = endOfDay(dayNumberOf(asWallMs(world.nowMs))) - ms;
-          },
-        },
-        close: () => {
-          world.close();
-          return Promise.resolve();
-        },
-      };
-    });
+    conformance(t, server.url, () => server.command('FLUSHALL'), partitions);
   });
 }
+
+void t.test('conformance, a Cluster of three servers', NO_REDIS, async (t) => {
+  const cluster = await startCluster(t);
+  conformance(t, cluster.url, cluster.flush, CLUSTER_PARTITIONS);
+  await t.test('all of them have some of it', async (t) => {
+    const sizes = await Promise.all(cluster.servers.map(({ command }) => command('DBSIZE')));
+    t.notOk(sizes.includes(':0'), sizes.join(' '));
+  });
+});
 
 const ROUNDS = 1_500;
 

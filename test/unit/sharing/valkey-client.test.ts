@@ -3,6 +3,7 @@ import t, { type Test } from 'tap';
 import { ValkeyClient, ValkeyError, scriptOf, type ValkeyClientOptions } from '#src/sharing/valkey-client.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
+import { startCluster } from '../../support/redis-cluster.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { startWire } from '../../support/tcp-proxy.js';
 
@@ -127,4 +128,22 @@ void t.test('a Cluster of one server', NO_REDIS, async (t) => {
   const script = scriptOf("return redis.call('INCR', KEYS[1])");
   await eventually('slots that are served', () => client.run(script, ['{ns:0}a'], []));
   t.type(await client.run(script, ['{ns:7}a'], []), 'number');
+});
+
+void t.test('one server of a Cluster, taken for one that stands alone', NO_REDIS, async (t) => {
+  const { servers, url } = await startCluster(t);
+  const alone = open(t, servers[0]!.url);
+  await up(alone);
+  const asked = ['a', 'b', 'c'].map((key) => alone.command(key, ['GET', key]));
+  const refused = (await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected');
+  t.ok(refused.length > 0, 'keys of the other servers');
+  for (const { reason } of refused as PromiseRejectedResult[])
+    t.match(reason, { code: 'refused', message: /^MOVED .*sharing\.url wants redis-cluster:/ });
+  const client = open(t, url);
+  await up(client);
+  t.same(await Promise.all(['a', 'b', 'c'].map((key) => client.command(key, ['GET', key]))), [
+    null,
+    null,
+    null,
+  ]);
 });
