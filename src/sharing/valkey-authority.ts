@@ -48,9 +48,13 @@ export interface ValkeyAuthorityOptions {
   readonly timeInsteadMs?: (() => number) | undefined;
 }
 
-/** What the server's clock showed, when the answer came. */
+/** Beyond what a slow answer explains: two clocks drift apart by less within the age of an estimate. */
+const CLOCK_STEP_MS_MIN = 100;
+
+/** What the server's clock showed at some moment between sending and the answer. */
 interface ClockReading {
   readonly serverMs: number;
+  readonly sentMs: number;
   readonly receivedMs: number;
 }
 
@@ -151,9 +155,16 @@ export class ValkeyAuthority implements Authority {
     const reading = this.#readings.get(partition);
     const fresh = reading !== undefined && sentMs - reading.receivedMs < CLOCK_ESTIMATE_MS_MAX;
     const sentAtMs = fresh ? Math.floor(reading.serverMs + sentMs - reading.receivedMs) : 0;
+    // An answer that was slow itself makes the server's clock seem behind, by as much as it took at the most.
+    const wasSetForward = (serverMs: number): boolean => {
+      this.#readings.delete(partition);
+      if (reading === undefined) return false;
+      const elapsedMs = clock.monotonicMs() - sentMs + reading.receivedMs - reading.sentMs;
+      return serverMs - sentAtMs > elapsedMs + CLOCK_STEP_MS_MIN;
+    };
     try {
-      const answer = await partition.exchange(sequence, sentAtMs, asks);
-      this.#readings.set(partition, { serverMs: answer.nowMs, receivedMs: clock.monotonicMs() });
+      const answer = await partition.exchange(sequence, sentAtMs, asks, wasSetForward);
+      this.#readings.set(partition, { serverMs: answer.nowMs, sentMs, receivedMs: clock.monotonicMs() });
       return answer;
     } catch (error) {
       // Where an answer came, its clock may be another one by now.

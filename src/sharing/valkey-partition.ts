@@ -113,8 +113,16 @@ export class ValkeyPartition {
     return nowMs;
   }
 
-  /** One round trip. `sentAtMs` by the server's clock, 0 where that is not known. Rejects with AuthorityLost. */
-  async exchange(sequence: number, sentAtMs: number, asks: readonly LeaseAsk[]): Promise<PartitionAnswer> {
+  /**
+   * One round trip. `sentAtMs` by the server's clock, 0 where that is not known; where the server finds it too long ago,
+   * `wasSetForward` is told the server's time and tells whether its clock is why. Rejects with AuthorityLost.
+   */
+  async exchange(
+    sequence: number,
+    sentAtMs: number,
+    asks: readonly LeaseAsk[],
+    wasSetForward: (serverMs: number) => boolean,
+  ): Promise<PartitionAnswer> {
     const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, books } = this.#options;
     const raws = asks.map((ask) => {
       const { subject, money } = ask;
@@ -125,6 +133,8 @@ export class ValkeyPartition {
     const subjects = asks.map(({ subject }) => subject);
     const reply = (await this.#place.run(EXCHANGE_SCRIPT, words, subjects, raws)) as Exchanged;
     const [status, nowMs, epoch, waitMs, rest = [], places] = reply;
+    if (status === 'aged' && !wasSetForward(nowMs))
+      throw new AuthorityLost('deadline', 'an exchange came to the server too late to be carried out');
     if (status === 'aged') await this.#place.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);

@@ -231,6 +231,34 @@ void t.test('the clock of the server is set forward', NO_REDIS, async (t) => {
 });
 
 void t.test(
+  'a slow answer, and a slow way to the server after it, are no step of the clock',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = await worldOf(t, () => server.url);
+    const client = world.client();
+    const { run } = client;
+    let [wayMs, answerMs] = [0, 0];
+    client.run = async (...call) => {
+      const reply = await run.apply(client, call);
+      world.nowMs += wayMs + answerMs;
+      return reply;
+    };
+    const node = await world.connect(identity('a'), new TestHost(), {
+      client,
+      timeInsteadMs: () => world.nowMs + wayMs,
+    });
+    await node.join();
+    answerMs = 900;
+    await ask(node, { minute: 5 });
+    [wayMs, answerMs] = [900, 0];
+    t.equal(await reasonOf(ask(node, { minute: 5 })), 'deadline');
+    wayMs = 0;
+    t.match((await ask(node, { minute: 5 })).minute, { granted: 5 }, 'and nothing is distrusted');
+  },
+);
+
+void t.test(
   'slots of a node that was silent for too long are free, its money is not',
   NO_REDIS,
   async (t) => {
