@@ -2,6 +2,7 @@
  * Load for the crash tests: calls of one known cost on connections that stay, and an exact account of what became of each.
  */
 import type { Agent } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { picoUnitsOf } from '#src/core/money.js';
 import { TEST_MODEL, TEST_PRICE } from './gateway.js';
 import { keepAliveAgent, request, type Answer } from './http.js';
@@ -24,12 +25,16 @@ export interface CallerOptions {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
+  /** Of a connection after an answer that was none, so that refusals do not take the machine from what is admitted. Default 0. */
+  readonly refusedPauseMs?: number;
 }
 
 /** Connections that make one call after the other for one account, until they are told to stop or the gateway is gone. */
 export class Caller {
   /** When each answer had been read to its end. */
   readonly answeredMs: number[] = [];
+  /** When each of those that were answered had been sent. */
+  readonly sentMs: number[] = [];
   readonly requestIds: string[] = [];
   /** By status, of answers that were none: refusals and failures. */
   readonly refused = new Map<number, number>();
@@ -56,13 +61,13 @@ export class Caller {
   async #call(connection: number): Promise<void> {
     for (let n = connection; !this.#stopped; n++) {
       const stream = n % 2 === 0;
+      const sentMs = performance.now();
       this.inFlight++;
       try {
         const answer = await this.#request(stream);
-        if (answer.status !== 200)
-          this.refused.set(answer.status, (this.refused.get(answer.status) ?? 0) + 1);
+        if (answer.status !== 200) await this.#refusedWith(answer.status);
         else if (stream && !eventData(answer.body).some(isDone)) this.broken++;
-        else this.#answered(answer);
+        else this.#answered(answer, sentMs);
       } catch {
         this.broken++;
         return;
@@ -72,8 +77,15 @@ export class Caller {
     }
   }
 
-  #answered(answer: Answer): void {
+  async #refusedWith(status: number): Promise<void> {
+    this.refused.set(status, (this.refused.get(status) ?? 0) + 1);
+    const { refusedPauseMs = 0 } = this.#options;
+    if (refusedPauseMs > 0) await sleep(refusedPauseMs);
+  }
+
+  #answered(answer: Answer, sentMs: number): void {
     this.answeredMs.push(performance.now());
+    this.sentMs.push(sentMs);
     this.requestIds.push(String(answer.headers['x-request-id']));
   }
 

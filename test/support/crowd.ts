@@ -8,19 +8,21 @@ import type { Host } from './hosts.js';
 const CONNECTIONS = 3;
 /** An account has used up what it may when it was refused so often by each host. */
 const REFUSED_ENOUGH = 20;
-const USE_UP_MS_MAX = 30_000;
+const USE_UP_MS_MAX = 60_000;
+const REFUSED_PAUSE_MS = 25;
 
 export class Crowd {
+  /** In the order of the hosts. */
   readonly callers: readonly Caller[];
 
-  constructor(hosts: readonly Host[], { key }: Customer) {
+  constructor(hosts: readonly Host[], { key }: Customer, connections = CONNECTIONS) {
     this.callers = hosts.map(
-      ({ gateway }) => new Caller({ port: gateway.port, key, connections: CONNECTIONS }),
+      ({ gateway }) => new Caller({ port: gateway.port, key, connections, refusedPauseMs: REFUSED_PAUSE_MS }),
     );
   }
 
-  get answeredMs(): number[] {
-    return this.callers.flatMap(({ answeredMs }) => answeredMs);
+  get answered(): number {
+    return this.callers.reduce((sum, { answeredMs }) => sum + answeredMs.length, 0);
   }
 
   get broken(): number {
@@ -30,6 +32,23 @@ export class Crowd {
   /** Statuses but 200. */
   get refusals(): number[] {
     return [...new Set(this.callers.flatMap(({ refused }) => [...refused.keys()]))];
+  }
+
+  /** Calls that were answered or refused, at all hosts. */
+  get asked(): number {
+    const refusedBy = ({ refused }: Caller): number =>
+      [...refused.values()].reduce((sum, one) => sum + one, 0);
+    return this.callers.reduce((sum, caller) => sum + caller.answeredMs.length + refusedBy(caller), 0);
+  }
+
+  /** A line for each host: what became of its calls, by status. */
+  lines(what: string): string[] {
+    return this.callers.map(({ answeredMs, refused, broken }, host) => {
+      const byStatus = [...refused].sort(([one], [other]) => one - other);
+      const statuses = [[200, answeredMs.length] as const, ...byStatus];
+      const counts = statuses.map(([status, count]) => `${status} × ${count}`);
+      return `${what}, host ${host + 1}: ${counts.join(', ')}${broken === 0 ? '' : `, broken × ${broken}`}`;
+    });
   }
 
   async stop(): Promise<void> {
@@ -51,12 +70,18 @@ export class Crowd {
   }
 }
 
-/** The most that fell into one span. */
-export function mostWithin(timesMs: readonly number[], spanMs: number): number {
-  const sorted = [...timesMs].sort((one, other) => one - other);
-  let first = 0;
-  return sorted.reduce((most, timeMs, last) => {
-    while (timeMs - sorted[first]! >= spanMs) first += 1;
-    return Math.max(most, last - first + 1);
+/**
+ * The most calls that were sent and answered within one span: all of them were admitted in it, however slow the machine was.
+ * Those that reach over its ends are not counted.
+ */
+export function mostWithin(crowds: readonly Crowd[], spanMs: number): number {
+  const callers = crowds.flatMap((crowd) => crowd.callers);
+  const ordered = (times: number[]): number[] => times.sort((one, other) => one - other);
+  const sentMs = ordered(callers.flatMap((caller) => caller.sentMs));
+  const answeredMs = ordered(callers.flatMap((caller) => caller.answeredMs));
+  let answered = 0;
+  return sentMs.reduce((most, beginMs, sentBefore) => {
+    while (answered < answeredMs.length && answeredMs[answered]! <= beginMs + spanMs) answered += 1;
+    return Math.max(most, answered - sentBefore);
   }, 0);
 }
