@@ -1,5 +1,6 @@
 /**
- * `npm run bench:sharing -- [--hosts N] [--accounts N] [--rate N] [--seconds N] [--seed N]`: prints what the simulation finds.
+ * `npm run bench:sharing -- [--hosts N] [--accounts N] [--rate N] [--seconds N] [--seed N] [--limit N]`: prints
+ * what the simulation finds. `--limit`: requests a minute of every account, in place of what its rank gives it.
  */
 import { parseArgs } from 'node:util';
 import { simulate } from './simulation.js';
@@ -11,6 +12,7 @@ const { values } = parseArgs({
     rate: { type: 'string', default: '5000' },
     seconds: { type: 'string', default: '90' },
     seed: { type: 'string', default: '1' },
+    limit: { type: 'string' },
   },
 });
 const options = {
@@ -19,6 +21,7 @@ const options = {
   requestsPerSecond: Number(values.rate),
   seconds: Number(values.seconds),
   seed: Number(values.seed),
+  requestsPerMinute: values.limit === undefined ? undefined : Number(values.limit),
 };
 const beganMs = performance.now();
 const result = await simulate(options);

@@ -14,6 +14,8 @@ export interface SimulationOptions {
   readonly requestsPerSecond: number;
   readonly seconds: number;
   readonly seed: number;
+  /** Of every account; by its rank where it is left out. */
+  readonly requestsPerMinute?: number | undefined;
 }
 
 export interface SimulationResult {
@@ -97,6 +99,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const rankOf = zipf(options.accounts, random);
   const shared = new MemoryAuthority(time.clock);
   // Twice what a host is to see of different accounts.
+  const limitOf = (rank: number): number => options.requestsPerMinute ?? requestsPerMinuteOf(rank);
   const accountsMax = Math.max(256, Math.ceil((requestsPerSecond * seconds * 2) / hostCount));
   const hosts = Array.from({ length: hostCount }, (_, index): Host => {
     const indices = new Map<number, number>();
@@ -105,7 +108,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
       accountsMax,
       subjectOf: (account: number) => `acct_${ranks[account]}`,
       limitsOf: (account: number) => ({
-        requestsPerMinute: requestsPerMinuteOf(ranks[account]!),
+        requestsPerMinute: limitOf(ranks[account]!),
         callsPerDay: 1_000_000,
         callsInFlight: 100_000,
       }),
@@ -161,7 +164,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   let admitted = 0;
   let overshootMax = 0;
   for (const [rank, arrivals] of arrivedMs) {
-    const limit = requestsPerMinuteOf(rank);
+    const limit = limitOf(rank);
     ideal += idealOf(arrivals, limit);
     admitted += admittedMs.get(rank)!.length;
     overshootMax = Math.max(overshootMax, mostInMinute(admittedMs.get(rank)!) - limit);
