@@ -20,6 +20,7 @@ import { machineLine } from '../support/machine.js';
 import { cpuMicros, processTree } from '../support/proc.js';
 
 const WARM_UP_SECONDS = 2;
+const READY_MS_MAX = 90_000;
 
 const { values } = parseArgs({
   options: {
@@ -42,11 +43,12 @@ interface Contender {
 async function start(scope: Scope, mock: Mock, name: string, settings: object): Promise<Contender> {
   const processes = (settings as { processes?: number }).processes ?? 1;
   const gateway = await startGateway(scope, { config: testSettings(mock.url, { ...settings }) });
-  await eventually('all processes', async () => {
+  const allReady = async (): Promise<true | undefined> => {
     const status = (await gateway.admin.send('GET', '/admin/v1/status')).json();
     const { processes: all } = status as { processes: readonly { readonly ready: boolean }[] };
     return all.filter(({ ready }) => ready).length === processes ? true : undefined;
-  });
+  };
+  await eventually('all processes', allReady, READY_MS_MAX);
   const { key } = await gateway.admin.customer({ credit: '1000000.00' });
   return { name, port: gateway.port, key, pids: processTree(gateway.child.pid), taken: [] };
 }

@@ -99,6 +99,8 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const rankOf = zipf(options.accounts, random);
   const shared = new MemoryAuthority(time.clock);
   // Twice what a host is to see of different accounts.
+  // Four times as many calls as are under way in the mean.
+  const slots = Math.max(500, Math.ceil((requestsPerSecond * CALL_MS * 4) / 1_000 / hostCount));
   const limitOf = (rank: number): number => options.requestsPerMinute ?? requestsPerMinuteOf(rank);
   const accountsMax = Math.max(256, Math.ceil((requestsPerSecond * seconds * 2) / hostCount));
   const hosts = Array.from({ length: hostCount }, (_, index): Host => {
@@ -114,7 +116,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
       }),
     };
     const identity = { host: `host${index}`, slot: 0, incarnation: 'one' };
-    const node = new LeaseNode(time, shared, identity, subjects, random, undefined, 500);
+    const node = new LeaseNode(time, shared, identity, subjects, random, undefined, slots);
     return { node, indices, ranks };
   });
   for (const { node } of hosts) {
