@@ -4,8 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import type { SharingStatus } from '#src/gateway/sharing-status.js';
 import { SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
+import type { SharingStatus } from '#src/telemetry/status-document.js';
 import { Crowd, mostWithin } from '../support/crowd.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually } from '../support/gateway.js';
