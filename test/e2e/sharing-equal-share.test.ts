@@ -1,6 +1,7 @@
 /**
- * One of two hosts is cut off for so long that it lives on its equal share: first it serves what it has leased, then nothing, then
- * half of the limit; the other never more than what is left of it. Minutes: `npm run test:sharing`.
+ * One of two hosts is cut off for so long that it lives on its equal share: it serves no more than half of the limit, of which an
+ * account that had used up its minute gets nothing (no money was leased when the cut came), and the other serves the other half.
+ * Minutes: `npm run test:sharing`.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -63,7 +64,8 @@ void t.test('a host on its equal share', { ...SKIPPED, timeout: 900_000 }, async
     );
   });
   const alone = await phase('on its share', () => sleep(PHASE_MS));
-  t.ok(answeredAt(alone, 1) >= 0.8 * SHARE, `${answeredAt(alone, 1)} at the host that is alone`);
+  // The phase is longer than a window by less than a tenth.
+  t.ok(answeredAt(alone, 1) <= 1.1 * SHARE, `${answeredAt(alone, 1)} at the host that is alone`);
   t.ok(answeredAt(alone, 0) >= 0.8 * SHARE, `${answeredAt(alone, 0)} at the other`);
   cut.wire.set('open');
   const after = await phase('together again', async () => {
