@@ -86,7 +86,8 @@ async function limits(t: Test, world: Hosts): Promise<void> {
     const most = plan === 'day' ? crowd.answered : mostWithin([crowd], MINUTE_MS);
     t.comment(`${plan}: ${crowd.answered} admitted of ${crowd.asked}, ${most} in a minute at the most`);
     t.ok(most <= limit, `${plan}: ${most} of ${limit}`);
-    const due = limit * share * (plan === 'day' ? 1 : MINUTES);
+    // A busy machine may not ask for so much.
+    const due = Math.min(limit * (plan === 'day' ? 1 : MINUTES), crowd.asked) * share;
     t.ok(crowd.answered >= due, `${plan}: ${crowd.answered}, at least ${share} of it`);
     t.equal(crowd.broken, 0);
     t.same(crowd.refusals, [429], `${plan}: refused as it should be`);
