@@ -12,7 +12,7 @@ const HostView = Type.Object(
     self: Type.Boolean({ description: 'the host that answers' }),
     state: Type.Union([Type.Literal('heard'), Type.Literal('silent'), Type.Literal('awaited')], {
       description:
-        'heard: in the last 20 s; silent: it is idle, or gone; awaited: the sharing server has lost data, and lends nothing before this host is back or forgotten',
+        'heard: in the last 20 s; silent: it is gone, or cut off; awaited: the sharing server has lost data, and lends nothing before this host is back or forgotten',
     }),
     last_heard: Type.Union([Type.Integer({ description: 'Unix seconds' }), Type.Null()]),
   },

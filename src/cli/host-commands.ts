@@ -27,7 +27,7 @@ export function addHostCommands(program: Command): void {
     hosts
       .command('list')
       .description(
-        'List hosts: heard in the last 20 s, silent (idle, or gone), or awaited after the sharing server has lost data.',
+        'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
       ),
   )
     .addHelpText('after', exampleText('hosts list'))

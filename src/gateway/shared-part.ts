@@ -78,7 +78,10 @@ export class SharedPart {
     const authorities: Authorities =
       this.#hosts?.authorities ?? openAuthorities({ slot, file: options.leaseFile, store, clock });
     this.#keeper = keeperOf(options, authorities.calls);
-    this.#debits = new DebitDesk(authorities.debits);
+    this.#debits = new DebitDesk(authorities.debits, (accountId) => {
+      const account = store.findAccount(accountId);
+      if (account !== undefined) this.#keeper.recallMoney(account.index);
+    });
     const applier = new ChangeApplier({
       store,
       live: { ledger, keyTable },

@@ -15,7 +15,7 @@ export interface Debit {
   readonly amount: PicoUnits;
 }
 
-/** Processes give back what lies idle within half a second, and sooner where somebody was refused. */
+/** Others give back what lies idle within half a second, where much is left within IDLE_MS_PLENTIFUL. */
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
 
@@ -25,20 +25,26 @@ const NO_LIMITS = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
 export class DebitNotCovered extends Error {
   /** What could have been taken. */
   readonly available: PicoUnits;
+  /** Processes that serve the account hold more, which may come back. */
+  readonly elsewhere: boolean;
 
-  constructor(available: PicoUnits) {
+  constructor({ remaining, elsewhere }: MoneyGrant) {
     super('the balance does not cover the debit');
-    this.available = available;
+    this.available = remaining;
+    this.elsewhere = elsewhere;
   }
 }
 
 export class DebitDesk {
   readonly #authority: Authority;
+  readonly #recall: (accountId: string) => void;
   #joined = false;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(authority: Authority) {
+  /** `recall` has this process give back what lies idle of the account's money. */
+  constructor(authority: Authority, recall: (accountId: string) => void) {
     this.#authority = authority;
+    this.#recall = recall;
   }
 
   /**
@@ -73,12 +79,13 @@ export class DebitDesk {
       const refused = grants.find(({ granted }) => granted === 0n);
       if (refused === undefined) return;
       const mayCome = grants.every(({ granted, elsewhere }) => granted > 0n || elsewhere);
+      if (mayCome) for (const { accountId } of debits) this.#recall(accountId);
       if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
         await pause(TRY_AGAIN_MS);
         continue;
       }
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n)));
-      throw new DebitNotCovered(refused.remaining);
+      throw new DebitNotCovered(refused);
     }
   }
 

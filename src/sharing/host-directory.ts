@@ -16,7 +16,7 @@ import { ValkeyPlace } from './valkey-place.js';
 
 const MS_PER_SECOND = 1_000;
 
-/** `silent`: it holds nothing, or is gone. `awaited`: the server has lost data, and lends nothing before this host has said what it holds. */
+/** `silent`: it is gone, or cut off. `awaited`: the server has lost data, and lends nothing before this host has said what it holds. */
 export type HostState = 'heard' | 'silent' | 'awaited';
 
 export interface HostStatement {

@@ -112,6 +112,15 @@ export class LeaseKeeper {
     this.#schedule();
   }
 
+  /** Gives back at once what no call holds of the account's money: an operator takes it out. */
+  recallMoney(account: AccountIndex): void {
+    const subject = this.#subjects.findAccount(account);
+    if (subject === undefined) return;
+    subject.giveBackMoney();
+    this.#due.add(subject);
+    this.#schedule();
+  }
+
   /** Gives back all that is unused and leaves the authority. The last flush is over. */
   async close(): Promise<void> {
     this.#closed = true;

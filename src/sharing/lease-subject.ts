@@ -178,6 +178,11 @@ export class LeaseSubject {
     return isDue;
   }
 
+  /** What no call holds of the money: somebody else wants it. */
+  giveBackMoney(): void {
+    this.#money?.giveBack();
+  }
+
   /** The process ends: all that is unused. */
   giveBackAll(nowMs: number): void {
     this.#minute.giveBack(nowMs);

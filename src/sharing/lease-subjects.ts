@@ -28,6 +28,11 @@ export class LeaseSubjects {
     return this.#accounts.get(account) ?? open(account, this.#accounts, this.#places.placeOfAccount, nowMs);
   }
 
+  /** Undefined where nothing is held of it and nobody waits. */
+  findAccount(account: AccountIndex): LeaseSubject | undefined {
+    return this.#accounts.get(account);
+  }
+
   key(key: KeyIndex, nowMs: number): LeaseSubject | undefined {
     return this.#keys.get(key) ?? open(key, this.#keys, this.#places.placeOfKey, nowMs);
   }

@@ -6,7 +6,9 @@
  * for before the transaction, which cannot wait.
  */
 import { ProxyError } from '../core/errors.js';
+import { decimalOf } from '../core/money.js';
 import { notCovered } from '../registry/credits.js';
+import { invalid } from '../registry/record-id.js';
 import type { AccountUse, AccountUses, KnownUses } from '../registry/account-uses.js';
 import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { Registry } from '../registry/registry.js';
@@ -14,10 +16,13 @@ import type { WrittenRow } from '../store/row-recorder.js';
 import type { Recorded } from '../store/shared-changes.js';
 import type { Store } from '../store/store.js';
 import { AuthorityLost, EXCHANGE_ASKS_MAX, type Authority, type SubjectView } from './authority.js';
+import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitDesk } from './debits.js';
 
 /** A change is drafted again where another process has changed the same meanwhile: so often in a row is no chance. */
 const TRIES_MAX = 20;
+
+const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
 export interface SharedDeskOptions {
   readonly store: Pick<Store, 'shared' | 'findAccount' | 'keys'>;
@@ -114,7 +119,7 @@ export class SharedDesk implements RegistryDesk {
       if (error instanceof DebitNotCovered) {
         // Who was quicker may have taken it for the same request.
         const { rows } = await this.#draft(work);
-        throw areSameDebits(debitsOf(rows), debits) ? notCovered(error.available) : new OtherDebits();
+        throw areSameDebits(debitsOf(rows), debits) ? refusalOf(error) : new OtherDebits();
       }
       if (error instanceof AuthorityLost) throw unreachable(error);
       throw error;
@@ -149,6 +154,15 @@ function useOf(view: SubjectView): AccountUse {
     dayCalls: view.dayUsed,
     callsInFlight: view.callsInFlight,
   };
+}
+
+function refusalOf({ available, elsewhere }: DebitNotCovered): ProxyError {
+  if (!elsewhere) return notCovered(available);
+  const balance = decimalOf(available);
+  return invalid(
+    `amount must not take more than the balance of ${balance}: the rest is held by calls in flight and by processes that serve ` +
+      `the account, which give back what lies idle within ${IDLE_SECONDS_MAX} s; try again then`,
+  );
 }
 
 function unreachable(error: AuthorityLost): ProxyError {

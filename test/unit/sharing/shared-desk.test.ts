@@ -21,6 +21,8 @@ interface SharedHouse {
   readonly ends: readonly Authority[];
   /** Runs before the next commit. */
   meanwhile: (() => void) | undefined;
+  /** Accounts whose money this process was to give back. */
+  readonly recalled: Set<string>;
 }
 
 async function openSharedHouse(t: Test): Promise<SharedHouse> {
@@ -51,7 +53,8 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     for (const { id, credited } of store.accounts()) authority.setCredited(id, credited);
     return made;
   };
-  const debits = new DebitDesk(debiting);
+  const recalled = new Set<string>();
+  const debits = new DebitDesk(debiting, (accountId) => recalled.add(accountId));
   const follows = { count: 0 };
   const desk = new SharedDesk({
     store,
@@ -69,6 +72,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     other,
     ends: [looking, debiting],
     meanwhile: undefined,
+    recalled,
   };
   await Promise.all([looking, other].map((end) => end.join()));
   t.teardown(() => store.close());
@@ -108,7 +112,7 @@ void t.test('a statement shows what all processes use', async (t) => {
 });
 
 void t.test('a debit takes what nobody else holds, and no more', async (t) => {
-  const { desk, other, store } = await openSharedHouse(t);
+  const { desk, other, store, recalled } = await openSharedHouse(t);
   const { record } = await desk.change(({ accounts }) =>
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
@@ -116,7 +120,12 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   await other.exchange([moneyAsk(id, 0, 30)]);
   await t.rejects(
     desk.change(({ credits }) => credits.add('acme', units(-71), 'too much')),
-    { code: 'invalid_parameters', message: 'amount must not take more than the balance of 0.00000000007' },
+    { code: 'invalid_parameters', message: /^amount must not take more than the balance of 0\.00000000007: .* within 16 s; try again then$/ },
+  );
+  t.same([...recalled], [id], 'this process was to give back what lies idle');
+  await t.rejects(
+    desk.change(({ credits }) => credits.add('acme', units(-101), 'more than there is')),
+    { code: 'invalid_parameters', message: 'amount must not take more than the balance of 0.0000000001' },
   );
   t.equal(store.findAccount(id)!.credited, 100n);
   const { answers } = await other.exchange([moneyAsk(id, 30, 0)]);
