@@ -10,15 +10,14 @@ import type {
   HostSpent,
   LeaseAnswer,
   LeaseAsk,
-  MinuteAsk,
-  MinuteGrant,
   MoneyAsk,
   MoneyGrant,
   SlotsAsk,
   SlotsGrant,
   SubjectView,
 } from './authority.js';
-import { expiryTickOf, moneyShareOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { moneyShareOf, shareOf, TICK_MS } from './grant-policy.js';
+import { MinuteBuckets, type BucketState } from './minute-buckets.js';
 
 interface DayHeld {
   readonly used: number;
@@ -27,10 +26,7 @@ interface DayHeld {
 
 /** By node; short, because a row of it is read and written at each ask. A packed amount comes back as a number or as a bigint, by its size. */
 export interface SubjectState {
-  readonly buckets: readonly (readonly [
-    tick: number,
-    lent: readonly (readonly [node: string, count: number])[],
-  ])[];
+  readonly buckets: readonly BucketState[];
   readonly dayNumber: number;
   readonly dayUsedBefore: number;
   readonly days: readonly (readonly [node: string, used: number, unused: number])[];
@@ -54,8 +50,7 @@ export class SubjectLeases {
   credited = asPicoUnits(0n);
   /** By stores that are not told of in asks. */
   spent = asPicoUnits(0n);
-  /** By tick of expiry, then by node: permits lent and not given back. */
-  readonly #buckets = new Map<number, Map<string, number>>();
+  readonly #minute = new MinuteBuckets();
   #dayNumber = 0;
   /** Of nodes whose life has ended. */
   #dayUsedBefore = 0;
@@ -67,7 +62,7 @@ export class SubjectLeases {
   /** What `state` told of a subject, with no money known. */
   static of({ buckets, dayNumber, dayUsedBefore, days, slots, money }: SubjectState): SubjectLeases {
     const leases = new SubjectLeases();
-    for (const [tick, lent] of buckets) leases.#buckets.set(tick, new Map(lent));
+    for (const [tick, lent] of buckets) leases.#minute.put(tick, lent);
     leases.#dayNumber = dayNumber;
     leases.#dayUsedBefore = dayUsedBefore;
     for (const [node, used, unused] of days) leases.#days.set(node, { used, unused });
@@ -83,16 +78,14 @@ export class SubjectLeases {
     leases.#dayUsedBefore = dayCalls;
     // A clock that was set back since makes it younger than it is, which errs on refusing.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
-    if (minuteUsed > 0) leases.#buckets.set(tick, new Map([[NO_NODE, minuteUsed]]));
+    if (minuteUsed > 0) leases.#minute.put(tick, [[NO_NODE, minuteUsed]]);
     return leases;
   }
 
   /** Plain values, for `of`; without what weighs no more. */
   state(nowMs: number): SubjectState {
-    const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
-    const weighing = [...this.#buckets].filter(([tick]) => tick >= oldest);
     return {
-      buckets: weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]),
+      buckets: this.#minute.state(nowMs),
       dayNumber: this.#dayNumber,
       dayUsedBefore: this.#dayUsedBefore,
       days: Array.from(this.#days, ([node, { used, unused }]) => [node, used, unused]),
@@ -112,7 +105,7 @@ export class SubjectLeases {
     return {
       ...(minute === undefined
         ? {}
-        : { minute: this.#minute(node, limits.requestsPerMinute, minute, nowMs) }),
+        : { minute: this.#minute.answer(node, limits.requestsPerMinute, minute, nowMs) }),
       ...(day === undefined ? {} : { day: this.#day(node, limits.callsPerDay, day, wallMs) }),
       ...(slots === undefined ? {} : { slots: this.#answerSlots(node, limits.callsInFlight, slots) }),
       ...(money === undefined ? {} : { money: this.#answerMoney(node, host, money) }),
@@ -120,10 +113,9 @@ export class SubjectLeases {
   }
 
   view(subject: string, nowMs: number): SubjectView {
-    const nowTick = Math.floor(nowMs / TICK_MS);
     return {
       subject,
-      minuteUsed: this.#weighing(nowTick),
+      minuteUsed: this.#minute.weighing(nowMs),
       dayNumber: this.#dayNumber,
       dayUsed: this.#dayOutstanding(),
       callsInFlight: sum(this.#slots.values()),
@@ -139,62 +131,6 @@ export class SubjectLeases {
     this.#days.delete(node);
     this.#slots.delete(node);
     this.#money.delete(node);
-  }
-
-  #minute(node: string, limit: number, ask: MinuteAsk, nowMs: number): MinuteGrant {
-    const nowTick = Math.floor(nowMs / TICK_MS);
-    for (const tick of this.#buckets.keys()) {
-      if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
-    }
-    for (const { tick, count } of ask.returned) {
-      const bucket = this.#buckets.get(tick);
-      // Never more than the node was lent: what is not there is of a bucket that weighs no more.
-      bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
-    }
-    const before = this.#weighing(nowTick);
-    const granted = shareOf(limit - before, ask);
-    const weighing = before + granted;
-    const tick = expiryTickOf(nowTick, weighing, limit, ask.forMs);
-    if (granted > 0) {
-      const bucket = this.#buckets.get(tick) ?? new Map<string, number>();
-      bucket.set(node, (bucket.get(node) ?? 0) + granted);
-      this.#buckets.set(tick, bucket);
-    }
-    return {
-      granted,
-      remaining: Math.max(0, limit - weighing),
-      elsewhere: this.#isElsewhere(node, nowTick),
-      tick,
-      validMs: (tick + 1) * TICK_MS - nowMs,
-      freeInMs: this.#freeInMs(weighing, limit, nowMs),
-    };
-  }
-
-  /** Oldest first, until enough has stopped weighing. */
-  #freeInMs(weighing: number, limit: number, nowMs: number): number {
-    let left = weighing;
-    if (left < limit) return 0;
-    for (const [tick, bucket] of [...this.#buckets].sort(([first], [second]) => first - second)) {
-      left -= sum(bucket.values());
-      if (left < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
-    }
-    return 0;
-  }
-
-  #isElsewhere(node: string, nowTick: number): boolean {
-    for (const [tick, bucket] of this.#buckets) {
-      if (tick < nowTick) continue;
-      for (const [holder, count] of bucket) if (holder !== node && count > 0) return true;
-    }
-    return false;
-  }
-
-  #weighing(nowTick: number): number {
-    let weighing = 0;
-    for (const [tick, bucket] of this.#buckets) {
-      if (tick + WEIGHING_TICKS >= nowTick) weighing += sum(bucket.values());
-    }
-    return weighing;
   }
 
   #day(node: string, limit: number, ask: DayAsk, wallMs: WallMs): DayGrant {

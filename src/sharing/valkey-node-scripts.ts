@@ -3,8 +3,8 @@
  * leaving. Main thread. The keys are those of valkey-lua.ts; every ARGV[1] is the place, ARGV[2] the host.
  */
 import { scriptOf } from './valkey-client.js';
-import { DAY_AND_SLOTS_LUA, MONEY_LUA } from './valkey-exchange-script.js';
 import { LUA_PRELUDE } from './valkey-lua.js';
+import { DAY_AND_SLOTS_LUA, MONEY_LUA } from './valkey-stock-lua.js';
 
 /** Subjects of one page: the server does nothing else for some 10 ms. */
 export const PAGE_SUBJECTS = 500;
