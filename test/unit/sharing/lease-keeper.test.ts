@@ -41,24 +41,27 @@ void t.test('a start without the authority', async (t) => {
   t.equal(end, 'served');
 });
 
-void t.test('money that lies idle comes back at once where it is recalled, but for what a call holds', async (t) => {
-  const time = new EventTime();
-  const shared = new MemoryAuthority(time.clock);
-  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
-  const node = new LeaseNode(
-    time,
-    shared,
-    { host: 'host', slot: 0, incarnation: 'one' },
-    { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
-    randomOf(7),
-  );
-  const outstanding = (): bigint => shared.look([SUBJECT])[0]!.moneyOutstanding;
-  void node.keeper.start();
-  node.keeper.recallMoney(ACCOUNT);
-  void node.call(ACCOUNT, asPicoUnits(1_000n));
-  await time.run(1_000);
-  t.ok(outstanding() > 1_000n, 'plenty is left, so it is kept for long');
-  node.keeper.recallMoney(ACCOUNT);
-  await time.run(10);
-  t.equal(outstanding(), 1_000n);
-});
+void t.test(
+  'money that lies idle comes back at once where it is recalled, but for what a call holds',
+  async (t) => {
+    const time = new EventTime();
+    const shared = new MemoryAuthority(time.clock);
+    shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+    const node = new LeaseNode(
+      time,
+      shared,
+      { host: 'host', slot: 0, incarnation: 'one' },
+      { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
+      randomOf(7),
+    );
+    const outstanding = (): bigint => shared.look([SUBJECT])[0]!.moneyOutstanding;
+    void node.keeper.start();
+    node.keeper.recallMoney(ACCOUNT);
+    void node.call(ACCOUNT, asPicoUnits(1_000n));
+    await time.run(1_000);
+    t.ok(outstanding() > 1_000n, 'plenty is left, so it is kept for long');
+    node.keeper.recallMoney(ACCOUNT);
+    await time.run(10);
+    t.equal(outstanding(), 1_000n);
+  },
+);

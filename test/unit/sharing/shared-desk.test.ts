@@ -120,7 +120,11 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   await other.exchange([moneyAsk(id, 0, 30)]);
   await t.rejects(
     desk.change(({ credits }) => credits.add('acme', units(-71), 'too much')),
-    { code: 'invalid_parameters', message: /^amount must not take more than the balance of 0\.00000000007: .* within 16 s; try again then$/ },
+    {
+      code: 'invalid_parameters',
+      message:
+        /^amount must not take more than the balance of 0\.00000000007: .* within 16 s; try again then$/,
+    },
   );
   t.same([...recalled], [id], 'this process was to give back what lies idle');
   await t.rejects(
