@@ -3,7 +3,7 @@
  * Listener thread.
  *
  * Without an exporter the caller's own `traceparent` is handed on as it is, so that its trace does not break here. With one, every
- * call of a known caller has a trace; whether it is recorded is decided at once.
+ * call of a known caller has a trace; whether it is recorded is decided at once, and where it is not, and began here, nothing is made.
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import type { Caller } from '../pipeline/context.js';
@@ -13,6 +13,7 @@ import { isSampled, type Sampling } from '../telemetry/trace-sampling.js';
 import {
   FLAGS_OF_NEW,
   FLAG_SAMPLED,
+  UNRECORDED,
   checkedTraceState,
   parseTraceParent,
   traceParentText,
@@ -30,6 +31,8 @@ interface Arrived {
   readonly parent: TraceParent | undefined;
   readonly state: string;
 }
+
+const NOT_RECORDED = new CallTrace(UNRECORDED, undefined);
 
 const NOTHING: Arrived = { parent: undefined, state: '' };
 
@@ -50,6 +53,7 @@ export class CallTracer {
     const { sampling, outbox } = this.#recording;
     const traceId = parent?.traceId ?? newTraceId();
     const sampled = isSampled(sampling, traceId, parent);
+    if (!sampled && parent === undefined) return NOT_RECORDED;
     const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (sampled ? FLAG_SAMPLED : 0);
     const spanId = newSpanId();
     return new CallTrace(

@@ -1,7 +1,8 @@
 /**
  * The headers `traceparent` and `tracestate` of W3C Trace Context, read strictly: what is not valid is as if it had not been sent.
- * https://www.w3.org/TR/trace-context/. Pure; any thread.
+ * https://www.w3.org/TR/trace-context/. Any thread.
  */
+import { newSpanId, newTraceId } from './span-ids.js';
 
 /** What a `traceparent` says: the span that the work belongs under. */
 export interface TraceParent {
@@ -12,8 +13,14 @@ export interface TraceParent {
   readonly flags: number;
 }
 
+/**
+ * A trace that began here and is not recorded. That it is not is all there is to say behind this gateway, and the worker says it with
+ * identifiers of its own: texts for it would cost the way there more than all else.
+ */
+export const UNRECORDED = 0;
+
 /** What goes from a listener to a worker: a `traceparent`, and a `tracestate` or an empty string. */
-export type CarriedTrace = readonly [traceParent: string, traceState: string];
+export type CarriedTrace = readonly [traceParent: string, traceState: string] | typeof UNRECORDED;
 
 export const FLAG_SAMPLED = 1;
 /** Level 2: the trace's identifier is random. What else may be set is not ours to hand on. */
@@ -56,7 +63,12 @@ export function isSampledText(text: string): boolean {
 }
 
 /** The headers that carry it: name, value, name, value. */
-export function traceHeadersOf([traceParent, traceState]: CarriedTrace): readonly string[] {
+export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
+  if (carried === UNRECORDED) {
+    const unrecorded = { traceId: newTraceId(), spanId: newSpanId(), flags: FLAGS_OF_NEW };
+    return ['traceparent', traceParentText(unrecorded)];
+  }
+  const [traceParent, traceState] = carried;
   return traceState === ''
     ? ['traceparent', traceParent]
     : ['traceparent', traceParent, 'tracestate', traceState];

@@ -7,6 +7,7 @@ import { newSpanId } from '../telemetry/span-ids.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import {
+  UNRECORDED,
   isSampledText,
   parseTraceParent,
   traceHeadersOf,
@@ -58,8 +59,9 @@ export class AttemptSpan {
 
   /** Undefined where the trace is not recorded: its headers go on as they came, and that costs nothing. */
   static of(begin: () => AttemptBegin, carried: CarriedTrace, outbox: SpanOutbox | undefined) {
+    if (outbox === undefined || carried === UNRECORDED) return undefined;
     const [text, traceState] = carried;
-    if (outbox === undefined || !isSampledText(text)) return undefined;
+    if (!isSampledText(text)) return undefined;
     const parent = parseTraceParent(text);
     return parent && new AttemptSpan(begin(), parent, traceState, outbox);
   }

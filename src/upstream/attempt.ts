@@ -222,7 +222,8 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 }
 
 function headersOf({ trace }: UpstreamRequest, span: AttemptSpan | undefined): readonly string[] | undefined {
-  return span === undefined ? trace && traceHeadersOf(trace) : span.headers;
+  if (span !== undefined) return span.headers;
+  return trace === undefined ? undefined : traceHeadersOf(trace);
 }
 
 /** The body with the model's name as the upstream knows it. */
