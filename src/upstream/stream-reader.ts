@@ -5,14 +5,12 @@
  * What becomes of an event depends on the events before it alone, never on how the bytes were cut, but for one thing: while the
  * client has nothing yet, good events that come together with a bad one are held back with it.
  */
-import { mayHoldSignal, forEachEvent, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
+import { eventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import { garbageFailure } from './error-mapping.js';
 import { isRecord, parsedJson } from './json-value.js';
+import { PlainEvents } from './plain-events.js';
 import type { UsageMeter } from './usage-meter.js';
-
-/** Events in the plainest form, each one line that looks like a JSON object; what is not of this form is looked at event by event. */
-const PLAIN_EVENTS = /^(?:data: ?\{[^\r\n]*\}\n\n)+$/;
 
 /** Some upstreams report usage after `[DONE]`. The client has all of its content by then and waits for the end alone. */
 const LATE_USAGE_MS_MAX = 100;
@@ -60,46 +58,48 @@ export class StreamReader implements AnswerBodyReader {
   }
 
   #take(events: Buffer): void {
-    if (this.#isPlain(events)) {
+    const plain = new PlainEvents(events);
+    const plainEnd = this.#tellsNothing ? plain.endFrom(0) : 0;
+    if (plainEnd === events.length) {
       this.#relay(events);
       return;
     }
     const wasDone = this.#done;
-    this.#look(events);
+    this.#look(events, plain, plainEnd);
     if (!this.#done || this.#over) return;
     if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
   }
 
-  /** Whether none of the events tells anything, so that they are relayed unparsed; holds of all exactly where it holds of each. */
-  #isPlain(events: Buffer): boolean {
-    return (
-      this.#accepted &&
-      !this.#finished &&
-      !this.#done &&
-      PLAIN_EVENTS.test(events.toString('latin1')) &&
-      !mayHoldSignal(events)
-    );
+  /** Whether an event that is plain tells nothing where the stream stands. */
+  get #tellsNothing(): boolean {
+    return this.#accepted && !this.#finished && !this.#done;
   }
 
-  /** Judges each event; those that stand next to each other are relayed together. */
-  #look(events: Buffer): void {
+  /** Judges each event from `from` on that is not plain; those that stand next to each other are relayed together. */
+  #look(events: Buffer, plain: PlainEvents, from: number): void {
     let runStart = 0;
     const relayRun = (end: number, next: number): void => {
       if (end > runStart) this.#relay(events.subarray(runStart, end));
       runStart = next;
     };
-    forEachEvent(events, (start, end, data) => {
-      if (this.#over) return;
-      const verdict = this.#isPlain(events.subarray(start, end)) ? 'relay' : this.#judge(data);
+    let start = from;
+    let event = eventFrom(events, start);
+    while (event !== undefined) {
+      const { end, data } = event;
+      const verdict = this.#judge(data);
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict !== 'relay') {
         // While the client has nothing, what came with the bad event is held back: another upstream may still answer.
         if (this.#relayed) relayRun(start, end);
         this.#reject(verdict.garbage);
+        return;
       }
-    });
-    if (!this.#over) relayRun(events.length, events.length);
+      if (this.#isOver()) return;
+      start = this.#tellsNothing ? plain.endFrom(end) : end;
+      event = eventFrom(events, start);
+    }
+    relayRun(events.length, events.length);
   }
 
   #judge(data: string | undefined): 'relay' | 'drop' | { readonly garbage: string } {

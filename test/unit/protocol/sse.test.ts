@@ -4,11 +4,11 @@ import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
 import {
   errorEvent,
   forEachEvent,
-  mayHoldSignal,
   sseEvent,
   SseSplitter,
   SSE_DONE,
   SSE_KEEP_ALIVE,
+  signalFrom,
 } from '#src/protocol/sse.js';
 
 const BOM = '\uFEFF';
@@ -190,7 +190,7 @@ void t.test('an event as long as allowed passes, a longer one is given up', (t) 
   t.end();
 });
 
-void t.test('mayHoldSignal says yes to usage, errors and the end, no to text and to null', (t) => {
+void t.test('signalFrom finds usage, errors and the end, and no text and no null', (t) => {
   const yes = [
     SSE_DONE,
     'data: [DONE]\r\n\r\n',
@@ -207,8 +207,12 @@ void t.test('mayHoldSignal says yes to usage, errors and the end, no to text and
     'data: {"usage":null,"error": null}\n\n',
     `data: ${JSON.stringify({ content: 'the "usage":{ of "error": x, done' })}\n\n`,
   ];
-  for (const text of yes) t.ok(mayHoldSignal(Buffer.from(text)), JSON.stringify(text));
-  for (const text of no) t.notOk(mayHoldSignal(Buffer.from(text)), JSON.stringify(text));
+  for (const text of yes) t.ok(signalFrom(text, 0) >= 0, JSON.stringify(text));
+  for (const text of no) t.equal(signalFrom(text, 0), -1, JSON.stringify(text));
+  const twice = 'data: {"usage":{}}\n\ndata: {"error":{}}\n\n';
+  t.equal(signalFrom(twice, 7), twice.indexOf('"usage"'));
+  t.equal(signalFrom(twice, 8), twice.indexOf('"error"'), 'from where it is asked on');
+  t.equal(signalFrom(twice, twice.indexOf('"error"') + 1), -1);
   t.end();
 });
 
