@@ -3,6 +3,7 @@
  */
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { plainNode } from './plain-node.js';
 
 export interface ChildOptions {
   /** For messages. */
@@ -53,9 +54,9 @@ export async function within<T>(work: Promise<T>, timeoutMs: number, what: strin
 
 /** Starts node and resolves when it is ready; rejects with its output where it ends before, or is late. */
 export async function startChild(options: ChildOptions): Promise<Child> {
-  const env = { ...process.env, NODE_OPTIONS: undefined, ...options.env };
-  // Coverage and test-runner hooks of the parent are not the child's business.
-  const running = spawn(process.execPath, options.args, {
+  const env = { ...process.env, ...options.env };
+  const node = plainNode(options.env?.NODE_OPTIONS);
+  const running = spawn(node.file, [...node.args, ...options.args], {
     cwd: options.cwd,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],

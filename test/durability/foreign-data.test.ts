@@ -8,6 +8,7 @@ import { mkdirSync, readFileSync, readdirSync, truncateSync, writeFileSync } fro
 import { join } from 'node:path';
 import { open, type Key } from 'lmdb';
 import t, { type Test } from 'tap';
+import { plainNode } from '../../bench/support/plain-node.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
@@ -15,7 +16,7 @@ import { temporaryFolder } from '../support/gateway.js';
 import { offlineRegistry, StoppedClock } from '../unit/store/support.js';
 
 /** A start takes a second; a busy machine gets more. */
-const REFUSAL_TIMEOUT_MS = 30_000;
+const REFUSAL_TIMEOUT_MS = 120_000;
 const PAGE_BYTES = 4_096;
 
 /** Books of some pages: accounts with a key and a charge each, deep enough for branch pages. */
@@ -60,9 +61,10 @@ function contentsOf(dataPath: string): string[] {
 function expectRefusal(t: Test, what: string, dataPath: string, told: readonly (string | RegExp)[]): void {
   const before = contentsOf(dataPath);
   const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
-  const end = spawnSync(process.execPath, [main, 'serve', '--port', '0', '--admin-port', '0'], {
+  const node = plainNode();
+  const end = spawnSync(node.file, [...node.args, main, 'serve', '--port', '0', '--admin-port', '0'], {
     cwd: dataPath,
-    env: { ...process.env, NODE_OPTIONS: '', TOLLGATE_CONFIG: '', TOLLGATE_DATA: dataPath },
+    env: { ...process.env, TOLLGATE_CONFIG: '', TOLLGATE_DATA: dataPath },
     encoding: 'utf8',
     timeout: REFUSAL_TIMEOUT_MS,
   });

@@ -127,7 +127,7 @@ async function booksAfterKill(t: Test, { gateway, folder, config, customers }: S
   const pid = gateway.pid();
   gateway.child.signal('SIGKILL');
   process.kill(pid, 'SIGKILL');
-  await gateway.child.stop('SIGKILL', 10_000);
+  await gateway.child.stop('SIGKILL', 60_000);
   const next = await startGateway(t, { folder, config });
   const spent: bigint[] = [];
   for (const { accountId } of customers)

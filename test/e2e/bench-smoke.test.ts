@@ -7,12 +7,14 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
+import { plainNode } from '../../bench/support/plain-node.js';
 import { chartOf, type ChartReport } from '../../bench/load/chart.js';
 import { temporaryFolder } from '../support/gateway.js';
 
 const run = promisify(execFile);
 const script = new URL('../../bench/load/run.js', import.meta.url).pathname;
-const bench = (...args: string[]) => run(process.execPath, [script, ...args], { timeout: 100_000 });
+const node = plainNode();
+const bench = (...args: string[]) => run(node.file, [...node.args, script, ...args], { timeout: 300_000 });
 
 interface Report {
   readonly latencies: readonly { readonly scenario: string; readonly contender: string }[];

@@ -76,7 +76,7 @@ async function checkCalls(t: Test, gateway: Gateway, created: readonly Created[]
   }
 }
 
-void t.test(`${ACCOUNTS} accounts with ${KEYS_PER_ACCOUNT} keys each`, { timeout: 300_000 }, async (t) => {
+void t.test(`${ACCOUNTS} accounts with ${KEYS_PER_ACCOUNT} keys each`, { timeout: 600_000 }, async (t) => {
   const full = ACCOUNTS >= FULL_ACCOUNTS;
   const mock = await startMock(t);
   const config = testSettings(mock.url, {

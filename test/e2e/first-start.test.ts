@@ -14,7 +14,7 @@ const HAS_CURL = spawnSync('curl', ['--version']).status === 0;
 
 /** Runs a printed line as a shell would; without curl here, does what it says. */
 async function pasted(line: string): Promise<string> {
-  if (HAS_CURL) return execFileSync('sh', ['-c', `${line} -s`], { encoding: 'utf8', timeout: 20_000 });
+  if (HAS_CURL) return execFileSync('sh', ['-c', `${line} -s`], { encoding: 'utf8', timeout: 120_000 });
   const words = [...line.matchAll(/'([^']*)'|(\S+)/g)].map((match) => match[1] ?? match[2]!);
   const url = new URL(words.find((word) => word.startsWith('http://'))!);
   const after = (flag: string): string[] => words.filter((_, index) => words[index - 1] === flag);

@@ -35,7 +35,7 @@ function repeat(gateway: Gateway, key: string, name: string, prompt = 'Hello'): 
   return Promise.all(Array.from({ length: REPEATS }, () => call(gateway, key, name, prompt)));
 }
 
-void t.test('a call is made by one process', { timeout: 90_000 }, async (t) => {
+void t.test('a call is made by one process', { timeout: 600_000 }, async (t) => {
   const { gateway, mock } = await startBed(t, { processes: PROCESSES, flush_interval_ms: FLUSH_INTERVAL_MS });
   await serving(gateway, PROCESSES);
   const { key, accountId } = await gateway.admin.customer();

@@ -53,7 +53,7 @@ async function usedUp(caller: Caller): Promise<void> {
   await caller.done;
 }
 
-void t.test('limits and money are those of all processes', { timeout: 120_000 }, async (t) => {
+void t.test('limits and money are those of all processes', { timeout: 600_000 }, async (t) => {
   const { gateway } = await startBed(t, SETTINGS);
   await serving(gateway, PROCESSES);
   t.equal(pidsOf(gateway).length, PROCESSES);
@@ -103,7 +103,7 @@ void t.test('limits and money are those of all processes', { timeout: 120_000 },
   });
 });
 
-void t.test('each process killed in turn', { timeout: 120_000 }, async (t) => {
+void t.test('each process killed in turn', { timeout: 600_000 }, async (t) => {
   const { gateway } = await startBed(t, SETTINGS);
   await serving(gateway, PROCESSES);
   const customer = await gateway.admin.customer({ plan: 'sixhundred' });

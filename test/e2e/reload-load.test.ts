@@ -122,7 +122,7 @@ async function press(t: Test, { gateway }: Bed, key: string, done: Promise<unkno
   return served;
 }
 
-void t.test('traffic while everything is changed', { timeout: (2 * SECONDS + 100) * 1_000 }, async (t) => {
+void t.test('traffic while everything is changed', { timeout: (2 * SECONDS + 600) * 1_000 }, async (t) => {
   const bed = await startBed(t, { plans: STEADY_PLANS });
   const { gateway } = bed;
   const { admin } = gateway;

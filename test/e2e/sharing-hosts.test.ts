@@ -288,7 +288,7 @@ async function killedServer(t: Test, world: Hosts): Promise<void> {
   t.ok(most <= 5, `${most} of 5 a minute`);
 }
 
-void t.test('four hosts', { ...NO_REDIS, timeout: FULL ? 1_500_000 : 300_000 }, async (t) => {
+void t.test('four hosts', { ...NO_REDIS, timeout: 1_500_000 }, async (t) => {
   const world = await startHosts(t, { count: HOSTS, settings: SETTINGS, lastAheadMs: AHEAD_MS });
   await t.test('limits and money', (t) => limits(t, world));
   if (FULL) await t.test('a limit of 100,000', (t) => wideLimit(t, world));

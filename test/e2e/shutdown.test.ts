@@ -82,7 +82,7 @@ void t.test('kill -9 of the gateway: the supervisor starts another on the same p
 void t.test('kill -9 of the supervisor: the gateway ends by itself', async (t) => {
   const { gateway } = await startBed(t);
   const pid = gateway.pid();
-  await gateway.child.stop('SIGKILL', 5_000);
+  await gateway.child.stop('SIGKILL', 60_000);
   await eventually('the end of the gateway', () => (lives(pid) ? undefined : true));
   t.pass('it has ended');
 });

@@ -102,7 +102,7 @@ async function oneStream(gateway: Gateway, key: string, random: () => number, ta
   else tally.wrong.push(`${incoming.statusCode}: ${text.slice(-200)}`);
 }
 
-void t.test(`${STREAMS} streams for ${SECONDS} s`, { timeout: (SECONDS + 60) * 1_000 }, async (t) => {
+void t.test(`${STREAMS} streams for ${SECONDS} s`, { timeout: (SECONDS + 600) * 1_000 }, async (t) => {
   t.comment(`seed ${SEED}`);
   const random = randomOf(SEED);
   const mock = await startMock(t);

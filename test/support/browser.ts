@@ -12,7 +12,7 @@ const executablePath = EXECUTABLES.find((path) => existsSync(path));
 export const HAS_BROWSER = executablePath !== undefined;
 
 /** Of one step of a page: a loaded machine is slow, a broken page never gets there. */
-const STEP_TIMEOUT_MS = 20_000;
+const STEP_TIMEOUT_MS = 60_000;
 
 export interface WatchedPage {
   readonly page: Page;

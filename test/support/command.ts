@@ -2,6 +2,7 @@
  * Commands as an operator gives them: `tollgate …` as a child process, with what it printed and how it ended.
  */
 import { execFile } from 'node:child_process';
+import { plainNode } from '../../bench/support/plain-node.js';
 
 export interface CommandEnd {
   readonly code: number;
@@ -12,7 +13,7 @@ export interface CommandEnd {
 }
 
 /** A command does one thing and ends; a store that is being written may keep it waiting for a second. */
-const COMMAND_TIMEOUT_MS = 30_000;
+const COMMAND_TIMEOUT_MS = 120_000;
 
 /** Runs in `folder`, where it finds `tollgate.yaml` and `data`. Nobody is at its standard input. */
 export function runCommand(
@@ -23,15 +24,15 @@ export function runCommand(
   const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
   const surroundings = {
     ...process.env,
-    NODE_OPTIONS: undefined,
     TOLLGATE_CONFIG: undefined,
     TOLLGATE_DATA: undefined,
     TOLLGATE_ADMIN_TOKEN: undefined,
   };
+  const node = plainNode(env.NODE_OPTIONS);
   return new Promise((resolve, reject) => {
     const child = execFile(
-      process.execPath,
-      [main, ...args],
+      node.file,
+      [...node.args, main, ...args],
       { cwd: folder, env: { ...surroundings, ...env }, timeout: COMMAND_TIMEOUT_MS },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;

@@ -4,6 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { plainNode } from '../../bench/support/plain-node.js';
 import { picoUnitsOf } from '#src/core/money.js';
 import { AdminClient, type AccountView } from './admin-client.js';
 import { eventually, startGateway } from './gateway.js';
@@ -13,7 +14,7 @@ import type { Scope } from './mock.js';
 export const KILLS = ['gateway', 'gateway, supervisor', 'supervisor, gateway'] as const;
 export type Kill = (typeof KILLS)[number];
 
-const AUDIT_TIMEOUT_MS = 30_000;
+const AUDIT_TIMEOUT_MS = 120_000;
 
 /** What a test needs of a gateway that serves. */
 export interface Serving {
@@ -85,12 +86,13 @@ export class CrashingGateway {
   /** `tollgate audit` on the data, beside whatever runs. */
   audit(): AuditEnd {
     const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+    const node = plainNode();
     const end = spawnSync(
-      process.execPath,
-      [main, 'audit', '--config', join(this.#folder, 'tollgate.yaml')],
+      node.file,
+      [...node.args, main, 'audit', '--config', join(this.#folder, 'tollgate.yaml')],
       {
         cwd: this.#folder,
-        env: { ...process.env, NODE_OPTIONS: '', TOLLGATE_DATA: join(this.#folder, 'data') },
+        env: { ...process.env, TOLLGATE_DATA: join(this.#folder, 'data') },
         encoding: 'utf8',
         timeout: AUDIT_TIMEOUT_MS,
       },

@@ -8,7 +8,7 @@ import type { Host } from './hosts.js';
 const CONNECTIONS = 3;
 /** An account has used up what it may when it was refused so often by each host. */
 const REFUSED_ENOUGH = 20;
-const USE_UP_MS_MAX = 60_000;
+const USE_UP_MS_MAX = 120_000;
 const REFUSED_PAUSE_MS = 25;
 
 export class Crowd {

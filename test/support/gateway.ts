@@ -22,11 +22,10 @@ export interface GatewayOptions {
   readonly folder?: string | undefined;
 }
 
-/** A second on a quiet machine; half a minute was seen beside ten busy processes. */
-const READY_TIMEOUT_MS = 90_000;
-const STOP_TIMEOUT_MS = 40_000;
+const READY_TIMEOUT_MS = 120_000;
+const STOP_TIMEOUT_MS = 120_000;
 /** Of waits for something that the gateway does by itself soon. */
-const SOON_TIMEOUT_MS = 15_000;
+const SOON_TIMEOUT_MS = 60_000;
 const POLL_MS = 20;
 
 /** Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after `timeoutMs`. */

@@ -64,7 +64,7 @@ export async function startHosts(
   return { redis, hosts };
 }
 
-const KILL_TIMEOUT_MS = 5_000;
+const KILL_TIMEOUT_MS = 60_000;
 
 /** A module that sets the calendar of a process and all of its threads forward; clocks that never step are as they were. */
 function calendarAhead(folder: string, aheadMs: number): string {

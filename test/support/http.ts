@@ -21,7 +21,7 @@ export interface Answer {
   json(): unknown;
 }
 
-const TIMEOUT_MS = 30_000;
+const TIMEOUT_MS = 120_000;
 
 /** Connections are closed after each answer unless an agent is given, so that no test leans on another's. */
 export function request(options: RequestOptions): Promise<Answer> {

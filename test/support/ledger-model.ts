@@ -93,7 +93,7 @@ const WALL = 3;
 export const SHARED_BYTES = 32;
 
 /** Who waits longer waits for a thread that has died. */
-const WAIT_MS_MAX = 10_000;
+const WAIT_MS_MAX = 60_000;
 /** Looks before a thread sleeps at a barrier: those who come off it spinning start within the same microsecond. */
 const LOOKS = 50_000;
 

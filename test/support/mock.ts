@@ -19,8 +19,7 @@ export interface Scope {
   teardown(after: () => unknown): unknown;
 }
 
-/** Some tenths of a second on a quiet machine. */
-const READY_TIMEOUT_MS = 90_000;
+const READY_TIMEOUT_MS = 120_000;
 
 /** Starts `tollgate mock-upstream --port 0` with `args`; ends it with the test. Requests are recorded for `stats().last`. */
 export async function startMock(t: Scope, args: readonly string[] = []): Promise<Mock> {

@@ -19,8 +19,8 @@ interface Head {
 }
 
 const HEAD_END = '\r\n\r\n';
-const CONNECT_TIMEOUT_MS = 5_000;
-const ANSWER_TIMEOUT_MS = 30_000;
+const CONNECT_TIMEOUT_MS = 60_000;
+const ANSWER_TIMEOUT_MS = 60_000;
 
 function headOf(bytes: Buffer): Head | undefined {
   const end = bytes.indexOf(HEAD_END);
