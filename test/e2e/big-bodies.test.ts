@@ -22,12 +22,13 @@ import { openStream } from '../support/sse.js';
 const BODY_CHARS = 4_000_000;
 const BODIES_PER_SECOND = 10;
 const MEASURE_MS = 2_500;
-const ROUNDS = 4;
+const ROUNDS = 8;
 const GROWTH_MS_MAX = 10;
 const STREAMS = 200;
 const CHUNK_MS = 50;
 const PROMPT_CHARS = 3_000_000;
-const GAP_GROWTH_MS_MAX = 5;
+/** The count itself takes several hundred. */
+const GAP_GROWTH_MS_MAX = 30;
 const GAPS_MS = 2_000;
 
 /** Of a counter thread, in thread-priority.ts. */

@@ -19,10 +19,10 @@ const CREDIT = '10.00';
 const CREATION_MS_MAX = 30_000;
 const START_MS_MAX = 3_000;
 /**
- * A quarter of the answers are to be faster: with eight programs to a core the median was 39 ms, and on a machine that is
- * free it is 8 ms.
+ * A quarter of the answers are to be faster. On a machine that is free the median is 8 ms, with eight programs to a core 39;
+ * a list that reads the accounts one by one takes seconds.
  */
-const LIST_QUARTILE_MS_MAX = 50;
+const LIST_QUARTILE_MS_MAX = 500;
 const LISTS = 21;
 const SAMPLE = 20;
 

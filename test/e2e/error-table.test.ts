@@ -106,7 +106,10 @@ void t.test('errors', async (t) => {
     t.ok(seconds <= 62, `${seconds} s`);
     t.match(answer.headers, { 'x-ratelimit-limit': '2', 'x-ratelimit-remaining': '0' });
     const aheadSeconds = Number(answer.headers['x-ratelimit-reset']) - Date.now() / 1_000;
-    t.ok(Math.abs(aheadSeconds - seconds) <= 2, `Reset is ${aheadSeconds} s ahead, Retry-After ${seconds} s`);
+    t.ok(
+      Math.abs(aheadSeconds - seconds) <= 10,
+      `Reset is ${aheadSeconds} s ahead, Retry-After ${seconds} s`,
+    );
   });
 
   await t.test('daily_limit_exceeded', async (t) => {
@@ -119,7 +122,7 @@ void t.test('errors', async (t) => {
     const seconds = checkRetryAfter(t, answer, message);
     const dayMs = 86_400_000;
     const untilMidnightSeconds = (dayMs - ((Date.now() + dayMs / 3) % dayMs)) / 1_000;
-    t.ok(Math.abs(seconds - untilMidnightSeconds) <= 3, `${seconds} s to 00:00 UTC+8`);
+    t.ok(Math.abs(seconds - untilMidnightSeconds) <= 10, `${seconds} s to 00:00 UTC+8`);
     t.match(answer.headers, { 'x-ratelimit-limit': '1000' });
   });
 

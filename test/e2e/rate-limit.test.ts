@@ -11,6 +11,10 @@ import { keepAliveAgent, type Answer } from '../support/http.js';
 const LIMIT = 100;
 const REQUESTS = 2_000;
 const CONNECTIONS = 50;
+/** Before the limit is free again, so that a busy machine is still refused once. */
+const EARLY_MS = 8_000;
+/** The package's own timer, and the call after it. */
+const LATE_MS_MAX = 20_000;
 
 void t.test('2,000 requests at a limit of 100 a minute', async (t) => {
   const { gateway } = await startBed(t, {
@@ -89,7 +93,7 @@ void t.test('2,000 requests at a limit of 100 a minute', async (t) => {
   const retrying = async (): Promise<void> => {
     const one = await gateway.admin.customer({ plan: 'one' });
     t.equal((await gateway.chat(one.key, 'Hello')).status, 200);
-    await untilReset(one.key, 2_500);
+    await untilReset(one.key, EARLY_MS);
     const seen: { status: number; atMs: number; retryAfter: number }[] = [];
     const client = new OpenAI({
       baseURL: `${gateway.url}/v1`,
@@ -111,7 +115,7 @@ void t.test('2,000 requests at a limit of 100 a minute', async (t) => {
     );
     const waitedMs = seen[1]!.atMs - seen[0]!.atMs;
     const toldMs = seen[0]!.retryAfter * 1_000;
-    t.ok(waitedMs >= toldMs && waitedMs < toldMs + 2_000, `told ${toldMs} ms, waited ${waitedMs} ms`);
+    t.ok(waitedMs >= toldMs && waitedMs < toldMs + LATE_MS_MAX, `told ${toldMs} ms, waited ${waitedMs} ms`);
   };
 
   await Promise.all([waiting(), retrying()]);

@@ -98,6 +98,6 @@ void t.test('SIGTERM with a call that does not end: cut off after drain_timeout_
   const rest = readRest(incoming).catch(() => '');
   const beganMs = performance.now();
   t.equal(await gateway.stop(), 0);
-  t.ok(performance.now() - beganMs < 10_000);
+  t.ok(performance.now() - beganMs < 30_000, 'and not after the minutes that a call may take');
   t.notOk(eventData(await rest).includes('[DONE]'));
 });

@@ -309,7 +309,7 @@ void t.test('a collector that fails, hangs or goes holds nothing up', async (t) 
     }
     const beganMs = performance.now();
     t.equal(await gateway.stop(), 0, `${modes.join()}: the stop is clean`);
-    t.ok(performance.now() - beganMs < 15_000, 'and bounded');
+    t.ok(performance.now() - beganMs < 60_000, 'and bounded');
   }
 });
 

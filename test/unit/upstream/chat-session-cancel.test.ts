@@ -18,7 +18,7 @@ void t.test('cancel before anything was sent costs nothing', async (t) => {
   t.equal(upstreams[0]?.requests.length, 0);
 });
 
-void t.test("cancel closes the upstream's socket within 50 ms and bills what was relayed", async (t) => {
+void t.test("cancel closes the upstream's socket at once and bills what was relayed", async (t) => {
   const first = sse(chunkOf('a'));
   const { call, counts, upstreams } = await world(t, [
     (_request, response, body) => {
@@ -40,7 +40,8 @@ void t.test("cancel closes the upstream's socket within 50 ms and bills what was
     session.onCancel();
     session.onCancel();
     await closed;
-    t.ok(performance.now() - startMs < 50, `${name}: ${(performance.now() - startMs).toFixed(1)} ms`);
+    // A millisecond or two; the shortest timeout that could close it instead takes 30 s.
+    t.ok(performance.now() - startMs < 5_000, `${name}: ${(performance.now() - startMs).toFixed(1)} ms`);
     await downstream.ended;
     t.equal(downstream.rest?.length, 0);
     t.strictSame(downstream.usage, { ...COUNTED, source: 'estimated' }, name);
