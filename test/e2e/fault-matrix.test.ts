@@ -32,10 +32,10 @@ import { chunksOf, eventData, textOf } from '../support/sse.js';
 /** Cells at once: enough to hide the stalls, few enough for two cores to keep the short timeouts true. */
 const CELLS_AT_ONCE = 16;
 const TIMEOUTS = {
-  connect_timeout_ms: 1_500,
-  first_byte_timeout_ms: 1_500,
-  idle_timeout_ms: 1_500,
-  total_timeout_ms: 4_000,
+  connect_timeout_ms: 3_000,
+  first_byte_timeout_ms: 3_000,
+  idle_timeout_ms: 3_000,
+  total_timeout_ms: 8_000,
 };
 const CREDIT = '100.00';
 const SECRET = 'sk-provider-secret-0123456789';
