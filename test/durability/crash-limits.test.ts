@@ -8,9 +8,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { randomFrom } from '../fixtures/ledger-world.js';
 import type { Customer } from '../support/admin-client.js';
-import { CrashingGateway, KILLS } from '../support/crash.js';
+import { booksOf, CrashingGateway, KILLS, type Serving } from '../support/crash.js';
 import { Caller } from '../support/crash-load.js';
-import { temporaryFolder, testSettings } from '../support/gateway.js';
+import { eventually, temporaryFolder, testSettings } from '../support/gateway.js';
+import { MachineLag } from '../support/machine-lag.js';
 import { startMock } from '../support/mock.js';
 
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
@@ -18,17 +19,26 @@ const ROUNDS = FULL ? 20 : 2;
 const SEED = Number(process.env.TOLLGATE_CRASH_SEED ?? Date.now() % 1_000_000);
 const CONNECTIONS = 4;
 const FLUSH_INTERVAL_MS = 200;
-/** What a flush may be late by on a busy machine: the timer's turn, and the writing itself. */
+/** What a flush may be late by where the machine is not: the timer's turn, and the writing itself. */
 const FLUSH_LATE_MS = 300;
+/** A flush needs the machine several times over: its timer, what the threads pass on, the write and its sync. */
+const LAGS = 4;
 const LOAD_MS = { least: 250, most: 600 };
+/** With four connections at most 400 calls a second, so that a life of 600 ms does not come to the limit. */
+const UPSTREAM_MS = 10;
 /** More than is admitted before the kill, so that it is the second life that meets it. */
-const LIMIT = 2_000;
-const ANSWERS_TIMEOUT_MS = 30_000;
+const LIMIT = 400;
+/** Calls before the kill at the most, however long its conditions take. */
+const CALLS_BEFORE_KILL_MAX = LIMIT / 2;
+const ANSWERS_TIMEOUT_MS = 50_000;
 
 const PLANS = [
   { id: 'minute', requests_per_minute: LIMIT, calls_per_day: 1_000_000 },
   { id: 'day', requests_per_minute: 1_000_000, calls_per_day: LIMIT },
 ] as const;
+
+const callerOf = ({ port }: Serving, { key }: Customer): Caller =>
+  new Caller({ port, key, connections: CONNECTIONS, upstreamMs: UPSTREAM_MS });
 
 for (const { id: plan } of PLANS) {
   void t.test(`${LIMIT} calls a ${plan}, ${ROUNDS} rounds`, { timeout: 900_000 }, async (t) => {
@@ -36,18 +46,29 @@ for (const { id: plan } of PLANS) {
     const random = randomFrom(SEED);
     const mock = await startMock(t);
     const config = testSettings(mock.url, { plans: PLANS, flush_interval_ms: FLUSH_INTERVAL_MS });
-    const gateway = new CrashingGateway(t, temporaryFolder(t), config);
+    const folder = temporaryFolder(t);
+    const gateway = new CrashingGateway(t, folder, config);
     let serving = await gateway.start();
     let [worst, worstMs] = [-Infinity, 0];
     const customers: Customer[] = [];
     for (let n = 0; n < ROUNDS; n++) customers.push(await serving.admin.customer({ plan }));
     for (const customer of customers) {
       const startMs = performance.now();
-      const first = new Caller({ port: serving.port, key: customer.key, connections: CONNECTIONS });
+      const lag = new MachineLag(folder);
+      const first = callerOf(serving, customer);
       await sleep(LOAD_MS.least + random(LOAD_MS.most - LOAD_MS.least));
+      // The usage shown is that of the last flush.
+      const shown = serving.admin;
+      await eventually('a flush', async () =>
+        (await booksOf(shown, customer.accountId)).calls > 0 ||
+        first.answeredMs.length >= CALLS_BEFORE_KILL_MAX
+          ? true
+          : undefined,
+      );
       const [killedMs, inFlight] = [performance.now(), first.inFlight];
       const restart = gateway.kill(KILLS[random(KILLS.length)]!);
       first.stop();
+      const lagMs = await lag.end();
       serving = await restart();
       await first.done;
       t.ok(
@@ -57,7 +78,7 @@ for (const { id: plan } of PLANS) {
       const account = await serving.admin.account(customer.accountId);
       const known = plan === 'minute' ? account.requests_this_minute : account.calls_today;
 
-      const second = new Caller({ port: serving.port, key: customer.key, connections: CONNECTIONS });
+      const second = callerOf(serving, customer);
       while (!second.refused.has(429) && performance.now() - startMs < ANSWERS_TIMEOUT_MS) await sleep(5);
       second.stop();
       await second.done;
@@ -70,13 +91,13 @@ for (const { id: plan } of PLANS) {
       // Those that are over were admitted before the kill, last of all, and forgotten.
       const forgottenMs = over > 0 ? killedMs - (first.answeredMs.at(-over) ?? -Infinity) : 0;
       t.ok(
-        forgottenMs <= FLUSH_INTERVAL_MS + FLUSH_LATE_MS,
-        `${over} over the limit, from the last ${forgottenMs.toFixed(0)} ms before the kill`,
+        forgottenMs <= FLUSH_INTERVAL_MS + FLUSH_LATE_MS + LAGS * lagMs,
+        `${over} over the limit, from the last ${forgottenMs.toFixed(0)} ms before the kill, on a machine late by ${lagMs.toFixed(0)} ms`,
       );
       t.ok(known > 0, `${known} of ${first.answeredMs.length} known after the restart`);
       t.ok(known <= first.answeredMs.length + first.broken, 'none that was never sent');
       // What was in flight was admitted, and may have ended with nobody to answer.
-      t.ok(answered + inFlight >= LIMIT * 0.99, 'and no permit is lost that was not used');
+      t.ok(answered + inFlight >= LIMIT * 0.95, 'and no permit is lost that was not used');
       if (over > worst) [worst, worstMs] = [over, forgottenMs];
     }
     t.equal(await gateway.stop(), 0);

@@ -14,7 +14,8 @@ import { randomFrom } from '../fixtures/ledger-world.js';
 import type { Customer } from '../support/admin-client.js';
 import { booksOf, CrashingGateway, KILLS, type Books, type Kill, type Serving } from '../support/crash.js';
 import { CALL_COST, Caller } from '../support/crash-load.js';
-import { temporaryFolder, testSettings } from '../support/gateway.js';
+import { eventually, temporaryFolder, testSettings } from '../support/gateway.js';
+import { MachineLag } from '../support/machine-lag.js';
 import { startMock } from '../support/mock.js';
 
 const FULL = process.env.TOLLGATE_CRASH_FULL === '1';
@@ -24,8 +25,10 @@ const USAGE_LOG = 'usage.ndjson';
 const CUSTOMERS = 3;
 const CONNECTIONS = 4;
 const FLUSH_INTERVAL_MS = 200;
-/** What a flush may be late by on a busy machine: the timer's turn, and the writing itself. */
+/** What a flush may be late by where the machine is not: the timer's turn, and the writing itself. */
 const FLUSH_LATE_MS = 300;
+/** A flush needs the machine several times over: its timer, what the threads pass on, the write and its sync. */
+const LAGS = 4;
 /** Load runs for a random time up to this before the kill: some flushes, at any point between two. */
 const LOAD_MS = { least: 30, most: 900 };
 
@@ -51,25 +54,31 @@ function loggedIds(path: string): string[] {
     });
 }
 
-/** One kill under load; returns what is in the books after it. */
+/** One kill under load, which begins with an answer for each; returns what is in the books after it. */
 async function crash(
   gateway: CrashingGateway,
   serving: Serving,
   customers: readonly Customer[],
   loadMs: number,
   kill: Kill,
-): Promise<{ serving: Serving; callers: Caller[]; killedMs: number; inFlight: number[] }> {
+  folder: string,
+): Promise<{ serving: Serving; callers: Caller[]; killedMs: number; inFlight: number[]; lagMs: number }> {
+  const lag = new MachineLag(folder);
   const callers = customers.map(
     ({ key }) => new Caller({ port: serving.port, key, connections: CONNECTIONS }),
+  );
+  await eventually('the first answers', () =>
+    callers.every(({ answeredMs }) => answeredMs.length > 0) ? true : undefined,
   );
   await sleep(loadMs);
   const inFlight = callers.map((caller) => caller.inFlight);
   const killedMs = performance.now();
   const restart = gateway.kill(kill);
   for (const caller of callers) caller.stop();
+  const lagMs = await lag.end();
   const next = await restart();
   await Promise.all(callers.map((caller) => caller.done));
-  return { serving: next, callers, killedMs, inFlight };
+  return { serving: next, callers, killedMs, inFlight, lagMs };
 }
 
 for (const durability of ['interval', 'commit'] as const) {
@@ -96,7 +105,7 @@ for (const durability of ['interval', 'commit'] as const) {
     for (let round = 0; round < ROUNDS; round++) {
       const kill = KILLS[random(KILLS.length)]!;
       const loadMs = LOAD_MS.least + random(LOAD_MS.most - LOAD_MS.least);
-      const end = await crash(gateway, serving, customers, loadMs, kill);
+      const end = await crash(gateway, serving, customers, loadMs, kill, folder);
       serving = end.serving;
       const audit = gateway.audit();
       const name = `round ${round} (${loadMs} ms, ${kill})`;
@@ -127,8 +136,8 @@ for (const durability of ['interval', 'commit'] as const) {
         if (missing > 0) {
           const missingMs = end.killedMs - caller.answeredMs[answered - missing]!;
           t.ok(
-            missingMs <= FLUSH_INTERVAL_MS + FLUSH_LATE_MS,
-            `${name}: ${missing} of the last ${missingMs} ms`,
+            missingMs <= FLUSH_INTERVAL_MS + FLUSH_LATE_MS + LAGS * end.lagMs,
+            `${name}: ${missing} of the last ${missingMs} ms, on a machine late by ${end.lagMs} ms`,
           );
           worst.missingMs = Math.max(worst.missingMs, missingMs);
         }
@@ -141,13 +150,26 @@ for (const durability of ['interval', 'commit'] as const) {
       }
     }
     t.equal(ids.size, answers, 'no two answers have the same request id, also after restarts');
-    t.ok(answers > ROUNDS, `${answers} answers`);
+    // A life that ends in order logs all its calls.
+    const quiet = customers.map(
+      ({ key }) => new Caller({ port: serving.port, key, connections: CONNECTIONS }),
+    );
+    await eventually('more answers', () =>
+      quiet.every(({ answeredMs }) => answeredMs.length > 0) ? true : undefined,
+    );
+    for (const caller of quiet) caller.stop();
+    await Promise.all(quiet.map(({ done }) => done));
     t.equal(await gateway.stop(), 0);
     const logged = loggedIds(join(folder, USAGE_LOG));
-    const booked = before.reduce((sum, { calls }) => sum + calls, 0);
+    const calm = quiet.flatMap(({ requestIds }) => requestIds);
+    t.same(
+      calm.filter((id) => !logged.includes(id)),
+      [],
+      `all ${calm.length} calls before an orderly end are in the usage log`,
+    );
+    const booked = before.reduce((sum, { calls }) => sum + calls, calm.length);
     t.equal(new Set(logged).size, logged.length, 'no request id is twice in the usage log');
     t.ok(logged.length <= booked, `${logged.length} calls logged of ${booked} in the books`);
-    t.ok(logged.length > booked / 2, 'most calls in the books are in the usage log');
     t.comment(
       `${durability}: ${answers} answers in ${ROUNDS} rounds; worst of one account and round: ` +
         `${worst.missing} missing (C - B), the first of them ended ${worst.missingMs.toFixed(0)} ms before the kill ` +

@@ -3,11 +3,10 @@
  * process each of them meets, also where a process that made one is killed.
  */
 import { readFileSync } from 'node:fs';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { booksOf } from '../support/crash.js';
-import { TEST_MODEL, eventually, type Gateway } from '../support/gateway.js';
+import { TEST_MODEL, eventually, knownEverywhere, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { steered } from '../support/mock.js';
 
@@ -16,8 +15,6 @@ const FLUSH_INTERVAL_MS = 200;
 const KEYS = 12;
 /** At once, each on a connection of its own. */
 const REPEATS = 6;
-/** What one process makes all know within 100 ms. */
-const KEY_KNOWN_MS = 200;
 
 const SLOW = steered('first_byte_ms=60000');
 
@@ -39,7 +36,7 @@ void t.test('a call is made by one process', { timeout: 600_000 }, async (t) => 
   const { gateway, mock } = await startBed(t, { processes: PROCESSES, flush_interval_ms: FLUSH_INTERVAL_MS });
   await serving(gateway, PROCESSES);
   const { key, accountId } = await gateway.admin.customer();
-  await sleep(KEY_KNOWN_MS);
+  await knownEverywhere(gateway, key);
   const first = new Map<string, string>();
   for (let round = 0; round < KEYS; round++) {
     const name = `round ${round}`;
@@ -59,7 +56,10 @@ void t.test('a call is made by one process', { timeout: 600_000 }, async (t) => 
   await eventually('all is flushed', async () =>
     (await booksOf(gateway.admin, accountId)).calls >= KEYS ? true : undefined,
   );
-  await sleep(FLUSH_INTERVAL_MS);
+  await eventually('the last answer in all processes', async () => {
+    const answers = await repeat(gateway, key, `round ${KEYS - 1}`);
+    return answers.every(({ status }) => status === 200) ? true : undefined;
+  });
   for (const [name, body] of first) {
     const answers = await repeat(gateway, key, name);
     t.same(

@@ -10,19 +10,20 @@ import { asPicoUnits } from '#src/core/units.js';
 import { audit } from '#src/store/audit.js';
 import type { Customer } from '../support/admin-client.js';
 import { startBed } from '../support/bed.js';
-import { CALL_COST, Caller } from '../support/crash-load.js';
+import { mostSurelyWithin } from '../support/call-span.js';
+import { CALL_COST, Caller, callsOf } from '../support/crash-load.js';
 import { booksOf } from '../support/crash.js';
-import { eventually, type Gateway } from '../support/gateway.js';
+import { eventually, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { LIMITED, LIMITED_PLANS } from '../support/limited-plans.js';
+import { MachineLag } from '../support/machine-lag.js';
 
 const PROCESSES = 4;
 const CONNECTIONS = 12;
 const FLUSH_INTERVAL_MS = 200;
 /** An account has used up what it may when it was refused so often, by whichever process. */
 const REFUSED_ENOUGH = 50;
-/** What one process makes all know within 100 ms. */
-const KEY_KNOWN_MS = 200;
-/** All answers of a test count as of one minute, so they must come within one. */
+/** A flush needs the machine several times over, see crash-load.test.ts. */
+const LAGS = 4;
 const MINUTE_MS = 60_000;
 
 const SETTINGS = {
@@ -68,18 +69,16 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
   const credit = decimalOf(asPicoUnits(CALL_COST * (affordable + 1n) - 1n));
   const poor = await gateway.admin.customer({ credit });
 
-  await sleep(KEY_KNOWN_MS);
-  const beganMs = performance.now();
+  await knownEverywhere(gateway, poor.key);
   const callers = limited.map(({ customer }) => callerOf(gateway, customer));
   const spender = callerOf(gateway, poor);
   await Promise.all([...callers, spender].map((caller) => usedUp(caller)));
-  const tookMs = performance.now() - beganMs;
-  t.ok(tookMs < MINUTE_MS, `within a minute: ${tookMs} ms`);
 
   limited.forEach(({ plan, limit, share }, index) => {
     const { answeredMs, broken, refused } = callers[index]!;
     const admitted = answeredMs.length;
-    t.ok(admitted <= limit, `${plan}: ${admitted} of ${limit}`);
+    const most = plan === 'day' ? admitted : mostSurelyWithin(callsOf([callers[index]!]), MINUTE_MS);
+    t.ok(most <= limit, `${plan}: ${most} of ${limit}`);
     t.ok(admitted >= limit * share, `${plan}: at least ${share} of it`);
     t.equal(broken, 0);
     t.same([...refused.keys()], [429], `${plan}: refused as it should be`);
@@ -108,8 +107,7 @@ void t.test('each process killed in turn', { timeout: 600_000 }, async (t) => {
   await serving(gateway, PROCESSES);
   const customer = await gateway.admin.customer({ plan: 'sixhundred' });
   const rich = await gateway.admin.customer();
-  await sleep(KEY_KNOWN_MS);
-  const beganMs = performance.now();
+  await knownEverywhere(gateway, rich.key);
   const callers: Caller[] = [];
   const spenders: Caller[] = [];
   let missable = 0;
@@ -117,19 +115,19 @@ void t.test('each process killed in turn', { timeout: 600_000 }, async (t) => {
     callers.push(callerOf(gateway, customer));
     const spender = callerOf(gateway, rich);
     spenders.push(spender);
+    const lag = new MachineLag(gateway.folder);
     await sleep(500);
     const killedMs = performance.now();
     process.kill(pid, 'SIGKILL');
+    const missableMs = 2 * FLUSH_INTERVAL_MS + LAGS * (await lag.end());
     await serving(gateway, PROCESSES + at + 1);
     for (const caller of [callers.at(-1)!, spender]) caller.stop();
     await Promise.all([callers.at(-1)!.done, spender.done]);
-    missable += spender.answeredMs.filter(
-      (ms) => ms < killedMs && ms > killedMs - 2 * FLUSH_INTERVAL_MS,
-    ).length;
+    missable += spender.answeredMs.filter((ms) => ms < killedMs && ms > killedMs - missableMs).length;
   }
-  t.ok(performance.now() - beganMs < MINUTE_MS, 'within a minute');
   const admitted = callers.reduce((sum, { answeredMs }) => sum + answeredMs.length, 0);
-  t.ok(admitted <= 600, `${admitted} of 600 a minute`);
+  const most = mostSurelyWithin(callsOf(callers), MINUTE_MS);
+  t.ok(most <= 600, `${most} of 600 a minute`);
 
   t.equal(await gateway.stop(), 0);
   const books = await audit(gateway.dataFolder, { accountsMax: 1_000_000, keysMax: 1_000_000 });

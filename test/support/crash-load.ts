@@ -4,6 +4,7 @@
 import type { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { picoUnitsOf } from '#src/core/money.js';
+import type { Call } from './call-span.js';
 import { TEST_MODEL, TEST_PRICE } from './gateway.js';
 import { keepAliveAgent, request, type Answer } from './http.js';
 import { steered } from './mock.js';
@@ -19,7 +20,16 @@ export const CALL_COST =
     BigInt(COMPLETION_TOKENS) * picoUnitsOf(TEST_PRICE.output)!) /
   PRICE_TOKENS;
 
-const PROMPT = steered(`prompt_tokens=${PROMPT_TOKENS}&completion_tokens=${COMPLETION_TOKENS}`);
+const promptOf = (upstreamMs: number): string =>
+  steered(
+    `prompt_tokens=${PROMPT_TOKENS}&completion_tokens=${COMPLETION_TOKENS}&first_byte_ms=${upstreamMs}`,
+  );
+
+/** The calls of all that were answered, each with its two moments. */
+export const callsOf = (callers: readonly Caller[]): Call[] =>
+  callers.flatMap(({ sentMs, answeredMs }) =>
+    answeredMs.map((ms, n) => ({ sentMs: sentMs[n]!, answeredMs: ms })),
+  );
 
 export interface CallerOptions {
   readonly port: number;
@@ -27,13 +37,14 @@ export interface CallerOptions {
   readonly connections: number;
   /** Of a connection after an answer that was none, so that refusals do not take the machine from what is admitted. Default 0. */
   readonly refusedPauseMs?: number;
+  /** What the upstream takes for each call; none by default. */
+  readonly upstreamMs?: number | undefined;
 }
 
 /** Connections that make one call after the other for one account, until they are told to stop or the gateway is gone. */
 export class Caller {
-  /** When each answer had been read to its end. */
+  /** When each answer had been read to its end, and when its request was sent. */
   readonly answeredMs: number[] = [];
-  /** When each of those that were answered had been sent. */
   readonly sentMs: number[] = [];
   readonly requestIds: string[] = [];
   /** By status, of answers that were none: refusals and failures. */
@@ -43,11 +54,13 @@ export class Caller {
   inFlight = 0;
   readonly done: Promise<unknown>;
   readonly #options: CallerOptions;
+  readonly #prompt: string;
   readonly #agent: Agent;
   #stopped = false;
 
   constructor(options: CallerOptions) {
     this.#options = options;
+    this.#prompt = promptOf(options.upstreamMs ?? 0);
     this.#agent = keepAliveAgent(options.connections);
     this.done = Promise.all(Array.from({ length: options.connections }, (_, n) => this.#call(n)))
       // The others may still wait for answers of a process that is gone.
@@ -61,8 +74,8 @@ export class Caller {
   async #call(connection: number): Promise<void> {
     for (let n = connection; !this.#stopped; n++) {
       const stream = n % 2 === 0;
-      const sentMs = performance.now();
       this.inFlight++;
+      const sentMs = performance.now();
       try {
         const answer = await this.#request(stream);
         if (answer.status !== 200) await this.#refusedWith(answer.status);
@@ -96,7 +109,12 @@ export class Caller {
       path: '/v1/chat/completions',
       agent: this.#agent,
       headers: { authorization: `Bearer ${key}` },
-      body: { model: TEST_MODEL, stream, max_tokens: 20, messages: [{ role: 'user', content: PROMPT }] },
+      body: {
+        model: TEST_MODEL,
+        stream,
+        max_tokens: 20,
+        messages: [{ role: 'user', content: this.#prompt }],
+      },
     });
   }
 }

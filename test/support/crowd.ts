@@ -1,7 +1,8 @@
 /** One account that is called at several hosts at once, and what became of the calls of all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Customer } from './admin-client.js';
-import { Caller } from './crash-load.js';
+import { Caller, callsOf } from './crash-load.js';
+import type { Call } from './call-span.js';
 import { eventually } from './gateway.js';
 import type { Host } from './hosts.js';
 
@@ -23,6 +24,11 @@ export class Crowd {
 
   get answered(): number {
     return this.callers.reduce((sum, { answeredMs }) => sum + answeredMs.length, 0);
+  }
+
+  /** The calls that were answered, each with its two moments. */
+  get calls(): Call[] {
+    return callsOf(this.callers);
   }
 
   get broken(): number {
@@ -68,20 +74,4 @@ export class Crowd {
     );
     await this.stop();
   }
-}
-
-/**
- * The most calls that were sent and answered within one span: all of them were admitted in it, however slow the machine was.
- * Those that reach over its ends are not counted.
- */
-export function mostWithin(crowds: readonly Crowd[], spanMs: number): number {
-  const callers = crowds.flatMap((crowd) => crowd.callers);
-  const ordered = (times: number[]): number[] => times.sort((one, other) => one - other);
-  const sentMs = ordered(callers.flatMap((caller) => caller.sentMs));
-  const answeredMs = ordered(callers.flatMap((caller) => caller.answeredMs));
-  let answered = 0;
-  return sentMs.reduce((most, beginMs, sentBefore) => {
-    while (answered < answeredMs.length && answeredMs[answered]! <= beginMs + spanMs) answered += 1;
-    return Math.max(most, answered - sentBefore);
-  }, 0);
 }

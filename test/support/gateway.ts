@@ -25,7 +25,7 @@ export interface GatewayOptions {
 const READY_TIMEOUT_MS = 120_000;
 const STOP_TIMEOUT_MS = 120_000;
 /** Of waits for something that the gateway does by itself soon. */
-const SOON_TIMEOUT_MS = 60_000;
+const SOON_TIMEOUT_MS = 120_000;
 const POLL_MS = 20;
 
 /** Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after `timeoutMs`. */
@@ -129,6 +129,18 @@ function killGatewayOf(folder: string): void {
 function gatewayFile(dataFolder: string): GatewayFile {
   return JSON.parse(readFileSync(join(dataFolder, 'gateway.json'), 'utf8')) as GatewayFile;
 }
+
+/** New connections that the kernel deals out to all processes of a gateway, but for once in some 100,000 times with four. */
+const DEALT_OUT = 40;
+
+/** Resolves when every process of a gateway knows a key, and so what was made before it. */
+export const knownEverywhere = (gateway: Gateway, key: string): Promise<true> =>
+  eventually('the key in all processes', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: DEALT_OUT }, () => gateway.request(key, { method: 'GET', path: '/v1/models' })),
+    );
+    return answers.every(({ status }) => status === 200) ? true : undefined;
+  });
 
 export const TEST_MODEL = 'mock-model';
 /** A model that the plan `narrow` may not use. */
