@@ -11,7 +11,7 @@ import { audit } from '#src/store/audit.js';
 import type { Customer } from '../support/admin-client.js';
 import { startBed } from '../support/bed.js';
 import { mostSurelyWithin } from '../support/call-span.js';
-import { CALL_COST, Caller, callsOf } from '../support/crash-load.js';
+import { CALL_COST, Caller, callsOf, refusalsOf } from '../support/crash-load.js';
 import { booksOf } from '../support/crash.js';
 import { eventually, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { LIMITED, LIMITED_PLANS } from '../support/limited-plans.js';
@@ -48,7 +48,7 @@ const serving = (gateway: Gateway, processes: number): Promise<true> =>
 
 async function usedUp(caller: Caller): Promise<void> {
   await eventually('what is left is refused', () =>
-    [...caller.refused.values()].some((times) => times >= REFUSED_ENOUGH) ? true : undefined,
+    refusalsOf([caller]).some((status) => caller.refused.get(status)! >= REFUSED_ENOUGH) ? true : undefined,
   );
   caller.stop();
   await caller.done;
@@ -75,13 +75,13 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
   await Promise.all([...callers, spender].map((caller) => usedUp(caller)));
 
   limited.forEach(({ plan, limit, share }, index) => {
-    const { answeredMs, broken, refused } = callers[index]!;
+    const { answeredMs, broken } = callers[index]!;
     const admitted = answeredMs.length;
     const most = plan === 'day' ? admitted : mostSurelyWithin(callsOf([callers[index]!]), MINUTE_MS);
     t.ok(most <= limit, `${plan}: ${most} of ${limit}`);
     t.ok(admitted >= limit * share, `${plan}: at least ${share} of it`);
     t.equal(broken, 0);
-    t.same([...refused.keys()], [429], `${plan}: refused as it should be`);
+    t.same(refusalsOf([callers[index]!]), [429], `${plan}: refused as it should be`);
   });
 
   const { calls, cost, account } = await eventually(
@@ -95,7 +95,7 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
   t.equal(picoUnitsOf(account.spent), cost);
   t.equal(picoUnitsOf(account.balance)! + cost, picoUnitsOf(credit), 'to the last pico-unit');
   t.equal(spender.broken, 0);
-  t.same([...spender.refused.keys()], [403]);
+  t.same(refusalsOf([spender]), [403]);
   t.equal(await gateway.stop(), 0);
   t.match(await audit(gateway.dataFolder, { accountsMax: 1_000_000, keysMax: 1_000_000 }), {
     differences: [],

@@ -25,6 +25,10 @@ const promptOf = (upstreamMs: number): string =>
     `prompt_tokens=${PROMPT_TOKENS}&completion_tokens=${COMPLETION_TOKENS}&first_byte_ms=${upstreamMs}`,
   );
 
+/** Statuses of refusals, but for 503: on a machine that is slow a lease may come too late, which is no limit. */
+export const refusalsOf = (callers: readonly Caller[]): number[] =>
+  [...new Set(callers.flatMap(({ refused }) => [...refused.keys()]))].filter((status) => status !== 503);
+
 /** The calls of all that were answered, each with its two moments. */
 export const callsOf = (callers: readonly Caller[]): Call[] =>
   callers.flatMap(({ sentMs, answeredMs }) =>

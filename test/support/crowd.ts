@@ -1,7 +1,7 @@
 /** One account that is called at several hosts at once, and what became of the calls of all. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Customer } from './admin-client.js';
-import { Caller, callsOf } from './crash-load.js';
+import { Caller, callsOf, refusalsOf } from './crash-load.js';
 import type { Call } from './call-span.js';
 import { eventually } from './gateway.js';
 import type { Host } from './hosts.js';
@@ -35,9 +35,9 @@ export class Crowd {
     return this.callers.reduce((sum, { broken }) => sum + broken, 0);
   }
 
-  /** Statuses but 200. */
+  /** Statuses but 200 and 503. */
   get refusals(): number[] {
-    return [...new Set(this.callers.flatMap(({ refused }) => [...refused.keys()]))];
+    return refusalsOf(this.callers);
   }
 
   /** Calls that were answered or refused, at all hosts. */
@@ -65,8 +65,8 @@ export class Crowd {
   /** Until every host has refused often, and for `ms` at the least. */
   async useUp(ms: number): Promise<void> {
     await sleep(ms);
-    const isRefused = ({ refused }: Caller): boolean =>
-      [...refused.values()].some((times) => times >= REFUSED_ENOUGH);
+    const isRefused = (caller: Caller): boolean =>
+      refusalsOf([caller]).some((status) => caller.refused.get(status)! >= REFUSED_ENOUGH);
     await eventually(
       'what is left is refused',
       () => (this.callers.every(isRefused) ? true : undefined),
