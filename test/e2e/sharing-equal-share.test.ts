@@ -74,7 +74,10 @@ void t.test('a host on its equal share', { ...SKIPPED, timeout: 900_000 }, async
     await sleep(PHASE_MS);
   });
   t.ok(after.answered >= SHARE, `${after.answered} when it is back`);
-  const most = mostSurelyWithin(crowds.flatMap(({ calls }) => calls), MINUTE_MS);
+  const most = mostSurelyWithin(
+    crowds.flatMap(({ calls }) => calls),
+    MINUTE_MS,
+  );
   t.ok(most <= LIMIT, `${most} of ${LIMIT} in a minute at the most`);
   t.equal(
     crowds.reduce((sum, { broken }) => sum + broken, 0),
