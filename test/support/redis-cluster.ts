@@ -12,7 +12,7 @@ export interface RedisCluster {
   readonly servers: readonly RedisServer[];
   /** `redis-cluster://127.0.0.1:port,…` */
   readonly url: string;
-  flush(): Promise<void>;
+  readonly flush: () => Promise<void>;
 }
 
 /** Resolves when every server says that all slots are served. */

@@ -19,7 +19,7 @@ export interface RedisServer {
   /** `redis://127.0.0.1:port/0` */
   readonly url: string;
   /** Sends one command over a connection of its own and gives the raw reply's first line, or the text of a bulk reply. */
-  command(...words: string[]): Promise<string>;
+  readonly command: (...words: string[]) => Promise<string>;
   /** kill -9; resolves when it is gone. */
   kill(): Promise<void>;
   /** SIGSTOP and SIGCONT. */

@@ -237,10 +237,10 @@ void t.test(
     const server = await startRedis(t);
     const world = await worldOf(t, () => server.url);
     const client = world.client();
-    const { run } = client;
+    const run = client.run.bind(client);
     let [wayMs, answerMs] = [0, 0];
     client.run = async (...call) => {
-      const reply = await run.apply(client, call);
+      const reply = await run(...call);
       world.nowMs += wayMs + answerMs;
       return reply;
     };
