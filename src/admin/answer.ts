@@ -23,6 +23,12 @@ export function answerOfError(error: ErrorRecord): AdminAnswer {
   return { status: statusOf(error), contentType: JSON_TYPE, body: errorBody(error), retryAfterSeconds };
 }
 
+export function methodNotAllowed(method: string, allowed: readonly string[]): AdminAnswer {
+  const allow = allowed.join(', ');
+  const message = `${method} is not possible here, but ${allow}.`;
+  return { ...answerOfError({ code: 'method_not_allowed', message }), allow };
+}
+
 export function ok(view: object): AdminAnswer {
   return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
 }

@@ -6,7 +6,7 @@ import { jsonText } from '../core/json-text.js';
 import { ProxyError } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
 import type { Log } from '../telemetry/log.js';
-import { answerOfError, type AdminAnswer } from './answer.js';
+import { answerOfError, methodNotAllowed, type AdminAnswer } from './answer.js';
 import {
   ADMIN_BODY_BYTES_MAX,
   JSON_TYPE,
@@ -88,9 +88,10 @@ export class AdminApi {
     }
     const route = found.find(({ method }) => method === request.method);
     if (route === undefined) {
-      const allow = found.map(({ method }) => method).join(', ');
-      const message = `${request.method} is not possible here, but ${allow}.`;
-      return { ...answerOfError({ code: 'method_not_allowed', message }), allow };
+      return methodNotAllowed(
+        request.method,
+        found.map(({ method }) => method),
+      );
     }
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
     // What a GET sends beside its path means nothing (RFC 9110 §9.3.1).

@@ -8,16 +8,16 @@
  * All subscribers get the same bytes, made once; what is made for none is not made.
  */
 import type { HttpResponse } from 'uWebSockets.js';
+import { ProxyError, type ErrorRecord } from '../core/errors.js';
 import { jsonText } from '../core/json-text.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
-import {
-  HISTORY_RINGS,
-  RING_NAMES,
-  type EndedSpan,
-  type History,
-  type RingName,
-} from '../telemetry/history.js';
+import { HISTORY_RINGS, type EndedSpan, type History, type RingName } from '../telemetry/history.js';
 import { answerOfError, send } from './answer.js';
+import { RangeQuery } from './fields.js';
+import { compileReader } from './input-reader.js';
+import { parseQuery } from './query-string.js';
+
+const readQuery = compileReader(RangeQuery, 'query parameter');
 
 /** Pages that are open at a time: a desk with some screens, with room: by its CPU a gateway with sixty cannot be told from one with none. */
 const SUBSCRIBERS_MAX = 64;
@@ -49,10 +49,9 @@ export class LiveFeed {
 
   /** Answers with the stream, or refuses. `stillAdmitted` is asked before each event. */
   subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): void {
-    const ring = new URLSearchParams(query).get('range') ?? '5m';
-    if (!isRing(ring)) {
-      const message = `range must be one of ${RING_NAMES.join(', ')}`;
-      send(response, answerOfError({ code: 'invalid_parameters', message }), false, false);
+    const ring = ringOf(query);
+    if (typeof ring !== 'string') {
+      send(response, answerOfError(ring), false, false);
       return;
     }
     if (this.#subscribers.size >= SUBSCRIBERS_MAX) {
@@ -107,6 +106,11 @@ function eventOf(name: string, data: object): string {
   return `event: ${name}\ndata: ${jsonText(data)}\n\n`;
 }
 
-function isRing(name: string): name is RingName {
-  return (RING_NAMES as readonly string[]).includes(name);
+function ringOf(query: string): RingName | ErrorRecord {
+  try {
+    return readQuery(parseQuery(query, RangeQuery)).range ?? '5m';
+  } catch (error) {
+    if (error instanceof ProxyError) return { code: error.code, message: error.message };
+    throw error;
+  }
 }

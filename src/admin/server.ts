@@ -10,7 +10,7 @@ import type { Clock } from '../core/clock.js';
 import type { Registry } from '../registry/registry.js';
 import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { Log } from '../telemetry/log.js';
-import { answer, answerOfError, ok, send } from './answer.js';
+import { answer, answerOfError, methodNotAllowed, ok, send } from './answer.js';
 import { AdminApi, type AdminRequest } from './api.js';
 import { collectBody } from './body-collector.js';
 import { ConsoleFiles } from './console-files.js';
@@ -115,6 +115,7 @@ interface ServerParts {
 
 const SESSION_PATH = '/admin/session';
 const PLAYGROUND_PATH = '/admin/playground';
+const LIVE_PATH = '/admin/v1/live';
 
 function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
   const { api, door, files, live, playground } = parts;
@@ -138,8 +139,9 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     send(response, refusal, head.head, true);
     return;
   }
-  if (method === 'GET' && !head.head && path === '/admin/v1/live') {
-    live.subscribe(response, query, () => door.stillAdmits(head));
+  if (path === LIVE_PATH) {
+    if (method === 'GET' && !head.head) live.subscribe(response, query, () => door.stillAdmits(head));
+    else send(response, methodNotAllowed(method, ['GET']), head.head, true);
     return;
   }
   if (method === 'GET' && path === PLAYGROUND_PATH) {

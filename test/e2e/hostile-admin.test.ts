@@ -185,7 +185,8 @@ void t.test('no path leads elsewhere', async (t) => {
     }
     for (const suffix of ['/', '/x', '%00', '%', '%ff', '%2f']) {
       const answer = await send(own[0]!.method, own[0]!.path + suffix);
-      faults.note(`${template}${suffix}`, faultIn(answer, '', [404]));
+      // It may be the name of something that only other methods are for, or that there is not.
+      faults.note(`${template}${suffix}`, faultIn(answer, '', [400, 404, 405]));
     }
     if (!template.includes('{')) continue;
     for (const id of [
