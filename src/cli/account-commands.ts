@@ -45,7 +45,7 @@ export function addAccountCommands(program: Command): void {
         const { search, plan } = options;
         const data = await listAll<AccountView>(client, withQuery('/accounts', queryOf({ search, plan })));
         if (options.json) printJson({ data, next: null });
-        else printTable(COLUMNS, data, noneOf(options));
+        else await printTable(COLUMNS, data, noneOf(options));
       }),
     );
 
@@ -114,7 +114,7 @@ export function showAccount(
   return withAdminClient(options, async (client) => {
     const account = (await call(client)) as AccountView;
     if (options.json) printJson(account);
-    else printFields(fieldsOf(account));
+    else await printFields(fieldsOf(account));
   });
 }
 

@@ -50,7 +50,7 @@ async function run(options: AuditOptions): Promise<void> {
     import('../core/money.js'),
   ]);
   if (options.json === true) printJson(viewOf(report, decimalOf));
-  else print(report, decimalOf);
+  else await print(report, decimalOf);
   if (report.differencesCount > 0) process.exitCode = EXIT_DIFFERS;
 }
 
@@ -78,8 +78,8 @@ function viewOf(report: AuditReport, decimal: Decimal): object {
   };
 }
 
-function print(report: AuditReport, decimal: Decimal): void {
-  printFields([
+async function print(report: AuditReport, decimal: Decimal): Promise<void> {
+  await printFields([
     ['books', `${report.path}, format ${report.format}`],
     ['accounts', String(report.accounts)],
     ['keys', String(report.keys)],

@@ -24,7 +24,7 @@ function addList<View>(
       withAdminClient(options, async (client) => {
         const list = (await client.call('GET', `/${word}`)) as { data: View[] };
         if (options.json) printJson(list);
-        else printTable(columns, list.data, `There are no ${word}.`);
+        else await printTable(columns, list.data, `There are no ${word}.`);
       }),
     );
 }

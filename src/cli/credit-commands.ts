@@ -44,7 +44,7 @@ export function addCreditCommands(accounts: Command): void {
       withAdminClient(options, async (client) => {
         const data = await listAll<CreditView>(client, `${accountPath(account)}/credits`);
         if (options.json) printJson({ data, next: null });
-        else printTable(COLUMNS, data, 'Nothing was credited yet.');
+        else await printTable(COLUMNS, data, 'Nothing was credited yet.');
       }),
     );
 }

@@ -35,7 +35,7 @@ export function addHostCommands(program: Command): void {
       withGateway(options, async (client) => {
         const data = await listAll<HostView>(client, '/hosts', 'default');
         if (options.json) printJson({ data, next: null });
-        else printTable(COLUMNS, data, 'No host is known.');
+        else await printTable(COLUMNS, data, 'No host is known.');
       }),
     );
 

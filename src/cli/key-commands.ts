@@ -46,7 +46,7 @@ export function addKeyCommands(program: Command): void {
           calls_per_day: options.callsPerDay,
         })) as CreatedKeyView;
         if (options.json) printJson(created);
-        else printNewKey(created);
+        else await printNewKey(created);
       }),
     );
 
@@ -57,7 +57,7 @@ export function addKeyCommands(program: Command): void {
       withAdminClient(options, async (client) => {
         const shown = (await client.call('GET', pathOf(key))) as KeyView;
         if (options.json) printJson(shown);
-        else printFields(keyFields(shown, shown.prefix));
+        else await printFields(keyFields(shown, shown.prefix));
       }),
     );
 
@@ -79,7 +79,7 @@ export function addKeyCommands(program: Command): void {
           printJson(rotated);
           return;
         }
-        printNewKey(rotated);
+        await printNewKey(rotated);
         const { id, expired, expires } = rotated.replaces;
         printLine(expired ? `${id} is refused from now on.` : `${id} is taken until ${timeText(expires!)}.`);
       }),
@@ -94,7 +94,7 @@ export function addKeyCommands(program: Command): void {
         const query = account === undefined ? '' : `?account=${encodeURIComponent(account)}`;
         const data = await listAll<KeyView>(client, `/keys${query}`);
         if (options.json) printJson({ data, next: null });
-        else printTable(KEY_COLUMNS, data, 'There are no keys: see "keys create --help".');
+        else await printTable(KEY_COLUMNS, data, 'There are no keys: see "keys create --help".');
       }),
     );
 
@@ -109,7 +109,7 @@ export function addKeyCommands(program: Command): void {
         withAdminClient(options, async (client) => {
           const changed = (await client.call('POST', `${pathOf(key)}/${word}`)) as KeyView;
           if (options.json) printJson(changed);
-          else printFields(keyFields(changed, changed.prefix));
+          else await printFields(keyFields(changed, changed.prefix));
         }),
       );
   }
@@ -129,8 +129,8 @@ export function addKeyCommands(program: Command): void {
     });
 }
 
-function printNewKey(created: CreatedKeyView): void {
-  printFields(keyFields(created, created.key));
+async function printNewKey(created: CreatedKeyView): Promise<void> {
+  await printFields(keyFields(created, created.key));
   printLine('Keep the key now: it cannot be shown again.');
 }
 

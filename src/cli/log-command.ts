@@ -45,12 +45,12 @@ function log({ level, accessLog, samplePercent, ...place }: LogOptions): Promise
       ? client.call('PUT', '/log', change)
       : client.call('GET', '/log'))) as LogView;
     if (place.json === true) printJson(view);
-    else printView(view);
+    else await printView(view);
   });
 }
 
-function printView(view: LogView): void {
-  printFields([
+async function printView(view: LogView): Promise<void> {
+  await printFields([
     ['level', view.level],
     ['access log', view.access_log ? 'on' : 'off'],
     ['sample percent', String(view.sample_percent)],

@@ -6,7 +6,6 @@ import { LiveScreen } from './live-screen.js';
 import { exampleText, printJson, Refusal } from './output.js';
 import { addPlaceOptions, type PlaceOptions } from './place.js';
 import { figuresOf } from './status-figures.js';
-import { frameOf } from './status-frame.js';
 import type { StatusSample, StatusView } from './status-view.js';
 
 const PERIOD_MS = 1_000;
@@ -32,6 +31,7 @@ export function addStatusCommand(program: Command): void {
 
 /** Two answers, a second apart, because one tells no rates. As wide as its lines are. */
 async function printOnce(client: AdminClient): Promise<void> {
+  const { frameOf } = await import('./status-frame.js');
   const former = await sampleOf(client);
   await sleep(PERIOD_MS);
   const latest = await sampleOf(client);
@@ -42,6 +42,7 @@ async function printOnce(client: AdminClient): Promise<void> {
 
 /** Until a signal ends it. */
 async function watch(client: AdminClient): Promise<void> {
+  const { frameOf } = await import('./status-frame.js');
   const stopped = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stopped.abort());
   // https://no-color.org

@@ -52,7 +52,7 @@ async function showUsage(options: UsageOptions): Promise<void> {
     }
     const data = await listAll<UsageView>(client, path, 'default');
     if (options.json === true) printJson({ data, next: null });
-    else printTable(columnsOf(by), data, 'Nothing was called.');
+    else await printTable(columnsOf(by), data, 'Nothing was called.');
   });
 }
 
