@@ -23,7 +23,7 @@ import { AccessWriter } from '../telemetry/access-ring.js';
 import { openLog } from '../telemetry/log.js';
 import { LogSwitch } from '../telemetry/log-switch.js';
 import { ListenerMetrics } from '../telemetry/listener-metrics.js';
-import { SpanOutbox } from '../telemetry/span-outbox.js';
+import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { CallTracer } from './call-tracer.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
@@ -47,7 +47,7 @@ const ledger = new Ledger(init.ledger, clock, leases);
 const keys = new KeyTable(init.keys);
 const accessLog = new AccessWriter(init.accessLog, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);
-const outbox = init.tracing && new SpanOutbox(init.tracing.outlet);
+const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
 /** Written out field by field, so that every set has one hidden class and requests stay as quick after a reload. */
 function partsOf({ catalog, lowBalance, durability }: ListenerSettings): PipelineParts {

@@ -17,7 +17,7 @@ import { openLog } from './log.js';
 import { otelSpanOf } from './otel-span.js';
 import { SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-messages.js';
-import { unpackSpans } from './span-record.js';
+import { unpackSpans } from './span-packing.js';
 import { SpanRoom } from './span-room.js';
 import { ThreadHealth } from './thread-health.js';
 

@@ -3,7 +3,8 @@
  * Listener or upstream worker.
  */
 import type { MessagePort } from 'node:worker_threads';
-import { packSpans, type SpanRecord } from './span-record.js';
+import type { packSpans } from './span-packing.js';
+import type { SpanRecord } from './span-record.js';
 import { SpanRoom } from './span-room.js';
 
 /** What a thread gets to leave its spans. */
@@ -17,13 +18,21 @@ const BATCH_SPANS = 128;
 /** Nobody looks at a trace sooner. */
 const BATCH_WAIT_MS = 200;
 
+/** Loads what packs spans, which a thread that exports none does without. While a thread starts: then no call waits for it. */
+export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
+  const { packSpans } = await import('./span-packing.js');
+  return new SpanOutbox(outlet, packSpans);
+}
+
 export class SpanOutbox {
+  readonly #pack: typeof packSpans;
   readonly #port: MessagePort;
   readonly #room: SpanRoom;
   #spans: SpanRecord[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ port, room }: SpanOutlet) {
+  constructor({ port, room }: SpanOutlet, pack: typeof packSpans) {
+    this.#pack = pack;
     this.#port = port;
     this.#room = new SpanRoom(room);
     port.unref();
@@ -42,7 +51,7 @@ export class SpanOutbox {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     if (this.#spans.length === 0) return;
-    const bytes = packSpans(this.#spans);
+    const bytes = this.#pack(this.#spans);
     this.#spans = [];
     this.#port.postMessage(bytes, [bytes.buffer]);
   }

@@ -1,9 +1,8 @@
 /**
- * A span on its way from the thread that made it to the thread that exports it: plain, cheap to pack. Both ends import this file.
+ * A span on its way from the thread that made it to the thread that exports it: plain, cheap to pack (span-packing.ts). Both ends import this file.
  *
  * Times are of the monotonic clock that all threads share, in milliseconds. Null is what is not there.
  */
-import { Packr } from 'msgpackr';
 import type { AccountIndex } from '../core/units.js';
 
 export const SPAN_OF_CALL = 0;
@@ -66,15 +65,3 @@ export interface AttemptSpanRecord {
 }
 
 export type SpanRecord = CallSpanRecord | AttemptSpanRecord;
-
-// Spans of a batch share the names of their members, which stand in each batch once; 64-bit integers are money.
-const packr = new Packr({ useRecords: true, moreTypes: false, int64AsType: 'bigint' });
-
-/** Bytes of their own, to be handed over. Some 1 µs a span. */
-export function packSpans(spans: readonly SpanRecord[]): Uint8Array<ArrayBuffer> {
-  return new Uint8Array(packr.pack(spans));
-}
-
-export function unpackSpans(bytes: Uint8Array): SpanRecord[] {
-  return packr.unpack(bytes) as SpanRecord[];
-}

@@ -9,7 +9,7 @@ import { CallTable } from '../pool/call-table.js';
 import { WorkerLink } from '../pool/worker-link.js';
 import { openLog } from '../telemetry/log.js';
 import { LogSwitch } from '../telemetry/log-switch.js';
-import { SpanOutbox } from '../telemetry/span-outbox.js';
+import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { createStartSession } from './chat-session.js';
@@ -28,7 +28,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
   const metrics = new UpstreamMetrics(task.metrics, task.index);
   const routes = new RouteTable(task.routes, clock, log, metrics);
-  const spans = task.spans && new SpanOutbox(task.spans);
+  const spans = task.spans && (await openSpanOutbox(task.spans));
   const startSession = createStartSession({
     routes,
     http,

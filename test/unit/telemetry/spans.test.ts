@@ -8,7 +8,8 @@ import { AccountIds } from '#src/telemetry/account-ids.js';
 import { SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
 import { SpanOutbox } from '#src/telemetry/span-outbox.js';
 import { createSpanRoom, SPANS_ON_THEIR_WAY_MAX, SpanRoom } from '#src/telemetry/span-room.js';
-import { SPAN_OF_CALL, unpackSpans, type CallSpanRecord } from '#src/telemetry/span-record.js';
+import { packSpans, unpackSpans } from '#src/telemetry/span-packing.js';
+import { SPAN_OF_CALL, type CallSpanRecord } from '#src/telemetry/span-record.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const SPANS = 20_000;
@@ -38,7 +39,7 @@ void t.test('20,000 spans that nobody reads', (t) => {
   const { port1, port2 } = new MessageChannel();
   const shared = createSpanRoom();
   const room = new SpanRoom(shared);
-  const outbox = new SpanOutbox({ port: port1, room: shared });
+  const outbox = new SpanOutbox({ port: port1, room: shared }, packSpans);
   for (let index = 0; index < SPANS; index += 1) outbox.push(record(index));
   outbox.flush();
   t.equal(room.counts().dropped, SPANS - SPANS_ON_THEIR_WAY_MAX);
