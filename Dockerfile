@@ -26,8 +26,9 @@ RUN if [ -z "$UWS" ]; then \
     fi
 # What is inside, with versions, licences and hashes, before anything that no program reads is taken away.
 RUN npm pkg delete devDependencies scripts && npm sbom --omit=dev --sbom-format=cyclonedx > /sbom.cdx.json
-COPY scripts/slim-modules.mjs /scripts/
-RUN node /scripts/slim-modules.mjs && rm -f package-lock.json node_modules/.package-lock.json
+COPY --from=build /src/dist dist
+COPY scripts/slim-image.mjs /scripts/
+RUN node /scripts/slim-image.mjs && rm -f package-lock.json node_modules/.package-lock.json
 
 FROM node:24-trixie-slim
 ARG VERSION=0.1.0
@@ -48,7 +49,6 @@ RUN install -d -o 65532 -g 65532 -m 0700 /var/lib/tollgate && \
 COPY --from=modules /sbom.cdx.json /usr/share/tollgate/sbom.cdx.json
 COPY LICENSE /usr/share/tollgate/LICENSE
 COPY --from=modules /opt/tollgate /opt/tollgate
-COPY --from=build /src/dist /opt/tollgate/dist
 USER 65532:65532
 # Where tollgate.yaml is looked for; without one the built-in echo model is served.
 WORKDIR /etc/tollgate

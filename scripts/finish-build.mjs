@@ -7,11 +7,14 @@ for (const declaration of ['protocol/generated-validators.d.ts', 'protocol/gener
   copyFileSync(`src/${declaration}`, `dist/${declaration}`);
 }
 
-// The package's `bin`: npm sets its mode on installing, a clone needs it too.
-chmodSync('dist/cli/main.js', 0o755);
-
 // For editors: the package's path of it stays the same, whatever moves inside.
 writeFileSync('dist/tollgate.schema.json', settingsSchemaText());
 
 // The console's page, bundled.
 await import('./build-console.mjs');
+
+// Last: from here on the entries are bundles.
+await import('./bundle.mjs');
+
+// The package's `bin`: npm sets its mode on installing, a clone needs it too.
+chmodSync('dist/cli/main.js', 0o755);

@@ -1,10 +1,13 @@
 /**
- * For the image: takes from ./node_modules what the gateway never reads. What is left is a third.
+ * For the image: takes from ./dist and ./node_modules what the gateway never reads. What is left of the packages is a third.
+ *
+ * Of dist/ that is every module that is in a bundle; of node_modules the packages that nothing but a bundle wants, whose licences
+ * stay.
  *
  * Of native binaries those stay that this Node on this system maps when the packages are loaded, whatever they are called:
  * the packages bring one for every system, processor and ABI (µWebSockets.js 240 MB of them).
  */
-import { readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 
@@ -18,7 +21,6 @@ const UNREAD = [
     `@opentelemetry/${name}/build/esm`,
     `@opentelemetry/${name}/build/esnext`,
   ]),
-  'bintrees/test',
   // Tables by model; encodings are loaded by their own names.
   'gpt-tokenizer/cjs/model',
   // Of models before chat completions.
@@ -32,17 +34,32 @@ const UNREAD = [
   'piscina/benchmark',
   'piscina/docs',
   'piscina/examples',
-  'pino/benchmarks',
-  'pino/docs',
-  'pino/test',
   'pino-pretty/test',
   'piscina/test',
-  'thread-stream/test',
   'uWebSockets.js/docs',
   'uWebSockets.js/examples',
   'uWebSockets.js/misc',
-  'yaml/browser',
 ];
+const bundle = JSON.parse(readFileSync('dist/bundle.json', 'utf8'));
+
+for (const name of readdirSync('dist', { recursive: true })) {
+  const isCompiled = /\.(?:js|d\.[cm]?ts)$/.test(name) && !name.startsWith('admin/console/');
+  if (isCompiled && !bundle.files.includes(name)) rmSync(join('dist', name));
+}
+
+/** What is loaded by name, and what that wants in turn. */
+const loaded = new Set();
+for (const left = [...bundle.loadedByName]; left.length > 0;) {
+  const name = left.pop();
+  if (loaded.has(name) || !existsSync(join(MODULES, name))) continue;
+  loaded.add(name);
+  const { dependencies, optionalDependencies, peerDependencies } = JSON.parse(
+    readFileSync(join(MODULES, name, 'package.json'), 'utf8'),
+  );
+  left.push(...Object.keys({ ...dependencies, ...optionalDependencies, ...peerDependencies }));
+}
+const bundled = bundle.packages.filter((name) => !loaded.has(name)).map((name) => join(MODULES, name));
+
 /** Of compilers, debuggers and readers. Licences are kept. */
 const UNREAD_FILES = /\.(?:d\.[cm]?ts|[cm]?ts|map|md|flow|h|c|cc|cpp|gyp|gypi)$/;
 const LICENCES = /^(?:licen[cs]e|notice|copying)/i;
@@ -61,7 +78,9 @@ for (const entry of readdirSync(MODULES, { recursive: true, withFileTypes: true 
   const native = entry.name.endsWith('.node');
   const unread = native
     ? !mapped.includes(path)
-    : UNREAD_FILES.test(entry.name) && !LICENCES.test(entry.name);
+    : !LICENCES.test(entry.name) &&
+      (UNREAD_FILES.test(entry.name) ||
+        (entry.name !== 'package.json' && bundled.some((folder) => path.startsWith(`${folder}/`))));
   if (unread) {
     freedBytes += size;
     rmSync(path);

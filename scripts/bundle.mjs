@@ -1,0 +1,93 @@
+/**
+ * Bundles what runs: each entry of a process or a thread, with the modules that it shares with others in dist/chunks, in the
+ * place of the compiler's own output. A gateway opened 1,900 files before it served, and that was half of its start. Run from
+ * the package's root by finish-build.mjs; what it writes is named in dist/bundle.json, for who leaves out the rest.
+ *
+ * All other modules of dist/ stay what the compiler made of them, for tests and scripts. Chunks lie as deep as the entries'
+ * folders, so that `new URL('../gateway/main.js', import.meta.url)` means the same in both.
+ */
+import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { build } from 'esbuild';
+
+const TARGET = 'dist';
+const CHUNKS = 'chunks';
+
+const ENTRIES = [
+  'cli/main',
+  'gateway/main',
+  'listener/listener.thread',
+  'telemetry/span-export.thread',
+  'upstream/counter-task',
+  'upstream/upstream-task',
+];
+
+/**
+ * Loaded by name as before: what brings native code or finds files of its own beside itself, what brings one copy of itself to
+ * those, and what is loaded for a few gateways only.
+ */
+const LOADED_BY_NAME = [
+  '@opentelemetry/core',
+  '@opentelemetry/exporter-trace-otlp-http',
+  '@opentelemetry/resources',
+  '@opentelemetry/sdk-trace',
+  '@redis/client',
+  'gpt-tokenizer',
+  'lmdb',
+  'msgpackr',
+  'pino-pretty',
+  'piscina',
+  'uWebSockets.js',
+];
+
+// Readable as it is: the stack of an error names functions and lines that a reader finds again.
+const { metafile } = await build({
+  entryPoints: ENTRIES.map((name) => `${TARGET}/${name}.js`),
+  outbase: TARGET,
+  outdir: TARGET,
+  allowOverwrite: true,
+  bundle: true,
+  splitting: true,
+  chunkNames: `${CHUNKS}/[name]-[hash]`,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20',
+  minify: false,
+  sourcemap: false,
+  legalComments: 'inline',
+  external: LOADED_BY_NAME,
+  // For packages that are CommonJS and require modules of Node.
+  banner: {
+    js: "import { createRequire as createRequireOfChunk } from 'node:module';\nconst require = createRequireOfChunk(import.meta.url);",
+  },
+  metafile: true,
+  logLevel: 'warning',
+});
+
+const written = Object.keys(metafile.outputs);
+for (const name of readdirSync(`${TARGET}/${CHUNKS}`)) {
+  if (!written.includes(`${TARGET}/${CHUNKS}/${name}`)) rmSync(`${TARGET}/${CHUNKS}/${name}`);
+}
+
+const packages = [...new Set(Object.keys(metafile.inputs).flatMap((path) => packageOf(path) ?? []))].sort();
+writeFileSync(`${TARGET}/licences.txt`, packages.map(licenceOf).join(`\n${'-'.repeat(80)}\n\n`));
+const bundle = {
+  files: written.map((path) => relative(TARGET, path)),
+  packages,
+  loadedByName: LOADED_BY_NAME,
+};
+writeFileSync(`${TARGET}/bundle.json`, `${JSON.stringify(bundle, null, 2)}\n`);
+
+/** The package that a module belongs to; undefined for the program's own. */
+function packageOf(path) {
+  return /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1];
+}
+
+/** Copies of a package's modules come with its licence, as that wants. */
+function licenceOf(packageName) {
+  const folder = join('node_modules', packageName);
+  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
+  if (file === undefined) throw new Error(`${folder} has no licence: is it to be copied?`);
+  return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
+}
