@@ -6,14 +6,17 @@
 #     container   Debian's tools that build and run an image without an engine; as root on Debian
 #     metrics     Prometheus and promtool, unpacked from Debian's package into build/tools: nothing is installed or started
 #     sharing     Debian's Redis server; as root on Debian. Tests start servers of their own, the service is not needed
+#     compose     Docker Compose of Debian, whose `config` wants no engine, and HAProxy; as root on Debian. Nothing is started
 #     console     Chromium, for the tests of the console in a browser; as root on Debian
 #     deploy      Helm, built from source by the Go of this machine into build/tools; minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
-declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server')
-declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server')
+declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server'
+  [compose]='docker-compose haproxy')
+declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server'
+  [compose]='docker-compose haproxy')
 # Packages that are unpacked for their programs alone, which end up in build/tools.
 declare -A UNPACKED=([metrics]='prometheus promtool')
 declare -A AS_ROOT=([container]=yes)

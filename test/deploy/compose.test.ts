@@ -3,6 +3,7 @@ import { resolve } from 'node:path';
 import t from 'tap';
 import { parse } from 'yaml';
 import { loadSettings } from '#src/config/load.js';
+import { NO_COMPOSE, composeConfig, deployed } from './compose-config.js';
 import { composeFaults } from './schemas.js';
 
 interface ComposeFile {
@@ -28,6 +29,19 @@ void t.test('compose.yaml is what the Compose specification allows', (t) => {
     'no misspelt field',
   );
   t.not(composeFaults({ services: { gateway: { ...gateway, ports: 8080 } } }).length, 0, 'nor a wrong type');
+  t.end();
+});
+
+void t.test('Compose itself takes it', NO_COMPOSE, (t) => {
+  const text = deployed('compose.yaml');
+  const { status, output, refusal } = composeConfig(text);
+  t.equal(status, 0, refusal);
+  const { gateway } = (parse(output) as ComposeFile).services;
+  t.match(gateway.environment, { OPENAI_API_KEY: 'a-key' });
+  const wanting = composeConfig(text, {});
+  t.not(wanting.status, 0, 'not without the key of the provider');
+  t.match(wanting.refusal, /the key of your provider/);
+  t.not(composeConfig(text.replace('read_only:', 'read_onyl:')).status, 0, 'no misspelt field');
   t.end();
 });
 
