@@ -31,8 +31,8 @@ export interface GatewayLogsOptions {
 
 /** Where lines go. */
 interface Output {
-  /** Whole lines, each with its newline. */
-  appendBytes(lines: Buffer): void;
+  /** Whole lines, each with its newline, copied where they are kept. `isMore`: others of the same moment came just before. */
+  appendBytes(lines: Buffer, isMore: boolean): void;
   close(): void;
 }
 
@@ -83,19 +83,20 @@ export class GatewayLogs {
 
   /** Writes what the listeners have appended. Before another listener goes on in the ring of one that died, too: its calls have other names. */
   drain(): void {
+    let isMore = false;
+    const handOver = (): void => {
+      this.#buffer.drain((lines) => this.#output?.appendBytes(lines, isMore));
+      isMore = true;
+    };
     this.#readers.forEach((reader, listener) => {
       reader.drain((record) => {
         this.#lines.write(this.#buffer, listener, record);
-        if (this.#buffer.length >= BATCH_BYTES) this.#handOver();
+        if (this.#buffer.length >= BATCH_BYTES) handOver();
       });
       this.#dropped += reader.takeDropped();
     });
-    this.#handOver();
+    handOver();
     if (this.#dropped > 0) this.#tellDropped();
-  }
-
-  #handOver(): void {
-    if (this.#buffer.length > 0) this.#output?.appendBytes(this.#buffer.take());
   }
 
   close(): void {

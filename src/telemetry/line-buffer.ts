@@ -50,11 +50,12 @@ export class LineBuffer {
     this.#length = start + digits;
   }
 
-  /** All that was put in, as bytes of their own; the buffer is empty then. */
-  take(): Buffer {
-    const taken = Buffer.from(this.#bytes.subarray(0, this.#length));
+  /** Shows all that was put in, which is only readable until `visit` returns, and is empty then; not at all where nothing was. */
+  drain(visit: (bytes: Buffer) => void): void {
+    if (this.#length === 0) return;
+    const bytes = this.#bytes.subarray(0, this.#length);
     this.#length = 0;
-    return taken;
+    visit(bytes);
   }
 
   #room(bytes: number): void {

@@ -76,17 +76,22 @@ export class LineFile {
     this.appendBytes(lines.length === 0 ? NOTHING : Buffer.from(`${lines.join('\n')}\n`));
   }
 
-  /** The same of lines as bytes, each with its newline; they are the file's from now on. */
-  appendBytes(bytes: Buffer): void {
+  /**
+   * The same of lines as bytes, each with its newline, which are copied where they have to wait. `isMore` says that a piece of the
+   * same moment came just before: then it is not looked again whether the file is still there, half of what a write costs.
+   */
+  appendBytes(bytes: Buffer, isMore = false): void {
     if (bytes.length > 0) this.#pending.push(bytes);
     this.#pendingBytes += bytes.length;
     if (this.#pending.length === 0) return;
     try {
-      this.#reopen();
+      if (!isMore || this.#failing || this.#file === undefined) this.#reopen();
       while (this.#pending.length > 0) this.#writeBatch();
       if (this.#failing) this.#log.warn(`the ${this.#name} is written again`, { path: this.#path });
       this.#failing = false;
     } catch (error) {
+      // What the caller gave is its own again: of it, what is left is last.
+      if (bytes.length > 0) this.#pending.push(Buffer.from(this.#pending.pop()!));
       this.#fail(error);
     }
   }

@@ -9,10 +9,10 @@ const NEWLINE = 0x0a;
 export class StandardErrorLines {
   readonly #format = isPretty() ? lineFormat() : undefined;
 
-  /** Writes as many lines at once as are written whole, so that those of other threads come between and not within. */
+  /** Writes as many lines at once as are written whole, so that those of other threads come between and not within; a copy, which may wait. */
   appendBytes(lines: Buffer): void {
     const format = this.#format;
-    const bytes = format === undefined ? lines : formatted(lines, format);
+    const bytes = format === undefined ? Buffer.from(lines) : formatted(lines, format);
     for (let start = 0; start < bytes.length;) {
       const last = bytes.subarray(0, start + WHOLE_BYTES_MAX).lastIndexOf(NEWLINE);
       // One that is longer goes by itself.

@@ -38,10 +38,15 @@ const lines = new AccessLines({
   upstreamNameOf: (slot) => (slot === 3 ? 'api.example.com' : undefined),
   requestIdOf: (listener, request) => `req_${listener}-${request.toString(36)}`,
 });
+const taken = (buffer: LineBuffer): string => {
+  let text = '';
+  buffer.drain((bytes) => (text += bytes.toString('latin1')));
+  return text;
+};
 const textOf = (record: Partial<AccessRecord>): string => {
   const buffer = new LineBuffer();
   lines.write(buffer, 1, { ...RECORD, ...record });
-  return buffer.take().toString('latin1');
+  return taken(buffer);
 };
 const parsed = (record: Partial<AccessRecord>): unknown => JSON.parse(textOf(record));
 
@@ -142,7 +147,7 @@ void t.test('an id that could not be read, or is of another key by now, is asked
   const keyAt = (endedMs: number): unknown => {
     const buffer = new LineBuffer();
     asked.write(buffer, 0, { ...RECORD, endedMs: asWallMs(endedMs) });
-    return (JSON.parse(buffer.take().toString()) as { key: unknown }).key;
+    return (JSON.parse(taken(buffer)) as { key: unknown }).key;
   };
   t.equal(keyAt(0), null);
   id = 'key_a';
