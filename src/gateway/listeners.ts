@@ -13,6 +13,7 @@ import type {
   ListenerTracing,
   ToListener,
 } from '../listener/messages.js';
+import type { FrameLink } from '../pool/frame-port.js';
 import { threadMemory } from '../pool/thread-memory.js';
 import type { Log } from '../telemetry/log.js';
 import { Acknowledgements } from './acknowledgements.js';
@@ -35,7 +36,7 @@ export interface ListenersOptions {
   readonly log: Log;
   /** Workers that are up, for a new listener. */
   readonly workerIndices: () => readonly number[];
-  readonly connect: (workerIndex: number, listenerIndex: number) => MessagePort;
+  readonly connect: (workerIndex: number, listenerIndex: number) => FrameLink;
   readonly serveParser: (port: MessagePort) => void;
   /** Where a new listener leaves its spans, if they are exported. */
   readonly newTracing: () => ListenerTracing | undefined;
@@ -204,8 +205,8 @@ export class Listeners {
   }
 
   #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {
-    const port = this.#options.connect(workerIndex, listenerIndex);
-    thread.postMessage({ kind: 'worker', index: workerIndex, port } satisfies ToListener, [port]);
+    const link = this.#options.connect(workerIndex, listenerIndex);
+    thread.postMessage({ kind: 'worker', index: workerIndex, link } satisfies ToListener, [link.port]);
   }
 
   #onExit(shape: ListenerShape): void {

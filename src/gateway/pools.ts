@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../pool/call-table.js';
+import { createFrameLink, type FrameLink } from '../pool/frame-port.js';
 import { createPool } from '../pool/piscina.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
@@ -72,12 +73,12 @@ export class UpstreamWorkers {
     return [...this.#controls.keys()];
   }
 
-  /** A new port to the worker for the listener; the worker takes it in the place of the listener's earlier one. */
-  connect(workerIndex: number, listenerIndex: number): MessagePort {
-    const { port1, port2 } = new MessageChannel();
-    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, port: port2 };
-    this.#controls.get(workerIndex)?.postMessage(message, [port2]);
-    return port1;
+  /** A new link to the worker for the listener; the worker takes it in the place of the listener's earlier one. */
+  connect(workerIndex: number, listenerIndex: number): FrameLink {
+    const [ours, theirs] = createFrameLink();
+    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, link: theirs };
+    this.#controls.get(workerIndex)?.postMessage(message, [theirs.port]);
+    return ours;
   }
 
   /**

@@ -168,6 +168,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
         modelStart: admission.call.modelStart,
         modelEnd: admission.call.modelEnd,
         body: admission.call.body,
+        bodyIsAscii: admission.call.bodyIsAscii,
         ...(admission.call.largeBody === undefined ? {} : { largeBody: admission.call.largeBody }),
         ...(this.#context.trace === undefined ? {} : { trace: this.#context.trace.carried }),
       },
@@ -213,7 +214,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     this.#meter.charged(settled, upstreamWaitMs);
     if (parts.durability === 'commit' && !this.#clientGone) {
       this.#phase = 'held';
-      this.#held = { settled, bytes };
+      // The memory they came in is soon used again.
+      this.#held = { settled, bytes: bytes.slice() };
       this.#writer?.flush();
       parts.held.hold(settled.position, this);
     } else {

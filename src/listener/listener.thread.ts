@@ -94,7 +94,7 @@ process.on('uncaughtException', (error) => {
 main.on('message', (message: ToListener) => {
   switch (message.kind) {
     case 'worker':
-      link.attachWorker(message.index, message.port);
+      link.attachWorker(message.index, message.link);
       return;
     case 'worker_lost':
       link.detachWorker(message.index);

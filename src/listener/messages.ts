@@ -5,6 +5,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
 import type { LedgerBuffers } from '../ledger/layout.js';
 import type { CallTableBuffer } from '../pool/call-table.js';
+import type { FrameLink } from '../pool/frame-port.js';
 import type { SlotRange } from '../pool/listener-link.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
@@ -69,8 +70,8 @@ export interface ListenerInit {
 }
 
 export type ToListener =
-  /** A worker serves behind this port, in the place of an earlier one of the same index. */
-  | { readonly kind: 'worker'; readonly index: number; readonly port: MessagePort }
+  /** A worker serves behind this link, in the place of an earlier one of the same index. */
+  | { readonly kind: 'worker'; readonly index: number; readonly link: FrameLink }
   | { readonly kind: 'worker_lost'; readonly index: number }
   /** Answers `commit`: what the journal held is on disk now, or the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }

@@ -5,12 +5,11 @@
  * before admission (the ledger keeps the call's reservation under the same index) and is free again when the worker's
  * last frame for it has been seen, or its worker has died, and the client has taken the answer.
  */
-import type { MessagePort } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, bytesOfCarried, type Carried, type Frame } from './frame-port.js';
+import { FramePort, type Frame, type FrameLink } from './frame-port.js';
 import {
   CALL_GENERATION,
   FRAME_CALL,
@@ -21,8 +20,10 @@ import {
   FRAME_FAIL,
   slotOfCall,
   usageOfFrame,
+  type CallFrame,
   type CallId,
-  type UsageFrame,
+  type DataFrame,
+  type EndFrame,
   type UpstreamRequest,
 } from './messages.js';
 
@@ -31,8 +32,12 @@ import {
  * again; where not, because the client has not taken the answer yet, the receiver gives it back by `release`.
  */
 export interface CallReceiver {
-  /** `more` says that the next frame of the call is here too: its onData, onEnd or onFail follows at once. */
+  /**
+   * `bytes` are valid until the next call of this thread's event loop, and are of shared memory. `more` says that the next frame of the
+   * call is here too: its onData, onEnd or onFail follows at once, with these bytes still valid.
+   */
   onData(bytes: Uint8Array, more: boolean): void;
+  /** `bytes` as in `onData`. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
   onFail(error: ErrorRecord): boolean;
 }
@@ -84,10 +89,10 @@ export class ListenerLink {
   }
 
   /** A worker is there, or a new one in the place of one that died, whose calls then fail. */
-  attachWorker(index: number, port: MessagePort): void {
+  attachWorker(index: number, link: FrameLink): void {
     this.detachWorker(index);
     const worker: WorkerEnd = {
-      port: new FramePort(port, (frames) => {
+      port: new FramePort(link, (frames) => {
         for (let at = 0; at < frames.length; at++) {
           this.#receive(frames[at]!, frames[at + 1]?.[1] === frames[at]![1]);
         }
@@ -142,7 +147,7 @@ export class ListenerLink {
     this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
     const { largeBody, trace } = request;
-    const frame: unknown[] = [
+    const common = [
       FRAME_CALL,
       id,
       request.requestId,
@@ -152,9 +157,11 @@ export class ListenerLink {
       request.modelStart,
       request.modelEnd,
       request.body,
-    ];
-    if (largeBody !== undefined || trace !== undefined) frame.push(largeBody, trace);
-    worker.port.push(frame, largeBody ?? request.body);
+      request.bodyIsAscii,
+    ] as const;
+    const frame: CallFrame =
+      largeBody === undefined && trace === undefined ? common : [...common, largeBody, trace];
+    worker.port.push(frame);
     return true;
   }
 
@@ -192,18 +199,13 @@ export class ListenerLink {
     if (call?.id !== id) return;
     switch (frame[0]) {
       case FRAME_DATA:
-        call.receiver.onData(bytesOfCarried(frame[2] as Carried), more);
+        call.receiver.onData((frame as DataFrame)[2], more);
         return;
-      case FRAME_END:
-        this.#finish(
-          call,
-          call.receiver.onEnd(
-            bytesOfCarried(frame[2] as Carried),
-            usageOfFrame(frame[3] as UsageFrame),
-            frame[4] as number,
-          ),
-        );
+      case FRAME_END: {
+        const [, , bytes, usage, waitMs] = frame as EndFrame;
+        this.#finish(call, call.receiver.onEnd(bytes, usageOfFrame(usage), waitMs));
         return;
+      }
       case FRAME_FAIL:
         this.#finish(call, call.receiver.onFail(frame[2] as ErrorRecord));
         return;

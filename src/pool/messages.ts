@@ -1,12 +1,13 @@
 /**
  * What travels between a listener and an upstream worker. Both ends import this file.
  *
- * A batch is everything one side had to say in one turn of its event loop: an array of frames, posted as it is; how bytes travel
- * in it stands in frame-port.ts. A frame is a small array whose first element is its kind. A call is named by a `CallId`: its slot in
+ * A batch is everything one side had to say in one turn of its event loop; how its frames travel stands in frame-port.ts. A frame is a
+ * small array whose first element is its kind. A call is named by a `CallId`: its slot in
  * the call table plus 2^20 times a generation that its listener counts up, so that a late frame of an earlier call in
  * the same slot is known by its number and dropped.
  *
- *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body largeBody trace
+ *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body bodyIsAscii
+ *                                largeBody trace
  *                         Cancel callId                 the client has gone, or the gateway is closing
  *                         Credit callId                 the worker said it waits, and credits are back
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
@@ -49,6 +50,7 @@ export interface UpstreamRequest {
   readonly modelStart: number;
   readonly modelEnd: number;
   readonly body: string;
+  readonly bodyIsAscii: boolean;
   /** In the place of `body`, which is then empty: see ChatCall. Belongs to the receiver. */
   readonly largeBody?: Uint8Array;
   /** Of a call that belongs to a trace. */
@@ -57,7 +59,7 @@ export interface UpstreamRequest {
 
 /** What an upstream call gives back, on the worker's side; the link turns each into a frame. */
 export interface DownstreamHandle {
-  /** False while credits are spent: pause the upstream until `onCredit`. The bytes are sent all the same. */
+  /** False while credits are spent: pause the upstream until `onCredit`. The bytes are copied, and sent all the same. */
   data(bytes: Uint8Array): boolean;
   /** The call is given to an upstream, by its slot among the metrics; the last counts. No frame. */
   noteUpstream(upstreamSlot: number): void;
@@ -81,6 +83,30 @@ export type StartSession = (request: UpstreamRequest, downstream: DownstreamHand
 
 /** Usage as it stands in an End frame: prompt, cached and completion tokens, index of the source. */
 export type UsageFrame = readonly [number, number, number, number];
+
+/** The last two are there where one of them is given. */
+export type CallFrame = readonly [
+  kind: typeof FRAME_CALL,
+  id: CallId,
+  requestId: string,
+  modelIndex: number,
+  stream: boolean,
+  includeUsage: boolean,
+  modelStart: number,
+  modelEnd: number,
+  body: string,
+  bodyIsAscii: boolean,
+  largeBody?: Uint8Array | undefined,
+  trace?: CarriedTrace | undefined,
+];
+export type DataFrame = readonly [kind: typeof FRAME_DATA, id: CallId, bytes: Uint8Array];
+export type EndFrame = readonly [
+  kind: typeof FRAME_END,
+  id: CallId,
+  bytes: Uint8Array,
+  usage: UsageFrame,
+  waitMs: number,
+];
 
 export function frameOfUsage(usage: Usage): UsageFrame {
   return [

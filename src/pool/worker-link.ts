@@ -2,13 +2,11 @@
  * The worker's side of the link to one listener: turns Call frames into sessions and what a session says into frames.
  * Upstream worker.
  */
-import type { MessagePort } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
-import type { CarriedTrace } from '../telemetry/trace-parent.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, carried, type Carried, type Frame } from './frame-port.js';
+import { FramePort, type Frame, type FrameLink } from './frame-port.js';
 import {
   FRAME_CALL,
   FRAME_CANCEL,
@@ -18,7 +16,10 @@ import {
   FRAME_FAIL,
   frameOfUsage,
   slotOfCall,
+  type CallFrame,
   type CallId,
+  type DataFrame,
+  type EndFrame,
   type DownstreamHandle,
   type StartSession,
   type UpstreamSession,
@@ -30,14 +31,14 @@ export class WorkerLink {
   readonly #startSession: StartSession;
   readonly #sessions = new Map<CallId, UpstreamSession>();
 
-  constructor(port: MessagePort, table: CallTable, startSession: StartSession) {
+  constructor(link: FrameLink, table: CallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
-    this.#port = new FramePort(port, (frames) => {
+    this.#port = new FramePort(link, (frames) => {
       for (const frame of frames) this.#receive(frame);
     });
     // The listener has gone: nobody is left to read the answers of its calls.
-    port.on('close', () => this.cancelAll());
+    link.port.on('close', () => this.cancelAll());
   }
 
   get inFlight(): number {
@@ -56,7 +57,7 @@ export class WorkerLink {
     const id = frame[1] as CallId;
     switch (frame[0]) {
       case FRAME_CALL:
-        this.#start(id, frame);
+        this.#start(frame as CallFrame);
         return;
       case FRAME_CANCEL:
         this.#sessions.get(id)?.onCancel();
@@ -69,19 +70,23 @@ export class WorkerLink {
     }
   }
 
-  #start(id: CallId, frame: Frame): void {
+  #start(frame: CallFrame): void {
+    const id = frame[1];
+    const largeBody = frame[10];
+    const trace = frame[11];
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
     const session = this.#startSession(
       {
-        requestId: frame[2] as string,
-        modelIndex: frame[3] as number,
-        stream: frame[4] as boolean,
-        includeUsage: frame[5] as boolean,
-        modelStart: frame[6] as number,
-        modelEnd: frame[7] as number,
-        body: frame[8] as string,
-        ...(frame[9] === undefined ? {} : { largeBody: frame[9] as Uint8Array }),
-        ...(frame[10] === undefined ? {} : { trace: frame[10] as CarriedTrace }),
+        requestId: frame[2],
+        modelIndex: frame[3],
+        stream: frame[4],
+        includeUsage: frame[5],
+        modelStart: frame[6],
+        modelEnd: frame[7],
+        body: frame[8],
+        bodyIsAscii: frame[9],
+        ...(largeBody === undefined ? {} : { largeBody }),
+        ...(trace === undefined ? {} : { trace }),
       },
       downstream,
     );
@@ -110,8 +115,7 @@ class SessionHandle implements DownstreamHandle {
     invariant(!this.ended, 'no data after the end of a call');
     // A client that has gone reads nothing more; its Cancel frame is on the way.
     if (this.#table.isCancelled(this.#slot)) return true;
-    const payload = carried(bytes);
-    this.#port.push([FRAME_DATA, this.#id, payload], payload);
+    this.#port.push([FRAME_DATA, this.#id, bytes] satisfies DataFrame);
     return this.#table.spend(this.#slot, bytes.length);
   }
 
@@ -120,18 +124,17 @@ class SessionHandle implements DownstreamHandle {
   }
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {
-    const payload = carried(bytes);
-    this.#finish([FRAME_END, this.#id, payload, frameOfUsage(usage), upstreamWaitMs], payload);
+    this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage), upstreamWaitMs] satisfies EndFrame);
   }
 
   fail(error: ErrorRecord): void {
     this.#finish([FRAME_FAIL, this.#id, error]);
   }
 
-  #finish(frame: Frame, payload?: Carried): void {
+  #finish(frame: Frame): void {
     invariant(!this.ended, 'a call ends once');
     this.ended = true;
     this.#sessions.delete(this.#id);
-    this.#port.push(frame, payload);
+    this.#port.push(frame);
   }
 }

@@ -20,6 +20,8 @@ export interface ChatCall {
   readonly choices: number;
   /** The body as it goes upstream but for the model's name: byte for byte the client's, except that a stream asks for usage. */
   readonly body: string;
+  /** Each character of `body` is a byte of its UTF-8. */
+  readonly bodyIsAscii: boolean;
   /** In the place of `body`, which is then empty, for a body of some KB: its UTF-8, in memory of its own. */
   readonly largeBody?: Uint8Array;
   /** UTF-8 length of what the client sent: no tokenizer makes more tokens of a prompt than it has bytes. */

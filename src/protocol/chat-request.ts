@@ -98,6 +98,8 @@ function callOf(request: ChatRequest, text: string, bodyBytes: number): ChatRequ
     outputTokensField: outputTokensFieldOf(request, outputTokensMax),
     choices: request.n ?? 1,
     body: asked.body,
+    // What is added to a body is ASCII.
+    bodyIsAscii: text.length === bodyBytes,
     bodyBytes,
     modelStart: asked.modelStart,
     modelEnd: asked.modelEnd,

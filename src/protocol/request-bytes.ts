@@ -8,8 +8,8 @@
 import type { ChatCall } from './chat-call.js';
 import { decodeBody, readChatRequest, type ChatRequestResult } from './chat-request.js';
 
-/** Below it a string costs less than memory outside of the heap: see frame-port.ts. */
-const BODY_AS_BYTES_MIN = 4 * 1024;
+/** Below it a string costs less than memory outside of the heap; such a one is a record of a ring: see frame-ring.ts. */
+const BODY_AS_BYTES_MIN = 24 * 1024;
 
 const INVALID_UTF8: ChatRequestResult = {
   ok: false,

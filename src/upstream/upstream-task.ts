@@ -58,7 +58,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
           return;
         case 'listener':
           links.get(message.index)?.cancelAll();
-          links.set(message.index, new WorkerLink(message.port, table, startSession));
+          links.set(message.index, new WorkerLink(message.link, table, startSession));
       }
     });
   });

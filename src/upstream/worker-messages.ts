@@ -4,6 +4,7 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CallTableBuffer } from '../pool/call-table.js';
+import type { FrameLink } from '../pool/frame-port.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { CountRequest } from './token-count.js';
@@ -26,8 +27,8 @@ export interface UpstreamTask {
 
 /** Orders over `controlPort`. */
 export type ToUpstreamWorker =
-  /** A listener speaks over this port, in the place of an earlier one of the same index. */
-  | { readonly kind: 'listener'; readonly index: number; readonly port: MessagePort }
+  /** A listener speaks over this link, in the place of an earlier one of the same index. */
+  | { readonly kind: 'listener'; readonly index: number; readonly link: FrameLink }
   /** Calls go here from now on; indices mean what they meant. `routes_taken` follows. */
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
   /** Abort what is left and return from the task. */

@@ -1,9 +1,10 @@
 import t, { type Test } from 'tap';
 import { once } from 'node:events';
-import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import type { MessagePort } from 'node:worker_threads';
 import type { ErrorRecord } from '#src/core/errors.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { CallTable, createCallTable } from '#src/pool/call-table.js';
+import { createFrameLink } from '#src/pool/frame-port.js';
 import { ListenerLink, type CallReceiver } from '#src/pool/listener-link.js';
 import type { DownstreamHandle, UpstreamRequest } from '#src/pool/messages.js';
 import { WorkerLink } from '#src/pool/worker-link.js';
@@ -17,6 +18,7 @@ const REQUEST: UpstreamRequest = {
   modelStart: 9,
   modelEnd: 12,
   body: '{"model":"é","messages":[]}',
+  bodyIsAscii: false,
 };
 const FAILURE: ErrorRecord = { code: 'provider_unavailable', message: 'gone', retryAfterSeconds: 3 };
 
@@ -33,16 +35,16 @@ function bed(t: Test, slots = 4) {
   const sessions: Session[] = [];
   const workerLinks: WorkerLink[] = [];
   const addWorker = (index: number): MessagePort => {
-    const { port1, port2 } = new MessageChannel();
-    link.attachWorker(index, port1);
+    const [ours, theirs] = createFrameLink();
+    link.attachWorker(index, ours);
     workerLinks.push(
-      new WorkerLink(port2, new CallTable(buffer), (request, downstream) => {
+      new WorkerLink(theirs, new CallTable(buffer), (request, downstream) => {
         const told: string[] = [];
         sessions.push({ request, downstream, told });
         return { onCredit: () => told.push('credit'), onCancel: () => told.push('cancel') };
       }),
     );
-    return port2;
+    return theirs.port;
   };
   t.teardown(() => {
     link.close();
