@@ -23,30 +23,34 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 };
 
 export const JSON_TYPE = 'application/json';
-export const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
+/** With what follows its type: nobody on the way may store or gather a stream. */
+const STREAM_HEADERS = 'text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
-/** Status and the headers that every answer has; those of the limit once it is known. */
+/**
+ * Status and the headers that every answer has; those of the limit once it is known. In one call: each call of µWS costs the copies of
+ * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside.
+ */
 export function writeHead(
   res: HttpResponse,
   status: number,
   context: CallContext,
   contentType: string,
 ): void {
-  res.writeStatus(STATUS_LINES[status]!);
-  res.writeHeader('content-type', contentType);
-  res.writeHeader('x-request-id', context.requestId);
-  const { rateLimit } = context;
-  if (rateLimit === undefined) return;
-  res.writeHeader('x-ratelimit-limit', String(rateLimit.limit));
-  res.writeHeader('x-ratelimit-remaining', String(rateLimit.remaining));
-  res.writeHeader('x-ratelimit-reset', String(rateLimit.resetSeconds));
+  const { requestId, rateLimit } = context;
+  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}\r\nx-request-id: ${requestId}`;
+  if (rateLimit === undefined) {
+    res.writeStatus(head);
+    return;
+  }
+  const { limit, remaining, resetSeconds } = rateLimit;
+  res.writeStatus(
+    `${head}\r\nx-ratelimit-limit: ${limit}\r\nx-ratelimit-remaining: ${remaining}\r\nx-ratelimit-reset: ${resetSeconds}`,
+  );
 }
 
-/** A stream must reach its reader as it comes: nobody on the way may store or gather it. */
+/** A stream must reach its reader as it comes. */
 export function writeStreamHead(res: HttpResponse, context: CallContext): void {
-  writeHead(res, 200, context, EVENT_STREAM_TYPE);
-  res.writeHeader('cache-control', 'no-cache');
-  res.writeHeader('x-accel-buffering', 'no');
+  writeHead(res, 200, context, STREAM_HEADERS);
 }
 
 export interface ErrorOptions {

@@ -246,6 +246,8 @@ function isPlain(contentEncoding: string | undefined): boolean {
 
 /** A whole answer without a type is let through: it is checked as JSON all the same. */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
+  // Nearly all of them, as they come.
+  if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;
   const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
   if (stream) return type === 'text/event-stream';
   return type === undefined || type === 'application/json' || type.endsWith('+json');

@@ -17,7 +17,8 @@ const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n/;
 /** All of it, so that what is looked for below by its name is a header and nothing else. No two parts match the same bytes: linear. */
 const HEAD =
   /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;
-const EDGE_SPACE = /^[\t ]+|[\t ]+$/g;
+const SPACE = 0x20;
+const TAB = 0x09;
 const KEEP_ALIVE_SECONDS = /(?:^|[,;\s])timeout=(\d{1,9})(?:$|[,;\s])/;
 
 const STATUS_START = 'HTTP/1.1 '.length;
@@ -145,5 +146,13 @@ function valueAt(
   const start = lower.indexOf(`\n${name}:`, from);
   if (start === -1) return undefined;
   const end = text.indexOf('\r', start);
-  return { value: text.slice(start + name.length + 2, end).replace(EDGE_SPACE, ''), end };
+  let first = start + name.length + 2;
+  while (isSpace(text.charCodeAt(first))) first++;
+  let last = end;
+  while (last > first && isSpace(text.charCodeAt(last - 1))) last--;
+  return { value: text.slice(first, last), end };
+}
+
+function isSpace(code: number): boolean {
+  return code === SPACE || code === TAB;
 }
