@@ -149,5 +149,5 @@ function readEnd(ring: FrameRingReader, at: number): EndFrame {
 
 /** No Buffer, whose `slice` does not copy. */
 function bytesAt({ shared, ints }: FrameRingReader, at: number, bytesAt: number): Uint8Array {
-  return new Uint8Array(shared, at + bytesAt, ints[(at + BYTES_LENGTH_AT) >> 2]!);
+  return new Uint8Array(shared, at + bytesAt, ints[(at + BYTES_LENGTH_AT) >> 2]);
 }

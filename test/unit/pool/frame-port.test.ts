@@ -119,7 +119,10 @@ void t.test('small calls and answers are not serialised: their message is a numb
   const port = new FramePort(one, () => undefined);
   const messages: unknown[] = [];
   other.port.on('message', (message) => messages.push(message));
-  t.teardown(() => [port.close(), other.port.close()]);
+  t.teardown(() => {
+    port.close();
+    other.port.close();
+  });
   for (let id = 1; id <= 10; id += 1) {
     port.push([FRAME_CALL, id, 'req_1', 0, false, false, 0, 1, '{"model":"m"}', true] satisfies CallFrame);
     port.push([FRAME_END, id, Buffer.alloc(500), [1, 0, 2, 0], 0.5] satisfies EndFrame);
