@@ -35,6 +35,7 @@ const LOADED_BY_NAME = [
   'gpt-tokenizer',
   'lmdb',
   'msgpackr',
+  'pino',
   'pino-pretty',
   'piscina',
   'uWebSockets.js',

@@ -4,12 +4,13 @@
  * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start and stop.
  * Never secrets, never message contents. Lines are rare, calls have a log of their own: see access-ring.ts.
  *
- * With `createLog` standard error is opened, and for a terminal pino-pretty loaded, for the first line: the supervisor and
- * most commands write none for as long as all is well. The threads of a gateway use `openLog`: when file descriptors have run
- * out nothing can be opened or loaded, and that is a moment to log.
+ * With `createLog` pino is loaded for the first line: the supervisor writes none for as long as all is well, and saves its
+ * 7 MB. The threads of a gateway use `openLog`: when file descriptors have run out nothing can be loaded, and that is a moment
+ * to log.
  */
 import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
+import type { pino as Pino, Logger } from 'pino';
 import type { prettyFactory as PrettyFactory } from 'pino-pretty';
 import { createLogSwitch, LogSwitch, type LogLevel } from './log-switch.js';
 import { standardError } from './standard-error.js';
@@ -28,25 +29,24 @@ const FIELD_CHARS_MAX = 2_500;
 
 const require = createRequire(import.meta.url);
 
-type WriteLine = (level: LogLevel, message: string, fields: LogFields) => void;
-
 /**
  * A log whose every line carries `thread`, such as `listener-0`, and the process. `control` says what is written and may
  * change at any time; without it all levels are. Never throws and never waits: see standard-error.ts. 10 µs a line.
  */
 export function createLog(thread: string, control = new LogSwitch(createLogSwitch())): Log {
-  let writeLine: WriteLine | undefined;
-  return logTo((...line) => (writeLine ??= open(thread))(...line), control);
+  let logger: Logger | undefined;
+  return logTo(() => (logger ??= open(thread)), control);
 }
 
-/** As `createLog`; all that a line wants is loaded and opened when this returns. */
+/** As `createLog`; all that a line wants is loaded and opened when this returns. Some 25 ms. */
 export function openLog(thread: string, control: LogSwitch): Log {
-  return logTo(open(thread), control);
+  const logger = open(thread);
+  return logTo(() => logger, control);
 }
 
-function logTo(writeLine: WriteLine, control: LogSwitch): Log {
+function logTo(logger: () => Logger, control: LogSwitch): Log {
   const write = (level: LogLevel, message: string, fields: LogFields = {}): void => {
-    if (control.allows(level)) writeLine(level, message, shortened(fields));
+    if (control.allows(level)) logger()[level](shortened(fields), message);
   };
   return {
     error: (message, fields) => write('error', message, fields),
@@ -55,17 +55,22 @@ function logTo(writeLine: WriteLine, control: LogSwitch): Log {
   };
 }
 
-function open(thread: string): WriteLine {
+function open(thread: string): Logger {
+  const { pino } = require('pino') as { pino: typeof Pino };
   const output = standardError();
   const format = lineFormat();
-  const { pid } = process;
-  const writeLine: WriteLine = (level, message, fields) => {
-    const line = { level, time: new Date().toISOString(), thread, pid, ...fields, message };
-    output.write(Buffer.from(format(`${JSON.stringify(line)}\n`)));
-  };
+  const logger = pino(
+    {
+      base: { thread, pid: process.pid },
+      messageKey: 'message',
+      formatters: { level: (level) => ({ level }) },
+      timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    },
+    { write: (line) => output.write(Buffer.from(format(line))) },
+  );
   output.onResumed = (dropped) =>
-    writeLine('warn', 'lines were dropped: standard error was not read for a while', { dropped });
-  return writeLine;
+    logger.warn({ dropped }, 'lines were dropped: standard error was not read for a while');
+  return logger;
 }
 
 /** From a JSON line with its newline to what is written: on a terminal something for people. */
