@@ -60,7 +60,7 @@ export const sharingSchema = Type.Object(
     on_authority_loss: Type.Enum(['refuse', 'equal_share'], {
       default: 'refuse',
       description:
-        'Once what a gateway has leased is used up and the server cannot be reached: 503, or an equal share of the requests a minute.',
+        'Once what a gateway has leased is used up and the server cannot be reached: 503, or what was set aside for it of the money and the calls of the day, and after two minutes an equal share of the requests a minute.',
     } satisfies Annotations),
     node_expiry_seconds: whole(
       60,

@@ -54,6 +54,8 @@ export interface Wanted<Amount> {
 export interface MinuteAsk extends Wanted<number> {
   /** How long the permits should be valid; the authority decides. */
   readonly forMs: number;
+  /** To be set aside and hardly ever used: valid for long, however busy the account is. */
+  readonly isStandBy?: boolean;
   readonly returned: readonly ReturnedPermits[];
 }
 
@@ -138,6 +140,8 @@ export interface LeaseAnswer {
   readonly day?: DayGrant;
   readonly slots?: SlotsGrant;
   readonly money?: MoneyGrant;
+  /** Something that was wanted is not here, and who would know could not be asked. */
+  readonly isUnknown?: boolean;
 }
 
 export interface ExchangeAnswer {

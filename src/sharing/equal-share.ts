@@ -3,8 +3,9 @@
  *
  * It says something every few seconds, also when it holds nothing: after a loss of data the server waits for every node.
  *
- * Requests a minute without the authority: a node that has been cut off from it gives itself an equal share of each limit, by the
- * setting `on_authority_loss: equal_share`. Day, calls in flight and money live on what was leased.
+ * Without the authority, by the setting `on_authority_loss: equal_share`, its calls are lent what was set aside for them before
+ * (stand-by.ts). Of the day and of money there is no more until it has come back. Of the minute there is: a node that has been
+ * cut off for long gives itself an equal share of each limit.
  *
  * Why the limit holds in a cut that parts the nodes: the server holds the share of a node back once it has heard nothing of it
  * for SILENT_MS, until expiry and for a window after it has come back. What was lent before that weighs for QUARANTINE_MS at
@@ -15,23 +16,23 @@
  * A node that has never joined in its life has no share: its earlier life may have used it.
  */
 import type { Clock } from '../core/clock.js';
-import { asPicoUnits } from '../core/units.js';
 import {
   AuthorityLost,
   type Authority,
   type ExchangeAnswer,
   type JoinAnswer,
-  type LeaseAnswer,
   type LeaseAsk,
-  type MinuteAsk,
   type NodeIdentity,
   type SubjectView,
 } from './authority.js';
+import { AuthorityContact } from './authority-contact.js';
 import { wasNotSent } from './authority-loss.js';
+import { loneAnswer, withoutOwnTicks } from './lone-answer.js';
+import { SYSTEM_TIMERS, type LeaseTimers } from './lease-timers.js';
 import { MemoryAuthority } from './memory-authority.js';
+import type { StandBy } from './stand-by.js';
+import { UntoldAsks } from './untold-asks.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
-
-const NO_MONEY = asPicoUnits(0n);
 
 /** From the last moment at which the server may have heard the node. */
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
@@ -45,19 +46,35 @@ export interface EqualShareOptions {
   /** Nodes of all hosts, by the settings; 0 where none has a share. */
   readonly shares: number;
   readonly nodeExpiryMs: number;
+  /** What is set aside, where there are shares: makes it for this node. */
+  readonly openStandBy?: (mayTell: () => boolean) => StandBy;
+  /** Calls are lent what is here, for that reason; or, undefined, by the authority again. */
+  readonly onAlone?: (reason: string | undefined) => void;
+  /** Of 0 to 1. Default Math.random. */
+  readonly random?: () => number;
+  /** Default those of the system. */
+  readonly timers?: LeaseTimers;
 }
 
 export class EqualShare implements Authority {
   readonly #options: EqualShareOptions;
   readonly #own: Authority;
+  readonly #standBy: StandBy | undefined;
+  readonly #untold = new UntoldAsks();
+  readonly #contact: AuthorityContact;
   #heardMs = Infinity;
+  #alone = false;
+  #beating = false;
   #last: Promise<unknown> = Promise.resolve();
-  #heartbeat: NodeJS.Timeout | undefined;
+  #stopHeartbeat: (() => void) | undefined;
   #left = false;
 
   constructor(options: EqualShareOptions) {
     this.#options = options;
     this.#own = new MemoryAuthority(options.clock).connect(options.node);
+    this.#contact = new AuthorityContact(options.random ?? Math.random);
+    if (options.shares > 0)
+      this.#standBy = options.openStandBy?.(() => !this.#contact.isLost && this.#untold.size === 0);
   }
 
   /** Since the server may last have heard the node; below 0 where it never has. */
@@ -65,33 +82,46 @@ export class EqualShare implements Authority {
     return this.#options.clock.monotonicMs() - this.#heardMs;
   }
 
-  /** Whether the node lives on its share. */
+  /** Whether calls are lent what is here. */
   get isAlone(): boolean {
-    if (this.#options.shares === 0) return false;
-    const { silentMs } = this;
-    return silentMs >= SHARE_BEGINS_MS && silentMs <= this.#options.nodeExpiryMs;
+    return this.#alone;
   }
 
   async join(): Promise<JoinAnswer> {
     const answer = await this.#inTurn(() => this.#options.authority.join());
     await this.#own.join();
-    this.#heartbeat ??= setInterval(() => {
-      // What fails is seen by the next exchange that is asked for.
-      this.#beat().catch(() => undefined);
-    }, HEARTBEAT_MS).unref();
+    if (this.#stopHeartbeat === undefined) {
+      this.#standBy?.start();
+      this.#keepBeating();
+    }
     return answer;
   }
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+    const { clock } = this.#options;
+    // Calls do not wait for what can be answered here.
+    if (this.#contact.isLost && this.#canLend) {
+      if (this.#contact.mayTry(clock.monotonicMs()) && !this.#beating) void this.#beat();
+      return this.#lendHere(asks);
+    }
+    const sentMs = clock.monotonicMs();
     try {
-      return await this.#inTurn(() => this.#options.authority.exchange(asks.map(ofServer)));
+      const answer = await this.#inTurn(async () => {
+        await this.#tellUntold();
+        return this.#options.authority.exchange(asks.map(withoutOwnTicks));
+      });
+      this.#answered(sentMs);
+      for (const [at, ask] of asks.entries()) this.#standBy?.served(ask, answer.answers[at]!);
+      return answer;
     } catch (error) {
-      if (!(error instanceof AuthorityLost) || !this.isAlone || asks.some(needsServer)) throw error;
-      const { answers } = await this.#own.exchange(asks.map((ask) => this.#ofOwn(ask)));
-      return {
-        wallMs: this.#options.clock.wallMs(),
-        answers: asks.map((ask, at) => alone(ask, answers[at]!)),
-      };
+      if (!(error instanceof AuthorityLost) || error.reason === 'unknown_node' || error.reason === 'closed')
+        throw error;
+      this.#contact.failed(error, clock.monotonicMs());
+      if (!this.#canLend) {
+        this.#setAlone(undefined);
+        throw error;
+      }
+      return this.#lendHere(asks);
     }
   }
 
@@ -99,30 +129,99 @@ export class EqualShare implements Authority {
     return this.#options.authority.look(subjects);
   }
 
-  leave(): Promise<void> {
+  async leave(): Promise<void> {
     // One that waits for its turn would join again.
-    clearInterval(this.#heartbeat);
+    this.#stopHeartbeat?.();
     this.#left = true;
-    return this.#inTurn(() => this.#options.authority.leave());
+    await this.#inTurn(() => this.#tellUntold());
+    await this.#standBy?.leave();
+    await this.#inTurn(() => this.#options.authority.leave());
   }
 
-  close(): Promise<void> {
-    clearInterval(this.#heartbeat);
-    return this.#options.authority.close();
+  async close(): Promise<void> {
+    this.#left = true;
+    this.#stopHeartbeat?.();
+    await this.#standBy?.close();
+    await this.#options.authority.close();
+  }
+
+  /** Whether the server, if it still serves others, holds a share of each minute back for this node. */
+  get #hasShare(): boolean {
+    const { shares, nodeExpiryMs } = this.#options;
+    const { silentMs } = this;
+    return shares > 0 && silentMs >= SHARE_BEGINS_MS && silentMs <= nodeExpiryMs;
+  }
+
+  get #canLend(): boolean {
+    return this.#hasShare || this.#standBy?.holdsAny === true;
+  }
+
+  #setAlone(reason: string | undefined): void {
+    const isAlone = reason !== undefined;
+    if (isAlone === this.#alone) return;
+    this.#alone = isAlone;
+    this.#options.onAlone?.(reason);
+  }
+
+  async #lendHere(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+    this.#setAlone(this.#contact.state.lost?.message);
+    const own = this.#hasShare
+      ? (await this.#own.exchange(asks.map((ask) => this.#ofOwn(ask)))).answers
+      : undefined;
+    const answers = asks.map((ask, at) => {
+      const answer = loneAnswer(ask, own?.[at], this.#standBy?.lend(ask));
+      this.#untold.note(ask, answer);
+      return answer;
+    });
+    return { wallMs: this.#options.clock.wallMs(), answers };
+  }
+
+  /** Before anything else is asked of the authority: what the node holds now, and was lent without it. */
+  async #tellUntold(): Promise<void> {
+    while (this.#untold.size > 0) {
+      const page = this.#untold.page();
+      await this.#options.authority.exchange(page);
+      this.#untold.told(page);
+    }
+  }
+
+  #keepBeating(): void {
+    if (this.#left) return;
+    this.#stopHeartbeat = (this.#options.timers ?? SYSTEM_TIMERS).after(HEARTBEAT_MS, () => {
+      if (!this.#beating) void this.#beat();
+      this.#keepBeating();
+    });
   }
 
   /** A server that knows nothing is told all at once, and not when a request comes: others wait for it. */
   async #beat(): Promise<void> {
-    const { authority } = this.#options;
-    await this.#inTurn(async () => {
-      if (this.#left) return;
-      try {
-        await authority.exchange([]);
-      } catch (error) {
-        if (!(error instanceof AuthorityLost) || error.reason !== 'unknown_node') throw error;
-        await authority.join();
-      }
-    });
+    const { authority, clock } = this.#options;
+    this.#beating = true;
+    const sentMs = clock.monotonicMs();
+    try {
+      await this.#inTurn(async () => {
+        if (this.#left) return;
+        try {
+          if (this.#untold.size > 0) await this.#tellUntold();
+          else await authority.exchange([]);
+        } catch (error) {
+          if (!(error instanceof AuthorityLost) || error.reason !== 'unknown_node') throw error;
+          await authority.join();
+        }
+      });
+      this.#answered(sentMs);
+    } catch (error) {
+      // What fails is seen by the next exchange that is asked for.
+      if (!(error instanceof AuthorityLost)) throw error;
+      this.#contact.failed(error, clock.monotonicMs());
+    } finally {
+      this.#beating = false;
+    }
+  }
+
+  #answered(sentMs: number): void {
+    this.#contact.answered(sentMs, this.#options.clock.monotonicMs());
+    this.#setAlone(undefined);
   }
 
   /** One call at a time reaches the authority, as it wants; notes when the server may have heard it. */
@@ -154,29 +253,4 @@ export class EqualShare implements Authority {
       ...(minute === undefined ? {} : { minute: { ...minute, returned } }),
     };
   }
-}
-
-/** Permits of the own share have ticks below 0, and are none that the server knows. */
-function ofServer(ask: LeaseAsk): LeaseAsk {
-  const { minute } = ask;
-  if (minute === undefined || minute.returned.every(({ tick }) => tick >= 0)) return ask;
-  const own: MinuteAsk = { ...minute, returned: minute.returned.filter(({ tick }) => tick >= 0) };
-  return { ...ask, minute: own };
-}
-
-/** To be told that there is none would be wrong: there may be, and only the server knows. */
-function needsServer({ day, slots, money }: LeaseAsk): boolean {
-  return (day?.least ?? 0) > 0 || (slots?.least ?? 0) > 0 || (money?.least ?? 0n) > 0n;
-}
-
-function alone(ask: LeaseAsk, { minute }: LeaseAnswer): LeaseAnswer {
-  const none = { granted: 0, remaining: 0, elsewhere: true };
-  return {
-    ...(minute === undefined ? {} : { minute: { ...minute, tick: -1 - minute.tick, elsewhere: false } }),
-    ...(ask.day === undefined ? {} : { day: { ...none, dayNumber: ask.day.dayNumber, endsInMs: 0 } }),
-    ...(ask.slots === undefined ? {} : { slots: none }),
-    ...(ask.money === undefined
-      ? {}
-      : { money: { granted: NO_MONEY, remaining: NO_MONEY, elsewhere: true } }),
-  };
 }

@@ -3,7 +3,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
-import type { Wanted } from './authority.js';
+import type { MinuteAsk, Wanted } from './authority.js';
 
 /** The authority's time is cut into ticks; permits of the minute are counted by the tick in which they expire. */
 export const TICK_MS = 600;
@@ -24,8 +24,13 @@ export const QUIET_PART = 4;
 export const SHARE = 4;
 
 /** The last tick in which a grant may be used, for an account of which `weighing` permits count, those of the grant included. */
-export function expiryTickOf(nowTick: number, weighing: number, limit: number, forMs: number): number {
-  if (weighing * QUIET_PART > limit) return nowTick + SHORT_TICKS;
+export function expiryTickOf(
+  nowTick: number,
+  weighing: number,
+  limit: number,
+  { forMs, isStandBy = false }: Pick<MinuteAsk, 'forMs' | 'isStandBy'>,
+): number {
+  if (!isStandBy && weighing * QUIET_PART > limit) return nowTick + SHORT_TICKS;
   return nowTick + Math.min(LONG_TICKS, Math.max(SHORT_TICKS, ceilDiv(forMs, TICK_MS)));
 }
 

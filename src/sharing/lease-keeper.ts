@@ -236,7 +236,7 @@ export class LeaseKeeper {
       this.#end(wait, 'try');
     } else if (lack === 'refused') {
       this.#refuse(wait, nowMs);
-    } else if (this.#contact.isLost) {
+    } else if (this.#contact.isLost || (lack === 'denied' && wait.subjects.some(isUnknown))) {
       this.#end(wait, 'lost');
     } else if (lack === 'unasked') {
       for (const subject of wait.subjects) this.#due.add(subject);
@@ -328,4 +328,8 @@ export class LeaseKeeper {
     }
     await authority.leave();
   }
+}
+
+function isUnknown(subject: LeaseSubject): boolean {
+  return subject.isUnknown;
 }

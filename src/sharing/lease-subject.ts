@@ -59,6 +59,8 @@ export class LeaseSubject {
   readonly waits = new Set<Wait>();
   /** A listener said that it runs low. */
   low = false;
+  /** What was last wanted and not given might have been, if the authority had been asked. */
+  isUnknown = false;
   readonly #minute: MinuteLease<number>;
   readonly #day: DayLease<number>;
   readonly #slots: SlotsLease | undefined;
@@ -115,6 +117,7 @@ export class LeaseSubject {
     const sent = this.#sent;
     if (sent === undefined) return;
     const { minute, day, slots, money } = answer;
+    this.isUnknown = answer.isUnknown === true;
     if (minute !== undefined && sent.minute !== undefined) {
       this.#minute.take(minute, sent.minute.most > 0, sent.limits.requestsPerMinute, sentMs, nowMs);
     }

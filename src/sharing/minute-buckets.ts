@@ -41,7 +41,7 @@ export class MinuteBuckets {
     const before = this.#weighingAt(nowTick);
     const granted = shareOf(limit - before, ask);
     const weighing = before + granted;
-    const tick = expiryTickOf(nowTick, weighing, limit, ask.forMs);
+    const tick = expiryTickOf(nowTick, weighing, limit, ask);
     if (granted > 0) {
       const bucket = this.#buckets.get(tick) ?? new Map<string, number>();
       bucket.set(node, (bucket.get(node) ?? 0) + granted);

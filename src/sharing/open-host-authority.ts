@@ -6,10 +6,13 @@ import { randomUUID } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
 import type { Store } from '../store/store.js';
+import type { Log } from '../telemetry/log.js';
 import type { Authority } from './authority.js';
 import { AuthorityMemory } from './authority-memory.js';
-import { EqualShare } from './equal-share.js';
+import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { hostBooks } from './host-books.js';
+import { SYSTEM_TIMERS } from './lease-timers.js';
+import { StandBy } from './stand-by.js';
 import { ValkeyAuthority } from './valkey-authority.js';
 import { ValkeyClient } from './valkey-client.js';
 
@@ -17,6 +20,8 @@ import { ValkeyClient } from './valkey-client.js';
 const EXCHANGE_DEADLINE_MS = 1_000;
 /** As on one host: see open-authority.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
+/** What is set aside for a time without the server is leased by a third one. */
+const STAND_BY_SLOTS_FROM = 2_000_000;
 
 export interface HostAuthorityOptions {
   /** With `sharing`. */
@@ -27,6 +32,7 @@ export interface HostAuthorityOptions {
   readonly slot: number;
   readonly store: Store;
   readonly clock: Clock;
+  readonly log: Pick<Log, 'warn'>;
 }
 
 export interface HostAuthorities {
@@ -38,13 +44,14 @@ export interface HostAuthorities {
 
 /** Nobody has joined yet; connecting has begun. Throws where the host's memory of the server is damaged. */
 export function openHostAuthorities(options: HostAuthorityOptions): HostAuthorities {
-  const { settings, host, slot, store, clock } = options;
+  const { settings, host, slot, store, clock, log } = options;
   const { sharing } = settings;
   const memory = new AuthorityMemory(settings.data, sharing.namespace);
   const books = hostBooks(store);
   const shares = sharing.on_authority_loss === 'equal_share' ? (sharing.hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
-  const open = (nodeSlot: number, equalShares: number): EqualShare => {
+  const open = (nodeSlot: number, more: Partial<EqualShareOptions> = {}): EqualShare => {
+    const { shares: ownShares = 0 } = more;
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
     const client = new ValkeyClient({
       url: sharing.url,
@@ -61,10 +68,23 @@ export function openHostAuthorities(options: HostAuthorityOptions): HostAuthorit
       clock,
       books,
       memory,
-      equalShares,
+      // Whatever a node leases, what is held back for others is not lent.
+      equalShares: shares,
+      hasShare: ownShares > 0,
       nodeExpiryMs,
     });
-    return new EqualShare({ authority, node, clock, shares: equalShares, nodeExpiryMs });
+    return new EqualShare({ authority, node, clock, shares: 0, nodeExpiryMs, ...more });
   };
-  return { calls: open(slot, shares), debits: open(DEBIT_SLOTS_FROM + slot, 0) };
+  const openStandBy = (mayTell: () => boolean): StandBy => {
+    const authority = open(STAND_BY_SLOTS_FROM + slot);
+    return new StandBy({ authority, clock, timers: SYSTEM_TIMERS, shares, nodeExpiryMs, mayTell });
+  };
+  const onAlone = (reason: string | undefined): void => {
+    if (reason === undefined) log.warn('calls are not served from what was set aside any more', {});
+    else
+      log.warn('cut off from the sharing server: calls are served from what was set aside', {
+        error: reason,
+      });
+  };
+  return { calls: open(slot, { shares, openStandBy, onAlone }), debits: open(DEBIT_SLOTS_FROM + slot) };
 }

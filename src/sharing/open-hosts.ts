@@ -52,7 +52,7 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
-    authorities: openHostAuthorities({ settings: { ...settings, sharing }, host, slot, store, clock }),
+    authorities: openHostAuthorities({ settings: { ...settings, sharing }, host, slot, store, clock, log }),
     registry,
     directory: new HostDirectory({ client, namespace, partitions, host }),
     closeRegistry: async () => {

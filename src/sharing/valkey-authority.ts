@@ -43,6 +43,8 @@ export interface ValkeyAuthorityOptions {
   readonly memory: Pick<AuthorityMemory, 'of' | 'set'>;
   /** Nodes among which a limit is divided while the server is away; 0 where none is. */
   readonly equalShares: number;
+  /** Whether this node is one of them. Default: yes, where there are any. */
+  readonly hasShare?: boolean;
   readonly nodeExpiryMs: number;
   /** Counts in place of the server's time where it is not 0. For tests. */
   readonly timeInsteadMs?: (() => number) | undefined;
@@ -68,6 +70,7 @@ export class ValkeyAuthority implements Authority {
 
   constructor(options: ValkeyAuthorityOptions) {
     const { client, namespace, partitions, node, books, memory, equalShares, nodeExpiryMs } = options;
+    const { hasShare = true } = options;
     this.#options = options;
     this.#partitions = Array.from(
       { length: partitions },
@@ -87,6 +90,7 @@ export class ValkeyAuthority implements Authority {
             memory.set(partition, remembered);
           },
           equalShares,
+          hasShare,
           nodeExpiryMs,
           timeInsteadMs: options.timeInsteadMs ?? (() => 0),
         }),

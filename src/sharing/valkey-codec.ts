@@ -53,6 +53,7 @@ export function encodeAsk(
       minute.most,
       minute.forMs,
       minute.returned.flatMap(({ tick, count }) => [tick, count]),
+      minute.isStandBy === true,
     ],
     day !== undefined && [limits.callsPerDay, day.dayNumber, day.used, day.unused, day.least, day.most],
     slots !== undefined && [limits.callsInFlight, slots.outstanding, slots.least, slots.most],

@@ -58,7 +58,7 @@ local function free_in(list, weighing, limit, now)
   return 0
 end
 local function answer_minute(list, own, ask, now, holders)
-  local limit, least, most, forMs, returned = ask[1], ask[2], ask[3], ask[4], ask[5]
+  local limit, least, most, forMs, returned, is_stand_by = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6]
   local tick = floor(now / TICK)
   for i = 1, #returned, 2 do
     -- Never more than the node was lent: what is not there is of a bucket that weighs no more.
@@ -72,7 +72,7 @@ local function answer_minute(list, own, ask, now, holders)
   local granted = share_of(limit - weighing, least, most)
   weighing = weighing + granted
   local last = tick + SHORT
-  if weighing * QUIET <= limit then last = tick + min(LONG, max(SHORT, ceil(forMs / TICK))) end
+  if is_stand_by or weighing * QUIET <= limit then last = tick + min(LONG, max(SHORT, ceil(forMs / TICK))) end
   put(all, last, granted)
   put(mine, last, granted)
   local reply = {granted, max(0, limit - weighing), unexpired > own_unexpired, last, (last + 1) * TICK - now,

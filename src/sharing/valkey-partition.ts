@@ -57,6 +57,8 @@ export interface PartitionOptions extends ValkeyPlaceOptions {
   readonly remember: (remembered: Remembered) => void;
   /** Over how many nodes a limit is shared equally while the server cannot be reached; 0 where it is not. */
   readonly equalShares: number;
+  /** Whether this node is one of them. */
+  readonly hasShare: boolean;
   readonly nodeExpiryMs: number;
 }
 
@@ -92,10 +94,10 @@ export class ValkeyPartition {
 
   /** Resolves with the server's time. Rejects with AuthorityLost. */
   async enter(): Promise<number> {
-    const { incarnation, timeInsteadMs, equalShares } = this.#options;
+    const { incarnation, timeInsteadMs, equalShares, hasShare } = this.#options;
     const candidate = randomBytes(16).toString('hex');
     const { epoch: known, places } = this.#remembered;
-    const words = [incarnation, timeInsteadMs(), known, candidate, equalShares, places];
+    const words = [incarnation, timeInsteadMs(), known, candidate, hasShare ? equalShares : 0, places];
     const [status, nowMs, epoch, hostReported, first] = (await this.#place.run(
       ENTER_SCRIPT,
       words,

@@ -124,7 +124,7 @@ export const GOOD_NETWORK: Network = { delayMs: 0.3, lost: 0, doubled: 0 };
 const DEADLINE_MS = 1_000;
 
 /** A node's way to the authority. */
-class PlayedAuthority implements Authority {
+export class PlayedAuthority implements Authority {
   readonly #time: EventTime;
   readonly #shared: MemoryAuthority;
   readonly #node: NodeIdentity;
@@ -221,6 +221,7 @@ export class LeaseNode {
     random: () => number,
     network = GOOD_NETWORK,
     callsMax = 1_000,
+    wrap: (authority: Authority) => Authority = (authority) => authority,
   ) {
     const { accountsMax } = subjects;
     const buffers = createLedgerBuffers({ accountsMax, callsInFlightMax: callsMax, shared: true });
@@ -234,7 +235,7 @@ export class LeaseNode {
     this.#freeSlots = Array.from({ length: callsMax }, (_, slot) => slot);
     this.authority = new PlayedAuthority(time, shared, node, random, network);
     this.keeper = new LeaseKeeper({
-      authority: this.authority,
+      authority: wrap(this.authority),
       clock: time.clock,
       timers: {
         soon: (act) => {
