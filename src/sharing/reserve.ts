@@ -64,7 +64,7 @@ export class Reserve {
   serve(ask: LeaseAsk, nowMs: number): void {
     const { money = ask.money } = this.#need;
     // One that only reports says nothing of what calls cost.
-    const isSmaller = ask.money !== undefined && ask.money.most === 0n;
+    const isSmaller = ask.money?.most === 0n;
     this.#need = { ...this.#need, ...ask, ...(isSmaller && money !== undefined ? { money } : {}) };
     this.servedMs = nowMs;
     const { minute, day, slots } = ask;
