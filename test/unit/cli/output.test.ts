@@ -2,9 +2,9 @@ import t from 'tap';
 import type { Test } from 'tap';
 import { nonEmpty, printFields, printJson, printTable, timeText } from '#src/cli/output.js';
 
-function printed(t: Test, print: () => void): string {
+async function printed(t: Test, print: () => void | Promise<void>): Promise<string> {
   const write = t.capture(process.stdout, 'write', () => true);
-  print();
+  await print();
   const text = write.args().flat().join('');
   write.restore();
   return text;
@@ -15,26 +15,22 @@ const COLUMNS = [
   { title: 'N', text: ([, count]: readonly [string, string]) => count, align: 'right' },
 ] as const;
 
-void t.test('tables', (t) => {
+void t.test('tables', async (t) => {
   const rows = [
     ['𝛼ß', '1'],
     ['longer name', '1000'],
     ['', ''],
   ] as const;
   t.equal(
-    printed(t, () => printTable(COLUMNS, rows, 'none')),
+    await printed(t, () => printTable(COLUMNS, rows, 'none')),
     'NAME            N\n𝛼ß              1\nlonger name  1000\n\n',
   );
-  t.equal(
-    printed(t, () => printTable(COLUMNS, [], 'none')),
-    'none\n',
-  );
-  t.end();
+  t.equal(await printed(t, () => printTable(COLUMNS, [], 'none')), 'none\n');
 });
 
-void t.test('fields, JSON, times', (t) => {
+void t.test('fields, JSON, times', async (t) => {
   t.equal(
-    printed(t, () =>
+    await printed(t, () =>
       printFields([
         ['id', 'x'],
         ['longer', 'y'],
@@ -42,13 +38,9 @@ void t.test('fields, JSON, times', (t) => {
     ),
     'id      x\nlonger  y\n',
   );
-  t.equal(
-    printed(t, () => printJson({ a: [1, null] })),
-    '{"a":[1,null]}\n',
-  );
+  t.equal(await printed(t, () => printJson({ a: [1, null] })), '{"a":[1,null]}\n');
   t.equal(timeText(1_738_324_800), '2025-01-31 12:00:00Z');
   t.equal(timeText(0), '1970-01-01 00:00:00Z');
-  t.end();
 });
 
 void t.test('an empty word is misuse', (t) => {
