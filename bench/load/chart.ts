@@ -23,7 +23,7 @@ const BAR_HEIGHT = 16;
 const BAR_GAP = 4;
 const GROUP_GAP = 30;
 const HEAD_HEIGHT = 48;
-const FOOT_HEIGHT = 28;
+const FOOT_HEIGHT = 46;
 /** Bars longer than so many times the shortest are broken off. */
 const LONGEST_RATIO = 12;
 
@@ -78,12 +78,13 @@ export function chartOf({ machine, rounds, seconds, results }: ChartReport): str
     y += GROUP_GAP - BAR_HEIGHT;
   }
   const height = y + FOOT_HEIGHT;
-  const how = `median of ${rounds} rounds of ${seconds} s; ${machine}`;
+  const how = `median of ${rounds} rounds of ${seconds} s, in one run on`;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="CPU time a request">
   <style>${STYLE}
   </style>
   <text class="title" x="10" y="22">CPU time a request, all threads and processes; shorter is better</text>${parts.join('')}
-  <text class="quiet" x="10" y="${height - 10}">${escaped(how)}</text>
+  <text class="quiet" x="10" y="${height - 28}">${escaped(how)}</text>
+  <text class="quiet" x="10" y="${height - 10}">${escaped(machine)}</text>
 </svg>
 `;
 }
