@@ -61,6 +61,9 @@ const READ_MS_MAX = 1_000;
  */
 const MALLOC_ARENA_MAX = '2';
 
+/** Bytes of a request's head that µWS takes, for 4,096 by itself: cookies and baggage of some proxies are longer. */
+const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
+
 export class GatewayProcess {
   readonly #options: GatewayProcessOptions;
   readonly #child: ChildProcess;
@@ -83,7 +86,7 @@ export class GatewayProcess {
     });
     this.#child = fork(fileURLToPath(options.entry), [], {
       cwd: process.cwd(),
-      env: { MALLOC_ARENA_MAX, ...process.env },
+      env: { MALLOC_ARENA_MAX, UWS_HTTP_MAX_HEADERS_SIZE, ...process.env },
       execPath: process.execPath,
       execArgv: process.execArgv,
       detached: false,
