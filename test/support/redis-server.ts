@@ -36,9 +36,9 @@ export async function startRedis(t: Scope, more: readonly string[] = []): Promis
   let child: ChildProcess | undefined;
   const start = async (words: readonly string[]): Promise<void> => {
     const always = ['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''];
-    child = spawn(PROGRAM, [...always, '--appendonly', 'no', '--daemonize', 'no', ...words], {
-      stdio: 'ignore',
-    });
+    // Else a replica waits 5 s for others that might come.
+    always.push('--appendonly', 'no', '--daemonize', 'no', '--repl-diskless-sync-delay', '0');
+    child = spawn(PROGRAM, [...always, ...words], { stdio: 'ignore' });
     await eventually('an answer of redis-server', async () => {
       // One that wants a password, or still loads, is up as well.
       const reply = await rawCommand(port, ['PING']);

@@ -136,7 +136,7 @@ void t.test('a replica that knew less takes over', NO_REDIS, async (t) => {
   await second.join();
   await first.exchange([]);
   await ask(first, { minute: 2, money: 10n });
-  await master.command('WAIT', '1', '5000');
+  t.equal(await master.command('WAIT', '1', '60000'), ':1', 'the replica has it');
   await replica.command('REPLICAOF', 'NO', 'ONE');
   await ask(first, { minute: 4, money: 50n, holds: 10n });
   port = replica.port;
