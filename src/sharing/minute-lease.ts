@@ -19,7 +19,7 @@ const COVERED_MS_SHORT = 1_200;
 /** More than the rate says, for it is a mean. */
 const NEED_PART = 1.25;
 /** A node's clock may run slower than the authority's: 10 ms in 16 s are 600 parts in a million. */
-const VALIDITY_MARGIN_MS = 10;
+export const VALIDITY_MARGIN_MS = 10;
 /** After so long a returned permit weighs no more. */
 const RETURNED_MS_MAX = 60_000;
 /** Permits that nobody is short of are returned with the next ask, or after so long. */

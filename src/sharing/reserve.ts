@@ -6,14 +6,13 @@
  */
 import { asPicoUnits, ceilDiv } from '../core/units.js';
 import type { LeaseAnswer, LeaseAsk, MinuteAsk, ReturnedPermits } from './authority.js';
-import { SHARE } from './grant-policy.js';
+import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
+import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
 /** Permits that are set aside are renewed so long before they expire: longer than an exchange takes at the most. */
 const RENEW_MS = 8_000;
 /** The longest validity there is. */
-const VALID_MS = 16_200;
-/** A clock of this host may run slower than the authority's. */
-const VALIDITY_MARGIN_MS = 10;
+const VALID_MS = LONG_TICKS * TICK_MS;
 
 /** At least so much of what is counted, and else what calls needed lately: an account that may do a million a day is not lent them. */
 const PERMITS_LEAST = 60;
@@ -206,8 +205,9 @@ export class Reserve {
     const { count = 0, expiresMs = 0 } = this.#permits ?? {};
     const { minute: left } = this.#left;
     // Newer permits take the place of older ones, so no more than is lent at once.
-    const part = Math.min(this.#partOf(count, left, this.#most.minute), ceilDiv(left, SHARE));
-    const isScarce = this.#partOf(count, left, this.#most.minute) < count;
+    const own = this.#partOf(count, left, this.#most.minute);
+    const part = Math.min(own, ceilDiv(left, SHARE));
+    const isScarce = own < count;
     if (isScarce || expiresMs <= nowMs) this.#replace();
     const returned = this.#replaced.map(({ tick, count: permits }) => ({ tick, count: permits }));
     this.#replaced = [];
