@@ -23,21 +23,24 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 };
 
 export const JSON_TYPE = 'application/json';
-/** With what follows its type: nobody on the way may store or gather a stream. */
-const STREAM_HEADERS = 'text/event-stream; charset=utf-8\r\ncache-control: no-cache\r\nx-accel-buffering: no';
+const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
+/** Nobody on the way may store or gather a stream. */
+const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
 /**
  * Status and the headers that every answer has; those of the limit once it is known. In one call: each call of µWS costs the copies of
- * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside.
+ * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside. `moreLines` are headers,
+ * each after its line break.
  */
 export function writeHead(
   res: HttpResponse,
   status: number,
   context: CallContext,
   contentType: string,
+  moreLines = '',
 ): void {
   const { requestId, rateLimit } = context;
-  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}\r\nx-request-id: ${requestId}`;
+  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${moreLines}\r\nx-request-id: ${requestId}`;
   if (rateLimit === undefined) {
     res.writeStatus(head);
     return;
@@ -50,7 +53,7 @@ export function writeHead(
 
 /** A stream must reach its reader as it comes. */
 export function writeStreamHead(res: HttpResponse, context: CallContext): void {
-  writeHead(res, 200, context, STREAM_HEADERS);
+  writeHead(res, 200, context, EVENT_STREAM_TYPE, STREAM_LINES);
 }
 
 export interface ErrorOptions {
