@@ -28,7 +28,7 @@ export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
   if (text === undefined) return INVALID_UTF8;
   const read = readChatRequest(text, bytes.length);
   if (!read.ok || bytes.length < BODY_AS_BYTES_MIN) return read;
-  return { ok: true, call: inBytes(read.call, text.length === bytes.length) };
+  return { ok: true, call: inBytes(read.call) };
 }
 
 /** The same for a body in pieces; a call has `largeBody`. Counter thread. */
@@ -36,13 +36,13 @@ export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestRe
   const bytes = pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
   const read = readChatBytes(bytes);
   if (!read.ok || read.call.largeBody !== undefined) return read;
-  return { ok: true, call: inBytes(read.call, false) };
+  return { ok: true, call: inBytes(read.call) };
 }
 
 /** The call with its body as bytes. */
-function inBytes(call: ChatCall, isAscii: boolean): ChatCall {
-  const { body, modelStart, modelEnd } = call;
-  if (isAscii) {
+function inBytes(call: ChatCall): ChatCall {
+  const { body, bodyIsAscii, modelStart, modelEnd } = call;
+  if (bodyIsAscii) {
     // A buffer of its own: it may be transferred.
     const largeBody = Buffer.allocUnsafeSlow(body.length);
     largeBody.write(body, 'latin1');
