@@ -6,7 +6,6 @@
  *     End    float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, waitMs; the bytes
  */
 import { invariant } from '../core/errors.js';
-import type { Frame } from './frame-port.js';
 import type { FrameRingReader, FrameRingWriter } from './frame-ring.js';
 import {
   FRAME_CALL,
@@ -15,6 +14,7 @@ import {
   type CallFrame,
   type DataFrame,
   type EndFrame,
+  type Frame,
 } from './messages.js';
 
 const ID_AT = 8;
@@ -25,6 +25,9 @@ const DATA_BYTES_AT = 24;
 const END_SOURCE_AT = 20;
 const END_FLOATS_AT = 24;
 const END_BYTES_AT = 56;
+
+/** Of a call without a large body and without a trace. */
+const CALL_FRAME_LENGTH = 10;
 
 const STREAM = 1;
 const INCLUDE_USAGE = 2;
@@ -81,9 +84,6 @@ function writeCall(ring: FrameRingWriter, frame: CallFrame): boolean {
   return true;
 }
 
-/** Of a call without a large body and without a trace. */
-const CALL_FRAME_LENGTH = 10;
-
 function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFrame {
   let int = (at + CALL_INTS_AT) >> 2;
   const modelIndex = ints[int++]!;
@@ -110,27 +110,30 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
   ];
 }
 
-function writeData(ring: FrameRingWriter, [, id, payload]: DataFrame): boolean {
+function writeData(ring: FrameRingWriter, frame: DataFrame): boolean {
+  const payload = frame[2];
   const at = ring.reserve(FRAME_DATA, DATA_BYTES_AT + payload.length);
   if (at === -1) return false;
-  ring.floats[(at + ID_AT) >> 3] = id;
+  ring.floats[(at + ID_AT) >> 3] = frame[1];
   ring.ints[(at + BYTES_LENGTH_AT) >> 2] = payload.length;
   ring.bytes.set(payload, at + DATA_BYTES_AT);
   return true;
 }
 
-function writeEnd(ring: FrameRingWriter, [, id, payload, usage, waitMs]: EndFrame): boolean {
+function writeEnd(ring: FrameRingWriter, frame: EndFrame): boolean {
+  const payload = frame[2];
+  const usage = frame[3];
   const at = ring.reserve(FRAME_END, END_BYTES_AT + payload.length);
   if (at === -1) return false;
   const { ints, floats, bytes } = ring;
-  floats[(at + ID_AT) >> 3] = id;
+  floats[(at + ID_AT) >> 3] = frame[1];
   ints[(at + BYTES_LENGTH_AT) >> 2] = payload.length;
   ints[(at + END_SOURCE_AT) >> 2] = usage[3];
   let float = (at + END_FLOATS_AT) >> 3;
   floats[float++] = usage[0];
   floats[float++] = usage[1];
   floats[float++] = usage[2];
-  floats[float] = waitMs;
+  floats[float] = frame[4];
   bytes.set(payload, at + END_BYTES_AT);
   return true;
 }

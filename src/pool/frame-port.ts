@@ -10,10 +10,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { readFrame, writeFrame } from './frame-codec.js';
 import { createFrameRing, FrameRingReader, FrameRingWriter } from './frame-ring.js';
-import { FRAME_CALL, FRAME_DATA, FRAME_END } from './messages.js';
-
-/** `unknown` elements: frames are checked by their kind where they are read. */
-export type Frame = readonly unknown[];
+import { FRAME_CALL, FRAME_DATA, FRAME_END, type Frame } from './messages.js';
 
 /** What a thread is given of a link; `port` is to be transferred. */
 export interface FrameLink {

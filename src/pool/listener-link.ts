@@ -9,7 +9,7 @@ import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, type Frame, type FrameLink } from './frame-port.js';
+import { FramePort, type FrameLink } from './frame-port.js';
 import {
   CALL_GENERATION,
   FRAME_CALL,
@@ -24,6 +24,7 @@ import {
   type CallId,
   type DataFrame,
   type EndFrame,
+  type Frame,
   type UpstreamRequest,
 } from './messages.js';
 
@@ -33,8 +34,8 @@ import {
  */
 export interface CallReceiver {
   /**
-   * `bytes` are valid until the next call of this thread's event loop, and are of shared memory. `more` says that the next frame of the
-   * call is here too: its onData, onEnd or onFail follows at once, with these bytes still valid.
+   * `bytes` are of shared memory and valid during the call only, or with `more` until the next: it says that the next frame of the call
+   * is here too, whose onData, onEnd or onFail follows at once.
    */
   onData(bytes: Uint8Array, more: boolean): void;
   /** `bytes` as in `onData`. */
@@ -202,8 +203,8 @@ export class ListenerLink {
         call.receiver.onData((frame as DataFrame)[2], more);
         return;
       case FRAME_END: {
-        const [, , bytes, usage, waitMs] = frame as EndFrame;
-        this.#finish(call, call.receiver.onEnd(bytes, usageOfFrame(usage), waitMs));
+        const end = frame as EndFrame;
+        this.#finish(call, call.receiver.onEnd(end[2], usageOfFrame(end[3]), end[4]));
         return;
       }
       case FRAME_FAIL:

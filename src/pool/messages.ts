@@ -22,6 +22,9 @@ import { asCallSlot, type CallSlot } from '../core/units.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import type { CarriedTrace } from '../telemetry/trace-parent.js';
 
+/** `unknown` elements: frames are checked by their kind where they are read. */
+export type Frame = readonly unknown[];
+
 export const FRAME_CALL = 1;
 export const FRAME_CANCEL = 2;
 export const FRAME_CREDIT = 3;

@@ -6,7 +6,7 @@ import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, type Frame, type FrameLink } from './frame-port.js';
+import { FramePort, type FrameLink } from './frame-port.js';
 import {
   FRAME_CALL,
   FRAME_CANCEL,
@@ -20,6 +20,7 @@ import {
   type CallId,
   type DataFrame,
   type EndFrame,
+  type Frame,
   type DownstreamHandle,
   type StartSession,
   type UpstreamSession,

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap';
-import { createFrameLink, FramePort, type Frame } from '#src/pool/frame-port.js';
+import { createFrameLink, FramePort } from '#src/pool/frame-port.js';
 import { RECORD_BYTES_MAX } from '#src/pool/frame-ring.js';
 import {
   FRAME_CALL,
@@ -10,6 +10,7 @@ import {
   type CallFrame,
   type DataFrame,
   type EndFrame,
+  type Frame,
 } from '#src/pool/messages.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 
