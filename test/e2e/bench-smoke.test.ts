@@ -12,9 +12,13 @@ import { chartOf, type ChartReport } from '../../bench/load/chart.js';
 import { temporaryFolder } from '../support/gateway.js';
 
 const run = promisify(execFile);
-const script = new URL('../../bench/load/run.js', import.meta.url).pathname;
 const node = plainNode();
-const bench = (...args: string[]) => run(node.file, [...node.args, script, ...args], { timeout: 300_000 });
+const program = (name: string) => {
+  const script = new URL(`../../bench/load/${name}.js`, import.meta.url).pathname;
+  return (...args: string[]) => run(node.file, [...node.args, script, ...args], { timeout: 300_000 });
+};
+const bench = program('run');
+const parts = program('parts');
 
 interface Report {
   readonly latencies: readonly { readonly scenario: string; readonly contender: string }[];
@@ -90,4 +94,22 @@ void t.test('a wrong command line', async (t) => {
   for (const [args, message] of cases) {
     await t.rejects(bench(...args), { code: 2, stderr: message }, args.join(' '));
   }
+});
+
+void t.test('parts --smoke: gateways without limits and without metrics are that', async (t) => {
+  const names = ['as-it-comes', 'no-limits-no-books', 'no-metrics', 'traces-all'];
+  const { stdout } = await parts('--smoke', ...names.flatMap((name) => ['--variant', name]));
+  for (const name of names) {
+    const micros = '[1-9]\\d*\\.\\d';
+    const spread = `${micros} \\(${micros}–${micros}\\)`;
+    t.match(stdout, new RegExp(`^\\| ${name} \\| ${spread} \\| \\d.* \\| ${micros} .* \\|$`, 'm'));
+  }
+  await t.rejects(parts('--variant', 'nonsense'), {
+    code: 1,
+    stderr: /--variant wants as-it-comes, .*, got nonsense/,
+  });
+  await t.rejects(parts('--build', 'nonsense'), {
+    code: 1,
+    stderr: /--build wants name=folder, got nonsense/,
+  });
 });

@@ -1,0 +1,47 @@
+/**
+ * What gateways differ in, and what they are asked.
+ */
+import type { Part } from './build-without.js';
+
+export interface Variant {
+  readonly name: string;
+  /** Parts that do nothing. */
+  readonly without?: readonly Part[];
+  readonly settings?: object;
+  /** `OTEL_EXPORTER_OTLP_ENDPOINT` is set beside it. */
+  readonly traces?: Readonly<Record<string, string>>;
+  /** Of the callers. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const RECORDED = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+
+export const AS_IT_COMES: Variant = { name: 'as-it-comes' };
+export const VARIANTS: readonly Variant[] = [
+  AS_IT_COMES,
+  { name: 'no-limits', without: ['limits'] },
+  { name: 'no-limits-no-books', without: ['limits', 'books'] },
+  { name: 'no-metrics', without: ['metrics'] },
+  { name: 'access-log', settings: { access_log: { enabled: true, path: 'access.ndjson' } } },
+  { name: 'traceparent', headers: { traceparent: RECORDED } },
+  {
+    name: 'traces-10',
+    traces: { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: '0.1' },
+  },
+  { name: 'traces-all', traces: {} },
+];
+
+export interface Shape {
+  readonly promptChars: number;
+  readonly stream: boolean;
+  /** Arguments of the upstream. */
+  readonly upstream: readonly string[];
+}
+
+/** As the scenarios whole-small, whole-large, stream-20 and stream-200 of the bench. */
+export const SHAPES = {
+  whole: { promptChars: 200, stream: false, upstream: ['--bytes', '240', '--chunks', '20'] },
+  large: { promptChars: 16_384, stream: false, upstream: ['--bytes', '3800', '--chunks', '20'] },
+  stream: { promptChars: 200, stream: true, upstream: ['--bytes', '240', '--chunks', '20'] },
+  stream200: { promptChars: 200, stream: true, upstream: ['--bytes', '2400', '--chunks', '200'] },
+} as const satisfies Record<string, Shape>;
