@@ -62,6 +62,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   /** Of an answer that comes in pieces. */
   #writer: AnswerWriter | undefined;
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
+  /** Among the server's answers that have begun. */
+  #sweepPlace: number | undefined;
   /** Of an answer that is leaving. */
   #outcome: Outcome = 'ok';
   /** The worker's last frame was here and the answer was not: the slot is given back with the end. */
@@ -142,7 +144,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
       return;
     }
     this.#writer = new AnswerWriter(this.#res, parts.clock, replay);
-    streaming.add(this);
+    this.#sweepPlace = streaming.add(this);
     replay.sendBy(this.#writer);
   }
 
@@ -200,7 +202,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
       this.#phase = 'answering';
       this.#meter.answerBegun();
       this.#writer = new AnswerWriter(this.#res, this.#server.parts.clock, this);
-      this.#server.streaming.add(this);
+      this.#sweepPlace = this.#server.streaming.add(this);
     }
     this.#keyed?.keyed.collect(bytes);
     this.#writer.write(bytes, more);
@@ -327,7 +329,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
 
   #onClientGone(): void {
     this.#clientGone = true;
-    this.#server.streaming.delete(this);
+    this.#leaveSweep();
     this.#writer = undefined;
     const { admission } = this.#context;
     if (this.#phase === 'reading' || this.#phase === 'leaving') {
@@ -337,11 +339,17 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     }
   }
 
+  #leaveSweep(): void {
+    if (this.#sweepPlace === undefined) return;
+    this.#server.streaming.remove(this.#sweepPlace);
+    this.#sweepPlace = undefined;
+  }
+
   #finish(outcome: Outcome): void {
     invariant(this.#phase !== 'done', 'an exchange ends once');
     this.#phase = 'done';
     this.#keyed?.keyed.giveUp();
-    this.#server.streaming.delete(this);
+    this.#leaveSweep();
     const { admission } = this.#context;
     if (this.#keepsSlot && admission !== undefined) this.#server.parts.link.release(admission.slot);
     this.#meter.ended(outcome, this.#context);

@@ -3,6 +3,7 @@
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
+import { Roster } from '../core/roster.js';
 import { authenticate } from '../pipeline/authenticate.js';
 import { CallContext } from '../pipeline/context.js';
 import type { PipelineParts } from '../pipeline/parts.js';
@@ -30,7 +31,7 @@ export class ListenerServer {
   readonly parser: BodyParser;
   readonly claims: ClaimLink;
   /** Exchanges whose answer has begun and has not ended. */
-  readonly streaming = new Set<ChatExchange>();
+  readonly streaming = new Roster<ChatExchange>();
   readonly descriptors = new DescriptorGuard();
   #parts: PipelineParts;
   #limits: ListenerLimits;

@@ -4,6 +4,7 @@
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import type { ErrorRecord } from '../core/errors.js';
+import { Roster } from '../core/roster.js';
 
 export interface Question {
   readonly id: number;
@@ -34,15 +35,15 @@ interface Waiting {
 /** Bounded by the calls in flight: each asks one question at a time, and the far end refuses what it can't queue. */
 export class AskPort<Ask, Reply> {
   readonly #port: MessagePort;
-  readonly #waiting = new Map<number, Waiting>();
-  #nextId = 0;
+  /** A question's identifier is its place, since each has one answer. */
+  readonly #waiting = new Roster<Waiting>();
 
   constructor(port: MessagePort) {
     this.#port = port;
     port.on('message', (answer: Answer) => {
-      const waiting = this.#waiting.get(answer.id);
+      const waiting = this.#waiting.at(answer.id);
       if (waiting === undefined) return;
-      this.#waiting.delete(answer.id);
+      this.#waiting.remove(answer.id);
       if (answer.ok) waiting.resolve(answer.answer);
       else waiting.reject(new AskRefused(answer.refusal));
     });
@@ -50,9 +51,8 @@ export class AskPort<Ask, Reply> {
 
   /** The reply, or an AskRefused. Objects of `transfer` change their owner. */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
-    const id = (this.#nextId += 1);
     return new Promise<Reply>((resolve, reject) => {
-      this.#waiting.set(id, { resolve: resolve as (answer: unknown) => void, reject });
+      const id = this.#waiting.add({ resolve: resolve as (answer: unknown) => void, reject });
       this.#port.postMessage({ id, ask } satisfies Question, [...transfer]);
     });
   }

@@ -62,6 +62,11 @@ export class CallTable {
     this.#windowBytes = buffer.windowBytes;
   }
 
+  /** How many slots there are, over all listeners. */
+  get slots(): number {
+    return this.#words.length / WORDS_PER_CALL;
+  }
+
   /** Listener: a new call takes the slot; `inFlight` are the calls of this listener, with it. */
   open(slot: CallSlot, inFlight: number): void {
     const base = slot * WORDS_PER_CALL;

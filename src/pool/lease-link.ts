@@ -2,6 +2,7 @@
  * The listener's side of leases: its port to the main thread. Listener thread.
  */
 import type { MessagePort } from 'node:worker_threads';
+import { Roster } from '../core/roster.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 import type { LowLeases } from '../ledger/counters.js';
 import type { FromLeaseLink, LeaseAnswers, LeaseEnd, LeaseNeed, LeaseQuestion } from './lease-messages.js';
@@ -9,28 +10,29 @@ import type { FromLeaseLink, LeaseAnswers, LeaseEnd, LeaseNeed, LeaseQuestion } 
 /** Bounded by the open requests: each asks one question at a time, and every question is answered within some seconds. */
 export class LeaseLink implements LowLeases {
   readonly #port: MessagePort;
-  readonly #waiting = new Map<number, (end: LeaseEnd) => void>();
+  /** A question's identifier is its place, since each has one answer. */
+  readonly #waiting = new Roster<(end: LeaseEnd) => void>();
   #questions: LeaseQuestion[] = [];
   #lowAccounts: AccountIndex[] = [];
   #lowKeys: KeyIndex[] = [];
   #isLeaving = false;
-  #lastId = 0;
 
   constructor(port: MessagePort) {
     this.#port = port;
     port.on('message', (answers: LeaseAnswers) => {
       for (const { id, end } of answers) {
-        this.#waiting.get(id)?.(end);
-        this.#waiting.delete(id);
+        const resolve = this.#waiting.at(id);
+        if (resolve === undefined) continue;
+        this.#waiting.remove(id);
+        resolve(end);
       }
     });
   }
 
   /** Whether what the request needs can be had: then try anew. `key` where it has limits of its own. Never rejects. */
   ask(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
-    const id = (this.#lastId += 1);
     return new Promise((resolve) => {
-      this.#waiting.set(id, resolve);
+      const id = this.#waiting.add(resolve);
       this.#questions.push({ id, account, key, need });
       this.#leaveSoon();
     });

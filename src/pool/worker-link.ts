@@ -30,11 +30,12 @@ export class WorkerLink {
   readonly #table: CallTable;
   readonly #port: FramePort;
   readonly #startSession: StartSession;
-  readonly #sessions = new Map<CallId, UpstreamSession>();
+  readonly #sessions: SessionTable;
 
   constructor(link: FrameLink, table: CallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
+    this.#sessions = new SessionTable(table.slots);
     this.#port = new FramePort(link, (frames) => {
       for (const frame of frames) this.#receive(frame);
     });
@@ -47,7 +48,7 @@ export class WorkerLink {
   }
 
   cancelAll(): void {
-    for (const session of [...this.#sessions.values()]) session.onCancel();
+    for (const session of this.#sessions.all()) session.onCancel();
   }
 
   close(): void {
@@ -91,7 +92,43 @@ export class WorkerLink {
       },
       downstream,
     );
-    if (!downstream.ended) this.#sessions.set(id, session);
+    if (!downstream.ended) this.#sessions.add(id, session);
+  }
+}
+
+/** By the slot of their call. An array in place of a Map for what comes and goes so often, see core/roster. */
+class SessionTable {
+  readonly #entries: ({ readonly id: CallId; readonly session: UpstreamSession } | undefined)[];
+  #size = 0;
+
+  constructor(slots: number) {
+    this.#entries = new Array<undefined>(slots).fill(undefined);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  get(id: CallId): UpstreamSession | undefined {
+    const entry = this.#entries[slotOfCall(id)];
+    return entry?.id === id ? entry.session : undefined;
+  }
+
+  all(): UpstreamSession[] {
+    return this.#entries.flatMap((entry) => (entry === undefined ? [] : [entry.session]));
+  }
+
+  add(id: CallId, session: UpstreamSession): void {
+    this.#entries[slotOfCall(id)] = { id, session };
+    this.#size++;
+  }
+
+  /** Nothing where the call was over before it was added. */
+  remove(id: CallId): void {
+    const slot = slotOfCall(id);
+    if (this.#entries[slot]?.id !== id) return;
+    this.#entries[slot] = undefined;
+    this.#size--;
   }
 }
 
@@ -101,10 +138,10 @@ class SessionHandle implements DownstreamHandle {
   readonly #slot: CallSlot;
   readonly #table: CallTable;
   readonly #port: FramePort;
-  readonly #sessions: Map<CallId, UpstreamSession>;
+  readonly #sessions: SessionTable;
   ended = false;
 
-  constructor(id: CallId, table: CallTable, port: FramePort, sessions: Map<CallId, UpstreamSession>) {
+  constructor(id: CallId, table: CallTable, port: FramePort, sessions: SessionTable) {
     this.#id = id;
     this.#slot = slotOfCall(id);
     this.#table = table;
@@ -135,7 +172,7 @@ class SessionHandle implements DownstreamHandle {
   #finish(frame: Frame): void {
     invariant(!this.ended, 'a call ends once');
     this.ended = true;
-    this.#sessions.delete(this.#id);
+    this.#sessions.remove(this.#id);
     this.#port.push(frame);
   }
 }

@@ -3,6 +3,7 @@
  * loop: bounded work a turn, and none while paused.
  */
 import type { Clock } from '../core/clock.js';
+import { Roster } from '../core/roster.js';
 import type { UpstreamCall, UpstreamClient, UpstreamHandler } from './client.js';
 import { EchoAnswer, echoRequestOf } from './echo-answer.js';
 import type { UpstreamTarget } from './target.js';
@@ -12,7 +13,7 @@ const BATCH_EVENTS_MAX = 32;
 
 export class EchoClient implements UpstreamClient {
   readonly #clock: Clock;
-  readonly #calls = new Set<EchoCall>();
+  readonly #calls = new Roster<EchoCall>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -41,7 +42,8 @@ class EchoCall implements UpstreamCall {
   readonly #answer: EchoAnswer | undefined;
   readonly #stream: boolean;
   readonly #handler: UpstreamHandler;
-  readonly #calls: Set<EchoCall>;
+  readonly #calls: Roster<EchoCall>;
+  readonly #place: number;
   #started = false;
   #wholeGiven = false;
   #paused = false;
@@ -52,13 +54,13 @@ class EchoCall implements UpstreamCall {
     answer: EchoAnswer | undefined,
     stream: boolean,
     handler: UpstreamHandler,
-    calls: Set<EchoCall>,
+    calls: Roster<EchoCall>,
   ) {
     this.#answer = answer;
     this.#stream = stream;
     this.#handler = handler;
     this.#calls = calls;
-    calls.add(this);
+    this.#place = calls.add(this);
     this.#schedule();
   }
 
@@ -72,8 +74,9 @@ class EchoCall implements UpstreamCall {
   }
 
   abort(): void {
+    if (this.#over) return;
     this.#over = true;
-    this.#calls.delete(this);
+    this.#calls.remove(this.#place);
   }
 
   close(): void {

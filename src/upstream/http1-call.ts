@@ -2,12 +2,14 @@
  * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
+import type { Roster } from '../core/roster.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { UpstreamCall, UpstreamFault, UpstreamHandler } from './client.js';
 import type { ConnectionFault, Http1Connection } from './http1-connection.js';
 import type { ResponseHead } from './http1-head.js';
 import type { Http1Pool } from './http1-pool.js';
 import type { UpstreamTarget } from './target.js';
+import type { Waiter } from './waiting-line.js';
 
 type TimeoutCode =
   'TIMEOUT_CONNECT' | 'TIMEOUT_QUEUE' | 'TIMEOUT_FIRST_BYTE' | 'TIMEOUT_IDLE' | 'TIMEOUT_TOTAL';
@@ -19,12 +21,17 @@ export interface Http1Request {
   readonly isAscii: boolean;
 }
 
-export class Http1Call implements UpstreamCall {
+export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   readonly #target: UpstreamTarget;
   readonly #handler: UpstreamHandler;
   readonly #clock: Clock;
   /** All that run, for their deadlines. */
-  readonly #calls: Set<Http1Call>;
+  readonly #calls: Roster<Http1Call>;
+  #place: number | undefined;
+  // In the pool's line.
+  isWaiting = false;
+  ahead: Http1Call | undefined;
+  behind: Http1Call | undefined;
   readonly #totalDeadlineMs: number;
   /** Of the phase that `#waitsFor` names; Infinity while the call is paused, for then we let the upstream wait. */
   #deadlineMs: number;
@@ -39,7 +46,7 @@ export class Http1Call implements UpstreamCall {
   #started = false;
   #sent = false;
 
-  constructor(target: UpstreamTarget, handler: UpstreamHandler, clock: Clock, calls: Set<Http1Call>) {
+  constructor(target: UpstreamTarget, handler: UpstreamHandler, clock: Clock, calls: Roster<Http1Call>) {
     this.#target = target;
     this.#handler = handler;
     this.#clock = clock;
@@ -54,7 +61,7 @@ export class Http1Call implements UpstreamCall {
   }
 
   dispatch(pool: Http1Pool, request: Http1Request): void {
-    this.#calls.add(this);
+    this.#place = this.#calls.add(this);
     this.#pool = pool;
     this.#request = request;
     pool.take(this);
@@ -150,6 +157,6 @@ export class Http1Call implements UpstreamCall {
   #finish(): void {
     this.#over = true;
     this.#request = undefined;
-    this.#calls.delete(this);
+    if (this.#place !== undefined) this.#calls.remove(this.#place);
   }
 }

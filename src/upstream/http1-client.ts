@@ -3,6 +3,7 @@
  * connection at a time, connections kept. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
+import { Roster } from '../core/roster.js';
 import type { UpstreamCall, UpstreamClient, UpstreamHandler } from './client.js';
 import { Http1Call } from './http1-call.js';
 import type { ConnectionFault } from './http1-connection.js';
@@ -38,7 +39,7 @@ export class Http1Client implements UpstreamClient {
   readonly #routes = new Map<UpstreamTarget, Route>();
   /** Pools of targets that are gone, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
-  readonly #calls = new Set<Http1Call>();
+  readonly #calls = new Roster<Http1Call>();
   readonly #sweep: NodeJS.Timeout;
   #closed = false;
 

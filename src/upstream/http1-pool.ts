@@ -8,6 +8,7 @@ import type { Http1Call } from './http1-call.js';
 import { Http1Connection, type ConnectionFault, type ConnectionOwner } from './http1-connection.js';
 import { Dialer } from './http1-dialer.js';
 import type { UpstreamTarget } from './target.js';
+import { WaitingLine } from './waiting-line.js';
 
 /** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
 const IDLE_CHECK_MS = 500;
@@ -31,7 +32,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#open();
   };
   /** In order. Bounded by the calls in flight, and each by its time to connect. */
-  readonly #waiting = new Set<Http1Call>();
+  readonly #waiting = new WaitingLine<Http1Call>();
   #idleCheckMs = 0;
   #retired = false;
 
@@ -65,7 +66,7 @@ export class Http1Pool implements ConnectionOwner {
 
   /** The call waits no longer. Idempotent. */
   forget(call: Http1Call): void {
-    this.#waiting.delete(call);
+    this.#waiting.remove(call);
   }
 
   /** Gives up connections that did not open in time, and those that were idle for too long. */
@@ -91,7 +92,7 @@ export class Http1Pool implements ConnectionOwner {
 
   /** Ends all connections at once. */
   destroy(): void {
-    this.#waiting.clear();
+    while (this.#waiting.take() !== undefined);
     for (const connection of [...this.#connections]) connection.destroy();
   }
 
@@ -111,11 +112,8 @@ export class Http1Pool implements ConnectionOwner {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
     // One call of those for which connections are opened has lost its own.
-    if (fault !== undefined && this.#waiting.size > this.#comingSoon) {
-      const [call] = this.#waiting;
-      this.#waiting.delete(call!);
-      call!.onFault(fault, false);
-    }
+    if (fault !== undefined && this.#waiting.size > this.#comingSoon)
+      this.#waiting.take()!.onFault(fault, false);
     this.#open();
   }
 
@@ -126,11 +124,9 @@ export class Http1Pool implements ConnectionOwner {
 
   /** To the call that waits longest, if one does. */
   #hand(connection: Http1Connection): void {
-    const [call] = this.#waiting;
-    if (call !== undefined) {
-      this.#waiting.delete(call);
-      call.sendOn(connection);
-    } else if (this.#retired) connection.destroy();
+    const call = this.#waiting.take();
+    if (call !== undefined) call.sendOn(connection);
+    else if (this.#retired) connection.destroy();
     else this.#idle.push(connection);
   }
 

@@ -17,7 +17,7 @@ export class RetryPlan {
   readonly #choice: TargetChoice;
   readonly #clock: Clock;
   readonly #startMs: number;
-  readonly #tried = new Set<number>();
+  readonly #tried: number[] = [];
   #tries = 0;
   #repeats = 0;
 
@@ -31,7 +31,7 @@ export class RetryPlan {
   take(): TakenTarget | undefined {
     const taken = this.#choice.take(this.#tried, this.#tries > 0);
     if (taken === undefined) return undefined;
-    this.#tried.add(taken.index);
+    this.#tried.push(taken.index);
     this.#tries++;
     return taken;
   }
@@ -57,7 +57,7 @@ export class RetryPlan {
     if (this.#choice.isAnyLeft(this.#tried)) return 0;
     if (this.#choice.targets > 1 || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
     if (this.#repeats === REPEATS_MAX) return undefined;
-    this.#tried.clear();
+    this.#tried.length = 0;
     this.#repeats++;
     // A kept connection that turned out to be closed tells nothing about the upstream.
     if (sent && this.#repeats === 1) return 0;

@@ -84,20 +84,20 @@ export class TargetChoice {
   }
 
   /** Whether `take` would give a target. O(targets). */
-  isAnyLeft(tried: ReadonlySet<number>): boolean {
+  isAnyLeft(tried: readonly number[]): boolean {
     const nowMs = this.#clock.monotonicMs();
-    return this.#states.some((state) => !tried.has(state.index) && restMsOf(state, nowMs) === 0);
+    return this.#states.some((state) => !tried.includes(state.index) && restMsOf(state, nowMs) === 0);
   }
 
   /**
    * Takes a place on the best target whose index is not in `tried`; undefined where all were tried or rest. `retry`: an earlier
    * attempt of the call has failed. O(targets).
    */
-  take(tried: ReadonlySet<number>, retry = false): TakenTarget | undefined {
+  take(tried: readonly number[], retry = false): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
     let best: TargetState | undefined;
     for (const state of this.#states) {
-      if (tried.has(state.index) || restMsOf(state, nowMs) > 0) continue;
+      if (tried.includes(state.index) || restMsOf(state, nowMs) > 0) continue;
       if (best === undefined) best = state;
       else if (state.target.priority !== best.target.priority) break;
       else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
