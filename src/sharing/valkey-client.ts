@@ -127,12 +127,15 @@ export class ValkeyClient {
     if (this.#closed) throw new ValkeyError('offline', 'the connection was closed');
     const connection = this.#connection;
     let timer: NodeJS.Timeout | undefined;
+    let turn: NodeJS.Immediate | undefined;
     const late = new Promise<never>((_resolve, reject) => {
-      timer = setTimeout(() => {
+      const giveUp = (): void => {
         // Replies come in order: what follows on this connection would be late as well.
         reject(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
         this.#drop(connection);
-      }, deadlineMs);
+      };
+      // A process that stood still may have the reply in its socket, which is read after timers have gone off.
+      timer = setTimeout(() => (turn = setImmediate(giveUp)), deadlineMs);
     });
     try {
       const reply = await Promise.race([connection.send(key, words, binary), late]);
@@ -143,6 +146,7 @@ export class ValkeyClient {
       throw this.#failureOf(error, connection);
     } finally {
       clearTimeout(timer);
+      clearImmediate(turn);
     }
   }
 

@@ -82,6 +82,18 @@ void t.test('a server that stands still, and a wire that is held', NO_REDIS, asy
   }
 });
 
+void t.test('a reply that came while this process stood still is not late', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const client = open(t, server.url);
+  await up(client);
+  server.stop();
+  const reply = client.command('still', ['INCR', 'still'], { deadlineMs: 200 });
+  for (let turns = 0; turns < 3; turns++) await new Promise(setImmediate);
+  server.resume();
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 600);
+  t.equal(await reply, 1);
+});
+
 void t.test('a wrong password, and the right one', NO_REDIS, async (t) => {
   const server = await startRedis(t, ['--requirepass', 'right']);
   const wrong = open(t, server.url, { password: 'wrong' });
