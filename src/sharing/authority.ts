@@ -9,7 +9,8 @@
  * Two kinds of resources:
  * - Requests of the minute are lent in grants of a limited validity. The authority counts a grant that is valid up to the end
  *   of tick E as if it were used at the end of E, and it weighs until a minute after that. So any validity is exact, and a
- *   longer one only weighs longer. An answer that is lost costs its permits until they have expired.
+ *   longer one only weighs longer. What an answer lent that was lost is taken back by the next ask, which tells by its order
+ *   that the node has not heard of it.
  * - Calls of the day, calls in flight and money are lent by state: every ask says what the node holds now, the authority writes
  *   down what was said plus what it lends more. An answer that is lost is thereby taken back by the next ask.
  *
@@ -45,6 +46,17 @@ export interface ReturnedPermits {
   readonly count: number;
 }
 
+/**
+ * Where an ask stands among those of its node's life for one subject's minute. What a later ask than `heardNumber` was lent, the node
+ * has not heard of and never will; what that ask returned, this one returns again.
+ */
+export interface AskOrder {
+  /** Grows from ask to ask. */
+  readonly number: number;
+  /** At least that of the last ask whose answer came. */
+  readonly heardNumber: number;
+}
+
 /** How much more is wanted: at least `least` or nothing at all, at most `most`; both 0 where the ask only reports. */
 export interface Wanted<Amount> {
   readonly least: Amount;
@@ -57,6 +69,8 @@ export interface MinuteAsk extends Wanted<number> {
   /** To be set aside and hardly ever used: valid for long, however busy the account is. */
   readonly isStandBy?: boolean;
   readonly returned: readonly ReturnedPermits[];
+  /** Left out: what a lost answer has lent weighs as if it had been used. */
+  readonly order?: AskOrder;
 }
 
 export interface DayAsk extends Wanted<number> {
@@ -208,8 +222,8 @@ export interface Authority {
   /**
    * Carries at most EXCHANGE_ASKS_MAX asks, each of another subject, or none: every exchange is a sign of life too. Each ask
    * is carried out whole by itself, its resources independent of each other. One at a time: wait for the last one's end. One
-   * round trip. Rejects with AuthorityLost: then it may have been carried out or not, so what it returned of the minute is not returned again, and what
-   * is held is said anew by the next.
+   * round trip. Rejects with AuthorityLost: then it may have been carried out or not. What it returned of the minute is returned again under
+   * an `order` alone, and what is held is said anew by the next.
    */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer>;
   /** In the order of `subjects`, at most EXCHANGE_ASKS_MAX; of an unknown one all is 0. Any time. Rejects with AuthorityLost. */

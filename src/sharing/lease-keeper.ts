@@ -56,6 +56,8 @@ export class LeaseKeeper {
   readonly #due = new Set<LeaseSubject>();
   readonly #waits = new Set<Wait>();
   #round = 0;
+  /** Exchanges that were begun. */
+  #exchanges = 0;
   #exchanging: Promise<void> | undefined;
   #scheduled = false;
   #stopTimer: (() => void) | undefined;
@@ -178,10 +180,11 @@ export class LeaseKeeper {
       this.#joined = true;
       const asks: LeaseAsk[] = [];
       const sentMs = this.#nowMs;
+      this.#exchanges += 1;
       for (const subject of this.#due) {
         if (asks.length === EXCHANGE_ASKS_MAX) break;
         this.#due.delete(subject);
-        const ask = subject.ask(sentMs, this.#saysAll);
+        const ask = subject.ask(sentMs, this.#saysAll, this.#exchanges);
         if (ask === undefined) continue;
         asked.push(subject);
         asks.push(ask);
@@ -318,9 +321,10 @@ export class LeaseKeeper {
     const { authority } = this.#options;
     const nowMs = this.#nowMs;
     const asks: LeaseAsk[] = [];
+    this.#exchanges += 1;
     for (const subject of this.#subjects) {
       subject.giveBackAll(nowMs);
-      const ask = subject.ask(nowMs, true);
+      const ask = subject.ask(nowMs, true, this.#exchanges);
       if (ask !== undefined) asks.push(ask);
     }
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {

@@ -77,8 +77,11 @@ export class LeaseSubject {
     this.#money = account && new MoneyLease(account.leases, account.index, account.books, nowMs);
   }
 
-  /** What to say and what to want of the authority now; undefined where that is nothing. `all` says also what it knows. */
-  ask(nowMs: number, all: boolean): LeaseAsk | undefined {
+  /**
+   * What to say and what to want of the authority now; undefined where that is nothing. `all` says also what it knows. `number` grows
+   * from exchange to exchange.
+   */
+  ask(nowMs: number, all: boolean, number: number): LeaseAsk | undefined {
     const limits = this.place.limits();
     let minutes = 0;
     let calls = 0;
@@ -95,7 +98,7 @@ export class LeaseSubject {
     calls += minutes;
     const { low } = this;
     this.low = false;
-    const minute = limits.requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, low, nowMs);
+    const minute = limits.requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, low, nowMs, number);
     const day = limits.callsPerDay === 0 ? undefined : this.#day.ask(calls, low, nowMs, all);
     const slots = limits.callsInFlight === 0 ? undefined : this.#slots?.ask(calls, low, all);
     const money = this.#money?.ask(holds, low, all);

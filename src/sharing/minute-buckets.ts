@@ -2,7 +2,7 @@
  * The permits of a subject's minute that an authority has lent, by when they expire and by who has them: of the reference in memory
  * and of LmdbAuthority. Main thread.
  */
-import type { MinuteAsk, MinuteGrant } from './authority.js';
+import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './authority.js';
 import { expiryTickOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 export type BucketState = readonly [tick: number, lent: readonly (readonly [node: string, count: number])[]];
@@ -10,6 +10,11 @@ export type BucketState = readonly [tick: number, lent: readonly (readonly [node
 export class MinuteBuckets {
   /** By tick of expiry, then by node: permits lent and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
+  /** The last grant to each node, which it may not have heard of. No part of `state`: LMDB loses no answer. */
+  readonly #lastGrants = new Map<
+    string,
+    { readonly number: number; readonly tick: number; readonly count: number }
+  >();
 
   /** Of what `state` told, or of what was used before anything was lent. */
   put(tick: number, lent: BucketState[1]): void {
@@ -33,10 +38,11 @@ export class MinuteBuckets {
     for (const tick of this.#buckets.keys()) {
       if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
     }
-    for (const { tick, count } of ask.returned) {
-      const bucket = this.#buckets.get(tick);
-      // Never more than the node was lent: what is not there is of a bucket that weighs no more.
-      bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
+    const last = this.#lastGrants.get(node);
+    if (last !== undefined && ask.order !== undefined && last.number > ask.order.heardNumber) {
+      this.#takeBack(node, last);
+    } else {
+      for (const permits of ask.returned) this.#takeBack(node, permits);
     }
     const before = this.#weighingAt(nowTick);
     const granted = shareOf(limit - before, ask);
@@ -47,6 +53,8 @@ export class MinuteBuckets {
       bucket.set(node, (bucket.get(node) ?? 0) + granted);
       this.#buckets.set(tick, bucket);
     }
+    if (ask.order !== undefined)
+      this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
     return {
       granted,
       remaining: Math.max(0, limit - weighing),
@@ -55,6 +63,17 @@ export class MinuteBuckets {
       validMs: (tick + 1) * TICK_MS - nowMs,
       freeInMs: this.#freeInMs(weighing, limit, nowMs),
     };
+  }
+
+  /** The node's life has ended: it may have used the last of what it was lent. */
+  forget(node: string): void {
+    this.#lastGrants.delete(node);
+  }
+
+  /** Never more than the node was lent: what is not there is of a bucket that weighs no more. */
+  #takeBack(node: string, { tick, count }: ReturnedPermits): void {
+    const bucket = this.#buckets.get(tick);
+    bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
   }
 
   /** Oldest first, until enough has stopped weighing. */

@@ -31,6 +31,9 @@ export class MinuteLease<Index extends number> {
   #grants: { tick: number; count: number }[] = [];
   #returned: ReturnedPermits[] = [];
   #returnedMs = 0;
+  /** The ask whose answer has not come (yet). */
+  #unheard: { readonly number: number; readonly returned: readonly ReturnedPermits[] } | undefined;
+  #heardNumber: number | undefined;
   #expiresMs = 0;
   /** Lent and not returned. */
   #lent = 0;
@@ -55,20 +58,28 @@ export class MinuteLease<Index extends number> {
     return this.#leases.minuteLeft(this.#counted, nowMs);
   }
 
-  /** For `waiting` requests, or ahead of need where it runs low; undefined where there is nothing to say. */
-  ask(waiting: number, low: boolean, nowMs: number): MinuteAsk | undefined {
+  /**
+   * For `waiting` requests, or ahead of need where it runs low; undefined where there is nothing to say. `number` grows from ask to
+   * ask of all subjects.
+   */
+  ask(waiting: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
-    const returned = this.#returned;
     const wants = waiting > this.left(nowMs) || low;
-    if (!wants && returned.length === 0) return undefined;
-    this.#returned = [];
-    if (!wants) return { least: 0, most: 0, forMs: 0, returned };
+    if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
+    // Nothing else is returned until it is known whether the authority has taken this.
+    const returned = this.#unheard?.returned ?? this.#returned.splice(0);
+    this.#heardNumber ??= number - 1;
+    this.#unheard = { number, returned };
+    const order = { number, heardNumber: this.#heardNumber };
+    if (!wants) return { least: 0, most: 0, forMs: 0, returned, order };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_PART) / 1_000);
-    return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, returned };
+    return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, returned, order };
   }
 
   /** `sentMs` is when the ask left, `asked` whether it wanted anything. */
   take(grant: MinuteGrant, asked: boolean, limit: number, sentMs: number, nowMs: number): void {
+    this.#heardNumber = this.#unheard?.number;
+    this.#unheard = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
     this.#plentiful = grant.remaining * 2 > limit;

@@ -131,6 +131,7 @@ export class SubjectLeases {
     this.#days.delete(node);
     this.#slots.delete(node);
     this.#money.delete(node);
+    this.#minute.forget(node);
   }
 
   #day(node: string, limit: number, ask: DayAsk, wallMs: WallMs): DayGrant {

@@ -54,6 +54,7 @@ export function encodeAsk(
       minute.forMs,
       minute.returned.flatMap(({ tick, count }) => [tick, count]),
       minute.isStandBy === true,
+      minute.order !== undefined && [minute.order.number, minute.order.heardNumber],
     ],
     day !== undefined && [limits.callsPerDay, day.dayNumber, day.used, day.unused, day.least, day.most],
     slots !== undefined && [limits.callsInFlight, slots.outstanding, slots.least, slots.most],

@@ -57,9 +57,15 @@ local function free_in(list, weighing, limit, now)
   end
   return 0
 end
-local function answer_minute(list, own, ask, now, holders)
-  local limit, least, most, forMs, returned, is_stand_by = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6]
+local function answer_minute(list, n, ask, now, holders, incarnation)
+  local limit, least, most, forMs, returned, is_stand_by, order =
+    ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
+  local own, last_grant = n[5], n[6]
   local tick = floor(now / TICK)
+  -- The node has not heard of it, and so has not used it; what it returned with that ask was taken then.
+  if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
+    returned = {last_grant[3], last_grant[4]}
+  end
   for i = 1, #returned, 2 do
     -- Never more than the node was lent: what is not there is of a bucket that weighs no more.
     local count = min(returned[i + 1], count_at(own, returned[i]))
@@ -77,7 +83,9 @@ local function answer_minute(list, own, ask, now, holders)
   put(mine, last, granted)
   local reply = {granted, max(0, limit - weighing), unexpired > own_unexpired, last, (last + 1) * TICK - now,
     free_in(all, weighing, limit, now)}
-  return reply, all, mine
+  n[5] = mine
+  if order then n[6] = {incarnation, order[1], last, granted} end
+  return reply, all
 end
 `;
 
@@ -138,7 +146,7 @@ for i = 1, #asks do
       put(list, floor(inherited[4] / TICK), inherited[3])
     end
     held_before = n[2] + n[3] + n[4] > 0
-    if minute then answer[1], list, n[5] = answer_minute(list, n[5], minute, now, holders) end
+    if minute then answer[1], list = answer_minute(list, n, minute, now, holders, incarnation) end
     if day then answer[2] = answer_day(d, n, day, now) end
     if slots then
       if slots[3] > 0 and slots[1] - d[5] + n[4] - slots[2] < slots[3] then drop_silent_slots(key, d, place, now, expiry) end

@@ -12,7 +12,7 @@ end
 
 /**
  * Day and slots: d is of all [day, used by lives that have ended, used, unused, slots, total that was seen before a loss], n of the
- * node [day, used, unused, slots, its buckets of the minute].
+ * node [day, used, unused, slots, its buckets of the minute, its last grant of the minute: life, number of the ask, tick, count].
  */
 const DAY_AND_SLOTS = `
 local function answer_day(d, n, ask, now)

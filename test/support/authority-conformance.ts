@@ -11,6 +11,7 @@ import {
   type LeaseAnswer,
   type LeaseAsk,
   type NodeIdentity,
+  type ReturnedPermits,
 } from '#src/sharing/authority.js';
 import type { ManualClock } from '../fixtures/manual-clock.js';
 
@@ -21,6 +22,8 @@ export interface AuthorityWorld {
   credit(subject: string, amount: PicoUnits): Promise<void>;
   /** A host's store has so much more of the account as spent. Undefined where asks say it. */
   readonly spend?: (host: string, subject: string, amount: PicoUnits) => Promise<void>;
+  /** Where no answer is ever lost, what one has lent is not taken back. */
+  readonly losesNoAnswer?: true;
   /** The authority's. */
   readonly clock: Pick<ManualClock, 'advance' | 'setBeforeMidnight'>;
   close(): Promise<void>;
@@ -179,6 +182,41 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       t.match((await one(node, dayAsk(subject, 10, held, 8))).day, { granted: 8 });
       t.match((await one(node, slotsAsk(subject, 3, 0, 3))).slots, { granted: 3 });
     }
+  });
+
+  run('permits of an answer that was lost are taken back by the next ask', async (t, world) => {
+    if (world.losesNoAnswer === true) return;
+    const [node, other] = [await joined(world, 'a'), await joined(world, 'b')];
+    const subject = newSubject();
+    const ask = (most: number, number: number, heardNumber: number, returned: ReturnedPermits[] = []) => {
+      const plain = minuteAsk(subject, 10, most);
+      return one(node, { ...plain, minute: { ...plain.minute!, returned, order: { number, heardNumber } } });
+    };
+    const { tick } = (await ask(3, 1, 0)).minute!;
+    t.match((await ask(4, 2, 1)).minute, { granted: 4, remaining: 3 }, 'what was heard of stays lent');
+    t.match((await ask(6, 3, 1)).minute, { granted: 6, remaining: 1 }, 'once');
+    t.match((await ask(7, 4, 1)).minute, { granted: 7, remaining: 0 }, 'and again');
+    const returned = [{ tick, count: 3 }];
+    t.match((await ask(0, 5, 4, returned)).minute, { granted: 0, remaining: 3 });
+    t.match(
+      (await ask(0, 6, 4, returned)).minute,
+      { remaining: 3 },
+      'returned once, though it is said twice',
+    );
+    t.match((await one(other, minuteAsk(subject, 10, 3))).minute, { granted: 3, remaining: 0 });
+  });
+
+  run('a new life takes back nothing of the one before', async (t, world) => {
+    const old = await joined(world, 'a', 3);
+    const subject = newSubject();
+    const ask = minuteAsk(subject, 10, 6);
+    const ordered = (number: number): LeaseAsk => ({
+      ...ask,
+      minute: { ...ask.minute!, order: { number, heardNumber: number - 1 } },
+    });
+    t.match((await one(old, ordered(17))).minute, { granted: 6 });
+    const next = await joined(world, 'a', 3);
+    t.match((await one(next, ordered(1))).minute, { granted: 0, remaining: 4 }, 'it may have been used');
   });
 
   run('a new day begins at nothing, and old counts are of the old', async (t, world) => {

@@ -75,6 +75,7 @@ authorityConformance(t, 'lmdb', () => {
       store.commit(() => store.putBooks({ spendings: new Map([[index, { ...before, spent }]]), usages: [] }));
       return Promise.resolve();
     },
+    losesNoAnswer: true,
     clock,
     close,
   });

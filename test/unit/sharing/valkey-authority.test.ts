@@ -104,7 +104,13 @@ void t.test('random asks are answered as the reference does, to the last pico-un
       limits,
       ...(below(2) === 0
         ? {
-            minute: { least: some(most + 1), most, forMs: below(20_000), returned: lent.splice(0, below(3)) },
+            minute: {
+              least: some(most + 1),
+              most,
+              forMs: below(20_000),
+              returned: lent.splice(0, below(3)),
+              ...(below(3) === 0 ? {} : { order: { number: round, heardNumber: round - below(12) } }),
+            },
           }
         : {}),
       ...(below(2) === 0
