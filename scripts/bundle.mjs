@@ -28,7 +28,8 @@ const ENTRIES = [
  */
 const LOADED_BY_NAME = [
   '@opentelemetry/core',
-  '@opentelemetry/exporter-trace-otlp-http',
+  '@opentelemetry/otlp-exporter-base',
+  '@opentelemetry/otlp-transformer',
   '@opentelemetry/resources',
   '@opentelemetry/sdk-trace',
   '@redis/client',

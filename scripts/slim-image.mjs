@@ -98,7 +98,8 @@ if (!natives.some((path) => path.startsWith('uWebSockets.js/'))) {
 }
 // What is loaded when first needed, long after the image was made.
 const LATE = [
-  '@opentelemetry/exporter-trace-otlp-http',
+  '@opentelemetry/otlp-exporter-base/node-http',
+  '@opentelemetry/otlp-transformer',
   '@opentelemetry/sdk-trace',
   'gpt-tokenizer/encoding/o200k_base',
   'gpt-tokenizer/encoding/cl100k_base',

@@ -1,5 +1,5 @@
 /**
- * Bytes of log lines, put together piece by piece: a piece that is the same in many lines is copied, never encoded again. Any
+ * Bytes of log lines and of spans, put together piece by piece: a piece that is the same in many lines is copied, never encoded again. Any
  * thread; ASCII alone.
  *
  * Half of the time of the same lines as strings: V8 makes a chain of a string that is put together of parts, and to flatten it takes
@@ -46,6 +46,16 @@ export class LineBuffer {
     const bytes = this.#bytes;
     const start = this.#length;
     for (let at = start + digits - 1, rest = whole; at >= start; at -= 1, rest = (rest / 10) | 0)
+      bytes[at] = DIGIT_ZERO + (rest % 10);
+    this.#length = start + digits;
+  }
+
+  /** A whole number from 0 below 10^`digits`, with zeros before it; `digits` is 9 at most. */
+  padded(value: number, digits: number): void {
+    this.#room(digits);
+    const bytes = this.#bytes;
+    const start = this.#length;
+    for (let at = start + digits - 1, rest = value | 0; at >= start; at -= 1, rest = (rest / 10) | 0)
       bytes[at] = DIGIT_ZERO + (rest % 10);
     this.#length = start + digits;
   }

@@ -14,7 +14,7 @@ import { invariant } from '../core/errors.js';
 import { AccountIds } from './account-ids.js';
 import { LogSwitch } from './log-switch.js';
 import { openLog } from './log.js';
-import { otelSpanOf } from './otel-span.js';
+import { RecordedSpan } from './otel-span.js';
 import { SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-messages.js';
 import { unpackSpans } from './span-packing.js';
@@ -53,7 +53,7 @@ const accountIds: AccountIds = new AccountIds(
       offsetMs: clock.wallMs() - clock.monotonicMs(),
       accountIdOf: (account: Parameters<AccountIds['idOf']>[0]) => accountIds.idOf(account),
     };
-    for (const record of records) spanExport.offer(otelSpanOf(record, around));
+    for (const record of records) spanExport.offer(new RecordedSpan(record, around));
   },
 );
 

@@ -3,9 +3,9 @@
  * dropped. Exporting thread.
  */
 import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
-import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Log } from './log.js';
+import { OtlpExporter } from './otlp-exporter.js';
 import type { SpanRoom } from './span-room.js';
 
 /** As many as may be on their way: a burst that one batch interval gathers. Some 2 KB each. */
@@ -67,7 +67,7 @@ export class SpanExport {
   #offered = 0;
 
   /** `exporter` by default goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
-  constructor(room: SpanRoom, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
+  constructor(room: SpanRoom, log: Log, exporter: SpanExporter = new OtlpExporter()) {
     this.#room = room;
     this.#exporter = new CountedExporter(exporter, room, log);
     this.#processor = new BatchSpanProcessor({
