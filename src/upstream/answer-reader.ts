@@ -1,11 +1,12 @@
 /**
- * Reads a whole (not streamed) answer: collected, checked, and handed on unchanged. Nothing of it goes down before it is
- * known to be complete and valid, so another upstream may still be asked. Upstream worker.
+ * Reads a whole (not streamed) answer: collected, checked, and handed on unchanged. Nothing of it goes down before it is known to be
+ * complete and an answer, so another upstream may still be asked. Upstream worker.
  */
 import { UPSTREAM_ANSWER_BYTES_MAX } from '../core/limits.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import type { AnswerRoom } from './answer-room.js';
 import { garbageFailure, noRoomFailure, type AttemptFailure } from './error-mapping.js';
+import { membersFromUsage } from './answer-tail.js';
 import { isRecord, parsedJson } from './json-value.js';
 import type { UsageMeter } from './usage-meter.js';
 
@@ -13,14 +14,17 @@ export class AnswerReader implements AnswerBodyReader {
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
   readonly #room: AnswerRoom;
+  readonly #isTraced: boolean;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  constructor(sink: AnswerSink, meter: UsageMeter, room: AnswerRoom) {
+  /** `isTraced`: the model that the answer names is wanted too. */
+  constructor(sink: AnswerSink, meter: UsageMeter, room: AnswerRoom, isTraced: boolean) {
     this.#sink = sink;
     this.#meter = meter;
     this.#room = room;
+    this.#isTraced = isTraced;
   }
 
   onData(chunk: Uint8Array): void {
@@ -36,17 +40,20 @@ export class AnswerReader implements AnswerBodyReader {
     if (this.#over) return;
     const answer = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
+    const members = this.#isTraced ? undefined : membersFromUsage(answer);
+    if (members !== undefined) {
+      this.#complete(answer, members);
+      return;
+    }
     const value = parsedJson(answer.toString('utf8'));
-    if (!isRecord(value)) {
-      this.#reject(garbageFailure('no JSON object'));
-      return;
-    }
-    if (!Array.isArray(value.choices)) {
-      this.#reject(garbageFailure('no choices'));
-      return;
-    }
+    if (!isRecord(value)) this.#reject(garbageFailure('no JSON object'));
+    else if (!Array.isArray(value.choices)) this.#reject(garbageFailure('no choices'));
+    else this.#complete(answer, value);
+  }
+
+  #complete(answer: Buffer, { usage, model }: Record<string, unknown>): void {
     this.#over = true;
-    this.#meter.report(value.usage, value.model);
+    this.#meter.report(usage, model);
     this.#meter.answered(answer);
     this.#sink.complete(answer);
   }

@@ -170,7 +170,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
       this.#phase = 'reading';
       this.#reader = this.#request.stream
         ? new StreamReader(this, this.meter, this.#request.includeUsage)
-        : new AnswerReader(this, this.meter, this.#owner.room);
+        : new AnswerReader(this, this.meter, this.#owner.room, this.#span !== undefined);
     }
   }
 

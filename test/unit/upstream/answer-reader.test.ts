@@ -9,7 +9,7 @@ import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
 
 const AMPLE = new AnswerBudget(Infinity, 0);
 
-function read(chunks: readonly Uint8Array[], budget = AMPLE) {
+function read(chunks: readonly Uint8Array[], { budget = AMPLE, isTraced = false } = {}) {
   const meter = new UsageMeter();
   const room = new AnswerRoom(budget);
   const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
@@ -27,6 +27,7 @@ function read(chunks: readonly Uint8Array[], budget = AMPLE) {
     },
     meter,
     room,
+    isTraced,
   );
   for (const chunk of chunks) reader.onData(chunk);
   reader.onEnd();
@@ -40,6 +41,13 @@ void t.test('the bytes are handed on as they came', (t) => {
     if (rest !== answer.toString('utf8') || endings !== 1) t.fail(`cut at ${cut}`);
     if (meter.reported?.promptTokens !== 7) t.fail(`usage lost at ${cut}`);
   }
+  t.end();
+});
+
+void t.test('the model that it names, where the call is traced', (t) => {
+  const answer = Buffer.from(answerOf(USAGE));
+  t.equal(read([answer], { isTraced: true }).meter.answerModel, 'm');
+  t.equal(read([answer]).meter.reported?.promptTokens, 7, 'without a trace it is not looked for');
   t.end();
 });
 
@@ -82,15 +90,15 @@ void t.test('the bound', (t) => {
 void t.test('answers that are held together', (t) => {
   const answer = Buffer.from(answerOf(USAGE));
   const budget = new AnswerBudget(2 * answer.length, 10);
-  const held = [read([answer], budget), read([answer], budget)];
+  const held = [read([answer], { budget }), read([answer], { budget })];
   t.equal(budget.heldBytes, 2 * answer.length);
-  const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], budget);
+  const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], { budget });
   t.match(failure, { ours: true, callerError: { code: 'overloaded', retryAfterSeconds: 5 } });
   t.equal(endings, 1);
   held[0]!.room.clear();
   held[0]!.room.clear();
   t.equal(budget.heldBytes, answer.length, 'given back once');
-  t.equal(read([answer], budget).rest, answer.toString());
+  t.equal(read([answer], { budget }).rest, answer.toString());
   t.end();
 });
 
