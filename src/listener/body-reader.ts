@@ -2,6 +2,7 @@
  * Collects a request's body, bounded. Listener thread.
  */
 import type { HttpResponse } from 'uWebSockets.js';
+import { joinedBytes } from '../core/joined-bytes.js';
 
 /**
  * What is read and thrown away of a body that is too long. A client that still writes when its connection ends never sees
@@ -34,7 +35,7 @@ export function readBody(
   let bytesSeen = 0;
   let answered = false;
   const join = (): Uint8Array => {
-    const joined = chunks.length === 1 ? chunks[0]! : joinedOf(chunks, chunksBytes);
+    const joined = chunks.length === 1 ? chunks[0]! : joinedBytes(chunks, chunksBytes);
     chunks = [];
     chunksBytes = 0;
     return joined;
@@ -61,15 +62,4 @@ export function readBody(
     if (pieces.length === 0) receiver.onBody(join());
     else receiver.onLargeBody(pieces);
   });
-}
-
-/** Not Buffer.concat, which may give a part of a pool: what is handed to another thread must be memory of its own. */
-function joinedOf(chunks: readonly Uint8Array[], bytes: number): Uint8Array {
-  const joined = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    joined.set(chunk, at);
-    at += chunk.length;
-  }
-  return joined;
 }

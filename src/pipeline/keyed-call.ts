@@ -7,6 +7,7 @@
  */
 import { hash } from 'node:crypto';
 import { invariant, type ErrorRecord } from '../core/errors.js';
+import { joinedBytes } from '../core/joined-bytes.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
 import type { ClaimLink } from '../pool/claim-link.js';
@@ -108,7 +109,7 @@ export class KeyedCall {
       this.#dropPieces();
       return;
     }
-    // Not `slice`, which of a Buffer is a view: it would keep the whole message that it came with.
+    // They are of memory that is soon used again.
     this.#pieces.push(new Uint8Array(bytes));
     this.#bytes += bytes.length;
   }
@@ -121,7 +122,7 @@ export class KeyedCall {
     );
     this.#state = 'kept';
     this.collect(last);
-    const bytes = this.#pieces && joined(this.#pieces, this.#bytes);
+    const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
     this.#link.tell({ kind: 'keep', claim: this.#claim, stream, bytes, position });
     this.#dropPieces();
   }
@@ -148,15 +149,4 @@ export class KeyedCall {
     this.#bytes = 0;
     this.#pieces = undefined;
   }
-}
-
-/** In a buffer of their own, which can be handed over. */
-function joined(pieces: readonly Uint8Array[], length: number): Uint8Array {
-  const bytes = new Uint8Array(length);
-  let end = 0;
-  for (const piece of pieces) {
-    bytes.set(piece, end);
-    end += piece.length;
-  }
-  return bytes;
 }
