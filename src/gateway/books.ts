@@ -146,6 +146,9 @@ export class Books {
       usageLines: this.#usageLinesOf(options.requestIdOf),
       tally: this.tally,
       answers: this.claims,
+      arrears: shared
+        ? { note: (journal, record) => this.#shared?.arrears.note(journal, record) }
+        : undefined,
       keyUses: new KeyUses(buffers, clock, shared ? store.keys : undefined),
       mark: options.group === undefined ? undefined : store.newFlushMark(options.group.slot, randomUUID()),
       clock,
@@ -182,6 +185,7 @@ export class Books {
             totals,
             idNames: this.idNames,
             appliedTo,
+            correct: (journal, record) => this.flush.correct(journal, record),
             clock: hostClock,
             log,
           });

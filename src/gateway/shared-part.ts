@@ -8,6 +8,7 @@ import type { AccountIndex, KeyIndex } from '../core/units.js';
 import type { Settings } from '../config/schema.js';
 import { AuthorityClock } from '../ledger/authority-clock.js';
 import type { LedgerBuffers } from '../ledger/layout.js';
+import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { Leases } from '../ledger/leases.js';
 import type { AccountDirectory } from '../registry/account-directory.js';
@@ -16,6 +17,7 @@ import { ChangeApplier } from '../registry/change-applier.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { Registry } from '../registry/registry.js';
+import { Arrears } from '../sharing/arrears.js';
 import type { SubjectLimits } from '../sharing/authority.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitDesk } from '../sharing/debits.js';
@@ -24,6 +26,7 @@ import type { LeaseFile } from '../sharing/lease-file.js';
 import { LeaseKeeper } from '../sharing/lease-keeper.js';
 import type { SubjectPlace } from '../sharing/lease-subject.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-timers.js';
+import type { SpentBooks } from '../sharing/money-lease.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openAuthorities, type Authorities } from '../sharing/open-authority.js';
@@ -55,6 +58,8 @@ export interface SharedPartOptions {
   readonly idNames: IdNames;
   /** `feed.newest()` of a moment before the buffers were filled from the store. */
   readonly appliedTo: number;
+  /** To be written with the next flush. */
+  readonly correct: (journal: number, record: JournalRecord) => void;
   /** The host's own. */
   readonly clock: Clock;
   readonly log: Log;
@@ -62,6 +67,7 @@ export interface SharedPartOptions {
 
 export class SharedPart {
   readonly desk: RegistryDesk;
+  readonly arrears: Arrears;
   readonly #keeper: LeaseKeeper;
   readonly #follower: ChangeFollower;
   readonly #debits: DebitDesk;
@@ -77,7 +83,14 @@ export class SharedPart {
     this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
     const authorities: Authorities =
       this.#hosts?.authorities ?? openAuthorities({ slot, file: options.leaseFile, store, clock });
-    this.#keeper = keeperOf(options, authorities.calls);
+    this.arrears = new Arrears({
+      owe: (account, amount) => this.#keeper.owe(account, amount),
+      charge: (account, most) => ledger.collect(account, most),
+      correct: options.correct,
+      holdsAnswers: () => live.settings.durability === 'commit',
+      timers: SYSTEM_TIMERS,
+    });
+    this.#keeper = keeperOf(options, authorities.calls, this.arrears);
     this.#debits = new DebitDesk(authorities.debits, (accountId) => {
       const account = store.findAccount(accountId);
       if (account !== undefined) this.#keeper.recallMoney(account.index);
@@ -144,10 +157,14 @@ export class SharedPart {
 function keeperOf(
   { buffers, ledger, live, idNames, totals, clock, log }: SharedPartOptions,
   authority: ReturnType<typeof openAuthorities>['calls'],
+  arrears: Arrears,
 ): LeaseKeeper {
   const leases = new Leases(buffers);
   const calendar = new AuthorityClock(clock, buffers.calendar!);
-  const books = { flushedOf: (account: AccountIndex) => totals.writtenOf(account) };
+  const books: SpentBooks = {
+    flushedOf: (account) => totals.writtenOf(account),
+    collect: (account, most) => arrears.collect(account, most),
+  };
   const placeOfAccount = (account: AccountIndex): SubjectPlace | undefined => {
     const subject = idNames.accountIdOf(account);
     if (subject === null) return undefined;

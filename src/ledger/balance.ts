@@ -103,6 +103,18 @@ export class Balance {
     return settlement;
   }
 
+  /**
+   * Charges what a settlement has left uncovered, at most `most` and as far as the balance goes now; returns how much. Each amount
+   * that was uncovered once at the most.
+   */
+  collect(account: AccountIndex, most: PicoUnits): PicoUnits {
+    const taken = this.#takeAvailable(account, asPicoUnits(0n), most);
+    if (taken === 0n) return taken;
+    this.#addUncovered(account, asPicoUnits(0n - taken));
+    Atomics.add(this.#words64, account * COUNTED_WORDS64 + SPENT, taken);
+    return taken;
+  }
+
   /** Takes back a settlement of this account. `spent` shrinks before `available` grows: seen in `held` for a moment. */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const first = account * COUNTED_WORDS64;

@@ -26,9 +26,12 @@ import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 
-/** `reversed` takes back what an earlier record of the call has charged: its figures are negative. */
-export const JOURNAL_OUTCOMES = ['served', 'reversed', ...ERROR_CODES] as const;
-export type JournalOutcome = 'served' | 'reversed' | ErrorCode;
+/**
+ * `reversed` takes back what an earlier record of the call has charged: its figures are negative. `collected` charges what an
+ * earlier one has left uncovered: `uncovered` is negative.
+ */
+export const JOURNAL_OUTCOMES = ['served', 'reversed', 'collected', ...ERROR_CODES] as const;
+export type JournalOutcome = 'served' | 'reversed' | 'collected' | ErrorCode;
 
 /** Words of the head in the view of 32-bit words. */
 export const APPENDED = 0;

@@ -122,6 +122,13 @@ export class Ledger {
     return this.#calls.dayKeyOf(slot);
   }
 
+  /** See `Balance.collect`. Main thread. */
+  collect(account: AccountIndex, most: PicoUnits): PicoUnits {
+    const taken = this.#balance.collect(account, most);
+    if (taken > 0n) this.#dirty.mark(account);
+    return taken;
+  }
+
   /** Takes back what `settle` did, and gives back the call of the day: the answer could not be given after all. Any thread. */
   reverse(account: AccountIndex, day: TakenDay, settlement: Settlement): void {
     this.#calls.reverse(account, day, settlement);

@@ -5,7 +5,7 @@
  * not multiply. Where nothing is held no timer runs, but while the authority is lost: an idle gateway says nothing.
  */
 import type { Clock } from '../core/clock.js';
-import { asWallMs, type AccountIndex, type KeyIndex, type WallMs } from '../core/units.js';
+import { asWallMs, type AccountIndex, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { LeaseEnd, LeaseNeed } from '../pool/lease-messages.js';
 import {
@@ -121,6 +121,17 @@ export class LeaseKeeper {
     subject.giveBackMoney();
     this.#due.add(subject);
     this.#schedule();
+  }
+
+  /** So much of what the account's calls have cost beyond their holds is to be charged, or, 0, no more. */
+  owe(account: AccountIndex, amount: PicoUnits): void {
+    const subject =
+      amount > 0n ? this.#subjects.account(account, this.#nowMs) : this.#subjects.findAccount(account);
+    if (subject === undefined || this.#closed) return;
+    subject.owe(amount);
+    this.#due.add(subject);
+    this.#schedule();
+    this.#keepTime();
   }
 
   /** Gives back all that is unused and leaves the authority. The last flush is over. */

@@ -184,6 +184,11 @@ export class LeaseSubject {
     return isDue;
   }
 
+  /** See `MoneyLease.owe`. */
+  owe(amount: PicoUnits): void {
+    this.#money?.owe(amount);
+  }
+
   /** What no call holds of the money: somebody else wants it. */
   giveBackMoney(): void {
     this.#money?.giveBack();

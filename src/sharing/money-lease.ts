@@ -13,6 +13,8 @@ export interface SpentBooks {
   flushedOf(account: AccountIndex): PicoUnits;
   /** What all processes of the host have, for an authority that does not read the store. */
   hostSpentOf?(account: AccountIndex): HostSpent | undefined;
+  /** Charges of what calls have left uncovered at most `most`, as far as the lease goes; returns how much. */
+  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
 }
 
 const NOTHING = asPicoUnits(0n);
@@ -28,6 +30,8 @@ export class MoneyLease {
   #sinceMs: number;
   #plentiful = false;
   #told = 0n;
+  /** What calls have left uncovered and the lease did not cover yet. */
+  #owed = 0n;
   /** The largest hold that waited at the last ask. */
   #holdPicoUnits = 0n;
   denial: Denial | undefined;
@@ -46,6 +50,12 @@ export class MoneyLease {
     return this.#leases.available(this.#account);
   }
 
+  /** So much is to be charged beyond all holds: at once as far as the lease goes, and then of what the authority lends. */
+  owe(amount: PicoUnits): void {
+    this.#owed = amount;
+    this.#collect();
+  }
+
   /** `holds` of calls that wait, the oldest first; `all`: also what the authority knows, should it have forgotten. */
   ask(holds: readonly PicoUnits[], low: boolean, all: boolean): MoneyAsk | undefined {
     // Before what is outstanding is read: a charge is then counted twice for a moment, never not at all.
@@ -53,7 +63,7 @@ export class MoneyLease {
     const outstanding = this.#outstanding();
     const report = { outstanding, ...(spent === undefined ? {} : { spent }) };
     const { left } = this;
-    let sum = 0n;
+    let sum: bigint = this.#owed;
     let least: bigint | undefined;
     for (const hold of holds) {
       sum += hold;
@@ -86,6 +96,7 @@ export class MoneyLease {
     if (grant.granted === 0n) return;
     const low = grant.remaining === 0n ? NOTHING : asPicoUnits(this.#told / LOW_PART);
     this.#leases.addMoney(this.#account, grant.granted, low);
+    this.#collect();
     this.#watchAnew(nowMs);
   }
 
@@ -98,7 +109,7 @@ export class MoneyLease {
       this.#leases.takeBackMoney(this.#account, asPicoUnits(this.#leftMin));
       this.#watchAnew(nowMs);
     }
-    return isDue && this.#isShrunk;
+    return this.#owed > 0n || (isDue && this.#isShrunk);
   }
 
   giveBack(): void {
@@ -106,11 +117,15 @@ export class MoneyLease {
   }
 
   get isEmpty(): boolean {
-    return this.#outstanding() === 0n && !this.#isShrunk;
+    return this.#outstanding() === 0n && !this.#isShrunk && this.#owed === 0n;
   }
 
   get #isShrunk(): boolean {
     return this.#outstanding() < this.#told;
+  }
+
+  #collect(): void {
+    if (this.#owed > 0n) this.#owed -= this.#books.collect?.(this.#account, asPicoUnits(this.#owed)) ?? 0n;
   }
 
   #outstanding(): PicoUnits {

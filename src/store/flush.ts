@@ -70,6 +70,8 @@ export interface LedgerFlushOptions {
   /** Absent where nobody looks at who calls. */
   readonly tally?: Pick<AccountTally, 'note'>;
   readonly answers?: FlushedAnswers | undefined;
+  /** Told of each call that has left something uncovered, or takes that back; absent where the balance is this gateway's alone. */
+  readonly arrears?: { note(journal: number, record: JournalRecord): void } | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -97,6 +99,8 @@ export class LedgerFlush {
   readonly #accounts = new Set<AccountIndex>();
   /** The commit of the last rows has failed, and whether they are on disk has not been looked up yet. */
   #inDoubt = false;
+  /** Records that are no listener's, to be counted with the next drain. */
+  readonly #corrections: { readonly journal: number; readonly record: JournalRecord }[] = [];
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
@@ -126,11 +130,20 @@ export class LedgerFlush {
       this.#options.journals.forEach((journal, index) =>
         journal.drain((record) => this.#note(index, record)),
       );
+      for (let next = this.#corrections[0]; next !== undefined; next = this.#corrections[0]) {
+        this.#note(next.journal, next.record);
+        this.#corrections.shift();
+      }
       return true;
     } catch (error) {
       this.#fail(error);
       return false;
     }
+  }
+
+  /** Counts a record that corrects one of that journal with the next flush. */
+  correct(journal: number, record: JournalRecord): void {
+    this.#corrections.push({ journal, record });
   }
 
   get state(): BooksState {
@@ -168,6 +181,7 @@ export class LedgerFlush {
     this.#accounts.add(record.account);
     this.#options.usageLines?.note(journal, record, row);
     this.#options.tally?.note(record);
+    if (record.uncovered !== 0n) this.#options.arrears?.note(journal, record);
   }
 
   #write(): boolean {

@@ -74,10 +74,13 @@ export class UsageBook {
   /** Counts a call in its row. */
   add(row: GrowingUsage, record: JournalRecord): void {
     // What is taken back was counted as a served call before: it remains a call, and is a failed one now.
-    const isReversal = record.outcome === 'reversed';
-    if (!isReversal) row.calls += 1;
-    if (record.outcome !== 'served') row.failedCalls += 1;
-    if (record.source === ESTIMATED) row.estimatedCalls += isReversal ? -1 : 1;
+    const { outcome } = record;
+    if (outcome !== 'collected') {
+      const isReversal = outcome === 'reversed';
+      if (!isReversal) row.calls += 1;
+      if (outcome !== 'served') row.failedCalls += 1;
+      if (record.source === ESTIMATED) row.estimatedCalls += isReversal ? -1 : 1;
+    }
     // A part may be less than nothing: what it takes back is on disk.
     const least = this.#shared ? Number.MIN_SAFE_INTEGER : 0;
     row.promptTokens = sum(row.promptTokens, record.promptTokens, least);

@@ -6,16 +6,19 @@
  *      "source":"reported","cost":"0.00000855","uncovered":"0.00","duration_ms":640}
  *
  * `time` is when the call ended; `outcome` is `served`, the code of an error, or `reversed`, whose line takes back the figures
- * of an earlier one of the same request. `source` is null where nothing was served.
+ * of an earlier one of the same request, or `collected`, whose line charges what an earlier one has left uncovered. `source` is null
+ * where nothing was served.
  */
 import { decimalOf } from '../core/money.js';
-import type { JournalRecord } from '../ledger/journal-layout.js';
+import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-record.js';
 import type { IdNames } from './id-names.js';
 
 /** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
 const LINES_WAITING_MAX = 20_000;
+
+const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 
 export interface UsageLinesOptions {
   /** LineFile's. */
@@ -35,7 +38,7 @@ export class UsageLines {
 
   /** Notes a call whose record came from the journal of that index; `row` is the usage row that it was counted in. */
   note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
-    const served = record.outcome === 'served' || record.outcome === 'reversed';
+    const served = SERVED_OUTCOMES.includes(record.outcome);
     const line = {
       time: new Date(record.endedMs).toISOString(),
       request_id: this.#options.requestIdOf(journal, record.request),

@@ -70,8 +70,8 @@ export class AccountTally {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
     addTo(sums, call.account, {
-      // What takes back a call's charge is no call.
-      calls: call.outcome === 'reversed' ? 0 : 1,
+      // What takes back a call's charge, or adds to it, is no call.
+      calls: call.outcome === 'reversed' || call.outcome === 'collected' ? 0 : 1,
       prompt: call.promptTokens,
       cached: call.cachedTokens,
       completion: call.completionTokens,

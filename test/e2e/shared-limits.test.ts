@@ -3,10 +3,17 @@
  * gateway, to the last request and the last pico-unit.
  */
 import t from 'tap';
+import { picoUnitsOf } from '#src/core/money.js';
+import { audit } from '#src/store/audit.js';
 import { startBed } from '../support/bed.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually, knownEverywhere } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
+import { steered } from '../support/mock.js';
+
+/** Pico-units a token, see test/support/gateway.ts. */
+const INPUT = 1_500_000n;
+const OUTPUT = 2_250_000n;
 
 const BODY = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' }], max_tokens: 5 };
 
@@ -96,6 +103,22 @@ void t.test('limits over two processes', async (t) => {
     t.comment(view);
   });
 
+  await t.test('usage beyond the hold and the lease is charged from the balance', async (t) => {
+    const { key, accountId } = await customer('wide', '100.00');
+    const answer = await gateway.chat(key, steered('prompt_tokens=10&completion_tokens=1000000'), {
+      max_tokens: 1,
+    });
+    t.equal(answer.status, 200, answer.body);
+    const view = await eventually('all of it is charged', async () => {
+      const account = await gateway.admin.account(accountId);
+      return Number(account.spent) > 0 && account.uncovered === '0.00' ? account : undefined;
+    });
+    const cost = 10n * INPUT + 1_000_000n * OUTPUT;
+    t.equal(picoUnitsOf(view.spent), cost);
+    const sum = picoUnitsOf(view.balance)! + picoUnitsOf(view.held)! + cost;
+    t.equal(sum, picoUnitsOf('100.00'), 'the law');
+  });
+
   await t.test('a wide limit costs no refusal', async (t) => {
     const { key } = await customer('wide');
     const answers = await calls(key, 400);
@@ -103,5 +126,11 @@ void t.test('limits over two processes', async (t) => {
       .filter(({ status }) => status !== 200)
       .map(({ status, body }) => `${status} ${body}`);
     t.same(refused, []);
+  });
+
+  await t.test('and the books balance', async (t) => {
+    t.equal(await gateway.stop(), 0);
+    const { differences } = await audit(gateway.dataFolder, { accountsMax: 1_000_000, keysMax: 1_000_000 });
+    t.same(differences, []);
   });
 });

@@ -252,7 +252,14 @@ export class LeaseNode {
         account: {
           index: account,
           leases,
-          books: { flushedOf: (index) => asPicoUnits(this.#flushed[index]!) },
+          books: {
+            flushedOf: (index) => asPicoUnits(this.#flushed[index]!),
+            collect: (index, most) => {
+              const taken = this.ledger.collect(index, most);
+              this.#charged[index] = this.#charged[index]! + taken;
+              return taken;
+            },
+          },
         },
       }),
       placeOfKey: () => undefined,
