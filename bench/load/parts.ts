@@ -22,8 +22,8 @@ import { machineLine } from '../support/machine.js';
 import { startMeasured, type MeasuredGateway } from './parts/measured-gateway.js';
 import { AS_IT_COMES, SHAPES, VARIANTS } from './parts/variants.js';
 
-const FULL = { warmUpMs: 2_500, slice: { leadMs: 400, windowMs: 250, windows: 4 } };
-const SMOKE = { warmUpMs: 100, slice: { leadMs: 50, windowMs: 100, windows: 1 } };
+const FULL = { warmUpMs: 2_500, slice: { leadMs: 400, windowMs: 250, windows: 4, answersMin: 20 } };
+const SMOKE = { warmUpMs: 100, slice: { leadMs: 50, windowMs: 500, windows: 1, answersMin: 1 } };
 const THIS_BUILD = new URL('../../..', import.meta.url).pathname;
 
 const { values } = parseArgs({

@@ -32,11 +32,11 @@ export interface SlicePace {
   readonly leadMs: number;
   readonly windowMs: number;
   readonly windows: number;
+  /** A window with fewer tells nothing: the machine was elsewhere. */
+  readonly answersMin: number;
 }
 
 const NANOS_PER_MICRO = 1_000;
-/** A window in which the machine was elsewhere tells nothing. */
-const ANSWERS_MIN = 20;
 
 interface Moment {
   readonly nanos: number;
@@ -120,7 +120,7 @@ export class MeasuredGateway {
     await this.#load.stop();
   }
 
-  async slice({ leadMs, windowMs, windows }: SlicePace): Promise<void> {
+  async slice({ leadMs, windowMs, windows, answersMin }: SlicePace): Promise<void> {
     this.#load.start();
     await sleep(leadMs);
     const begin = this.#now();
@@ -128,7 +128,7 @@ export class MeasuredGateway {
     for (let window = 0; window < windows; window++) {
       await sleep(windowMs);
       const now = this.#now();
-      if (now.answers - before.answers >= ANSWERS_MIN) this.windows.push(microsACall(before, now));
+      if (now.answers - before.answers >= answersMin) this.windows.push(microsACall(before, now));
       before = now;
     }
     this.slices.push(microsACall(begin, before));
