@@ -171,8 +171,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
         modelEnd: admission.call.modelEnd,
         body: admission.call.body,
         bodyIsAscii: admission.call.bodyIsAscii,
-        ...(admission.call.largeBody === undefined ? {} : { largeBody: admission.call.largeBody }),
-        ...(this.#context.trace === undefined ? {} : { trace: this.#context.trace.carried }),
+        largeBody: admission.call.largeBody,
+        trace: this.#context.trace?.carried,
       },
       this,
     );

@@ -1,11 +1,13 @@
 /**
  * Frames as records of a ring, and back: those of each call. Others, and what is too long or finds no room, are posted.
  *
- *     Call   float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of body; both texts
+ *     Call   float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of tracestate, of body;
+ *            these texts
  *     Data   float64 callId; int32 bytes, 0; the bytes
  *     End    float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, waitMs; the bytes
  */
 import { invariant } from '../core/errors.js';
+import { UNRECORDED, type CarriedTrace } from '../telemetry/trace-parent.js';
 import type { FrameRingReader, FrameRingWriter } from './frame-ring.js';
 import {
   FRAME_CALL,
@@ -19,20 +21,19 @@ import {
 
 const ID_AT = 8;
 const CALL_INTS_AT = 16;
-const CALL_TEXT_AT = 40;
+const CALL_TEXT_AT = 48;
 const BYTES_LENGTH_AT = 16;
 const DATA_BYTES_AT = 24;
 const END_SOURCE_AT = 20;
 const END_FLOATS_AT = 24;
 const END_BYTES_AT = 56;
 
-/** Of a call without a large body and without a trace. */
-const CALL_FRAME_LENGTH = 10;
-
 const STREAM = 1;
 const INCLUDE_USAGE = 2;
 /** The body is as many bytes as characters; else it stands as UTF-16, which is what a string of other characters is in memory. */
 const ASCII = 4;
+/** Without texts of it: the trace is unrecorded. */
+const TRACED = 8;
 
 /** False where nothing was written: the frame is to be posted. */
 export function writeFrame(ring: FrameRingWriter, frame: Frame): boolean {
@@ -64,23 +65,37 @@ export function readFrame(ring: FrameRingReader, at: number): Frame {
 }
 
 function writeCall(ring: FrameRingWriter, frame: CallFrame): boolean {
-  if (frame.length > CALL_FRAME_LENGTH) return false;
-  const [, id, requestId, modelIndex, stream, includeUsage, modelStart, modelEnd, body, isAscii] = frame;
+  // It is handed over, not copied.
+  if (frame[10] !== undefined) return false;
+  const requestId = frame[2];
+  const body = frame[8];
+  const isAscii = frame[9];
+  const trace = frame[11];
+  const hasText = trace !== undefined && trace !== UNRECORDED;
+  const traceParent = hasText ? trace[0] : '';
+  const traceState = hasText ? trace[1] : '';
+  const head = hasText ? requestId + traceParent + traceState : requestId;
   const bodyBytes = isAscii ? body.length : 2 * body.length;
-  const at = ring.reserve(FRAME_CALL, CALL_TEXT_AT + requestId.length + bodyBytes);
+  const at = ring.reserve(FRAME_CALL, CALL_TEXT_AT + head.length + bodyBytes);
   if (at === -1) return false;
   const { ints, floats, bytes } = ring;
-  floats[(at + ID_AT) >> 3] = id;
+  floats[(at + ID_AT) >> 3] = frame[1];
   let int = (at + CALL_INTS_AT) >> 2;
-  ints[int++] = modelIndex;
-  ints[int++] = (stream ? STREAM : 0) | (includeUsage ? INCLUDE_USAGE : 0) | (isAscii ? ASCII : 0);
-  ints[int++] = modelStart;
-  ints[int++] = modelEnd;
+  ints[int++] = frame[3];
+  ints[int++] =
+    (frame[4] ? STREAM : 0) |
+    (frame[5] ? INCLUDE_USAGE : 0) |
+    (isAscii ? ASCII : 0) |
+    (trace === undefined ? 0 : TRACED);
+  ints[int++] = frame[6];
+  ints[int++] = frame[7];
   ints[int++] = requestId.length;
+  ints[int++] = traceParent.length;
+  ints[int++] = traceState.length;
   ints[int] = body.length;
   const textAt = at + CALL_TEXT_AT;
-  bytes.write(requestId, textAt, requestId.length, 'latin1');
-  bytes.write(body, textAt + requestId.length, bodyBytes, isAscii ? 'latin1' : 'utf16le');
+  bytes.write(head, textAt, head.length, 'latin1');
+  bytes.write(body, textAt + head.length, bodyBytes, isAscii ? 'latin1' : 'utf16le');
   return true;
 }
 
@@ -90,7 +105,10 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
   const flags = ints[int++]!;
   const modelStart = ints[int++]!;
   const modelEnd = ints[int++]!;
-  const bodyAt = at + CALL_TEXT_AT + ints[int++]!;
+  const requestIdAt = at + CALL_TEXT_AT;
+  const traceParentAt = requestIdAt + ints[int++]!;
+  const traceStateAt = traceParentAt + ints[int++]!;
+  const bodyAt = traceStateAt + ints[int++]!;
   const bodyChars = ints[int]!;
   const isAscii = (flags & ASCII) !== 0;
   const body = isAscii
@@ -99,7 +117,7 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
   return [
     FRAME_CALL,
     floats[(at + ID_AT) >> 3]!,
-    bytes.toString('latin1', at + CALL_TEXT_AT, bodyAt),
+    bytes.toString('latin1', requestIdAt, traceParentAt),
     modelIndex,
     (flags & STREAM) !== 0,
     (flags & INCLUDE_USAGE) !== 0,
@@ -107,7 +125,14 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
     modelEnd,
     body,
     isAscii,
+    undefined,
+    (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, bodyAt),
   ];
+}
+
+function traceOf(bytes: Buffer, traceParentAt: number, traceStateAt: number, end: number): CarriedTrace {
+  if (traceParentAt === traceStateAt) return UNRECORDED;
+  return [bytes.toString('latin1', traceParentAt, traceStateAt), bytes.toString('latin1', traceStateAt, end)];
 }
 
 function writeData(ring: FrameRingWriter, frame: DataFrame): boolean {

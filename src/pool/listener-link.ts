@@ -147,8 +147,7 @@ export class ListenerLink {
     this.#table.open(slot, this.inFlight);
     this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
-    const { largeBody, trace } = request;
-    const common = [
+    const frame: CallFrame = [
       FRAME_CALL,
       id,
       request.requestId,
@@ -159,9 +158,9 @@ export class ListenerLink {
       request.modelEnd,
       request.body,
       request.bodyIsAscii,
-    ] as const;
-    const frame: CallFrame =
-      largeBody === undefined && trace === undefined ? common : [...common, largeBody, trace];
+      request.largeBody,
+      request.trace,
+    ];
     worker.port.push(frame);
     return true;
   }

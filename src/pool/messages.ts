@@ -2,9 +2,8 @@
  * What travels between a listener and an upstream worker. Both ends import this file.
  *
  * A batch is everything one side had to say in one turn of its event loop; how its frames travel stands in frame-port.ts. A frame is a
- * small array whose first element is its kind. A call is named by a `CallId`: its slot in
- * the call table plus 2^20 times a generation that its listener counts up, so that a late frame of an earlier call in
- * the same slot is known by its number and dropped.
+ * small array whose first element is its kind. A call is named by a `CallId`: its slot in the call table plus 2^20 times a generation that
+ * its listener counts up, so that a late frame of an earlier call in the same slot is known by its number and dropped.
  *
  *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body bodyIsAscii
  *                                largeBody trace
@@ -55,9 +54,9 @@ export interface UpstreamRequest {
   readonly body: string;
   readonly bodyIsAscii: boolean;
   /** In the place of `body`, which is then empty: see ChatCall. Belongs to the receiver. */
-  readonly largeBody?: Uint8Array;
+  readonly largeBody?: Uint8Array | undefined;
   /** Of a call that belongs to a trace. */
-  readonly trace?: CarriedTrace;
+  readonly trace?: CarriedTrace | undefined;
 }
 
 /** What an upstream call gives back, on the worker's side; the link turns each into a frame. */
@@ -87,7 +86,6 @@ export type StartSession = (request: UpstreamRequest, downstream: DownstreamHand
 /** Usage as it stands in an End frame: prompt, cached and completion tokens, index of the source. */
 export type UsageFrame = readonly [number, number, number, number];
 
-/** The last two are there where one of them is given. */
 export type CallFrame = readonly [
   kind: typeof FRAME_CALL,
   id: CallId,
@@ -99,8 +97,8 @@ export type CallFrame = readonly [
   modelEnd: number,
   body: string,
   bodyIsAscii: boolean,
-  largeBody?: Uint8Array | undefined,
-  trace?: CarriedTrace | undefined,
+  largeBody: Uint8Array | undefined,
+  trace: CarriedTrace | undefined,
 ];
 export type DataFrame = readonly [kind: typeof FRAME_DATA, id: CallId, bytes: Uint8Array];
 export type EndFrame = readonly [

@@ -74,8 +74,6 @@ export class WorkerLink {
 
   #start(frame: CallFrame): void {
     const id = frame[1];
-    const largeBody = frame[10];
-    const trace = frame[11];
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
     const session = this.#startSession(
       {
@@ -87,8 +85,8 @@ export class WorkerLink {
         modelEnd: frame[7],
         body: frame[8],
         bodyIsAscii: frame[9],
-        ...(largeBody === undefined ? {} : { largeBody }),
-        ...(trace === undefined ? {} : { trace }),
+        largeBody: frame[10],
+        trace: frame[11],
       },
       downstream,
     );

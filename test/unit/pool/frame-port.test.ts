@@ -12,6 +12,7 @@ import {
   type EndFrame,
   type Frame,
 } from '#src/pool/messages.js';
+import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-parent.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 
 const SEED = 20_261_122;
@@ -49,6 +50,13 @@ async function until(condition: () => boolean): Promise<void> {
   }
 }
 
+const TRACE_PARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+const TRACES: readonly (CarriedTrace | undefined)[] = [
+  undefined,
+  UNRECORDED,
+  [TRACE_PARENT, ''],
+  [TRACE_PARENT, `vendor=${'x'.repeat(200)},other=1`],
+];
 const BODIES = ['{}', '{"model":"é"}', '{"model":"日本語 🚪"}', '\ud800', ''];
 
 /** Any frame, from short to longer than a record may be. */
@@ -71,6 +79,8 @@ function frameOf(random: () => number, id: number): Frame {
         9,
         body,
         isAscii,
+        undefined,
+        TRACES[Math.floor(random() * TRACES.length)],
       ] satisfies CallFrame;
     }
     case 1:
@@ -125,7 +135,10 @@ void t.test('small calls and answers are not serialised: their message is a numb
     other.port.close();
   });
   for (let id = 1; id <= 10; id += 1) {
-    port.push([FRAME_CALL, id, 'req_1', 0, false, false, 0, 1, '{"model":"m"}', true] satisfies CallFrame);
+    const trace = TRACES[id % TRACES.length];
+    const body = '{"model":"m"}';
+    const call = [FRAME_CALL, id, 'req_1', 0, false, false, 0, 1, body, true, undefined, trace] as const;
+    port.push(call satisfies CallFrame);
     port.push([FRAME_END, id, Buffer.alloc(500), [1, 0, 2, 0], 0.5] satisfies EndFrame);
   }
   await until(() => messages.length > 0);
