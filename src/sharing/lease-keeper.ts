@@ -16,17 +16,11 @@ import {
   type LeaseAsk,
 } from './authority.js';
 import { AuthorityContact, type ContactState } from './authority-contact.js';
-import { worse, type Lack, type LeaseSubject } from './lease-subject.js';
+import type { LeaseSubject } from './lease-subject.js';
 import { LeaseSubjects, type SubjectPlaces } from './lease-subjects.js';
 import type { LeaseTimers } from './lease-timers.js';
-import type { Wait } from './lease-wait.js';
+import { LeaseWaits } from './lease-waits.js';
 
-/** A request waits so long for what others may give back: they do so within half a second of its last use. */
-const WAIT_MS_MAX = 1_500;
-/** Requests that wait in this process; a thousandth of a gigabyte. What comes beyond is refused for the moment. */
-const WAITS_MAX = 20_000;
-/** Of one subject so many may wait for what others give back; an account that is hammered beyond its limit needs no more. */
-const DENIED_WAITS_MAX = 64;
 /** How often the authority is asked again for what others may have given back, and deadlines are looked at. */
 const RETRY_MS = 60;
 /** How often leases are looked at for what lies idle. */
@@ -54,8 +48,7 @@ export class LeaseKeeper {
   readonly #subjects: LeaseSubjects;
   /** To be in the next exchange. */
   readonly #due = new Set<LeaseSubject>();
-  readonly #waits = new Set<Wait>();
-  #round = 0;
+  readonly #waits: LeaseWaits;
   /** Exchanges that were begun. */
   #exchanges = 0;
   #exchanging: Promise<void> | undefined;
@@ -73,6 +66,15 @@ export class LeaseKeeper {
     this.#options = options;
     this.#contact = new AuthorityContact(options.random);
     this.#subjects = new LeaseSubjects(options);
+    this.#waits = new LeaseWaits({
+      nowMs: () => this.#nowMs,
+      dayNumber: () => this.#dayNumber,
+      isLost: () => this.#contact.isLost,
+      ask: (subject) => {
+        this.#due.add(subject);
+        this.#schedule();
+      },
+    });
   }
 
   /** Joins the authority; where that fails it is tried again until it answers, be anything needed or not. */
@@ -94,17 +96,10 @@ export class LeaseKeeper {
       this.#subjects.account(account, this.#nowMs),
       key === undefined ? undefined : this.#subjects.key(key, this.#nowMs),
     ].filter((subject) => subject !== undefined);
-    if (this.#closed || this.#waits.size >= WAITS_MAX || subjects.length === 0)
-      return Promise.resolve('lost');
-    return new Promise((end) => {
-      const sinceMs = this.#nowMs;
-      const wait: Wait = { need, sinceMs, subjects, deadlineMs: sinceMs + WAIT_MS_MAX, end };
-      this.#waits.add(wait);
-      for (const subject of subjects) subject.waits.add(wait);
-      this.#round += 1;
-      this.#answer(wait, new Map());
-      this.#keepTime();
-    });
+    if (this.#closed || subjects.length === 0) return Promise.resolve('lost');
+    const end = this.#waits.add(need, subjects);
+    this.#keepTime();
+    return end;
   }
 
   /** A listener has used most of what it was lent. */
@@ -138,7 +133,7 @@ export class LeaseKeeper {
   async close(): Promise<void> {
     this.#closed = true;
     this.#stopTimer?.();
-    for (const wait of this.#waits) this.#end(wait, 'lost');
+    this.#waits.close();
     await this.#exchanging;
     try {
       if (this.#joined) await this.#leave();
@@ -220,9 +215,7 @@ export class LeaseKeeper {
     nowMs: number,
   ): void {
     for (const [at, subject] of asked.entries()) subject.take(answers[at]!, sentMs, nowMs);
-    this.#round += 1;
-    const denied = new Map<LeaseSubject, number>();
-    for (const subject of asked) for (const wait of subject.waits) this.#answer(wait, denied);
+    this.#waits.answered(asked);
     for (const subject of asked) this.#forgetIfEmpty(subject);
   }
 
@@ -234,49 +227,8 @@ export class LeaseKeeper {
       for (const subject of this.#subjects) this.#due.add(subject);
     }
     for (const subject of asked) this.#due.add(subject);
-    this.#round += 1;
-    for (const wait of this.#waits) this.#answer(wait, new Map());
+    this.#waits.lost();
     if (!wasLost) this.#options.onContact(this.#contact.state);
-  }
-
-  /** Ends the wait where it is decided, else sees to it that it will be. */
-  #answer(wait: Wait, denied: Map<LeaseSubject, number>): void {
-    const nowMs = this.#nowMs;
-    let lack: Lack = 'nothing';
-    for (const subject of wait.subjects) {
-      lack = worse(lack, subject.promise(wait, this.#round, this.#dayNumber, nowMs));
-    }
-    if (lack === 'nothing') {
-      this.#end(wait, 'try');
-    } else if (lack === 'refused') {
-      this.#refuse(wait, nowMs);
-    } else if (this.#contact.isLost || (lack === 'denied' && wait.subjects.some(isUnknown))) {
-      this.#end(wait, 'lost');
-    } else if (lack === 'unasked') {
-      for (const subject of wait.subjects) this.#due.add(subject);
-      this.#schedule();
-    } else {
-      const first = wait.subjects[0]!;
-      const before = denied.get(first) ?? 0;
-      denied.set(first, before + 1);
-      if (before >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
-    }
-  }
-
-  #refuse(wait: Wait, nowMs: number): void {
-    for (const subject of wait.subjects) {
-      subject.refuse(wait.need, nowMs);
-      // What it gave back is for others, who may be waiting.
-      this.#due.add(subject);
-    }
-    this.#schedule();
-    this.#end(wait, 'refused');
-  }
-
-  #end(wait: Wait, end: LeaseEnd): void {
-    this.#waits.delete(wait);
-    for (const subject of wait.subjects) subject.waits.delete(wait);
-    wait.end(end);
   }
 
   /**
@@ -296,10 +248,7 @@ export class LeaseKeeper {
 
   #onTime(): void {
     const nowMs = this.#nowMs;
-    for (const wait of this.#waits) {
-      if (nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
-      else for (const subject of wait.subjects) this.#due.add(subject);
-    }
+    this.#waits.onTime();
     if (nowMs - this.#lookedMs >= LOOK_MS) {
       this.#lookedMs = nowMs;
       this.#look(nowMs);
@@ -343,8 +292,4 @@ export class LeaseKeeper {
     }
     await authority.leave();
   }
-}
-
-function isUnknown(subject: LeaseSubject): boolean {
-  return subject.isUnknown;
 }

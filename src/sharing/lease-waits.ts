@@ -1,0 +1,116 @@
+/**
+ * The requests of this process that wait for leases, and when each of them has waited long enough. Main thread.
+ */
+import type { LeaseEnd, LeaseNeed } from '../pool/lease-messages.js';
+import { worse, type Lack, type LeaseSubject } from './lease-subject.js';
+import type { Wait } from './lease-wait.js';
+
+/** A request waits so long for what others may give back: they do so within half a second of its last use. */
+const WAIT_MS_MAX = 1_500;
+/** Requests that wait in this process; a thousandth of a gigabyte. What comes beyond is refused for the moment. */
+const WAITS_MAX = 20_000;
+/** Of one subject so many may wait for what others give back; an account that is hammered beyond its limit needs no more. */
+const DENIED_WAITS_MAX = 64;
+
+export interface LeaseWaitsOptions {
+  readonly nowMs: () => number;
+  /** By the authority's calendar. */
+  readonly dayNumber: () => number;
+  /** Whether the authority is. */
+  readonly isLost: () => boolean;
+  /** The subject is to be in the next exchange. */
+  readonly ask: (subject: LeaseSubject) => void;
+}
+
+export class LeaseWaits {
+  readonly #options: LeaseWaitsOptions;
+  readonly #waits = new Set<Wait>();
+  /** What was had is promised to one request at a time until the next answer. */
+  #round = 0;
+
+  constructor(options: LeaseWaitsOptions) {
+    this.#options = options;
+  }
+
+  get size(): number {
+    return this.#waits.size;
+  }
+
+  /** What the request needs of the subjects is here, or not to be had. Never rejects. */
+  add(need: LeaseNeed, subjects: readonly LeaseSubject[]): Promise<LeaseEnd> {
+    if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
+    return new Promise((end) => {
+      const sinceMs = this.#options.nowMs();
+      const wait: Wait = { need, sinceMs, subjects, deadlineMs: sinceMs + WAIT_MS_MAX, end };
+      this.#waits.add(wait);
+      for (const subject of subjects) subject.waits.add(wait);
+      this.#round += 1;
+      this.#answer(wait, new Map());
+    });
+  }
+
+  /** The authority has answered for these. */
+  answered(subjects: readonly LeaseSubject[]): void {
+    this.#round += 1;
+    const denied = new Map<LeaseSubject, number>();
+    for (const subject of subjects) for (const wait of subject.waits) this.#answer(wait, denied);
+  }
+
+  /** The authority has not answered. */
+  lost(): void {
+    this.#round += 1;
+    for (const wait of this.#waits) this.#answer(wait, new Map());
+  }
+
+  /** Who still waits is asked for again. */
+  onTime(): void {
+    const nowMs = this.#options.nowMs();
+    for (const wait of this.#waits) {
+      if (nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
+      else for (const subject of wait.subjects) this.#options.ask(subject);
+    }
+  }
+
+  close(): void {
+    for (const wait of this.#waits) this.#end(wait, 'lost');
+  }
+
+  /** Ends the wait where it is decided, else sees to it that it will be. */
+  #answer(wait: Wait, denied: Map<LeaseSubject, number>): void {
+    const { nowMs: now, dayNumber, isLost, ask } = this.#options;
+    const nowMs = now();
+    let lack: Lack = 'nothing';
+    for (const subject of wait.subjects) {
+      lack = worse(lack, subject.promise(wait, this.#round, dayNumber(), nowMs));
+    }
+    if (lack === 'nothing') {
+      this.#end(wait, 'try');
+    } else if (lack === 'refused') {
+      this.#refuse(wait, nowMs);
+    } else if (isLost() || (lack === 'denied' && wait.subjects.some(({ isUnknown }) => isUnknown))) {
+      this.#end(wait, 'lost');
+    } else if (lack === 'unasked') {
+      for (const subject of wait.subjects) ask(subject);
+    } else {
+      const first = wait.subjects[0]!;
+      const before = denied.get(first) ?? 0;
+      denied.set(first, before + 1);
+      if (before >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
+    }
+  }
+
+  #refuse(wait: Wait, nowMs: number): void {
+    for (const subject of wait.subjects) {
+      subject.refuse(wait.need, nowMs);
+      // What it gave back is for others, who may be waiting.
+      this.#options.ask(subject);
+    }
+    this.#end(wait, 'refused');
+  }
+
+  #end(wait: Wait, end: LeaseEnd): void {
+    this.#waits.delete(wait);
+    for (const subject of wait.subjects) subject.waits.delete(wait);
+    wait.end(end);
+  }
+}
