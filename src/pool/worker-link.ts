@@ -94,13 +94,16 @@ export class WorkerLink {
   }
 }
 
-/** By the slot of their call. An array in place of a Map for what comes and goes so often, see core/roster. */
+/** By the slot of their call. Arrays in place of a Map for what comes and goes so often, see core/roster. */
 class SessionTable {
-  readonly #entries: ({ readonly id: CallId; readonly session: UpstreamSession } | undefined)[];
+  readonly #sessions: (UpstreamSession | undefined)[];
+  /** Of the call whose session stands in a slot, or stood there last. */
+  readonly #ids: Float64Array;
   #size = 0;
 
   constructor(slots: number) {
-    this.#entries = new Array<undefined>(slots).fill(undefined);
+    this.#sessions = new Array<undefined>(slots).fill(undefined);
+    this.#ids = new Float64Array(slots);
   }
 
   get size(): number {
@@ -108,24 +111,25 @@ class SessionTable {
   }
 
   get(id: CallId): UpstreamSession | undefined {
-    const entry = this.#entries[slotOfCall(id)];
-    return entry?.id === id ? entry.session : undefined;
+    const slot = slotOfCall(id);
+    return this.#ids[slot] === id ? this.#sessions[slot] : undefined;
   }
 
   all(): UpstreamSession[] {
-    return this.#entries.flatMap((entry) => (entry === undefined ? [] : [entry.session]));
+    return this.#sessions.filter((session) => session !== undefined);
   }
 
   add(id: CallId, session: UpstreamSession): void {
-    this.#entries[slotOfCall(id)] = { id, session };
+    const slot = slotOfCall(id);
+    this.#ids[slot] = id;
+    this.#sessions[slot] = session;
     this.#size++;
   }
 
   /** Nothing where the call was over before it was added. */
   remove(id: CallId): void {
-    const slot = slotOfCall(id);
-    if (this.#entries[slot]?.id !== id) return;
-    this.#entries[slot] = undefined;
+    if (this.get(id) === undefined) return;
+    this.#sessions[slotOfCall(id)] = undefined;
     this.#size--;
   }
 }
