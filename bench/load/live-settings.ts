@@ -14,6 +14,7 @@ import { selfSigned } from '../../test/fixtures/upstream-certificate.js';
 import { startGateway, testSettings, TEST_MODEL } from '../../test/support/gateway.js';
 import { startMock, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
+import { inScope } from '../support/scope.js';
 import { cpuMicros, processTree } from '../support/proc.js';
 import { applyLoad } from './load.js';
 import { spreadOf, spreadText } from './results.js';
@@ -94,10 +95,5 @@ async function measureAll(scope: Scope): Promise<void> {
 
 const print = (text: string): void => void process.stdout.write(`${text}\n`);
 
-const ends: (() => unknown)[] = [];
 print(machineLine());
-try {
-  await measureAll({ teardown: (after) => ends.push(after) });
-} finally {
-  for (const end of ends.reverse()) await end();
-}
+await inScope(measureAll);

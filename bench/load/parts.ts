@@ -19,6 +19,7 @@ import type { AddressInfo } from 'node:net';
 import { parseArgs } from 'node:util';
 import { startMock, type Scope } from '../../test/support/mock.js';
 import { machineLine } from '../support/machine.js';
+import { inScope } from '../support/scope.js';
 import { startMeasured, type MeasuredGateway } from './parts/measured-gateway.js';
 import { AS_IT_COMES, SHAPES, VARIANTS } from './parts/variants.js';
 
@@ -140,10 +141,5 @@ async function measureAll(scope: Scope): Promise<void> {
   printTable(gateways);
 }
 
-const ends: (() => unknown)[] = [];
 print(machineLine());
-try {
-  await measureAll({ teardown: (after) => ends.push(after) });
-} finally {
-  for (const end of ends.reverse()) await end();
-}
+await inScope(measureAll);

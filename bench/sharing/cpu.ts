@@ -17,6 +17,7 @@ import { applyLoad } from '../load/load.js';
 import { spreadOf, type Spread } from '../load/results.js';
 import { WHOLE } from '../load/scenarios/whole.js';
 import { machineLine } from '../support/machine.js';
+import { inScope } from '../support/scope.js';
 import { cpuMicros, processTree } from '../support/proc.js';
 
 const WARM_UP_SECONDS = 2;
@@ -96,10 +97,5 @@ async function measureAll(scope: Scope): Promise<void> {
     writeFileSync(values.json, JSON.stringify({ machine: machineLine(), results }));
 }
 
-const ends: (() => unknown)[] = [];
 process.stdout.write(`${machineLine()}\n`);
-try {
-  await measureAll({ teardown: (after) => ends.push(after) });
-} finally {
-  for (const end of ends.reverse()) await end();
-}
+await inScope(measureAll);

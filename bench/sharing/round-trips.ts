@@ -17,6 +17,7 @@ import type { PacedReport } from '../load/paced/messages.js';
 import { applyPacedLoad } from '../load/paced/paced-load.js';
 import { WHOLE } from '../load/scenarios/whole.js';
 import { machineLine } from '../support/machine.js';
+import { inScope } from '../support/scope.js';
 
 const WARM_UP_SECONDS = 3;
 const CONNECTIONS_MAX = 256;
@@ -117,15 +118,9 @@ async function measureAll(scope: Scope): Promise<Cell[]> {
   return cells;
 }
 
-const ends: (() => unknown)[] = [];
 process.stdout.write(
   `${machineLine()}\n| accounts | requests/s wanted | reached | round trips per 1,000 |\n`,
 );
 process.stdout.write('| --- | --- | --- | --- |\n');
-try {
-  const cells = await measureAll({ teardown: (after) => ends.push(after) });
-  if (values.json !== undefined)
-    writeFileSync(values.json, JSON.stringify({ machine: machineLine(), cells }));
-} finally {
-  for (const end of ends.reverse()) await end();
-}
+const cells = await inScope(measureAll);
+if (values.json !== undefined) writeFileSync(values.json, JSON.stringify({ machine: machineLine(), cells }));
