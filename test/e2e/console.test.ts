@@ -164,6 +164,35 @@ void t.test('an operator’s way through it', SKIP, async (t) => {
   t.same(faults, [], 'the browser has nothing to complain about');
 });
 
+void t.test('an account can be made once there are plans to choose from', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  let release = (): void => undefined;
+  const released = new Promise<void>((resolve) => (release = resolve));
+  await page.route('**/admin/v1/plans', async (route) => {
+    await released;
+    await route.continue();
+  });
+  await page.getByRole('link', { name: 'Accounts' }).click();
+  const opener = page.getByRole('button', { name: 'New account' });
+  t.ok(await opener.isDisabled(), 'not yet');
+  release();
+  await opener.click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill('early');
+  await dialog.getByRole('button', { name: 'Create account' }).click();
+  await page.getByRole('heading', { name: 'early' }).waitFor();
+
+  await page.getByRole('link', { name: 'Usage' }).click();
+  await page.unroute('**/admin/v1/plans');
+  await page.route('**/admin/v1/plans', (route) => route.abort());
+  await page.getByRole('link', { name: 'Accounts' }).click();
+  t.match(await page.getByRole('alert').textContent(), 'The gateway cannot be reached', 'why there are none');
+  t.ok(await opener.isDisabled());
+  t.match(faults, [/ERR_FAILED/]);
+});
+
 void t.test('hostile names are text, in every field', SKIP, async (t) => {
   const { gateway } = await startBed(t);
   const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });

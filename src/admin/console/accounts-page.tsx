@@ -6,7 +6,7 @@ import { NewAccountDialog } from './account-dialogs.js';
 import { AccountList } from './account-list.js';
 import { AccountPanel } from './account-panel.js';
 import { useAccountRows } from './account-rows.js';
-import { get } from './api.js';
+import { get, wordsOf } from './api.js';
 import { Choice, Problem, TextField } from './controls.js';
 import { number } from './format.js';
 import { Icon } from './icons.js';
@@ -25,13 +25,14 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const [plan, setPlan] = useState('');
   const [active, setActive] = useState('');
   const [plans, setPlans] = useState<readonly Plan[]>([]);
+  const [problem, setProblem] = useState<string>();
   const [making, setMaking] = useState(false);
   // With every keystroke: it costs the gateway 5 ms among 100,000 accounts.
   const rows = useAccountRows({ search: text.trim(), plan, active }, count);
   useEffect(() => {
     get<List<Plan>>('/plans').then(
       ({ data }) => setPlans(data),
-      () => undefined,
+      (error: unknown) => setProblem(wordsOf(error)),
     );
   }, []);
 
@@ -40,7 +41,8 @@ export function AccountsPage({ item, count }: AccountsProps) {
       <section class="account-finder" aria-label="All accounts">
         <div class="head">
           <h1>Accounts</h1>
-          <button type="button" class="primary" onClick={() => setMaking(true)}>
+          {/* An account has a plan: nobody can make one before there are some to choose from. */}
+          <button type="button" class="primary" disabled={plans.length === 0} onClick={() => setMaking(true)}>
             <Icon name="plus" /> New account
           </button>
         </div>
@@ -74,7 +76,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
           {number(rows.count)}
           {rows.more ? ' or more' : ''} {rows.count === 1 ? 'account' : 'accounts'}
         </p>
-        <Problem text={rows.problem} />
+        <Problem text={rows.problem ?? problem} />
         <AccountList rows={rows} open={item} />
       </section>
       {item === '' ? null : <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
