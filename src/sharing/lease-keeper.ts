@@ -249,7 +249,8 @@ export class LeaseKeeper {
   #onTime(): void {
     const nowMs = this.#nowMs;
     this.#waits.onTime();
-    if (nowMs - this.#lookedMs >= LOOK_MS) {
+    // A timer may come a fraction of a millisecond early.
+    if (nowMs - this.#lookedMs >= LOOK_MS - 1) {
       this.#lookedMs = nowMs;
       this.#look(nowMs);
     }

@@ -5,6 +5,7 @@
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { Leases } from '../ledger/leases.js';
 import type { HostSpent, MoneyAsk, MoneyGrant } from './authority.js';
+import { IdleFloor } from './idle-floor.js';
 import { FIRST_BATCH, IDLE_MS_PLENTIFUL, IDLE_MS_SCARCE, type Denial } from './lease-terms.js';
 
 /** What the store has of this process's charges. Main thread. */
@@ -26,10 +27,10 @@ export class MoneyLease {
   readonly #leases: Leases;
   readonly #account: AccountIndex;
   readonly #books: SpentBooks;
-  #leftMin = 0n;
-  #sinceMs: number;
+  readonly #idle: IdleFloor<bigint>;
   #plentiful = false;
   #told = 0n;
+  #toldMs: number;
   /** What calls have left uncovered and the lease did not cover yet. */
   #owed = 0n;
   /** The largest hold that waited at the last ask. */
@@ -43,7 +44,8 @@ export class MoneyLease {
     this.#leases = leases;
     this.#account = account;
     this.#books = books;
-    this.#sinceMs = nowMs;
+    this.#idle = new IdleFloor(0n, nowMs);
+    this.#toldMs = nowMs;
   }
 
   get left(): PicoUnits {
@@ -91,24 +93,24 @@ export class MoneyLease {
       if (grant.granted === 0n) this.deniedPicoUnits = this.left + ask.least;
     }
     this.#told = ask.outstanding + grant.granted;
+    this.#toldMs = nowMs;
     this.#plentiful = grant.remaining >= this.#told * PLENTIFUL_TIMES;
     this.#leases.tellMoney(this.#account, grant.remaining);
     if (grant.granted === 0n) return;
     const low = grant.remaining === 0n ? NOTHING : asPicoUnits(this.#told / LOW_PART);
     this.#leases.addMoney(this.#account, grant.granted, low);
     this.#collect();
-    this.#watchAnew(nowMs);
+    this.#idle.restart(nowMs);
   }
 
   look(nowMs: number): boolean {
-    const { left } = this;
-    if (left < this.#leftMin) this.#leftMin = left;
     const idleMs = this.#plentiful ? IDLE_MS_PLENTIFUL : IDLE_MS_SCARCE;
-    const isDue = nowMs - this.#sinceMs >= idleMs;
-    if (isDue) {
-      this.#leases.takeBackMoney(this.#account, asPicoUnits(this.#leftMin));
-      this.#watchAnew(nowMs);
+    const idle = this.#idle.look(this.left, idleMs, nowMs);
+    if (idle > 0n) {
+      this.#leases.takeBackMoney(this.#account, asPicoUnits(idle));
+      this.#idle.restart(nowMs);
     }
+    const isDue = idle > 0n || nowMs - this.#toldMs >= idleMs;
     return this.#owed > 0n || (isDue && this.#isShrunk);
   }
 
@@ -131,10 +133,5 @@ export class MoneyLease {
   #outstanding(): PicoUnits {
     const lent = this.#leases.moneyLent(this.#account);
     return asPicoUnits(lent - this.#books.flushedOf(this.#account));
-  }
-
-  #watchAnew(nowMs: number): void {
-    this.#sinceMs = nowMs;
-    this.#leftMin = this.left;
   }
 }

@@ -5,6 +5,7 @@
 import type { AccountIndex } from '../core/units.js';
 import type { Leases } from '../ledger/leases.js';
 import type { SlotsAsk, SlotsGrant } from './authority.js';
+import { IdleFloor } from './idle-floor.js';
 import { IDLE_MS_SCARCE, isPlentiful, lowOf, type Denial } from './lease-terms.js';
 
 /** What a first ask wants: a client's usual concurrency. */
@@ -15,9 +16,7 @@ const IDLE_MS_SLOTS = 8_000;
 export class SlotsLease {
   readonly #leases: Leases;
   readonly #account: AccountIndex;
-  /** Least number of places that were free at a look since `#sinceMs`. */
-  #freeMin = 0;
-  #sinceMs: number;
+  readonly #idle: IdleFloor<number>;
   #plentiful = false;
   #told = 0;
   denial: Denial | undefined;
@@ -26,7 +25,7 @@ export class SlotsLease {
   constructor(leases: Leases, account: AccountIndex, nowMs: number) {
     this.#leases = leases;
     this.#account = account;
-    this.#sinceMs = nowMs;
+    this.#idle = new IdleFloor(0, nowMs);
   }
 
   get left(): number {
@@ -51,15 +50,15 @@ export class SlotsLease {
     this.#plentiful = isPlentiful(this.#told, grant.remaining);
     if (grant.granted === 0) return;
     this.#leases.addSlots(this.#account, grant.granted, lowOf(this.#told, grant.remaining));
-    this.#watchAnew(nowMs);
+    this.#idle.restart(nowMs);
   }
 
   look(nowMs: number): boolean {
-    this.#freeMin = Math.min(this.#freeMin, this.left);
     const idleMs = this.#plentiful ? IDLE_MS_SLOTS : IDLE_MS_SCARCE;
-    if (nowMs - this.#sinceMs >= idleMs) {
-      if (this.#freeMin > 0) this.#leases.takeBackSlots(this.#account, this.#freeMin);
-      this.#watchAnew(nowMs);
+    const idle = this.#idle.look(this.left, idleMs, nowMs);
+    if (idle > 0) {
+      this.#leases.takeBackSlots(this.#account, idle);
+      this.#idle.restart(nowMs);
     }
     return this.#isShrunk;
   }
@@ -74,10 +73,5 @@ export class SlotsLease {
 
   get #isShrunk(): boolean {
     return this.#leases.slotsHeld(this.#account) < this.#told;
-  }
-
-  #watchAnew(nowMs: number): void {
-    this.#sinceMs = nowMs;
-    this.#freeMin = this.left;
   }
 }

@@ -8,15 +8,19 @@ import { MoneyLease } from '#src/sharing/money-lease.js';
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
 
-function createLease(): MoneyLease {
+/** How often the keeper looks. */
+const LOOK_MS = 250;
+const GRANTED = { granted: pico(1_000n), remaining: pico(0n), elsewhere: false };
+
+function createLease(): { readonly lease: MoneyLease; readonly leases: Leases } {
   const leases = new Leases(createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true }));
-  return new MoneyLease(leases, ACCOUNT, { flushedOf: () => pico(0n) }, 0);
+  return { lease: new MoneyLease(leases, ACCOUNT, { flushedOf: () => pico(0n) }, 0), leases };
 }
 
 void t.test(
   'a small amount that is granted does not make a larger one denied that was not asked for',
   (t) => {
-    const lease = createLease();
+    const { lease } = createLease();
     const whole = lease.ask([pico(1_000n)], false, false)!;
     lease.take({ granted: pico(0n), remaining: pico(600n), elsewhere: false }, whole, 1, 2);
     t.match(lease, { denial: { sentMs: 1, elsewhere: false }, deniedPicoUnits: 1_000n });
@@ -29,3 +33,38 @@ void t.test(
     t.end();
   },
 );
+
+void t.test('what was held when somebody looked is given back well within the wait of a request', (t) => {
+  for (let phaseMs = 0; phaseMs < LOOK_MS; phaseMs += 10) {
+    const { lease, leases } = createLease();
+    lease.take(GRANTED, lease.ask([pico(1_000n)], false, false)!, 0, 0);
+    let nowMs = phaseMs;
+    // In use whenever somebody looks, and free in between.
+    for (; nowMs < 5_000; nowMs += LOOK_MS) {
+      leases.takeBackMoney(ACCOUNT, pico(1_000n));
+      lease.look(nowMs);
+      leases.addMoney(ACCOUNT, pico(1_000n), pico(0n));
+      t.equal(lease.left, 1_000n, 'kept');
+    }
+    const freeMs = nowMs - LOOK_MS;
+    while (lease.left > 0n) {
+      lease.look(nowMs);
+      nowMs += LOOK_MS;
+    }
+    const idleMs = nowMs - LOOK_MS - freeMs;
+    t.ok(idleMs >= 500 && idleMs <= 750, `given back after ${idleMs} ms`);
+  }
+  t.end();
+});
+
+void t.test('what nobody holds is given back although the rest of it moves', (t) => {
+  const { lease, leases } = createLease();
+  lease.take(GRANTED, lease.ask([pico(1_000n)], false, false)!, 0, 0);
+  for (let nowMs = LOOK_MS; nowMs <= 4 * LOOK_MS; nowMs += LOOK_MS) {
+    leases.takeBackMoney(ACCOUNT, pico(400n));
+    lease.look(nowMs);
+    leases.addMoney(ACCOUNT, pico(400n), pico(0n));
+  }
+  t.equal(lease.left, 400n, 'six tenths were never held');
+  t.end();
+});
