@@ -4,33 +4,49 @@
  */
 import { signalFrom } from '../protocol/sse.js';
 
-/** In the plainest form, each one line that looks like a JSON object. */
-const PLAIN_EVENTS = /(?:data: ?\{[^\r\n]*\}\n\n)*/y;
-const EVENT_END = '\n\n';
+const LF = 0x0a;
+const SPACE = 0x20;
+const OPEN = 0x7b;
+const CLOSE = 0x7d;
+const FIELD = 'data:';
+
+/** Whether `text` has a line from `at` to `lineEnd` that holds what looks like a JSON object, and then an empty one. */
+function isPlain(text: string, at: number, lineEnd: number): boolean {
+  if (text.charCodeAt(lineEnd + 1) !== LF || text.charCodeAt(lineEnd - 1) !== CLOSE) return false;
+  if (!text.startsWith(FIELD, at)) return false;
+  const first = text.charCodeAt(at + FIELD.length);
+  return first === OPEN || (first === SPACE && text.charCodeAt(at + FIELD.length + 1) === OPEN);
+}
 
 export class PlainEvents {
   readonly #text: string;
-  /** The first signal from where was asked last; the length where there is none. */
+  /** The first signal from where was asked last; the length where there is none. So with the first CR, which ends a line too. */
   #signalAt = -1;
+  #crAt = -1;
 
   /** Whole events. Costs a copy. */
   constructor(events: Buffer) {
     this.#text = events.toString('latin1');
   }
 
-  /** Where the run of plain events that begins at `from`, which is the start of an event, ends; `from` where the first is none. */
+  /**
+   * Where the run of plain events that begins at `from`, which is the start of an event, ends; `from` where the first is none. 0.3 µs
+   * an event of 260 bytes, four fifths of it for the signal.
+   */
   endFrom(from: number): number {
     const text = this.#text;
-    if (this.#signalAt < from) {
-      const signalAt = signalFrom(text, from);
-      this.#signalAt = signalAt < 0 ? text.length : signalAt;
+    if (this.#signalAt < from) this.#signalAt = orEnd(signalFrom(text, from), text);
+    if (this.#crAt < from) this.#crAt = orEnd(text.indexOf('\r', from), text);
+    // The event that the first of them stands in is left out.
+    const clearEnd = Math.min(this.#signalAt, this.#crAt);
+    for (let at = from; ;) {
+      const lineEnd = text.indexOf('\n', at);
+      if (lineEnd < 0 || lineEnd > clearEnd || !isPlain(text, at, lineEnd)) return at;
+      at = lineEnd + 2;
     }
-    // The event that the signal stands in is left out, and what comes after it is not looked at.
-    const isClear = this.#signalAt === text.length;
-    const end = isClear ? text.length : text.lastIndexOf(EVENT_END, this.#signalAt) + EVENT_END.length;
-    if (end <= from) return from;
-    PLAIN_EVENTS.lastIndex = from;
-    PLAIN_EVENTS.test(isClear ? text : text.slice(0, end));
-    return PLAIN_EVENTS.lastIndex;
   }
+}
+
+function orEnd(at: number, text: string): number {
+  return at < 0 ? text.length : at;
 }
