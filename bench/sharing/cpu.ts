@@ -1,6 +1,6 @@
 /**
- * What sharing costs a request: CPU time of one gateway process, of two on one port, and of one that leases from a Valkey or Redis,
- * in interleaved rounds. Needs `redis-server`, or `--url` of a server.
+ * What sharing costs a request: CPU time of one gateway process, of two on one port, of one that has as many threads as the two and
+ * shares nothing, and of one that leases from a Valkey or Redis, in interleaved rounds. Needs `redis-server`, or `--url` of a server.
  *
  *     node build/bench/sharing/cpu.js [--rounds 7] [--seconds 3] [--connections 32] [--url redis://…] [--json FILE]
  *
@@ -79,6 +79,7 @@ async function measureAll(scope: Scope): Promise<void> {
   const all = [
     await start(scope, mock, 'one process', {}),
     await start(scope, mock, 'two processes', { processes: 2 }),
+    await start(scope, mock, 'one process, threads of two', { listen: { listeners: 2 }, workers: 2 }),
     await start(scope, mock, 'one process with Valkey', { sharing: { url } }),
   ];
   for (const one of all) await measure(one, WARM_UP_SECONDS);
