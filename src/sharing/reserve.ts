@@ -8,6 +8,7 @@ import { asPicoUnits, ceilDiv } from '../core/units.js';
 import type { LeaseAnswer, LeaseAsk, MinuteAsk, ReturnedPermits } from './authority.js';
 import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
+import { Releases, RESOURCES, type Resource } from './releases.js';
 
 /** Permits that are set aside are renewed so long before they expire: longer than an exchange takes at the most. */
 const RENEW_MS = 8_000;
@@ -50,17 +51,20 @@ export class Reserve {
   #asked: LeaseAsk | undefined;
   /** What calls need of each at the most, as they asked. */
   readonly #most = { minute: PERMITS_LEAST, day: CALLS_LEAST, slots: SLOTS_LEAST };
+  readonly #releases = new Releases();
 
   constructor(need: LeaseAsk, shares: number, nowMs: number) {
     this.#need = need;
     // Where one node has it all, half of it is set aside: the other half is what calls are served from.
     this.#parts = Math.max(2, shares);
     this.servedMs = nowMs;
-    this.serve(need, nowMs);
   }
 
-  /** The subject is served. An ask that leaves out a resource says nothing of it. */
-  serve(ask: LeaseAsk, nowMs: number): void {
+  /**
+   * Calls were answered by the authority: `answer` is to `ask`. What they lack is given back with the next ask; true where there is some
+   * of it here. An ask that leaves out a resource says nothing of it.
+   */
+  serve(ask: LeaseAsk, answer: LeaseAnswer, nowMs: number): boolean {
     const { money = ask.money } = this.#need;
     // One that only reports says nothing of what calls cost.
     const isSmaller = ask.money?.most === 0n;
@@ -71,12 +75,12 @@ export class Reserve {
       this.#most.minute = Math.max(PERMITS_LEAST, minute.most * PERMITS_TIMES);
     if (day !== undefined) this.#most.day = Math.max(CALLS_LEAST, day.used);
     if (slots !== undefined) this.#most.slots = Math.max(SLOTS_LEAST, slots.outstanding * 2);
+    this.#releases.note(ask, answer, nowMs);
+    return RESOURCES.some((resource) => this.#releases.has(resource, nowMs) && this.#has(resource, nowMs));
   }
 
   holds(nowMs: number): boolean {
-    const { count = 0, expiresMs = 0 } = this.#permits ?? {};
-    const minute = expiresMs > nowMs ? count : 0;
-    return minute > 0 || this.#calls > 0 || this.#slots > 0 || this.#money > 0n;
+    return RESOURCES.some((resource) => this.#has(resource, nowMs));
   }
 
   /** The authority has nothing of it on record, or soon will have none. */
@@ -89,25 +93,31 @@ export class Reserve {
     return this.#replaced.length > 0;
   }
 
-  /** To tell what is set aside and to ask for what is missing of its part; `released`: for nothing, and all of it is given back. */
-  ask(nowMs: number, released: boolean): LeaseAsk {
+  /** To tell what is set aside and to ask for what is missing of its part; `all`: for nothing, and all of it is given back. */
+  ask(nowMs: number, all: boolean): LeaseAsk {
     const { subject, limits, minute, day, slots, money } = this.#need;
-    if (released) this.#release();
-    const want = (held: number, left: number, cap: number): { least: number; most: number } => {
-      const most = released ? 0 : this.#partOf(held, left, cap) - held;
-      return most > 0 ? { least: 1, most } : { least: 0, most: 0 };
+    const isReleased = (resource: Resource): boolean => all || this.#releases.has(resource, nowMs);
+    if (isReleased('minute')) this.#replace();
+    if (isReleased('day')) this.#calls = 0;
+    if (isReleased('slots')) this.#slots = 0;
+    if (isReleased('money')) this.#money = 0n;
+    const want = (resource: 'day' | 'slots', held: number): { least: number; most: number } => {
+      const part = isReleased(resource) ? 0 : this.#partOf(held, this.#left[resource], this.#most[resource]);
+      return part > held ? { least: 1, most: part - held } : { least: 0, most: 0 };
     };
     this.#calls = Math.min(this.#calls, this.#partOf(this.#calls, this.#left.day, this.#most.day));
     this.#slots = Math.min(this.#slots, this.#partOf(this.#slots, this.#left.slots, this.#most.slots));
     const moneyPart = this.#moneyPart();
     if (moneyPart < this.#money) this.#money = moneyPart;
-    const missing = asPicoUnits(released || moneyPart <= this.#money ? 0n : moneyPart - this.#money);
+    const missing = asPicoUnits(
+      isReleased('money') || moneyPart <= this.#money ? 0n : moneyPart - this.#money,
+    );
     const ask: LeaseAsk = {
       subject,
       limits,
       ...(minute === undefined || limits.requestsPerMinute === 0
         ? {}
-        : { minute: this.#minuteAsk(nowMs, released) }),
+        : { minute: this.#minuteAsk(nowMs, isReleased('minute')) }),
       ...(day === undefined
         ? {}
         : {
@@ -115,12 +125,10 @@ export class Reserve {
               dayNumber: this.#dayNumber,
               used: 0,
               unused: this.#calls,
-              ...want(this.#calls, this.#left.day, this.#most.day),
+              ...want('day', this.#calls),
             },
           }),
-      ...(slots === undefined
-        ? {}
-        : { slots: { outstanding: this.#slots, ...want(this.#slots, this.#left.slots, this.#most.slots) } }),
+      ...(slots === undefined ? {} : { slots: { outstanding: this.#slots, ...want('slots', this.#slots) } }),
       ...(money === undefined
         ? {}
         : {
@@ -167,8 +175,11 @@ export class Reserve {
 
   /** Nothing is set aside any more, whatever the authority has on record. */
   drop(): void {
-    this.#release();
+    this.#permits = undefined;
     this.#replaced = [];
+    this.#calls = 0;
+    this.#slots = 0;
+    this.#money = 0n;
   }
 
   /** Gives calls what they ask for, as far as it goes. */
@@ -221,11 +232,11 @@ export class Reserve {
     this.#permits = undefined;
   }
 
-  #release(): void {
-    this.#replace();
-    this.#calls = 0;
-    this.#slots = 0;
-    this.#money = 0n;
+  #has(resource: Resource, nowMs: number): boolean {
+    if (resource === 'day') return this.#calls > 0;
+    if (resource === 'slots') return this.#slots > 0;
+    if (resource === 'money') return this.#money > 0n;
+    return this.#permits !== undefined && this.#permits.count > 0 && this.#permits.expiresMs > nowMs;
   }
 
   #lendMinute({ least, most }: MinuteAsk, nowMs: number): { count: number; validMs: number } {

@@ -21,8 +21,6 @@ const RENEW_MS = 1_000;
 const SERVED_MS_MAX = 120_000;
 /** At the server some 50 µs each a second, so that twenty hosts take half of its time at the most. */
 const SUBJECTS_MAX = 500;
-/** What was given back for others stays theirs for so long. */
-const RELEASED_MS = 2_000;
 
 export interface StandByOptions {
   /** The node's own. */
@@ -39,8 +37,6 @@ export interface StandByOptions {
 export class StandBy {
   readonly #options: StandByOptions;
   readonly #reserves = new Map<string, Reserve>();
-  /** Of subjects that calls lack: until when nothing is set aside. */
-  readonly #releasedMs = new Map<string, number>();
   #stopTimer: (() => void) | undefined;
   #telling: Promise<void> | undefined;
   #joined = false;
@@ -60,15 +56,13 @@ export class StandBy {
   served(ask: LeaseAsk, answer: LeaseAnswer): void {
     const nowMs = this.#nowMs;
     const { subject } = ask;
-    const reserve = this.#reserves.get(subject);
-    if (reserve !== undefined) reserve.serve(ask, nowMs);
-    else if (this.#reserves.size < SUBJECTS_MAX)
-      this.#reserves.set(subject, new Reserve(ask, this.#options.shares, nowMs));
-    else return;
-    if (lacks(ask, answer)) {
-      this.#releasedMs.set(subject, nowMs + RELEASED_MS);
-      if (reserve?.holds(nowMs) === true) this.#keepTime(0);
+    let reserve = this.#reserves.get(subject);
+    if (reserve === undefined) {
+      if (this.#reserves.size >= SUBJECTS_MAX) return;
+      reserve = new Reserve(ask, this.#options.shares, nowMs);
+      this.#reserves.set(subject, reserve);
     }
+    if (reserve.serve(ask, answer, nowMs)) this.#keepTime(0);
     if (this.#stopTimer === undefined) this.#keepTime(RENEW_MS);
   }
 
@@ -148,35 +142,19 @@ export class StandBy {
   async #exchange(reserves: readonly (readonly [string, Reserve])[]): Promise<[string, Reserve][]> {
     if (reserves.length === 0) return [];
     const sentMs = this.#nowMs;
-    const asks = reserves.map(([subject, reserve]) =>
-      reserve.ask(sentMs, this.#isReleased(subject, reserve)),
-    );
+    const asks = reserves.map(([, reserve]) => reserve.ask(sentMs, this.#isForgotten(reserve)));
     const { answers } = await this.#options.authority.exchange(asks);
     this.#toldMs = sentMs;
     const again: [string, Reserve][] = [];
     for (const [at, [subject, reserve]] of reserves.entries()) {
       const asksMore = reserve.take(answers[at]!, sentMs);
       if (asksMore || reserve.returns) again.push([subject, reserve]);
-      else if (reserve.isEmpty && this.#nowMs - reserve.servedMs >= SERVED_MS_MAX) {
-        this.#reserves.delete(subject);
-        this.#releasedMs.delete(subject);
-      }
+      else if (reserve.isEmpty && this.#isForgotten(reserve)) this.#reserves.delete(subject);
     }
     return again;
   }
 
-  #isReleased(subject: string, { servedMs }: Reserve): boolean {
-    const nowMs = this.#nowMs;
-    return nowMs - servedMs >= SERVED_MS_MAX || nowMs < (this.#releasedMs.get(subject) ?? 0);
+  #isForgotten({ servedMs }: Reserve): boolean {
+    return this.#nowMs - servedMs >= SERVED_MS_MAX;
   }
-}
-
-/** Something was wanted and not given. */
-function lacks({ minute, day, slots, money }: LeaseAsk, answer: LeaseAnswer): boolean {
-  return (
-    ((minute?.most ?? 0) > 0 && answer.minute?.granted === 0) ||
-    ((day?.most ?? 0) > 0 && answer.day?.granted === 0) ||
-    ((slots?.most ?? 0) > 0 && answer.slots?.granted === 0) ||
-    ((money?.most ?? 0n) > 0n && answer.money?.granted === 0n)
-  );
 }
