@@ -163,6 +163,8 @@ export interface ExchangeAnswer {
   readonly wallMs: WallMs;
   /** In the order of the asks. */
   readonly answers: readonly LeaseAnswer[];
+  /** By the node itself, which is cut off: what is given back now reaches nobody, and the node itself no more, until that is over. */
+  readonly isAlone?: true;
 }
 
 export interface JoinAnswer {

@@ -173,7 +173,7 @@ export class EqualShare implements Authority {
       this.#untold.note(ask, answer);
       return answer;
     });
-    return { wallMs: this.#options.clock.wallMs(), answers };
+    return { wallMs: this.#options.clock.wallMs(), answers, isAlone: true };
   }
 
   /** Before anything else is asked of the authority: what the node holds now, and was lent without it. */

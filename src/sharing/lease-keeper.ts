@@ -56,6 +56,8 @@ export class LeaseKeeper {
   #stopTimer: (() => void) | undefined;
   #lookedMs = 0;
   #joined = false;
+  /** The last answer was none of the authority's. */
+  #isAlone = false;
   /** The authority may have forgotten what this node holds: all is said anew. */
   #saysAll = false;
   #closed = false;
@@ -196,7 +198,8 @@ export class LeaseKeeper {
         asks.push(ask);
       }
       if (this.#due.size === 0) this.#saysAll = false;
-      const { wallMs, answers } = await authority.exchange(asks);
+      const { wallMs, answers, isAlone = false } = await authority.exchange(asks);
+      this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
       this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
@@ -261,7 +264,7 @@ export class LeaseKeeper {
 
   #look(nowMs: number): void {
     for (const subject of this.#subjects) {
-      if (subject.look(nowMs)) this.#due.add(subject);
+      if (subject.look(nowMs, this.#isAlone)) this.#due.add(subject);
       else this.#forgetIfEmpty(subject);
     }
   }

@@ -172,9 +172,10 @@ export class LeaseSubject {
     }
   }
 
-  /** Gives back what lies idle; true where the authority should hear of it now. */
-  look(nowMs: number): boolean {
+  /** Gives back what lies idle, `isAlone` of the minute alone, which runs out; true where the authority should hear of it now. */
+  look(nowMs: number, isAlone: boolean): boolean {
     const minute = this.#minute.look(nowMs);
+    if (isAlone) return minute;
     const day = this.#day.look(nowMs);
     const slots = this.#slots?.look(nowMs) ?? false;
     const money = this.#money?.look(nowMs) ?? false;

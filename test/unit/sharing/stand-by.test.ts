@@ -224,6 +224,23 @@ void t.test('what is set aside goes to who lacks it', async (t) => {
   await world.settle(t);
 });
 
+void t.test('what was lent to a few calls is not lost while nobody can be given it back', async (t) => {
+  // Of the places for calls in flight a part is set aside that two calls are lent.
+  const world = new World({ ...PLENTY, callsInFlight: 30 }, HOLD * 300n);
+  const [, , cut] = world.hosts as [Host, Host, Host];
+  for (const host of world.hosts) await host.hammer(3_000, 1_000);
+  await world.time.run(5_000);
+  cut.network = CUT;
+  // As long as what is set aside of the minute is good.
+  const ends = await cut.hammer(7_000, 1_000);
+  t.same([...new Set(ends)], ['served'], `${ends.length} calls, one a second`);
+  cut.network = GOOD_NETWORK;
+  await world.time.run(10_000);
+  await world.hosts[0]!.hammer(5_000, 5);
+  t.equal(world.inFlightMost, 30, 'back again, it has given back what it did not use');
+  await world.settle(t);
+});
+
 void t.test('random cuts, random use', async (t) => {
   const seed = Number(process.env.TOLLGATE_SEED ?? 20_261_122);
   t.comment(`seed ${seed}`);
