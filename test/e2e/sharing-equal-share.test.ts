@@ -10,7 +10,7 @@ import { SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import type { SharingStatus } from '#src/telemetry/status-document.js';
 import type { Customer } from '../support/admin-client.js';
 import { mostSurelyWithin } from '../support/call-span.js';
-import { CALL_COST } from '../support/crash-load.js';
+import { CALL_COST, callsOf } from '../support/crash-load.js';
 import { Crowd } from '../support/crowd.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually } from '../support/gateway.js';
@@ -77,9 +77,14 @@ void t.test('a host on its equal share', { ...SKIPPED, timeout: 900_000 }, async
     );
   });
   const alone = await phase('on its share', () => sleep(PHASE_MS));
-  // The phase is longer than a window by less than a tenth.
-  t.ok(answeredAt(alone, 1) <= 1.1 * SHARE, `${answeredAt(alone, 1)} at the host that is alone`);
-  t.ok(answeredAt(alone, 0) >= 0.8 * SHARE, `${answeredAt(alone, 0)} at the other`);
+  // The phase is longer than a window, so there is the begin of a second one in it.
+  const mostAlone = mostSurelyWithin(
+    crowds.slice(1).flatMap(({ callers }) => callsOf([callers[1]!])),
+    MINUTE_MS,
+  );
+  t.ok(mostAlone <= SHARE, `${mostAlone} of ${SHARE} in a minute by the host that is alone`);
+  for (const host of hosts.keys())
+    t.ok(answeredAt(alone, host) >= 0.8 * SHARE, `${answeredAt(alone, host)} at host ${host + 1}`);
   cut.wire.set('open');
   const after = await phase('together again', async () => {
     await eventually('it is back', async () => ((await stateOf(cut)) === 'connected' ? true : undefined));
