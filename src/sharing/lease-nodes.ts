@@ -32,8 +32,10 @@ export class LeaseNodes {
     this.#file = file;
   }
 
-  /** In a transaction: the life takes its place; returns its number. */
+  /** In a transaction: the life takes its place, where it has not got it yet; returns its number. */
   join(node: NodeIdentity, process: string): number {
+    const known = this.lifeOf(node);
+    if (known !== undefined) return known;
     const lives = this.#file.meta.get(LIVES);
     const life = (typeof lives === 'number' ? lives : 0) + 1;
     this.#file.meta.putSync(LIVES, life);

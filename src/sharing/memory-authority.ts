@@ -49,9 +49,13 @@ export class MemoryAuthority {
     known.spent = asPicoUnits(known.spent + amount);
   }
 
+  /** Ends the former life of the node, and does nothing for this one where it has joined before: a message may come twice. */
   join(node: NodeIdentity): JoinAnswer {
-    this.#forget(node);
-    this.#nodes.set(placeOf(node), { incarnation: node.incarnation, sequence: 0 });
+    const place = placeOf(node);
+    if (this.#nodes.get(place)?.incarnation !== node.incarnation) {
+      this.#forget(node);
+      this.#nodes.set(place, { incarnation: node.incarnation, sequence: 0 });
+    }
     return { wallMs: this.#clock.wallMs() };
   }
 

@@ -25,6 +25,8 @@ const REFUSED_ENOUGH = 50;
 /** A flush needs the machine several times over, see crash-load.test.ts. */
 const LAGS = 4;
 const MINUTE_MS = 60_000;
+/** Of the limit of the minute, that are hammered: more of them by `npm run test:sharing`. */
+const WINDOWS = process.env.TOLLGATE_SHARING_FULL === undefined ? 1 : 3;
 
 const SETTINGS = {
   processes: PROCESSES,
@@ -72,6 +74,7 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
   await knownEverywhere(gateway, poor.key);
   const callers = limited.map(({ customer }) => callerOf(gateway, customer));
   const spender = callerOf(gateway, poor);
+  await sleep((WINDOWS - 1) * MINUTE_MS);
   await Promise.all([...callers, spender].map((caller) => usedUp(caller)));
 
   limited.forEach(({ plan, limit, share }, index) => {
@@ -79,7 +82,8 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
     const admitted = answeredMs.length;
     const most = plan === 'day' ? admitted : mostSurelyWithin(callsOf([callers[index]!]), MINUTE_MS);
     t.ok(most <= limit, `${plan}: ${most} of ${limit}`);
-    t.ok(admitted >= limit * share, `${plan}: at least ${share} of it`);
+    const allowed = plan === 'day' ? limit : limit * WINDOWS;
+    t.ok(admitted >= allowed * share, `${plan}: ${admitted}, at least ${share} of ${allowed}`);
     t.equal(broken, 0);
     t.same(refusalsOf([callers[index]!]), [429], `${plan}: refused as it should be`);
   });

@@ -236,6 +236,14 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     );
   });
 
+  run('a node that joins twice in one life keeps what it holds', async (t, world) => {
+    const subject = newSubject();
+    const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
+    t.match((await one(first, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3 });
+    await first.join();
+    t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, elsewhere: true });
+  });
+
   run('slots are counted by what each holds', async (t, world) => {
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
