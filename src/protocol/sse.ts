@@ -29,6 +29,9 @@ const DATA_FIELD = Buffer.from('data');
 const SIGNAL = /\[DONE\]|"(?:usage|error|finish_reason)"(?!\s*:\s*null)/g;
 const NONE = Buffer.alloc(0);
 
+/** A longer line is looked through byte by byte: where lines end in CR all that follows would be searched, event after event. */
+const ONE_LINE_BYTES_MAX = 4 * 1024;
+
 /** Memory that a splitter keeps for the next event that is cut; pieces of small events fit. */
 const HELD_BYTES_KEPT = 4 * 1024;
 
@@ -178,8 +181,9 @@ export function eventFrom(events: Buffer, start: number): StreamEvent | undefine
 
 /** The event, where it is one data line that ends in LF: nearly all are. A search by the system costs a tenth of a look at each byte. */
 function oneLineEventFrom(events: Buffer, start: number): StreamEvent | undefined {
-  const lineEnd = events.indexOf(LF, start);
-  if (lineEnd < 0 || events[lineEnd + 1] !== LF) return undefined;
+  const length = events.subarray(start, start + ONE_LINE_BYTES_MAX).indexOf(LF);
+  const lineEnd = start + length;
+  if (length < 0 || events[lineEnd + 1] !== LF) return undefined;
   const data = dataOf(events, start, lineEnd);
   // A CR ends a line too.
   return data === undefined || data.includes('\r') ? undefined : { end: lineEnd + 2, data };

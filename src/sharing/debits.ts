@@ -15,7 +15,7 @@ export interface Debit {
   readonly amount: PicoUnits;
 }
 
-/** Others give back what lies idle within half a second, where much is left within IDLE_MS_PLENTIFUL. */
+/** Others give back what lies idle within 750 ms, where much is left within IDLE_MS_PLENTIFUL. */
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
 

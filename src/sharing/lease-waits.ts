@@ -5,7 +5,7 @@ import type { LeaseEnd, LeaseNeed } from '../pool/lease-messages.js';
 import { worse, type Lack, type LeaseSubject } from './lease-subject.js';
 import type { Wait } from './lease-wait.js';
 
-/** A request waits so long for what others may give back: they do so half a second after its last use, by looks of LOOK_MS. */
+/** A request waits so long for what others may give back: it lies idle for 750 ms at the most, see idle-floor. */
 const WAIT_MS_MAX = 1_500;
 /** Requests that wait in this process; a thousandth of a gigabyte. What comes beyond is refused for the moment. */
 const WAITS_MAX = 20_000;

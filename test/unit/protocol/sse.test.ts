@@ -190,6 +190,21 @@ void t.test('an event as long as allowed passes, a longer one is given up', (t) 
   t.end();
 });
 
+void t.test('the cost is linear where all but the last line end in CR', (t) => {
+  const millisOf = (count: number): number => {
+    const bytes = Buffer.from(`${'data: {"choices":[]}\r\r'.repeat(count)}data: 1\n\n`);
+    const beforeMs = performance.now();
+    t.equal(eventsOf(bytes).length, count + 1);
+    return performance.now() - beforeMs;
+  };
+  millisOf(1_000);
+  const fewMs = Math.min(millisOf(1_000), millisOf(1_000), millisOf(1_000));
+  const manyMs = Math.min(millisOf(16_000), millisOf(16_000), millisOf(16_000));
+  // 16 times as many, and were all that follows read for each of them 256 times.
+  t.ok(manyMs < 80 * fewMs, `${manyMs} ms for 16,000 against ${fewMs} ms for 1,000`);
+  t.end();
+});
+
 void t.test('signalFrom finds usage, errors and the end, and no text and no null', (t) => {
   const yes = [
     SSE_DONE,
