@@ -11,6 +11,8 @@ const HEAD_BYTES_MAX = 64 * 1024;
 const INTERIM_HEADS_MAX = 32;
 
 const HEAD_END = '\r\n\r\n';
+/** Searched for in bytes as bytes: a text is converted each time. */
+const HEAD_END_BYTES = Buffer.from(HEAD_END);
 /** Such a head would never end. */
 const LONE_LF = /(?:^|[^\r])\n/;
 
@@ -68,7 +70,7 @@ export class Http1Parser {
 
   #readHead(bytes: Buffer, at: number, length: number): number {
     // In the buffer there may be older bytes after `length`.
-    const found = this.#held === '' ? bytes.indexOf(HEAD_END, at, 'latin1') : -1;
+    const found = this.#held === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
     if (found !== -1 && found + HEAD_END.length <= length) {
       const end = found + HEAD_END.length;
       this.#takeHead(bytes.toString('latin1', at, end));
