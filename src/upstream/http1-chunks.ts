@@ -12,6 +12,8 @@ const EXTENSIONS_BYTES_MAX = 16 * 1024;
 const TRAILERS_BYTES_MAX = 16 * 1024;
 /** Enough for any length that a number holds exactly, and for zeros before it. */
 const SIZE_DIGITS_MAX = 16;
+/** Of a size that is read at once; it is far below what a number holds. */
+const PLAIN_DIGITS_MAX = 8;
 
 const TAB = 9;
 const LF = 10;
@@ -75,13 +77,42 @@ export class ChunkedBody {
         this.#take(bytes, at, pieceEnd);
         this.#sizeBytes -= pieceEnd - at;
         at = pieceEnd;
-        if (this.#sizeBytes === 0) this.#step = DATA_CR;
+        if (this.#sizeBytes === 0) at = this.#readDataEnd(bytes, at, end);
+      } else if (this.#step === SIZE && this.#digits === 0) {
+        at = this.#readSizeLine(bytes, at, end);
       } else {
         this.#readByte(bytes[at]!);
         at++;
       }
     }
     return at;
+  }
+
+  /** A size with its line's end, where all of it is here and has no extension, as it nearly always is; else one byte. Where it stands then. */
+  #readSizeLine(bytes: Uint8Array, at: number, end: number): number {
+    const digitsEnd = Math.min(end - 2, at + PLAIN_DIGITS_MAX);
+    let size = 0;
+    let next = at;
+    for (; next < digitsEnd; next++) {
+      const digit = hexDigitOf(bytes[next]!);
+      if (digit === undefined) break;
+      size = size * 16 + digit;
+    }
+    if (size > 0 && next <= end - 2 && bytes[next] === CR && bytes[next + 1] === LF) {
+      this.#sizeBytes = size;
+      this.#step = DATA;
+      return next + 2;
+    }
+    this.#readByte(bytes[at]!);
+    return at + 1;
+  }
+
+  /** The line end behind a chunk, where it is here; else it is awaited. Where it stands then. */
+  #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
+    this.#digits = 0;
+    const isHere = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
+    this.#step = isHere ? SIZE : DATA_CR;
+    return isHere ? at + 2 : at;
   }
 
   #take(bytes: Uint8Array, start: number, end: number): void {
@@ -111,7 +142,6 @@ export class ChunkedBody {
         this.#expect(byte, CR, DATA_LF);
         return;
       case DATA_LF:
-        this.#digits = 0;
         this.#expect(byte, LF, SIZE);
         return;
       case LAST_LF:
