@@ -69,5 +69,5 @@ export class AnswerReader implements AnswerBodyReader {
 function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
   const [first] = chunks;
   if (first === undefined || chunks.length > 1) return Buffer.concat(chunks, bytes);
-  return Buffer.from(first.buffer, first.byteOffset, first.length);
+  return Buffer.isBuffer(first) ? first : Buffer.from(first.buffer, first.byteOffset, first.length);
 }
