@@ -9,6 +9,7 @@ export const CONTENDER_NAMES = [
   'direct',
   'nginx',
   'haproxy',
+  'relay',
   'portkey',
   'tollgate',
   'any',

@@ -9,6 +9,7 @@ import { directTo } from './direct.js';
 import { startHaproxy } from './haproxy.js';
 import { startNginx } from './nginx.js';
 import { startPortkey } from './portkey.js';
+import { startRelay } from './relay.js';
 import { startTollgate } from './tollgate.js';
 
 export interface Wanted {
@@ -31,6 +32,7 @@ export async function startContenders(scope: Scope, { names, upstreamPort, any }
     direct: () => Promise.resolve(directTo(mock)),
     nginx: () => startNginx(scope, mock.port),
     haproxy: () => startHaproxy(scope, mock.port),
+    relay: () => startRelay(scope, mock.port),
     portkey: () => startPortkey(scope, mock.url),
     tollgate: () => startTollgate(scope, mock),
     any: () => Promise.resolve(any && anyContender(any)),
