@@ -68,6 +68,8 @@ async function measure(contender: Contender, scenario: LatencyScenario, seconds:
     ratePerSecond: scenario.ratePerSecond,
     seconds,
     connectionsMax: CONNECTIONS_MAX,
+  }).catch((cause: unknown) => {
+    throw new Error(`${contender.name}, ${scenario.name}: not measured`, { cause });
   });
   const { p50, p99 } = report[scenario.until];
   return { p50, p99, cpu: (cpuMicros(pids) - beforeMicros) / report.answers };

@@ -5,6 +5,7 @@ import type { Scope } from '../../../test/support/mock.js';
 import { openCall, type Contender } from './contender.js';
 import { freePort, installed, startProgram } from './program.js';
 
+/** Idle connections to the upstream are let go before it ends them, half of them every time. */
 const configOf = (port: number, upstreamPort: number): string => `
 global
   nbthread 1
@@ -19,7 +20,7 @@ frontend clients
   bind 127.0.0.1:${port}
   default_backend mock
 backend mock
-  server mock 127.0.0.1:${upstreamPort}
+  server mock 127.0.0.1:${upstreamPort} pool-purge-delay 1500ms
 `;
 
 /** Undefined where HAProxy is not installed. */

@@ -5,7 +5,10 @@ import type { Scope } from '../../../test/support/mock.js';
 import { openCall, type Contender } from './contender.js';
 import { freePort, installed, startProgram } from './program.js';
 
-/** One worker; connections to the upstream are kept; what comes is passed on at once. Bodies of the bench stay in memory. */
+/**
+ * One worker; connections to the upstream are kept, for less than the 5 s after which the upstream ends them: a call sent into that end is a 502.
+ * What comes is passed on at once. Bodies of the bench stay in memory.
+ */
 const configOf = (folder: string, port: number, upstreamPort: number): string => `
 daemon off;
 worker_processes 1;
@@ -25,6 +28,7 @@ http {
     server 127.0.0.1:${upstreamPort};
     keepalive 512;
     keepalive_requests 1000000000;
+    keepalive_timeout 3s;
   }
   server {
     listen 127.0.0.1:${port} backlog=16384;
