@@ -63,7 +63,7 @@ const MALLOC_ARENA_MAX = '2';
 
 /**
  * How much V8 puts together when it compiles a function of a gateway, in bytes of code; 920 by default. A request passes some hundred small
- * functions, and calls between them are dear: 1.14 to 1.23 times the CPU where nothing is put together, 0.85 to 0.95 with this. From 3,000
+ * functions, and calls between them are dear: 1.14 to 1.23 times the CPU where nothing is put together, 0.85 to 0.96 with this. From 3,000
  * on it is lost again (bench/README.md).
  */
 const INLINED_BYTES_MAX = 2_000;
