@@ -238,7 +238,7 @@ export class Books {
     const flushed = this.flush.run();
     this.#usageLog?.close();
     await this.#shared?.close();
-    await this.leases?.root.close();
+    await this.leases?.environment.close();
     await this.store.close();
     if (!flushed) {
       this.#log.error('charges were lost: the books could not be written before the end', {

@@ -7,7 +7,13 @@ import type { Clock } from '../core/clock.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import { AccountHistory } from '../telemetry/account-history.js';
 import type { AccountTelling } from '../telemetry/account-tally.js';
-import { HISTORY_PERIOD_SECONDS, HISTORY_RINGS, History, RING_NAMES } from '../telemetry/history.js';
+import {
+  HISTORY_PERIOD_SECONDS,
+  HISTORY_RINGS,
+  History,
+  RING_NAMES,
+  type RingName,
+} from '../telemetry/history.js';
 import type { Log } from '../telemetry/log.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
 
@@ -56,9 +62,8 @@ export class HistoryRecorder implements LiveSource {
     try {
       const document = await status();
       const ended = this.history.add(document, this.#nowSeconds());
-      for (const span of ended) if (HISTORY_RINGS[span.ring].kept) void rows.put(span);
       const complete = this.accounts.add(await accounts(), this.#nowSeconds());
-      for (const span of complete) if (HISTORY_RINGS[span.ring].kept) void rows.putAccounts(span);
+      rows.put(ended.filter(isKept), complete.filter(isKept));
       for (const watcher of this.#watchers) watcher(document, ended);
     } catch (error) {
       log.error('the history was not recorded', { error: String(error) });
@@ -70,4 +75,8 @@ export class HistoryRecorder implements LiveSource {
   #nowSeconds(): number {
     return Math.floor(this.#options.clock.wallMs() / MS_PER_SECOND);
   }
+}
+
+function isKept({ ring }: { readonly ring: RingName }): boolean {
+  return HISTORY_RINGS[ring].kept;
 }

@@ -12,7 +12,8 @@
  */
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { open, type Database, type RootDatabase } from 'lmdb';
+import type { Database } from 'lmdb';
+import { Environment } from '../store/environment.js';
 import { assertStoreFile, unreadable } from '../store/store-file.js';
 import { OPTIONS } from '../store/store-options.js';
 import { TABLE } from '../store/tables.js';
@@ -20,10 +21,11 @@ import { TABLE } from '../store/tables.js';
 /** Address space and not memory. A million subjects that are lent from by four nodes take about 1 GB of it. */
 const MAP_BYTES = 8 * 1024 ** 3;
 
-const FILE = /^leases\.[0-9a-f-]+\.lmdb(-lock)?$/;
+const FILE = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
 
 export interface LeaseFile {
-  readonly root: RootDatabase;
+  /** Through which all of them are written. */
+  readonly environment: Environment;
   readonly nodes: Database<unknown, string>;
   readonly subjects: Database<unknown, string>;
   readonly claims: Database<unknown, [number, string]>;
@@ -39,20 +41,20 @@ function leasePath(dataPath: string): string {
 export function openLeaseFile(dataPath: string): LeaseFile {
   const path = leasePath(dataPath);
   try {
-    const root = open(path, {
+    const environment = new Environment(path, {
       ...OPTIONS,
       maxDbs: 8,
       mapSize: MAP_BYTES,
       noSync: true,
       noMetaSync: true,
     });
-    return {
-      root,
+    return environment.openTables((root) => ({
+      environment,
       nodes: root.openDB('nodes', TABLE),
       subjects: root.openDB('subjects', TABLE),
       claims: root.openDB('claims', TABLE),
       meta: root.openDB('meta', TABLE),
-    };
+    }));
   } catch (error) {
     throw unreadable(path, error);
   }
@@ -67,7 +69,8 @@ export function clearLeaseFiles(dataPath: string, shared: boolean): void {
   const kept = leasePath(dataPath);
   for (const name of readdirSync(dataPath)) {
     const path = join(dataPath, name);
-    if (!FILE.test(name) || (shared && path.startsWith(kept) && isSound(kept))) continue;
+    if (!FILE.test(name) || (shared && path.startsWith(kept) && isSound(path.replace(/-lock$/, ''))))
+      continue;
     rmSync(path, { force: true });
   }
 }

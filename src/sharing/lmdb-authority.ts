@@ -134,7 +134,7 @@ export class LmdbAuthority implements Authority {
     await Promise.resolve();
     if (this.#closed) throw new AuthorityLost('closed', 'the authority was closed');
     try {
-      return this.#options.file.root.transactionSync(work);
+      return this.#options.file.environment.write(work);
     } catch (error) {
       if (error instanceof AuthorityLost) throw error;
       const reason = error instanceof Error ? error.message : String(error);

@@ -22,7 +22,7 @@ const ClaimRow = Type.Object({
 const SWEPT_MAX = 1_000;
 
 interface ClaimFile {
-  readonly root: Pick<LeaseFile['root'], 'transactionSync'>;
+  readonly environment: Pick<LeaseFile['environment'], 'write'>;
   readonly claims: LeaseFile['claims'];
 }
 
@@ -46,8 +46,8 @@ export class SharedClaims {
    * has it. Throws what LMDB throws.
    */
   take({ account, key, bodyDigest }: Claim): string | undefined {
-    const { root, claims } = this.#file;
-    return root.transactionSync(() => {
+    const { environment, claims } = this.#file;
+    return environment.write(() => {
       const row = claims.get([account, key]);
       if (Check(ClaimRow, row) && row.process !== this.#process && isRunning(row.process))
         return row.bodyDigest;
@@ -61,9 +61,9 @@ export class SharedClaims {
   giveBack(keys: Iterable<AnswerKey>): void {
     for (const { account, key } of keys) this.#ended.set(nameOfAnswer({ account, key }), { account, key });
     if (this.#ended.size === 0) return;
-    const { root, claims } = this.#file;
+    const { environment, claims } = this.#file;
     try {
-      root.transactionSync(() => {
+      environment.write(() => {
         for (const { account, key } of this.#ended.values()) {
           const row = claims.get([account, key]);
           if (Check(ClaimRow, row) && row.process === this.#process) claims.removeSync([account, key]);
@@ -76,8 +76,8 @@ export class SharedClaims {
   }
 
   #sweep(): void {
-    const { root, claims } = this.#file;
-    root.transactionSync(() => {
+    const { environment, claims } = this.#file;
+    environment.write(() => {
       for (const { key, value: row } of Array.from(claims.getRange({ limit: SWEPT_MAX }))) {
         if (!Check(ClaimRow, row) || !isRunning(row.process)) claims.removeSync(key);
       }

@@ -34,7 +34,7 @@ export class ChangeFeed {
   /** Number of the newest change that any process has committed; 0 for none. 2 µs. */
   newest(): number {
     // What this turn has read before is of an older moment.
-    this.#tables.root.resetReadTxn();
+    this.#tables.environment.refresh();
     return this.#newest();
   }
 

@@ -28,7 +28,7 @@ export function readFlush(stored: unknown, place: string): Static<typeof StoredF
   return stored;
 }
 
-type MarkTables = Pick<Tables, 'path' | 'root' | 'meta' | 'flushes'>;
+type MarkTables = Pick<Tables, 'path' | 'environment' | 'meta' | 'flushes'>;
 
 type MetaTable = Pick<Tables, 'path' | 'meta'>;
 
@@ -59,7 +59,7 @@ export class FlushMark {
     this.#tables = tables;
     this.#slot = slot;
     this.#life = life;
-    tables.root.transactionSync(() => raiseBooksVersion(tables));
+    tables.environment.write(() => raiseBooksVersion(tables));
   }
 
   /** Before the transaction of a flush: one that fails as it begins is not taken for the one before. */
@@ -75,8 +75,8 @@ export class FlushMark {
 
   /** Whether the flush that was begun last is on disk, where its commit has failed. Throws what the store throws. */
   hasReachedDisk(): boolean {
-    const { root, path, flushes: table } = this.#tables;
-    root.resetReadTxn();
+    const { environment, path, flushes: table } = this.#tables;
+    environment.refresh();
     const stored = table.get(this.#slot);
     if (stored === undefined) return false;
     const { life, sequence } = readFlush(stored, `${path}: record ${this.#slot} of table flushes`);

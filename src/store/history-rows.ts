@@ -5,6 +5,7 @@
 import type { Database } from 'lmdb';
 import { noFigures, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-figures.js';
 import { HISTORY_RINGS, type EndedSpan, type HistorySpan, type RingName } from '../telemetry/history.js';
+import type { Tables } from './tables.js';
 
 type Place = [seconds: number, place: number];
 
@@ -12,42 +13,40 @@ type Place = [seconds: number, place: number];
 export type HistoryTable = Database<unknown, Place | ['accounts', ...Place]>;
 
 export class HistoryRows {
-  readonly #table: HistoryTable;
+  readonly #tables: Pick<Tables, 'environment' | 'history'>;
 
-  constructor(table: HistoryTable) {
-    this.#table = table;
+  constructor(tables: Pick<Tables, 'environment' | 'history'>) {
+    this.#tables = tables;
   }
 
   /** Those of a ring that can be read, by their starts. Some milliseconds. */
   read(ring: RingName): HistorySpan[] {
     const { seconds } = HISTORY_RINGS[ring];
-    const rows = this.#table.getRange({ start: [seconds, 0], end: [seconds, Infinity] });
+    const rows = this.#tables.history.getRange({ start: [seconds, 0], end: [seconds, Infinity] });
     return spansOf(rows, (span: Partial<HistorySpan>) => typeof span.in_flight === 'number');
   }
 
   /** The same of accounts. */
   readAccounts(ring: RingName): AccountSpan[] {
     const { seconds } = HISTORY_RINGS[ring];
-    const rows = this.#table.getRange({
+    const rows = this.#tables.history.getRange({
       start: ['accounts', seconds, 0],
       end: ['accounts', seconds, Infinity],
     });
     return spansOf(rows, ({ accounts }: Partial<AccountSpan>) => isFiguresById(accounts));
   }
 
-  /** On disk soon, with whatever lmdb writes next; a disk that takes nothing loses the span. Never rejects. */
-  put({ ring, span }: EndedSpan): Promise<void> {
-    return this.#write(placeOf(ring, span.start), span);
-  }
-
-  /** The same of accounts. */
-  putAccounts({ ring, span }: AccountSpanOfRing): Promise<void> {
-    return this.#write(['accounts', ...placeOf(ring, span.start)], span);
-  }
-
-  async #write(key: Parameters<HistoryTable['put']>[0], span: object): Promise<void> {
+  /** On disk when it returns; a disk that takes nothing loses the spans. Costs a disk flush, none where there is no span. */
+  put(spans: readonly EndedSpan[], accounts: readonly AccountSpanOfRing[]): void {
+    if (spans.length + accounts.length === 0) return;
+    const { environment, history } = this.#tables;
     try {
-      await this.#table.put(key, JSON.stringify(span));
+      environment.write(() => {
+        for (const { ring, span } of spans) history.putSync(placeOf(ring, span.start), JSON.stringify(span));
+        for (const { ring, span } of accounts) {
+          history.putSync(['accounts', ...placeOf(ring, span.start)], JSON.stringify(span));
+        }
+      });
     } catch {
       // The flush of the books meets the same disk and tells of it.
     }

@@ -57,8 +57,8 @@ export class RegistryCopy {
 
   /** What this data directory is known by to other hosts; made once. */
   hostId(): string {
-    const { meta, root } = this.#tables;
-    return root.transactionSync(() => {
+    const { meta, environment } = this.#tables;
+    return environment.write(() => {
       const known = meta.get(HOST_ID);
       if (typeof known === 'string') return known;
       const id = randomUUID();
@@ -70,7 +70,7 @@ export class RegistryCopy {
   /** Undefined where this store has never shared its registry with other hosts, or has changed it alone since. */
   position(): RegistryPosition | undefined {
     // What this turn has read before is of an older moment.
-    this.#tables.root.resetReadTxn();
+    this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;
     if (!positions.Check(stored))

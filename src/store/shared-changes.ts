@@ -48,10 +48,10 @@ export class SharedChanges {
 
   /** What `work` would return and write, which is undone. No disk flush; waits while another process writes. */
   draft<Result>(work: () => Result): Recorded<Result> {
-    const { root, recorder } = this.#tables;
+    const { environment, recorder } = this.#tables;
     let recorded: Recorded<Result> | undefined;
     try {
-      root.transactionSync(() => {
+      environment.write(() => {
         recorded = recorder.record(work);
         throw new Undone();
       });
@@ -62,8 +62,8 @@ export class SharedChanges {
   }
 
   #commit<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void): Result {
-    const { root, recorder } = this.#tables;
-    return root.transactionSync(() => {
+    const { environment, recorder } = this.#tables;
+    return environment.write(() => {
       const { result, rows } = recorder.record(work);
       check(rows);
       if (rows.length > 0) this.feed.append(rows);

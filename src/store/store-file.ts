@@ -117,8 +117,12 @@ function readHead(file: number, position: number): Buffer {
   return head.subarray(0, readSync(file, head, 0, HEAD_BYTES, position));
 }
 
-/** The system's reason is in the message: a disk that is full or read-only, an owner that is another. */
+/**
+ * The system's reason is in the message: a disk that is full or read-only, an owner that is another. A `StoreFault` names
+ * its file already, and is returned as it is.
+ */
 export function unreadable(path: string, error: unknown): StoreFault {
+  if (error instanceof StoreFault) return error;
   const reason = error instanceof Error ? error.message : String(error);
   return new StoreFault(
     'unreadable',

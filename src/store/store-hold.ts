@@ -12,13 +12,13 @@
  * The row has an LMDB file of its own, `hold.lmdb`: a start that refuses the books must leave them as they are, to the byte.
  */
 import { join } from 'node:path';
-import { open, type RootDatabase } from 'lmdb';
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
 import { invariant } from '../core/errors.js';
+import { Environment, assertSpareFile } from './environment.js';
 import { identityOf, isRunning } from './process-identity.js';
 import { OPTIONS } from './store-options.js';
-import { StoreFault, assertStoreFile, makeDataFolder, unreadable } from './store-file.js';
+import { makeDataFolder, unreadable } from './store-file.js';
 
 /** Some pages; LMDB wants room for the former row beside the new one. */
 const MAP_BYTES = 1024 * 1024;
@@ -60,11 +60,11 @@ export class StoreHeld extends Error {
 
 /** The hold of this process on a data folder, from `take` to `giveBack`. */
 export class StoreHold {
-  readonly #root: RootDatabase;
+  readonly #file: Environment;
   readonly #row: HoldRow;
 
-  private constructor(root: RootDatabase, row: HoldRow) {
-    this.#root = root;
+  private constructor(file: Environment, row: HoldRow) {
+    this.#file = file;
     this.#row = row;
   }
 
@@ -75,7 +75,8 @@ export class StoreHold {
   static take(dataPath: string, holder: StoreHolder, onAlone: () => void = () => undefined): StoreHold {
     makeDataFolder(dataPath);
     const path = join(dataPath, 'hold.lmdb');
-    const root = openHold(path);
+    const file = openHold(path);
+    const { root } = file;
     const row: HoldRow = {
       path: dataPath,
       get: (): unknown => root.get(HOLDER),
@@ -83,37 +84,33 @@ export class StoreHold {
       remove: () => root.removeSync(HOLDER),
     };
     try {
-      root.transactionSync(() => {
+      file.write(() => {
         if (takeHold(row, holder)) onAlone();
       });
     } catch (error) {
-      void root.close();
+      void file.close();
       throw error instanceof StoreHeld ? error : unreadable(path, error);
     }
-    return new StoreHold(root, row);
+    return new StoreHold(file, row);
   }
 
   /** Never fails: on a disk that takes nothing the hold is void as soon as this process has ended. */
   async giveBack(): Promise<void> {
     try {
-      this.#root.transactionSync(() => giveHoldBack(this.#row));
+      this.#file.write(() => giveHoldBack(this.#row));
     } catch {
       // Void by itself.
     }
-    await this.#root.close();
+    await this.#file.close();
   }
 }
 
-function openHold(path: string): RootDatabase {
+function openHold(path: string): Environment {
   try {
-    assertStoreFile(path);
-    return open(path, { ...OPTIONS, maxDbs: 1, mapSize: MAP_BYTES });
+    assertSpareFile(path);
+    return new Environment(path, { ...OPTIONS, maxDbs: 1, mapSize: MAP_BYTES });
   } catch (error) {
-    if (!(error instanceof StoreFault) || error.code === 'unreadable') throw unreadable(path, error);
-    throw new StoreFault(
-      error.code,
-      `${path} cannot be read. It holds no data: end what works on this folder, and remove the file.`,
-    );
+    throw unreadable(path, error);
   }
 }
 

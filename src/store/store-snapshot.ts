@@ -5,7 +5,8 @@
  * All reads are of one transaction, so they agree with each other however long they take; pages that a gateway frees
  * meanwhile are used again only after `close`.
  */
-import { open, type Database, type Key, type RootDatabase, type Transaction } from 'lmdb';
+import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
+import { Environment } from './environment.js';
 import { StoreFault, assertStoreFile, storePath } from './store-file.js';
 import { OPTIONS } from './store-options.js';
 import { TABLE, assertFormat } from './tables.js';
@@ -63,7 +64,7 @@ export interface Row<Name extends TableName> {
 export class StoreSnapshot {
   readonly path: string;
   readonly format: number;
-  readonly #root: RootDatabase;
+  readonly #environment: Environment;
   readonly #transaction: Transaction;
   readonly #tables = new Map<TableName, Database<unknown> | undefined>();
 
@@ -77,16 +78,18 @@ export class StoreSnapshot {
         `${this.path} is not there, or empty: there are no books. Point \`data\` (TOLLGATE_DATA) at their folder.`,
       );
     }
-    this.#root = open(this.path, { ...OPTIONS, readOnly: true });
+    this.#environment = new Environment(this.path, { ...OPTIONS, readOnly: true });
     try {
       // Tables are opened first: that ends a transaction which is open.
-      for (const name of Object.keys(TABLES)) this.#openTable(name as TableName);
-      this.#transaction = this.#root.useReadTransaction();
+      this.#environment.openTables((root) => {
+        for (const name of Object.keys(TABLES)) this.#openTable(root, name as TableName);
+      });
+      this.#transaction = this.#environment.root.useReadTransaction();
       const format = this.get('meta', 'format');
       assertFormat(this.path, format);
       this.format = format as number;
     } catch (error) {
-      void this.#root.close();
+      void this.#environment.close();
       throw error;
     }
   }
@@ -119,11 +122,11 @@ export class StoreSnapshot {
 
   async close(): Promise<void> {
     this.#transaction.done();
-    await this.#root.close();
+    await this.#environment.close();
   }
 
   /** A table that a crash kept from being made has no rows; lmdb gives undefined for it, and its types do not say so. */
-  #openTable(name: TableName): void {
-    this.#tables.set(name, this.#root.openDB(name, TABLE));
+  #openTable(root: RootDatabase, name: TableName): void {
+    this.#tables.set(name, root.openDB(name, TABLE));
   }
 }

@@ -58,7 +58,7 @@ export class Store implements RecordStore {
     this.keys = new KeyRows(this.#tables);
     this.copy = new RegistryCopy(this.#tables, this, this.keys);
     this.shared = new SharedChanges(this.#tables, this.copy);
-    this.history = new HistoryRows(this.#tables.history);
+    this.history = new HistoryRows(this.#tables);
     this.#credits = new CreditRows(this.#tables);
   }
 
@@ -90,13 +90,13 @@ export class Store implements RecordStore {
   }
 
   async close(): Promise<void> {
-    await this.#tables.root.close();
+    await this.#tables.environment.close();
     await this.#hold?.giveBack();
   }
 
   commit<Result>(work: () => Result): Result {
-    const { root, recorder } = this.#tables;
-    return root.transactionSync(() => {
+    const { environment, recorder } = this.#tables;
+    return environment.write(() => {
       try {
         const result = work();
         if (recorder.takeMissed()) this.copy.detach();
@@ -109,7 +109,7 @@ export class Store implements RecordStore {
 
   /** What is read from now on is as new as what other processes have committed by now; else it may be older by a turn. */
   refresh(): void {
-    this.#tables.root.resetReadTxn();
+    this.#tables.environment.refresh();
   }
 
   findAccount(id: string): AccountRecord | undefined {

@@ -25,7 +25,8 @@
  *     changes            number                    → accounts and keys touched, see change-feed.ts
  *     history            [seconds of a span, place in its ring]     → figures of the span, as JSON
  */
-import { open, type Database, type Key, type RootDatabase } from 'lmdb';
+import type { Database, Key, RootDatabase } from 'lmdb';
+import { Environment } from './environment.js';
 import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
 import { RowRecorder } from './row-recorder.js';
@@ -38,7 +39,8 @@ type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export interface Tables {
   readonly path: string;
-  readonly root: RootDatabase;
+  /** Through which all of them are written. */
+  readonly environment: Environment;
   readonly meta: Table<string>;
   readonly accounts: Table<string>;
   readonly accountSlots: Table<number>;
@@ -81,58 +83,64 @@ export function openTables(dataPath: string): Tables {
   const path = storePath(dataPath);
   makeDataFolder(dataPath);
   assertStoreFile(path);
-  const root = openRoot(path);
+  const environment = openEnvironment(path);
   try {
-    const recorder = new RowRecorder();
-    const meta = recorder.watch('meta', openMeta(path, root), [KEY_SLOTS_USED]);
-    return {
-      path,
-      root,
-      meta,
-      accounts: recorder.watch('accounts', root.openDB('accounts', TABLE)),
-      accountSlots: root.openDB('account_slots', TABLE),
-      accountNames: root.openDB('account_names', TABLE),
-      credits: recorder.watch('credits', root.openDB('credits', TABLE)),
-      creditRequests: recorder.watch('credit_requests', root.openDB('credit_requests', TABLE)),
-      spending: root.openDB('spending', TABLE),
-      usage: root.openDB('usage', TABLE),
-      keys: recorder.watch('keys', root.openDB('keys', TABLE)),
-      keySlots: root.openDB('key_slots', TABLE),
-      keyIds: root.openDB('key_ids', TABLE),
-      keySlotsFree: recorder.watch('key_slots_free', root.openDB('key_slots_free', TABLE)),
-      keysOfAccount: root.openDB('keys_of_account', TABLE),
-      keyNames: root.openDB('key_names', TABLE),
-      keyUses: root.openDB('key_uses', TABLE),
-      flushes: root.openDB('flushes', TABLE),
-      answers: root.openDB('answers', TABLE),
-      answerAges: root.openDB('answer_ages', TABLE),
-      changes: root.openDB('changes', TABLE),
-      recorder,
-      history: root.openDB('history', TABLE),
-    };
+    return environment.openTables((root) => ({ path, environment, ...tablesOf(path, environment, root) }));
   } catch (error) {
-    void root.close();
+    void environment.close();
     // What is no fault of the contents is one of the disk: the tables of a new file could not be made.
-    throw error instanceof StoreFault ? error : unreadable(path, error);
+    throw unreadable(path, error);
   }
 }
 
-function openRoot(path: string): RootDatabase {
+function openEnvironment(path: string): Environment {
   try {
-    return open(path, OPTIONS);
+    return new Environment(path, OPTIONS);
   } catch (error) {
     throw unreadable(path, error);
   }
 }
 
+function tablesOf(
+  path: string,
+  environment: Environment,
+  root: RootDatabase,
+): Omit<Tables, 'path' | 'environment'> {
+  const recorder = new RowRecorder();
+  const meta = recorder.watch('meta', openMeta(path, environment, root), [KEY_SLOTS_USED]);
+  return {
+    meta,
+    accounts: recorder.watch('accounts', root.openDB('accounts', TABLE)),
+    accountSlots: root.openDB('account_slots', TABLE),
+    accountNames: root.openDB('account_names', TABLE),
+    credits: recorder.watch('credits', root.openDB('credits', TABLE)),
+    creditRequests: recorder.watch('credit_requests', root.openDB('credit_requests', TABLE)),
+    spending: root.openDB('spending', TABLE),
+    usage: root.openDB('usage', TABLE),
+    keys: recorder.watch('keys', root.openDB('keys', TABLE)),
+    keySlots: root.openDB('key_slots', TABLE),
+    keyIds: root.openDB('key_ids', TABLE),
+    keySlotsFree: recorder.watch('key_slots_free', root.openDB('key_slots_free', TABLE)),
+    keysOfAccount: root.openDB('keys_of_account', TABLE),
+    keyNames: root.openDB('key_names', TABLE),
+    keyUses: root.openDB('key_uses', TABLE),
+    flushes: root.openDB('flushes', TABLE),
+    answers: root.openDB('answers', TABLE),
+    answerAges: root.openDB('answer_ages', TABLE),
+    changes: root.openDB('changes', TABLE),
+    recorder,
+    history: root.openDB('history', TABLE),
+  };
+}
+
 /** Marks a new file as ours; refuses another program's and a later Tollgate's. */
-function openMeta(path: string, root: RootDatabase): Table<string> {
+function openMeta(path: string, environment: Environment, root: RootDatabase): Table<string> {
   // A crash between making `meta` and filling it leaves a file that is still new.
   const names = Array.from(root.getKeys());
   const fresh = names.every((name) => name === 'meta');
   if (!fresh && !names.includes('meta')) throw foreign(path, 'another program has written it');
   const meta = root.openDB<unknown, string>('meta', TABLE);
-  root.transactionSync(() => {
+  environment.write(() => {
     const format = meta.get('format');
     if (format === undefined && fresh) meta.putSync('format', FORMAT);
     else assertFormat(path, format);

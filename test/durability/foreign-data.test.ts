@@ -44,10 +44,10 @@ async function books(dataPath: string): Promise<string> {
   return storePath(dataPath);
 }
 
-/** Names and contents of all files but LMDB's lock and the hold, which hold no data. */
+/** Names and contents of all files but locks, gates and the hold, which hold no data. */
 function contentsOf(dataPath: string): string[] {
   return readdirSync(dataPath)
-    .filter((name) => !name.endsWith('-lock') && name !== 'hold.lmdb')
+    .filter((name) => !/-(lock|gate)$/.test(name) && name !== 'hold.lmdb')
     .sort()
     .map(
       (name) =>

@@ -180,7 +180,7 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
     ['rich', 'poor'].map((name) => store.findAccountByName(name)!.id),
   );
   t.match([rich, poor], [{ moneyOutstanding: 0n }, { moneyOutstanding: 0n }], 'nobody holds any');
-  await file.root.close();
+  await file.environment.close();
   await store.close();
   t.match(await audit(path, BOUNDS), { differences: [] });
 });

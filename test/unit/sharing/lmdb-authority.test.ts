@@ -44,7 +44,7 @@ function openWorld(path: string, clock = new ManualClock()): World {
       return authority;
     },
     close: async () => {
-      await file.root.close();
+      await file.environment.close();
       await store.close();
     },
   };

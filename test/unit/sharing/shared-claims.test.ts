@@ -42,7 +42,7 @@ void t.test('a key is one process’s until it is given back, or the process has
   await once(child, 'exit');
   t.equal(claims.take(LATER), undefined);
   t.equal(Array.from(file.claims.getKeys()).length, 3);
-  await file.root.close();
+  await file.environment.close();
 });
 
 void t.test('rows of processes that have ended are removed by who comes next', async (t) => {
@@ -54,19 +54,19 @@ void t.test('rows of processes that have ended are removed by who comes next', a
   claims.take(CLAIM);
   t.same(new SharedClaims(file).take(CLAIM), undefined);
   t.same(Array.from(file.claims.getKeys()), [[3, 'k']]);
-  await file.root.close();
+  await file.environment.close();
 });
 
 void t.test('what could not be given back is tried again, but not where it was taken anew', async (t) => {
   const file = openLeaseFile(t.testdir());
   let full = false;
-  const root = {
-    transactionSync: <Result>(work: () => Result): Result => {
+  const environment = {
+    write: <Result>(work: () => Result): Result => {
       if (full) throw new Error('no space left on device');
-      return file.root.transactionSync(work);
+      return file.environment.write(work);
     },
   };
-  const claims = new SharedClaims({ claims: file.claims, root });
+  const claims = new SharedClaims({ claims: file.claims, environment });
   claims.take(CLAIM);
   claims.take(LATER);
   full = true;
@@ -76,5 +76,5 @@ void t.test('what could not be given back is tried again, but not where it was t
   t.equal(claims.take(LATER), undefined);
   claims.giveBack([]);
   t.same(Array.from(file.claims.getKeys()), [[3, 'later']]);
-  await file.root.close();
+  await file.environment.close();
 });

@@ -18,12 +18,12 @@ void t.test('spans come back in their order', async (t) => {
   const start = 1_700_000_000 - (1_700_000_000 % seconds);
   // Twice around the ring and some more.
   const count = 2 * spans + 7;
-  await Promise.all(
-    Array.from({ length: count }, (_, index) =>
-      store.history.put({ ring: '1h', span: span(start + index * seconds, index) }),
-    ),
-  );
-  await store.history.put({ ring: '6h', span: span(60, 1) });
+  const spans1h = Array.from({ length: count }, (_, index) => ({
+    ring: '1h' as const,
+    span: span(start + index * seconds, index),
+  }));
+  store.history.put(spans1h, []);
+  store.history.put([{ ring: '6h', span: span(60, 1) }], []);
   await store.close();
   const again = new Store(folder);
   const read = again.history.read('1h');
@@ -40,9 +40,9 @@ void t.test('a row that is no span is passed over', async (t) => {
   const hostile = [{ start: 10 }, { in_flight: 1 }, null, []] as unknown as HistorySpan[];
   for (const [index, row] of hostile.entries()) {
     const place = { start: index * 10, toJSON: () => row } as unknown as HistorySpan;
-    await store.history.put({ ring: '1h', span: place });
+    store.history.put([{ ring: '1h', span: place }], []);
   }
-  await store.history.put({ ring: '1h', span: span(100, 2) });
+  store.history.put([{ ring: '1h', span: span(100, 2) }], []);
   t.same(store.history.read('1h'), [span(100, 2)]);
   await store.close();
 });
@@ -52,11 +52,11 @@ void t.test('accounts have rows of their own', async (t) => {
   const store = new Store(folder);
   const figures = { calls: 2, prompt: 3, cached: 0, completion: 4, costPicoUnits: 5 };
   const accounts = (start: number): AccountSpan => ({ start, accounts: { acct_1: figures } });
-  await store.history.put({ ring: '1h', span: span(10, 1) });
-  for (const start of [20, 10, 3_620]) await store.history.putAccounts({ ring: '1h', span: accounts(start) });
-  await store.history.putAccounts({ ring: '6h', span: accounts(60) });
+  store.history.put([{ ring: '1h', span: span(10, 1) }], []);
+  for (const start of [20, 10, 3_620]) store.history.put([], [{ ring: '1h', span: accounts(start) }]);
+  store.history.put([], [{ ring: '6h', span: accounts(60) }]);
   for (const hostile of [{ start: 30 }, { start: 40, accounts: { acct_1: { calls: 2 } } }]) {
-    await store.history.putAccounts({ ring: '1h', span: hostile as unknown as AccountSpan });
+    store.history.put([], [{ ring: '1h', span: hostile as unknown as AccountSpan }]);
   }
   await store.close();
   const again = new Store(folder);

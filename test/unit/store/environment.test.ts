@@ -1,0 +1,125 @@
+/** Files that processes open while others write them: nothing that was committed is lost, by whomever it ends. */
+import { fork, type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { Environment } from '#src/store/environment.js';
+import { findPageFault } from '#src/store/page-walk.js';
+import { OPTIONS } from '#src/store/store-options.js';
+import { plainNode } from '../../../bench/support/plain-node.js';
+
+const LOAD_MS = 2_000;
+const KILLS = 8;
+
+class User {
+  readonly child: ChildProcess;
+  readonly #closed: Promise<unknown>;
+  #text = '';
+
+  constructor(t: Test, path: string, what: 'write' | 'open' | 'read') {
+    const { file: execPath, args: execArgv } = plainNode();
+    const entry = new URL('../../fixtures/environment-user.js', import.meta.url);
+    this.child = fork(entry, [path, what], {
+      execPath,
+      execArgv: [...execArgv],
+      stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
+    });
+    t.teardown(() => this.child.kill('SIGKILL'));
+    this.#closed = once(this.child, 'close');
+    this.child.stdout!.setEncoding('utf8').on('data', (text: string) => (this.#text += text));
+  }
+
+  async underWay(): Promise<void> {
+    while (!this.#text.includes('under way')) await sleep(5);
+  }
+
+  async kill(): Promise<void> {
+    this.child.kill('SIGKILL');
+    await this.#closed;
+  }
+
+  async end(): Promise<Record<string, number>> {
+    this.child.stdin!.end();
+    await this.#closed;
+    return JSON.parse(this.#text.split('\n').at(-2)!) as Record<string, number>;
+  }
+}
+
+void t.test(
+  'opened and killed beside writers: every transaction is there',
+  { timeout: 120_000 },
+  async (t) => {
+    const path = join(t.testdir(), 'rows.lmdb');
+    const writers = [new User(t, path, 'write'), new User(t, path, 'write')];
+    await Promise.all(writers.map((writer) => writer.underWay()));
+    const openers = [new User(t, path, 'open'), new User(t, path, 'read')];
+    await Promise.all(openers.map((opener) => opener.underWay()));
+    const killed: User[] = [];
+    for (let kill = 0; kill < KILLS; kill++) {
+      const user = new User(t, path, kill % 2 === 0 ? 'write' : 'open');
+      await user.underWay();
+      await sleep(LOAD_MS / KILLS);
+      await user.kill();
+      killed.push(user);
+    }
+    for (const opener of openers) {
+      const { opened } = await opener.end();
+      t.ok(opened! > 20, `opened ${opened} times`);
+    }
+    const ends = await Promise.all(writers.map((writer) => writer.end()));
+    const environment = new Environment(path, OPTIONS);
+    const table = environment.openTables((root) => root.openDB<number, string>('rows', {}));
+    for (const [index, { written, lost }] of ends.entries()) {
+      t.equal(lost, 0, `none of ${written} lost`);
+      t.equal(table.get(String(writers[index]!.child.pid)), written);
+    }
+    await environment.close();
+    t.equal(findPageFault(path), undefined);
+  },
+);
+
+void t.test('a transaction may hold another, and a throw undoes it', async (t) => {
+  const environment = new Environment(join(t.testdir(), 'rows.lmdb'), OPTIONS);
+  const table = environment.openTables((root) => root.openDB<number, string>('rows', {}));
+  const result = environment.write(() => {
+    table.putSync('outer', 1);
+    return environment.write(() => {
+      table.putSync('inner', 2);
+      return 'both';
+    });
+  });
+  t.equal(result, 'both');
+  const fault = new Error('undone');
+  t.throws(
+    () =>
+      environment.write(() => {
+        table.putSync('outer', 3);
+        throw fault;
+      }),
+    fault,
+  );
+  environment.write(() => table.putSync('after', 4));
+  t.same(
+    Array.from(table.getRange(), ({ key, value }) => [key, value]),
+    [
+      ['after', 4],
+      ['inner', 2],
+      ['outer', 1],
+    ],
+  );
+  await environment.close();
+});
+
+void t.test('a gate that is none is named, and may be removed', (t) => {
+  const path = join(t.testdir(), 'rows.lmdb');
+  writeFileSync(`${path}-gate`, 'notes');
+  t.throws(() => new Environment(path, OPTIONS), {
+    code: 'foreign',
+    message: `${path}-gate cannot be read. It holds no data: end what works on this folder, and remove the file.`,
+  });
+  mkdirSync(`${path}2-gate`);
+  t.throws(() => new Environment(`${path}2`, OPTIONS));
+  t.end();
+});
