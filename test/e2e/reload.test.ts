@@ -229,9 +229,9 @@ void t.test('the command: what changes first, then applied, then what is wrong w
   t.match(message.split('\n'), lines, 'the gateway says the same as config check');
   t.equal((await reloads.chat(customer.key)).status, 200, 'the old settings stay');
   checkError(t, await reloads.ask({ dry: true }), 'invalid_parameters', 'an unknown field');
+  t.equal(await gateway.stop(), 0);
   const refusals = gateway.log().filter((line) => line.includes('settings not reloaded'));
   t.equal(refusals.length, 1, 'logged once');
-  t.equal(await gateway.stop(), 0);
   reloads.write({});
   t.match(await run(), { code: 1, stderr: /^No gateway runs on this data directory/ });
 });
@@ -278,8 +278,8 @@ void t.test('watch: a file that is replaced takes effect by itself, a wrong one 
   await eventually('the old ones', async () =>
     (await reloads.chat(customer.key)).status === 200 ? true : undefined,
   );
-  t.equal(gateway.log().filter((line) => line.includes('settings reloaded')).length, 2);
   t.equal(await gateway.stop(), 0);
+  t.equal(gateway.log().filter((line) => line.includes('settings reloaded')).length, 2);
 });
 
 void t.test(
