@@ -8,7 +8,8 @@
  * process takes the gate first.
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. That one never gets a row, so opening it can lose
- * none. The lock of a process that dies is the next one's.
+ * none. The lock of a process that dies is the next one's. It can go when lmdb has taken the correction over; the test
+ * beside this file tells.
  */
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
 import { OPTIONS } from './store-options.js';
