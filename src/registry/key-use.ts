@@ -15,8 +15,8 @@ export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUs
   const lastUsedSeconds = keyTable.lastUsedSecondsOf(key);
   const limited = keyTable.isLimited(key);
   if (lastUsedSeconds === undefined && !limited) return undefined;
-  const counts = limited ? ledger.keys.countsOf(key) : NO_COUNTS;
-  return { lastUsedSeconds, ...counts, takenMs: asWallMs(Math.floor(nowMs)) };
+  const { minuteUsed, dayNumber, dayCalls } = limited ? ledger.keys.countsOf(key) : NO_COUNTS;
+  return { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs: asWallMs(Math.floor(nowMs)) };
 }
 
 /** Makes all threads know a key, unused so far. */

@@ -90,8 +90,11 @@ export function readKey(stored: unknown, place: string): KeyRecord {
   };
 }
 
-export function packKeyUse({ lastUsedSeconds, ...counts }: KeyUseRecord): StoredKeyUse {
-  return { format: FORMAT, ...(lastUsedSeconds === undefined ? {} : { lastUsedSeconds }), ...counts };
+export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
+  const { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs } = record;
+  // Field by field: a flush has many of them.
+  if (lastUsedSeconds === undefined) return { format: FORMAT, minuteUsed, dayNumber, dayCalls, takenMs };
+  return { format: FORMAT, lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
 /** Throws `damaged`. */

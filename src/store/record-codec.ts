@@ -148,12 +148,15 @@ export function readCreditRequest(stored: unknown, place: string): CreditRequest
 }
 
 export function packSpending(record: SpendingRecord): StoredSpending {
-  const { spent, uncovered, ...rest } = record;
+  // Field by field: a flush has many of them.
   return {
     format: FORMAT,
-    spentPicoUnits: spent.toString(),
-    uncoveredPicoUnits: uncovered.toString(),
-    ...rest,
+    spentPicoUnits: record.spent.toString(),
+    uncoveredPicoUnits: record.uncovered.toString(),
+    dayNumber: record.dayNumber,
+    dayCalls: record.dayCalls,
+    minuteUsed: record.minuteUsed,
+    takenMs: record.takenMs,
   };
 }
 
