@@ -65,7 +65,7 @@ export class UsageBook {
         keyId: this.#store.findKeyId(record.key) ?? UNKNOWN_KEY,
         modelId: this.#modelIdOf(record.model),
       };
-      row = { ...key, ...((this.#shared ? undefined : this.#store.findUsage(key)) ?? NO_USAGE) };
+      row = rowWith(key, (this.#shared ? undefined : this.#store.findUsage(key)) ?? NO_USAGE);
       rows.set(place, row);
     }
     return row;
@@ -101,10 +101,9 @@ export class UsageBook {
   /** The same, as they are to be on disk; in the transaction that writes them. Throws what the store throws. */
   rows(): Iterable<UsageRecord> {
     if (!this.#shared) return this.#waiting;
-    return Array.from(this.#waiting, (part) => ({
-      ...part,
-      ...sumOf(this.#store.findUsage(part) ?? NO_USAGE, part),
-    }));
+    return Array.from(this.#waiting, (part) =>
+      rowWith(part, sumOf(this.#store.findUsage(part) ?? NO_USAGE, part)),
+    );
   }
 
   /** All that waits is on disk: hours that are past are forgotten, and the present one too where it has grown too large. */
@@ -116,6 +115,24 @@ export class UsageBook {
       if (hour !== newest || rows.size > USAGE_ROWS_HOT_MAX) this.#hours.delete(hour);
     }
   }
+}
+
+/** Field by field: of two spread objects V8 makes a dictionary, and to count a call in one took seven times as long. */
+function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
+  return {
+    account: key.account,
+    hour: key.hour,
+    keyId: key.keyId,
+    modelId: key.modelId,
+    calls: totals.calls,
+    failedCalls: totals.failedCalls,
+    estimatedCalls: totals.estimatedCalls,
+    promptTokens: totals.promptTokens,
+    cachedTokens: totals.cachedTokens,
+    completionTokens: totals.completionTokens,
+    cost: totals.cost,
+    uncovered: totals.uncovered,
+  };
 }
 
 /** Stops where numbers cease to be exact: an upstream can report any figures, for years. */
