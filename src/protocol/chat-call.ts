@@ -23,7 +23,7 @@ export interface ChatCall {
   /** Each character of `body` is a byte of its UTF-8. */
   readonly bodyIsAscii: boolean;
   /** In the place of `body`, which is then empty, for a body of some KB: its UTF-8, in memory of its own. */
-  readonly largeBody?: Uint8Array;
+  readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent: no tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
   /** Where the value of `model` (with its quotes) stands in `body` or, in bytes, in `largeBody`. */

@@ -100,6 +100,8 @@ function callOf(request: ChatRequest, text: string, bodyBytes: number): ChatRequ
     body: asked.body,
     // What is added to a body is ASCII.
     bodyIsAscii: text.length === bodyBytes,
+    // There from the first: a field that comes later costs microseconds.
+    largeBody: undefined,
     bodyBytes,
     modelStart: asked.modelStart,
     modelEnd: asked.modelEnd,
