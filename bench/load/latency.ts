@@ -7,14 +7,13 @@ import { PROXIES } from './scenarios/prompt.js';
 import type { Contender } from './contenders/contender.js';
 import { applyPacedLoad } from './paced/paced-load.js';
 import { spreadOf, type Spread } from './results.js';
-import { checkCorrect } from './round.js';
+import { warmUp, type WarmUp } from './round.js';
 import type { Scenario } from './scenarios/scenario.js';
 import { STREAMS } from './scenarios/streams.js';
 import { WHOLE } from './scenarios/whole.js';
 
 /** Enough that a call waits for a connection only where the contender stands still. */
 const CONNECTIONS_MAX = 512;
-const WARM_UP_SECONDS = 1;
 
 export interface LatencyScenario {
   readonly name: string;
@@ -82,8 +81,8 @@ export async function measureLatencies(
   {
     rounds,
     seconds,
-    warmUp,
-  }: { readonly rounds: number; readonly seconds: number; readonly warmUp: boolean },
+    warmUp: load,
+  }: { readonly rounds: number; readonly seconds: number; readonly warmUp: WarmUp },
 ): Promise<Latency[]> {
   const contenders = all.filter(({ name }) => PROXIES.includes(name));
   const direct = contenders.find(({ name }) => name === 'direct');
@@ -91,10 +90,7 @@ export async function measureLatencies(
   const lines: Latency[] = [];
   for (const scenario of scenarios) {
     const samples = new Map(contenders.map((contender) => [contender, [] as Sample[]]));
-    for (const contender of contenders) {
-      await checkCorrect(contender, scenario.call);
-      if (warmUp) await measure(contender, scenario, WARM_UP_SECONDS);
-    }
+    for (const contender of contenders) await warmUp(contender, scenario.call, load);
     for (let round = 0; round < rounds; round++) {
       for (const [contender, taken] of samples) taken.push(await measure(contender, scenario, seconds));
     }

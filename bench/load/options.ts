@@ -7,6 +7,7 @@ import { CONTENDER_NAMES, THREADS, type ContenderName } from './contenders/conte
 import { FULL_KEY_COUNTS, SMOKE_KEY_COUNTS } from './key-counts.js';
 import { LATENCIES, type LatencyScenario } from './latency.js';
 import { SCENARIOS } from './scenarios/all.js';
+import type { WarmUp } from './round.js';
 import type { Scenario } from './scenarios/scenario.js';
 import { FULL_PACE, SMOKE_PACE, type SlowPace } from './slow-streams.js';
 
@@ -20,8 +21,8 @@ export interface Options {
   readonly seconds: number;
   readonly rounds: number;
   readonly connections: number;
-  /** Of each pair before the first round. */
-  readonly warmUpSeconds: number;
+  /** Of each contender in each scenario, before it is measured. */
+  readonly warmUp: WarmUp;
   /** How many keys; empty where that is not measured. */
   readonly keyCounts: readonly number[];
   readonly json: string | undefined;
@@ -30,7 +31,8 @@ export interface Options {
 }
 
 /** The compiler and the connection pools want some time before they are what they will be. */
-const WARM_UP_SECONDS = 2;
+/** A gateway's first second of calls is answered after tens of milliseconds: its code is not compiled yet. */
+const WARM_UP_SECONDS = 4;
 
 const SLOW = 'slow-streams';
 const KEYS = 'key-counts';
@@ -126,6 +128,7 @@ export function optionsOf(args: readonly string[]): Options {
   if (any === undefined && values.contender?.includes('any') === true)
     throw new UsageError('contender "any" wants --any-url and --any-pid');
   const scenarios = chosen('scenario', SCENARIO_NAMES, (name) => name, values.scenario);
+  const connections = values.smoke ? 8 : whole('connections', values.connections, 1, CONNECTIONS_MAX);
   return {
     scenarios: SCENARIOS.filter(({ name }) => scenarios.includes(name)),
     slowStreams: scenarios.includes(SLOW) ? (values.smoke ? SMOKE_PACE : FULL_PACE) : undefined,
@@ -134,8 +137,8 @@ export function optionsOf(args: readonly string[]): Options {
     contenders: contenders.filter((name) => name !== 'any' || any !== undefined),
     seconds: values.smoke ? 1 : whole('seconds', values.seconds, 1, SECONDS_MAX),
     rounds: values.smoke ? 1 : whole('rounds', values.rounds, 1, ROUNDS_MAX),
-    connections: values.smoke ? 8 : whole('connections', values.connections, 1, CONNECTIONS_MAX),
-    warmUpSeconds: values.smoke ? 0 : WARM_UP_SECONDS,
+    connections,
+    warmUp: { connections, seconds: values.smoke ? 0 : WARM_UP_SECONDS },
     json: values.json,
     upstreamPort: whole('upstream-port', values['upstream-port'], 0, PORT_MAX),
     any,

@@ -65,3 +65,19 @@ export async function measure(
     peakBytes: peakBytes(pids),
   };
 }
+
+/** Load before anything is measured; none where `seconds` is 0. */
+export interface WarmUp {
+  readonly connections: number;
+  readonly seconds: number;
+}
+
+/** A look at the answer, then closed-loop load, until code is compiled and heaps have grown. Rejects as both do. */
+export async function warmUp(
+  contender: Contender,
+  scenario: Scenario,
+  { connections, seconds }: WarmUp,
+): Promise<void> {
+  await checkCorrect(contender, scenario);
+  if (seconds > 0) await measure(contender, scenario, connections, seconds);
+}

@@ -15,7 +15,7 @@ import { measureKeyCounts, type KeyCount } from './key-counts.js';
 import { measureLatencies, type Latency } from './latency.js';
 import { optionsOf, USAGE, UsageError, type Options } from './options.js';
 import { resultsOf, type Result } from './results.js';
-import { checkCorrect, measure, type Sample } from './round.js';
+import { checkCorrect, measure, warmUp, type Sample } from './round.js';
 import type { Scenario } from './scenarios/scenario.js';
 import { measureSlowStreams, type SlowStreams } from './slow-streams.js';
 import { keyTableOf, latencyTableOf, slowTableOf, tableOf } from './table.js';
@@ -37,13 +37,8 @@ const pairsOf = (scenarios: readonly Scenario[], contenders: readonly Contender[
   );
 
 async function runRounds(pairs: readonly Pair[], options: Options): Promise<void> {
-  const { connections, warmUpSeconds, rounds, seconds } = options;
-  if (warmUpSeconds > 0) {
-    for (const { contender, scenario } of pairs) {
-      await checkCorrect(contender, scenario);
-      await measure(contender, scenario, connections, warmUpSeconds);
-    }
-  }
+  const { connections, rounds, seconds } = options;
+  for (const { contender, scenario } of pairs) await warmUp(contender, scenario, options.warmUp);
   for (let round = 0; round < rounds; round += 1) {
     for (const { contender, scenario, samples } of pairs) {
       await checkCorrect(contender, scenario);
@@ -62,31 +57,27 @@ function resultsOfPairs(pairs: readonly Pair[], scenarios: readonly Scenario[]):
 
 /** At fixed rates; prints their table. None where none was asked for, or the upstream alone does not take part. */
 async function latenciesOf(contenders: readonly Contender[], options: Options): Promise<Latency[]> {
-  const { latencies, rounds, seconds, warmUpSeconds } = options;
+  const { latencies, rounds, seconds, warmUp } = options;
   if (latencies.length === 0) return [];
   if (!contenders.some(({ name }) => name === 'direct')) {
     line('\nfixed rates are left out: what is added is told against contender "direct"');
     return [];
   }
   line(`\nfixed rates, open loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)\n`);
-  const measured = await measureLatencies(latencies, contenders, {
-    rounds,
-    seconds,
-    warmUp: warmUpSeconds > 0,
-  });
+  const measured = await measureLatencies(latencies, contenders, { rounds, seconds, warmUp });
   for (const text of latencyTableOf(measured, rounds)) line(text);
   return measured;
 }
 
 async function slowStreamsOf(
   contenders: readonly Contender[],
-  { slowStreams }: Options,
+  { slowStreams, warmUp }: Options,
 ): Promise<SlowStreams[]> {
   if (slowStreams === undefined) return [];
   line(
     `\n${slowStreams.streams} streams at once, each with a pause of ${slowStreams.chunkMs} ms after a chunk\n`,
   );
-  const measured = await measureSlowStreams(contenders, slowStreams);
+  const measured = await measureSlowStreams(contenders, slowStreams, warmUp);
   for (const text of slowTableOf(measured)) line(text);
   return measured;
 }

@@ -8,7 +8,8 @@ import { plainNode } from '../support/plain-node.js';
 import { cpuMicros, peakBytes, resetPeaks } from '../support/proc.js';
 import type { Contender } from './contenders/contender.js';
 import type { SlowOrder, SlowReport } from './paced/messages.js';
-import { CHUNK_BYTES } from './scenarios/streams.js';
+import { warmUp, type WarmUp } from './round.js';
+import { CHUNK_BYTES, STREAMS } from './scenarios/streams.js';
 import { bodyOf, PROXIES } from './scenarios/prompt.js';
 
 const run = promisify(execFile);
@@ -40,6 +41,7 @@ export interface SlowStreams extends SlowReport {
 export async function measureSlowStreams(
   all: readonly Contender[],
   { streams, chunkMs }: SlowPace,
+  load: WarmUp,
 ): Promise<SlowStreams[]> {
   const lines: SlowStreams[] = [];
   for (const contender of all.filter(({ name }) => PROXIES.includes(name))) {
@@ -50,6 +52,7 @@ export async function measureSlowStreams(
       stream: true,
       chunkMs,
     });
+    await warmUp(contender, STREAMS[0]!, load);
     const call = contender.callOf({ caller: 'paying', status: 200 });
     const order: SlowOrder = {
       port: contender.port,
