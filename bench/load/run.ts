@@ -8,7 +8,7 @@
  */
 import { writeFileSync } from 'node:fs';
 import type { Scope } from '../../test/support/mock.js';
-import { machineLine } from '../support/machine.js';
+import { machineLine, withSteal } from '../support/machine.js';
 import type { Contender, ContenderName } from './contenders/contender.js';
 import { startContenders } from './contenders/start.js';
 import { measureKeyCounts, type KeyCount } from './key-counts.js';
@@ -21,6 +21,19 @@ import { measureSlowStreams, type SlowStreams } from './slow-streams.js';
 import { keyTableOf, latencyTableOf, slowTableOf, tableOf } from './table.js';
 
 const line = (text: string): void => void process.stdout.write(`${text}\n`);
+
+/** One of the tables: its title, then it, then how much of the machine others had meanwhile. */
+async function printTable<Measured>(
+  title: string,
+  measure: () => Promise<Measured>,
+  linesOf: (measured: Measured) => readonly string[],
+): Promise<Measured> {
+  line(`${title}\n`);
+  const { result, steal } = await withSteal(measure);
+  for (const text of linesOf(result)) line(text);
+  line(`\ntaken from this machine meanwhile: ${steal}\n`);
+  return result;
+}
 
 interface Pair {
   readonly scenario: Scenario;
@@ -55,18 +68,32 @@ function resultsOfPairs(pairs: readonly Pair[], scenarios: readonly Scenario[]):
   });
 }
 
+async function closedLoopOf(pairs: readonly Pair[], options: Options): Promise<Result[]> {
+  if (pairs.length === 0) return [];
+  const { connections, rounds, seconds, scenarios } = options;
+  return printTable(
+    `${connections} connections, closed-loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)`,
+    async () => {
+      await runRounds(pairs, options);
+      return resultsOfPairs(pairs, scenarios);
+    },
+    tableOf,
+  );
+}
+
 /** At fixed rates; prints their table. None where none was asked for, or the upstream alone does not take part. */
 async function latenciesOf(contenders: readonly Contender[], options: Options): Promise<Latency[]> {
   const { latencies, rounds, seconds, warmUp } = options;
   if (latencies.length === 0) return [];
   if (!contenders.some(({ name }) => name === 'direct')) {
-    line('\nfixed rates are left out: what is added is told against contender "direct"');
+    line('fixed rates are left out: what is added is told against contender "direct"');
     return [];
   }
-  line(`\nfixed rates, open loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)\n`);
-  const measured = await measureLatencies(latencies, contenders, { rounds, seconds, warmUp });
-  for (const text of latencyTableOf(measured, rounds)) line(text);
-  return measured;
+  return printTable(
+    `fixed rates, open loop, ${rounds} round(s) of ${seconds} s, median (lowest–highest)`,
+    () => measureLatencies(latencies, contenders, { rounds, seconds, warmUp }),
+    (measured) => latencyTableOf(measured, rounds),
+  );
 }
 
 async function slowStreamsOf(
@@ -74,20 +101,20 @@ async function slowStreamsOf(
   { slowStreams, warmUp }: Options,
 ): Promise<SlowStreams[]> {
   if (slowStreams === undefined) return [];
-  line(
-    `\n${slowStreams.streams} streams at once, each with a pause of ${slowStreams.chunkMs} ms after a chunk\n`,
+  return printTable(
+    `${slowStreams.streams} streams at once, each with a pause of ${slowStreams.chunkMs} ms after a chunk`,
+    () => measureSlowStreams(contenders, slowStreams, warmUp),
+    slowTableOf,
   );
-  const measured = await measureSlowStreams(contenders, slowStreams, warmUp);
-  for (const text of slowTableOf(measured)) line(text);
-  return measured;
 }
 
 async function keyCountsOf(scope: Scope, { keyCounts, rounds, seconds }: Options): Promise<KeyCount[]> {
   if (keyCounts.length === 0) return [];
-  line(`\nmany keys, fixed rate, ${rounds} round(s) of ${seconds} s, median (lowest–highest)\n`);
-  const measured = await measureKeyCounts(scope, keyCounts, { rounds, seconds });
-  for (const text of keyTableOf(measured, rounds)) line(text);
-  return measured;
+  return printTable(
+    `many keys, fixed rate, ${rounds} round(s) of ${seconds} s, median (lowest–highest)`,
+    () => measureKeyCounts(scope, keyCounts, { rounds, seconds }),
+    (measured) => keyTableOf(measured, rounds),
+  );
 }
 
 async function bench(scope: Scope, options: Options): Promise<void> {
@@ -100,16 +127,12 @@ async function bench(scope: Scope, options: Options): Promise<void> {
     any: options.any,
   });
   if (missing.length > 0) line(`not installed, so left out: ${missing.join(', ')}`);
-  const setting = `${connections} connections, closed-loop, ${rounds} round(s) of ${seconds} s`;
   const pairs = pairsOf(scenarios, contenders);
   const others =
     options.latencies.length + options.keyCounts.length + (options.slowStreams === undefined ? 0 : 1);
   if (pairs.length === 0 && others === 0)
     throw new UsageError('none of these contenders can answer these scenarios');
-  if (pairs.length > 0) line(`${setting}, median (lowest–highest)\n`);
-  await runRounds(pairs, options);
-  const results = resultsOfPairs(pairs, scenarios);
-  if (results.length > 0) for (const text of tableOf(results)) line(text);
+  const results = await closedLoopOf(pairs, options);
   const latencies = await latenciesOf(contenders, options);
   const slowStreams = await slowStreamsOf(contenders, options);
   const keyCounts = await keyCountsOf(scope, options);
