@@ -54,6 +54,27 @@ export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
 /** Messages in one request: more is an attack on the parser, not a conversation. */
 export const MESSAGES_MAX = 100_000;
 
+/**
+ * Levels of objects and arrays in a request. Schemas of tools, the deepest that clients send, have ten to
+ * thirty; decoders of upstreams give up from 100 (Rust) or 1,000 (Python), each in its own way.
+ */
+export const BODY_NESTING_MAX = 64;
+
+/**
+ * Values in a request, those within others counted too: MESSAGES_MAX messages of a role, a name and a text
+ * are 400,000. Reading makes no tree of them, but who counts tokens and every upstream does.
+ */
+export const BODY_VALUES_MAX = 500_000;
+
+/**
+ * Members of one object that the gateway reads (the request, a message, a part, a tool call), whose names are
+ * kept while it is read. Clients send some thirty.
+ */
+export const BODY_MEMBERS_MAX = 1_000;
+
+/** A model's name that is looked for in the first piece of a body; longer ones are unknown anyway. */
+export const BODY_MODEL_BYTES_MAX = 4_096;
+
 /** An `Authorization` header or a path longer than this is refused unread. */
 export const AUTHORIZATION_CHARS_MAX = 512;
 
