@@ -244,12 +244,14 @@ export class Gateway {
 
   /**
    * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` connections at rest have that
-   * time too, to come back with a last request.
+   * time too, to come back with a last request, which has the same time from its own begin: another serves, so nobody waits.
    */
   async drain(replaced: boolean): Promise<void> {
     this.#ready = false;
     this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
-    const drained = await this.#listeners.drain(this.settings.drain_timeout_ms, replaced);
+    const timeoutMs = this.settings.drain_timeout_ms;
+    const drained = await this.#listeners.drain(timeoutMs, replaced);
+    if (!drained && replaced) await this.#listeners.drainLate(timeoutMs);
     const callsInFlight = this.#metrics.reader.callsInFlight();
     // What is left may be connections that wait for nothing.
     if (!drained && (callsInFlight > 0 || !replaced)) {

@@ -130,6 +130,15 @@ export class Listeners {
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
+  /** After `drain`: the same for calls alone that have begun since, which have their own time. */
+  drainLate(timeoutMs: number): Promise<boolean> {
+    const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
+    for (const { thread } of this.#listeners.values())
+      thread.postMessage({ kind: 'drain_late' } satisfies ToListener);
+    this.#noteDrained();
+    return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
+  }
+
   /** Cuts what is left and ends the threads. */
   async close(): Promise<void> {
     this.#draining = true;

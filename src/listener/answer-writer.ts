@@ -22,6 +22,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
+import { writeLastChunk } from './answer.js';
 
 /** Below the 8 s after which µWS cuts at the earliest, with room for a late sweep. */
 const TOUCH_MS = 4_000;
@@ -39,8 +40,10 @@ const NOTHING = new Uint8Array(0);
 
 export interface AnswerOwner {
   readonly isStream: boolean;
-  /** Status and headers, inside the cork of the first write. */
-  writeHead(): void;
+  /** Whether an answer that begins now ends its connection. */
+  readonly endsConnection: boolean;
+  /** Status and headers, inside the cork of the first write; `tellsClose` where they say that the connection ends. */
+  writeHead(tellsClose: boolean): void;
   /** So many bytes of the answer have left: credits go back for them. */
   onTaken(bytes: number): void;
   /** The answer has been ended, all of it taken by the kernel but for what one small write may leave with µWS. */
@@ -62,6 +65,9 @@ export class AnswerWriter {
   #blocked = false;
   #wasSlow = false;
   #left = false;
+  /** The head said `close`: the connection ends with the answer. */
+  #toldClose = false;
+  #gone = false;
   /** Bytes that µWS keeps because the socket was full: they have left when a later write succeeds. */
   #keptBytes = 0;
   /** When the socket last took something. */
@@ -177,7 +183,9 @@ export class AnswerWriter {
     this.#res.cork(() => {
       this.#begin();
       if (last.length > 0) taken = this.#res.write(last);
-      if (taken) this.#res.end();
+      if (!taken) return;
+      if (this.#toldClose) writeLastChunk(this.#res);
+      else this.#res.end();
     });
     if (taken) {
       this.#leave();
@@ -195,6 +203,16 @@ export class AnswerWriter {
   #leave(): void {
     this.#left = true;
     this.#owner.onLeft();
+    if (!this.#toldClose) return;
+    // Not within a callback of µWS, which goes on with the connection.
+    setImmediate(() => {
+      if (!this.#gone) this.#res.close();
+    });
+  }
+
+  /** The connection has ended: nothing more can be done with it. */
+  onGone(): void {
+    this.#gone = true;
   }
 
   #sendHead(bytesMax: number): void {
@@ -224,7 +242,8 @@ export class AnswerWriter {
   #begin(): void {
     if (this.#begun) return;
     this.#begun = true;
-    this.#owner.writeHead();
+    this.#toldClose = this.#owner.endsConnection;
+    this.#owner.writeHead(this.#toldClose);
   }
 
   #giveBack(): void {

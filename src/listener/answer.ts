@@ -24,6 +24,7 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
+const CLOSE_LINE = '\r\nconnection: close';
 /** Nobody on the way may store or gather a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
@@ -51,9 +52,28 @@ export function writeHead(
   );
 }
 
-/** A stream must reach its reader as it comes. */
-export function writeStreamHead(res: HttpResponse, context: CallContext): void {
-  writeHead(res, 200, context, EVENT_STREAM_TYPE, STREAM_LINES);
+/**
+ * Of a chat answer. `tellsClose` is for one that comes in pieces: where it is written with its length, µWS writes that line when it is
+ * told to end the connection. A stream must reach its reader as it comes.
+ */
+export function writeChatHead(
+  res: HttpResponse,
+  context: CallContext,
+  isStream: boolean,
+  tellsClose: boolean,
+): void {
+  const lines = isStream ? STREAM_LINES : '';
+  const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
+  writeHead(res, 200, context, type, tellsClose ? lines + CLOSE_LINE : lines);
+}
+
+/**
+ * Ends an answer that came in pieces and told `close`, inside the cork of its last piece; then the connection is to be closed. µWS would
+ * write its header `Connection: close` into the body: `end` with that flag is for answers with a length. So the last chunk is written
+ * here, as a header, which µWS sends as it stands; what it appends makes a trailer field, which readers pass over.
+ */
+export function writeLastChunk(res: HttpResponse): void {
+  res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
 }
 
 export interface ErrorOptions {
@@ -81,6 +101,17 @@ export function writeError(
   }
   // µWS 20.41 leaves an answer open, and aborts the process for it, when it is told the length it should write itself.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
-  if (options.close === true) res.writeHeader('connection', 'close');
-  res.endWithoutBody();
+  if (options.close === true) closeAfterHead(res);
+  else res.endWithoutBody();
+}
+
+/** The answer to a HEAD that ends the connection, which µWS's `endWithoutBody` does for none that has its own length. */
+function closeAfterHead(res: HttpResponse): void {
+  let gone = false;
+  res.onAborted(() => (gone = true));
+  // With the empty line that ends the head.
+  res.writeHeader('connection', 'close\r\n');
+  setImmediate(() => {
+    if (!gone) res.close();
+  });
 }

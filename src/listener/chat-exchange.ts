@@ -26,7 +26,7 @@ import { release, reverse, settle, type Settled } from '../pipeline/settle.js';
 import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import { arrivalOfKeyed, arrivalOfLarge, type Arrival, type Keyed } from './chat-arrival.js';
-import { JSON_TYPE, writeError, writeHead, writeStreamHead } from './answer.js';
+import { writeChatHead, writeError } from './answer.js';
 import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
 import type { BodyReceiver } from './body-reader.js';
 import { CallMeter } from './call-meter.js';
@@ -138,9 +138,9 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #replay(earlier: EarlierAnswer): void {
     const { parts, streaming, endsConnections } = this.#server;
     this.#phase = 'leaving';
-    const replay = new Replay(this.#res, this.#context, earlier, () => this.onLeft());
+    const replay = new Replay(this.#res, this.#context, earlier, endsConnections, () => this.onLeft());
     if (replay.isShort) {
-      replay.sendWhole(endsConnections);
+      replay.sendWhole();
       return;
     }
     this.#writer = new AnswerWriter(this.#res, parts.clock, replay);
@@ -265,7 +265,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
       this.#leave(this.#writer, bytes, 'ok');
     } else {
       this.#res.cork(() => {
-        this.writeHead();
+        this.writeHead(false);
         this.#res.end(bytes, this.#server.endsConnections);
       });
       this.#finish('ok');
@@ -311,9 +311,12 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     return this.#context.admission?.call.stream === true;
   }
 
-  writeHead(): void {
-    if (this.isStream) writeStreamHead(this.#res, this.#context);
-    else writeHead(this.#res, 200, this.#context, JSON_TYPE);
+  get endsConnection(): boolean {
+    return this.#server.endsConnections;
+  }
+
+  writeHead(tellsClose: boolean): void {
+    writeChatHead(this.#res, this.#context, this.isStream, tellsClose);
   }
 
   onTaken(bytes: number): void {
@@ -330,6 +333,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #onClientGone(): void {
     this.#clientGone = true;
     this.#leaveSweep();
+    this.#writer?.onGone();
     this.#writer = undefined;
     const { admission } = this.#context;
     if (this.#phase === 'reading' || this.#phase === 'leaving') {
@@ -353,6 +357,6 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     const { admission } = this.#context;
     if (this.#keepsSlot && admission !== undefined) this.#server.parts.link.release(admission.slot);
     this.#meter.ended(outcome, this.#context);
-    this.#server.closed();
+    this.#server.closed(this.#context.requestNumber);
   }
 }

@@ -10,7 +10,8 @@ export const DOCUMENT_PATH = '/openapi.json';
 
 const BYTES = Buffer.from(PUBLIC_DOCUMENT);
 
-export function writeDocument(res: HttpResponse, context: CallContext): void {
+/** `close` ends the connection. */
+export function writeDocument(res: HttpResponse, context: CallContext, close: boolean): void {
   writeHead(res, 200, context, JSON_TYPE);
-  res.end(BYTES);
+  res.end(BYTES, close);
 }

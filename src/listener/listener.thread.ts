@@ -111,6 +111,9 @@ main.on('message', (message: ToListener) => {
     case 'drain':
       server.drain(message.keepsIdle, () => say({ kind: 'drained' }));
       return;
+    case 'drain_late':
+      server.drainLate();
+      return;
     case 'close':
       end(0);
   }

@@ -13,13 +13,20 @@ import { JSON_TYPE, writeError, writeHead } from './answer.js';
 
 const MODELS_PREFIX = '/v1/models/';
 
+/** Whether answers end their connections now. */
+interface Ending {
+  readonly endsConnections: boolean;
+}
+
 export class ModelRoutes {
   readonly #parts: PipelineParts;
+  readonly #ending: Ending;
   /** Made when a caller of the plan first asks: all plans at once would hold up every other call of the thread. */
   readonly #plans: (ModelBodies | undefined)[];
 
-  constructor(parts: PipelineParts) {
+  constructor(parts: PipelineParts, ending: Ending) {
     this.#parts = parts;
+    this.#ending = ending;
     this.#plans = parts.catalog.plans.map(() => undefined);
   }
 
@@ -62,13 +69,13 @@ export class ModelRoutes {
 
   #refuse(res: HttpResponse, context: CallContext, route: OtherRoute, error: ErrorRecord): void {
     this.#parts.metrics.countRequest(route, error.code);
-    writeError(res, error, context);
+    writeError(res, error, context, { close: this.#ending.endsConnections });
   }
 
   #write(res: HttpResponse, context: CallContext, route: OtherRoute, body: string): void {
     this.#parts.metrics.countRequest(route, 'ok');
     writeHead(res, 200, context, JSON_TYPE);
-    res.end(body);
+    res.end(body, this.#ending.endsConnections);
   }
 }
 

@@ -8,22 +8,30 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { CallContext } from '../pipeline/context.js';
 import type { EarlierAnswer } from '../pipeline/keyed-call.js';
-import { JSON_TYPE, writeHead, writeStreamHead } from './answer.js';
+import { writeChatHead } from './answer.js';
 import type { AnswerOwner, AnswerWriter } from './answer-writer.js';
 
 export class Replay implements AnswerOwner {
   readonly isStream: boolean;
+  readonly endsConnection: boolean;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
   readonly #bytes: Uint8Array;
   readonly #onLeft: () => void;
 
-  /** `onLeft` is called once, when the client has it, unless the client leaves first. */
-  constructor(res: HttpResponse, context: CallContext, answer: EarlierAnswer, onLeft: () => void) {
+  /** With `close` it ends the connection. `onLeft` is called once, when the client has it, unless the client leaves first. */
+  constructor(
+    res: HttpResponse,
+    context: CallContext,
+    answer: EarlierAnswer,
+    close: boolean,
+    onLeft: () => void,
+  ) {
     this.#res = res;
     this.#context = context;
     this.#bytes = answer.bytes;
     this.isStream = answer.stream;
+    this.endsConnection = close;
     this.#onLeft = onLeft;
   }
 
@@ -32,11 +40,11 @@ export class Replay implements AnswerOwner {
     return !this.isStream && this.#bytes.length <= FRAME_BYTES_MAX;
   }
 
-  /** With its length, in one write; `close` ends the connection. */
-  sendWhole(close: boolean): void {
+  /** With its length, in one write. */
+  sendWhole(): void {
     this.#res.cork(() => {
-      this.writeHead();
-      this.#res.end(this.#bytes, close);
+      this.writeHead(false);
+      this.#res.end(this.#bytes, this.endsConnection);
     });
     this.#onLeft();
   }
@@ -46,9 +54,8 @@ export class Replay implements AnswerOwner {
     writer.end(this.#bytes);
   }
 
-  writeHead(): void {
-    if (this.isStream) writeStreamHead(this.#res, this.#context);
-    else writeHead(this.#res, 200, this.#context, JSON_TYPE);
+  writeHead(tellsClose: boolean): void {
+    writeChatHead(this.#res, this.#context, this.isStream, tellsClose);
     this.#res.writeHeader('idempotent-replayed', 'true');
   }
 

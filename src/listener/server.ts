@@ -15,6 +15,7 @@ import type { CallTracer } from './call-tracer.js';
 import type { BodyParser } from './chat-arrival.js';
 import { ChatExchange } from './chat-exchange.js';
 import { DescriptorGuard } from './descriptor-guard.js';
+import { Draining } from './draining.js';
 import { ListenApps, type TlsFiles } from './listen-apps.js';
 import type { ListenerLimits } from './messages.js';
 import { DOCUMENT_PATH, writeDocument } from './document-route.js';
@@ -42,12 +43,8 @@ export class ListenerServer {
   #requestCount = 0;
   readonly #sweeper: NodeJS.Timeout;
   #address = { host: '', port: 0 };
-  #openExchanges = 0;
-  #connections = 0;
   #stopping = false;
-  #draining = false;
-  /** What the drain waits for. */
-  #onRest: (() => void) | undefined;
+  readonly #draining = new Draining(() => this.#apps.close());
 
   constructor(
     parts: PipelineParts,
@@ -59,7 +56,7 @@ export class ListenerServer {
   ) {
     this.#parts = parts;
     this.#limits = limits;
-    this.#models = new ModelRoutes(parts);
+    this.#models = new ModelRoutes(parts, this);
     this.parser = parser;
     this.claims = claims;
     this.#requestPrefix = requestPrefix;
@@ -83,7 +80,7 @@ export class ListenerServer {
   replace(parts: PipelineParts, limits: ListenerLimits): void {
     this.#parts = parts;
     this.#limits = limits;
-    this.#models = new ModelRoutes(parts);
+    this.#models = new ModelRoutes(parts, this);
   }
 
   /** Listens beside the other listeners. False where the port can't be had, or the certificate not be used. */
@@ -100,51 +97,44 @@ export class ListenerServer {
 
   /** Whether answers end their connections. */
   get endsConnections(): boolean {
-    return this.#draining || this.descriptors.isShort;
+    return this.#draining.hasBegun || this.descriptors.isShort;
   }
 
-  /**
-   * Stops accepting; answers from then on end their connection; calls back once when the last exchange has ended, with
-   * `keepsIdle` the last connection: one at rest may bring a request at any moment, and µWS ends it after 10 s without.
-   */
+  /** Stops accepting; answers from then on end their connection; calls back once, when no connection is left. See Draining. */
   drain(keepsIdle: boolean, onDrained: () => void): void {
     if (this.#stopping) return;
     this.#stopping = true;
     // Not before: a client whose connection ended would make its next one here.
-    this.#apps.stop(() => {
-      this.#draining = true;
-      this.#onRest = () => {
-        if (this.#openExchanges > 0 || (keepsIdle && this.#connections > 0)) return;
-        this.#onRest = undefined;
-        onDrained();
-      };
-      this.#onRest();
-    });
+    this.#apps.stop(() => this.#draining.begin(this.#requestCount, keepsIdle, onDrained));
+  }
+
+  /** Waits from now on for calls alone that have begun since the drain has. */
+  drainLate(): void {
+    this.#draining.beginLate();
   }
 
   /** Cuts every connection. */
   close(): void {
     clearInterval(this.#sweeper);
     this.descriptors.close();
+    this.#draining.close();
     this.#apps.close();
   }
 
   /** An exchange has begun. */
   opened(): void {
-    this.#openExchanges += 1;
+    this.#draining.onCallBegun();
   }
 
-  /** An exchange has ended. */
-  closed(): void {
-    this.#openExchanges -= 1;
-    this.#onRest?.();
+  /** The exchange of that request has ended. */
+  closed(requestNumber: number): void {
+    this.#draining.onCallEnded(requestNumber);
   }
 
   #route(app: TemplatedApp): void {
     // 1 where a connection begins, -1 where it ends.
     app.filter((_, change) => {
-      this.#connections += Number(change);
-      this.#onRest?.();
+      this.#draining.onConnection(Number(change));
     });
     app.post(CHAT_ROUTE, (res, req) => this.#chat(res, req));
     app.any(CHAT_ROUTE, (res, req) => this.#methodNotAllowed(res, req, CHAT_ROUTE, 'POST'));
@@ -155,7 +145,7 @@ export class ListenerServer {
     app.any('/v1/models/*', (res, req) => this.#methodNotAllowed(res, req, '/v1/models/{id}', 'GET'));
     app.get(DOCUMENT_PATH, (res) => {
       this.parts.metrics.countRequest('other', 'ok');
-      writeDocument(res, this.#newContext());
+      writeDocument(res, this.#newContext(), this.endsConnections);
     });
     app.any(DOCUMENT_PATH, (res, req) => this.#methodNotAllowed(res, req, 'other', 'GET'));
     app.any('/*', (res, req) =>

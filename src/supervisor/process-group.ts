@@ -107,7 +107,8 @@ export class ProcessGroup {
         if (this.#primary.current === from) await this.#primary.handOver(to);
       },
       retire: async (member) => {
-        await member.retire(this.#endMsMax());
+        // Twice: a call that comes on a kept connection while it drains has that time too.
+        await member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
         this.#forget(member);
       },
       isStopping: () => this.#isStopping(),

@@ -21,6 +21,7 @@ function open(accept: (bytes: number) => number, isStream: boolean) {
   const clock = { monotonicMs: () => asMonotonicMs(time.nowMs), wallMs: () => asWallMs(time.nowMs) };
   const writer = new AnswerWriter(socket.res, clock, {
     isStream,
+    endsConnection: false,
     writeHead: () => void socket.res.writeHeader('head', 'h'.repeat(HEAD_BYTES)),
     onTaken: () => undefined,
     onLeft: () => (seen.left = true),

@@ -38,6 +38,7 @@ function open(isStream: boolean) {
   const seen = { takenBytes: 0, left: 0 };
   const owner: AnswerOwner = {
     isStream,
+    endsConnection: false,
     writeHead: () => (socket.heads += 1),
     onTaken: (bytes) => (seen.takenBytes += bytes),
     onLeft: () => (seen.left += 1),
