@@ -140,7 +140,7 @@ const upstreamSchema = Type.Object(
     idle_timeout_ms: timeout(60_000, 'Longest silence between two pieces of an answer.'),
     total_timeout_ms: timeout(
       600_000,
-      'Longest duration of one try of a call; after it no other upstream is tried.',
+      'Longest duration of one try of a call, without the time that its caller does not read; after it no other upstream is tried. A stream that still comes is cut then and charged for what was sent.',
     ),
     connections_max: Type.Integer({
       minimum: 1,

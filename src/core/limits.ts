@@ -51,6 +51,21 @@ export const TRANSCRIPT_CHARS_MAX = 32 * 1024;
 /** Text that is given to the tokenizer; beyond it the count is an estimate from the bytes. 3 MB take about a second. */
 export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
 
+/**
+ * How long a caller may hold up a stream by not reading it, summed over the call. `total_timeout_ms` does not run meanwhile, so this
+ * is what bounds the provider connection of a caller who takes a byte now and then. 1 MB at 300 bytes a second is through by then.
+ */
+export const HELD_UP_MS_MAX = 3_600_000;
+
+/**
+ * A caller holds a stream up who let the provider wait for so long more than the stream has run since. Two threads that pass a fast
+ * stream on pause it for a few milliseconds all the time, and no provider gives up over that.
+ */
+export const HELD_UP_MS_MIN = 100;
+
+/** So much of a pause is remembered: a stream that has run for so long after it fails for other reasons. */
+export const HELD_UP_MS_REMEMBERED = 10_000;
+
 /** Messages in one request: more is an attack on the parser, not a conversation. */
 export const MESSAGES_MAX = 100_000;
 

@@ -68,6 +68,8 @@ export class AnswerWriter {
   /** The head said `close`: the connection ends with the answer. */
   #toldClose = false;
   #gone = false;
+  /** The end is a cut connection, which tells that the answer is not whole. */
+  #cuts = false;
   /** Bytes that µWS keeps because the socket was full: they have left when a later write succeeds. */
   #keptBytes = 0;
   /** When the socket last took something. */
@@ -131,6 +133,12 @@ export class AnswerWriter {
     this.#pump();
   }
 
+  /** In the place of `end`: the connection is closed once the client has what was written. Only after a `write`. */
+  cut(): void {
+    this.#cuts = true;
+    this.end(NOTHING);
+  }
+
   /**
    * Called about once a second: tries a blocked socket again, gives a sign of life after `keepAliveMs` of silence. False
    * where the client has taken nothing for `idleMsMax`: cut it.
@@ -183,7 +191,7 @@ export class AnswerWriter {
     this.#res.cork(() => {
       this.#begin();
       if (last.length > 0) taken = this.#res.write(last);
-      if (!taken) return;
+      if (!taken || this.#cuts) return;
       if (this.#toldClose) writeLastChunk(this.#res);
       else this.#res.end();
     });
@@ -203,7 +211,7 @@ export class AnswerWriter {
   #leave(): void {
     this.#left = true;
     this.#owner.onLeft();
-    if (!this.#toldClose) return;
+    if (!this.#toldClose && !this.#cuts) return;
     // Not within a callback of µWS, which goes on with the connection.
     setImmediate(() => {
       if (!this.#gone) this.#res.close();

@@ -226,6 +226,23 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     return this.#isSlotFree();
   }
 
+  /** Its client gets what has come so far and pays for it, as if it had left then: a cut connection, not an error, is what it sees. */
+  onCut(usage: Usage, upstreamWaitMs: number): boolean {
+    const { parts } = this.#server;
+    this.#keyed?.keyed.giveUp();
+    this.#meter.charged(settle(this.#context, usage, parts), upstreamWaitMs);
+    parts.metrics.callEnded();
+    if (this.#clientGone) {
+      this.#finish('client_gone');
+    } else {
+      invariant(this.#writer !== undefined, 'what is cut has begun');
+      this.#outcome = 'client_gone';
+      this.#writer.cut();
+      if (!this.isOver) this.#phase = 'leaving';
+    }
+    return this.#isSlotFree();
+  }
+
   onFail(error: ErrorRecord): boolean {
     // A worker got no descriptor for its connection: from now on connections must end.
     if (error.code === 'overloaded') this.#server.descriptors.look();

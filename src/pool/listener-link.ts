@@ -15,6 +15,7 @@ import {
   FRAME_CALL,
   FRAME_CANCEL,
   FRAME_CREDIT,
+  FRAME_CUT,
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
@@ -22,6 +23,7 @@ import {
   usageOfFrame,
   type CallFrame,
   type CallId,
+  type CutFrame,
   type DataFrame,
   type EndFrame,
   type Frame,
@@ -29,17 +31,19 @@ import {
 } from './messages.js';
 
 /**
- * Who gets a call's answer. Exactly one of onEnd and onFail is called, last. They return whether the call's slot is free
+ * Who gets a call's answer. Exactly one of onEnd, onCut and onFail is called, last. They return whether the call's slot is free
  * again; where not, because the client has not taken the answer yet, the receiver gives it back by `release`.
  */
 export interface CallReceiver {
   /**
    * `bytes` are of shared memory and valid during the call only, or with `more` until the next: it says that the next frame of the call
-   * is here too, whose onData, onEnd or onFail follows at once.
+   * is here too, whose onData, onEnd, onCut or onFail follows at once.
    */
   onData(bytes: Uint8Array, more: boolean): void;
   /** `bytes` as in `onData`. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
+  /** The rest of the stream will not come; it is billed up to here. */
+  onCut(usage: Usage, upstreamWaitMs: number): boolean;
   onFail(error: ErrorRecord): boolean;
 }
 
@@ -206,11 +210,16 @@ export class ListenerLink {
         this.#finish(call, call.receiver.onEnd(end[2], usageOfFrame(end[3]), end[4]));
         return;
       }
+      case FRAME_CUT: {
+        const cut = frame as CutFrame;
+        this.#finish(call, call.receiver.onCut(usageOfFrame(cut[2]), cut[3]));
+        return;
+      }
       case FRAME_FAIL:
         this.#finish(call, call.receiver.onFail(frame[2] as ErrorRecord));
         return;
       default:
-        invariant(false, `a worker sends data, end or fail, not kind ${String(frame[0])}`);
+        invariant(false, `a worker sends data, end, cut or fail, not kind ${String(frame[0])}`);
     }
   }
 

@@ -12,8 +12,9 @@
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
  *                         End   callId bytes usage waitMs  the last bytes (a whole answer, or a stream's rest) and the bill
  *                         Fail  callId error            no bill; a stream that has begun ends with an error event
+ *                         Cut   callId usage waitMs     the bill of a stream that stays a part; its connection is cut
  *
- * For each call a worker sends any number of Data and then exactly one End or Fail, also after a Cancel: only then may the
+ * For each call a worker sends any number of Data and then exactly one End, Fail or Cut, also after a Cancel: only then may the
  * listener use the slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
@@ -30,6 +31,7 @@ export const FRAME_CREDIT = 3;
 export const FRAME_DATA = 4;
 export const FRAME_END = 5;
 export const FRAME_FAIL = 6;
+export const FRAME_CUT = 7;
 
 /** Slot + generation × 2^20: a safe integer for 2^33 generations. */
 export type CallId = number;
@@ -68,6 +70,8 @@ export interface DownstreamHandle {
   /** Last word of a call that is billed. */
   /** `upstreamWaitMs`: how long the call waited for its upstreams before the first byte of its answer could be sent. */
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void;
+  /** Last word of a stream that was cut after it had begun, and is billed up to there. */
+  cut(usage: Usage, upstreamWaitMs: number): void;
   /** Last word of a call that is not billed. */
   fail(error: ErrorRecord): void;
 }
@@ -108,6 +112,7 @@ export type EndFrame = readonly [
   usage: UsageFrame,
   waitMs: number,
 ];
+export type CutFrame = readonly [kind: typeof FRAME_CUT, id: CallId, usage: UsageFrame, waitMs: number];
 
 export function frameOfUsage(usage: Usage): UsageFrame {
   return [

@@ -11,6 +11,7 @@ import {
   FRAME_CALL,
   FRAME_CANCEL,
   FRAME_CREDIT,
+  FRAME_CUT,
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
@@ -18,6 +19,7 @@ import {
   slotOfCall,
   type CallFrame,
   type CallId,
+  type CutFrame,
   type DataFrame,
   type EndFrame,
   type Frame,
@@ -165,6 +167,10 @@ class SessionHandle implements DownstreamHandle {
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {
     this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage), upstreamWaitMs] satisfies EndFrame);
+  }
+
+  cut(usage: Usage, upstreamWaitMs: number): void {
+    this.#finish([FRAME_CUT, this.#id, frameOfUsage(usage), upstreamWaitMs] satisfies CutFrame);
   }
 
   fail(error: ErrorRecord): void {

@@ -11,6 +11,8 @@ import { isRecord, parsedJson } from './json-value.js';
 import type { UsageMeter } from './usage-meter.js';
 
 export class AnswerReader implements AnswerBodyReader {
+  /** The client has nothing of it before `onEnd`. */
+  readonly isWhole = false;
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
   readonly #room: AnswerRoom;

@@ -14,6 +14,8 @@ export interface AnswerSink {
 
 /** Takes the body of one answer. After complete() or reject() it may be given more, and then does nothing. */
 export interface AnswerBodyReader {
+  /** The client has all of the answer but its end: whatever becomes of the upstream from now on takes nothing from it. */
+  readonly isWhole: boolean;
   onData(chunk: Uint8Array): void;
   /** The body ended well, as HTTP sees it. */
   onEnd(): void;

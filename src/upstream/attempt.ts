@@ -28,10 +28,18 @@ import { UsageMeter } from './usage-meter.js';
 /** Of an error's body as much as a message can need; and of a body that nobody reads as much as a connection is worth. */
 const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 
+/** A generation that goes on is cut by a setting of ours. */
+const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
+
 /** The session's side; `crash` is for exceptions, which are bugs of ours. */
 export interface AttemptOwner extends AnswerSink {
   /** For the answer, if it is a whole one. */
   readonly room: AnswerRoom;
+  /**
+   * In the place of `reject`, of a stream that has begun: it was cut by our clock or its caller, so what was relayed is charged.
+   * `isHeldUp`: by its caller.
+   */
+  cut(failure: AttemptFailure, isHeldUp: boolean): void;
   crash(error: unknown): void;
 }
 
@@ -49,6 +57,8 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   #phase: Phase = 'unanswered';
   #reader: AnswerBodyReader | undefined;
   #status = 0;
+  /** Of a stream: the client has some of it. */
+  #relayed = false;
   #unusedChunks: Uint8Array[] = [];
   #unusedBytes = 0;
 
@@ -71,6 +81,11 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 
   get sent(): boolean {
     return this.#call.sent;
+  }
+
+  /** The client has all of the answer but its end. */
+  get isWhole(): boolean {
+    return this.#reader?.isWhole === true;
   }
 
   pause(): void {
@@ -130,6 +145,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     if (this.#phase !== 'reading') return;
     if (this.#span?.isUnanswered === true) this.#span.firstByte(this.#clock.monotonicMs());
     this.taken.answered();
+    this.#relayed = true;
     this.#owner.relay(bytes);
   }
 
@@ -144,6 +160,10 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   /** What breaks the protocol is not worth a connection. */
   reject(failure: AttemptFailure): void {
     if (this.#phase === 'drained') return;
+    if (this.#relayed && this.#call.isHeldUp) {
+      this.#cut(failure, true);
+      return;
+    }
     this.#endSpan(failure.kind);
     this.taken.releaseFailed(failure);
     this.abort();
@@ -184,11 +204,31 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   }
 
   #fault(fault: UpstreamFault): void {
+    // Its end is missing, and nothing else.
+    if (this.isWhole) {
+      this.#reader!.onEnd();
+      return;
+    }
     const failure = faultFailure(fault);
+    if (this.#relayed) {
+      const isHeldUp = this.#call.isHeldUp;
+      if (isHeldUp || fault.code === TOTAL_TIMEOUT) {
+        this.#cut(failure, isHeldUp);
+        return;
+      }
+    }
     this.#endSpan(failure.kind);
     this.taken.releaseFailed(failure);
     this.#settle();
     this.#owner.reject(failure);
+  }
+
+  /** It says nothing about the upstream's health. */
+  #cut(failure: AttemptFailure, isHeldUp: boolean): void {
+    this.#endSpan(failure.kind);
+    this.taken.release();
+    this.abort();
+    this.#owner.cut(failure, isHeldUp);
   }
 
   /** The upstream found the request wrong; its message is there as far as it came. */

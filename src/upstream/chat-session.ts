@@ -83,7 +83,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #pause: NodeJS.Timeout | undefined;
   #relayed = false;
   #upstreamWaitMs = 0;
+  /** The client has gone. */
   #cancelled = false;
+  /** Cut by our clock or because its client did not read: it ends like that of a client that has gone. */
+  #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed. */
   #reason: string | undefined;
@@ -163,6 +166,21 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#tryAfter(pauseMs);
   }
 
+  cut(failure: AttemptFailure, isHeldUp: boolean): void {
+    const { target } = this.#attempt!.taken;
+    if (!isHeldUp) {
+      this.#shared.metrics.countFailure(target.slot, failure.kind);
+      this.#shared.faults.write(
+        'warn',
+        target.name,
+        'a stream was cut at total_timeout_ms, what was relayed is charged',
+        failure.cause,
+      );
+    }
+    this.#cut = true;
+    this.#settle(EMPTY);
+  }
+
   crash(error: unknown): void {
     const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
     this.#shared.faults.write('error', 'gateway', 'a call failed inside of the gateway', cause);
@@ -240,24 +258,27 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state === 'calling', 'a call is settled once');
     this.#state = 'settling';
     this.#rest = rest;
-    const { meter } = this.#attempt!;
-    if (meter.reported !== undefined) {
-      this.#settled(meter.reported);
+    const { meter, isWhole } = this.#attempt!;
+    const { reported } = meter;
+    const isPart = (this.#cancelled || this.#cut) && !isWhole;
+    if (reported !== undefined && !isPart) {
+      this.#settled(reported);
       return;
     }
     const { routes, count, faults } = this.#shared;
     const { tokenizer } = routes.routeOf(this.#request.modelIndex);
     const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
     countOrEstimate(count, wanted, COUNT_MS_MAX, faults)
-      .then((usage) => this.#settled(this.#cancelled ? { ...usage, source: 'estimated' } : usage))
+      .then((usage) => this.#settled(isPart && reported !== undefined ? atLeast(reported, usage) : usage))
       .catch((error: unknown) => this.crash(error));
   }
 
   #settled(usage: Usage): void {
+    const isLeft = this.#cancelled || this.#cut;
     this.#attempt = undefined;
     this.#state = 'delivering';
-    this.#usage = usage;
-    if (this.#cancelled) this.#end();
+    this.#usage = isLeft && usage.source !== 'reported' ? { ...usage, source: 'estimated' } : usage;
+    if (isLeft) this.#end();
     else this.#deliver();
   }
 
@@ -274,7 +295,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #end(): void {
     invariant(this.#state === 'delivering' && this.#usage !== undefined, 'a call ends once, with its bill');
     this.#state = 'ended';
-    this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage, this.#upstreamWaitMs);
+    if (this.#cut) this.#downstream.cut(this.#usage, this.#upstreamWaitMs);
+    else this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage, this.#upstreamWaitMs);
     this.#rest = EMPTY;
     this.room.clear();
   }
@@ -288,6 +310,19 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     clearTimeout(this.#pause);
     this.#downstream.fail(error);
   }
+}
+
+/**
+ * The bill of a part. Some providers report usage from the first event on, and that report may be older than text that came after it; a
+ * count of the text knows nothing of what was thought before it.
+ */
+function atLeast(reported: Usage, counted: Usage): Usage {
+  return {
+    promptTokens: reported.promptTokens,
+    cachedTokens: reported.cachedTokens,
+    completionTokens: Math.max(reported.completionTokens, counted.completionTokens),
+    source: 'estimated',
+  };
 }
 
 /** The shortest wait that any of the upstreams asked for. */

@@ -26,6 +26,8 @@ export interface UpstreamHandler {
 export interface UpstreamCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
+  /** Whether the caller makes the upstream wait, or did until just now: see HELD_UP_MS_MIN. */
+  readonly isHeldUp: boolean;
   /** Holds onData back until resume(); one chunk that was already on its way may still come, with the end. Idempotent, as resume() is. */
   pause(): void;
   resume(): void;

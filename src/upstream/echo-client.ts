@@ -39,6 +39,8 @@ export class EchoClient implements UpstreamClient {
 
 class EchoCall implements UpstreamCall {
   readonly sent = true;
+  /** It fails of nothing that a caller does. */
+  readonly isHeldUp = false;
   readonly #answer: EchoAnswer | undefined;
   readonly #stream: boolean;
   readonly #handler: UpstreamHandler;

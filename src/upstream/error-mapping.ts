@@ -63,6 +63,7 @@ const FAULT_REASONS: Readonly<Record<string, string>> = {
   TIMEOUT_FIRST_BYTE: 'it did not answer in time',
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
+  TIMEOUT_HELD_UP: 'its answer was not read in time',
 };
 
 const NO_ROOM: ErrorRecord = {

@@ -2,6 +2,7 @@
  * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
+import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
 import type { Roster } from '../core/roster.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { UpstreamCall, UpstreamFault, UpstreamHandler } from './client.js';
@@ -12,7 +13,12 @@ import type { UpstreamTarget } from './target.js';
 import type { Waiter } from './waiting-line.js';
 
 type TimeoutCode =
-  'TIMEOUT_CONNECT' | 'TIMEOUT_QUEUE' | 'TIMEOUT_FIRST_BYTE' | 'TIMEOUT_IDLE' | 'TIMEOUT_TOTAL';
+  | 'TIMEOUT_CONNECT'
+  | 'TIMEOUT_QUEUE'
+  | 'TIMEOUT_FIRST_BYTE'
+  | 'TIMEOUT_IDLE'
+  | 'TIMEOUT_TOTAL'
+  | 'TIMEOUT_HELD_UP';
 
 export interface Http1Request {
   readonly head: string;
@@ -32,8 +38,9 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   isWaiting = false;
   ahead: Http1Call | undefined;
   behind: Http1Call | undefined;
-  readonly #totalDeadlineMs: number;
-  /** Of the phase that `#waitsFor` names; Infinity while the call is paused, for then we let the upstream wait. */
+  /** Counts the upstream's time alone: it is put off by each pause. */
+  #totalDeadlineMs: number;
+  /** Of the phase that `#waitsFor` names; while the call is paused that is the caller's. */
   #deadlineMs: number;
   #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
   /** Let go when it is sent. */
@@ -41,6 +48,12 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   #pool: Http1Pool | undefined;
   #connection: Http1Connection | undefined;
   #paused = false;
+  #pausedAtMs = 0;
+  #resumedAtMs = 0;
+  /** All pauses that are over. */
+  #pausedMs = 0;
+  /** What is remembered of them: what the stream has run since is taken off. */
+  #heldUpMs = 0;
   /** Ended, failed or aborted: the handler hears nothing more. */
   #over = false;
   #started = false;
@@ -60,6 +73,13 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
     return this.#sent;
   }
 
+  get isHeldUp(): boolean {
+    const heldUpMs = this.#paused
+      ? this.#heldUpMs + this.#clock.monotonicMs() - this.#pausedAtMs
+      : this.#heldUpMsLeft();
+    return heldUpMs >= HELD_UP_MS_MIN;
+  }
+
   dispatch(pool: Http1Pool, request: Http1Request): void {
     this.#place = this.#calls.add(this);
     this.#pool = pool;
@@ -75,14 +95,19 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   pause(): void {
     if (this.#paused || this.#over) return;
     this.#paused = true;
-    this.#deadlineMs = Infinity;
+    this.#heldUpMs = this.#heldUpMsLeft();
+    this.#pausedAtMs = this.#wait('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
     if (this.#started) this.#connection!.pause();
   }
 
   resume(): void {
     if (!this.#paused || this.#over) return;
     this.#paused = false;
-    this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    this.#resumedAtMs = this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    const pausedMs = this.#resumedAtMs - this.#pausedAtMs;
+    this.#pausedMs += pausedMs;
+    this.#totalDeadlineMs += pausedMs;
+    this.#heldUpMs = Math.min(HELD_UP_MS_REMEMBERED, this.#heldUpMs + pausedMs);
     if (this.#started) this.#connection!.resume();
   }
 
@@ -95,7 +120,7 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
 
   /** Ends the call if one of its deadlines has passed. */
   expire(nowMs: MonotonicMs): void {
-    if (nowMs >= this.#totalDeadlineMs) this.#timeOut('TIMEOUT_TOTAL');
+    if (nowMs >= this.#totalDeadlineMs && !this.#paused) this.#timeOut('TIMEOUT_TOTAL');
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
   }
 
@@ -149,9 +174,22 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
     this.#handler.onError(fault);
   }
 
-  #wait(code: TimeoutCode, ms: number): void {
+  /** Returns the time that it is. */
+  #wait(code: TimeoutCode, ms: number): number {
+    const nowMs = this.#clock.monotonicMs();
     this.#waitsFor = code;
-    this.#deadlineMs = this.#clock.monotonicMs() + ms;
+    this.#deadlineMs = nowMs + ms;
+    return nowMs;
+  }
+
+  /**
+   * Of a call that is not paused. Up to its last byte the stream has run since the pause; silence after it proves nothing: a provider
+   * that gave up during the pause may never say so.
+   */
+  #heldUpMsLeft(): number {
+    if (this.#heldUpMs === 0) return 0;
+    const lastByteMs = this.#deadlineMs - this.#target.idleTimeoutMs;
+    return Math.max(0, this.#heldUpMs - (lastByteMs - this.#resumedAtMs));
   }
 
   #finish(): void {

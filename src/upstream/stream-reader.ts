@@ -41,6 +41,11 @@ export class StreamReader implements AnswerBodyReader {
     this.#includeUsage = includeUsage;
   }
 
+  /** The last event with choices told why the generation ended: the text is whole, with or without `[DONE]`. */
+  get isWhole(): boolean {
+    return this.#relayed && (this.#done || this.#finished);
+  }
+
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     const events = this.#splitter.push(chunk);
@@ -139,7 +144,12 @@ export class StreamReader implements AnswerBodyReader {
     this.#sink.complete(DONE_BYTES);
   }
 
+  /** What is no event after the end of the text, or tells of an error, is no reason to give the text away. */
   #reject(what: string): void {
+    if (this.isWhole) {
+      this.#complete();
+      return;
+    }
     this.#over = true;
     this.#sink.reject(garbageFailure(what));
   }

@@ -27,6 +27,7 @@ import {
 import { eventually, startGateway, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { startMock } from '../support/mock.js';
+import { SlowReader } from '../support/slow-reader.js';
 import { chunksOf, eventData, textOf } from '../support/sse.js';
 
 /** Cells at once: enough to hide the stalls, few enough for two cores to keep the short timeouts true. */
@@ -50,6 +51,7 @@ const BILLS = {
   // "Hello" in its frame, and "hi there"; tiktoken says so, too.
   counted: 8n * INPUT + 2n * OUTPUT,
   drained: picoUnitsOf(CREDIT)!,
+  part: undefined,
   down: 0n,
   caller: 0n,
   cut: 0n,
@@ -57,7 +59,8 @@ const BILLS = {
 
 /**
  * ok: the upstream's answer. other: the healthy upstream's. counted: as ok, with tokens counted here. drained: as ok, and it took all
- * there was. down: 502. caller: 400. cut: a stream that ends with an error event.
+ * there was. down: 502. caller: 400. cut: a stream that ends with an error event. part: a stream
+ * whose connection is cut, and which is charged for what came.
  */
 type Ending = keyof typeof BILLS;
 
@@ -292,6 +295,27 @@ const GARBAGE: Row[] = [
     stream: ['ok', 'ok'],
     script: bad('', streamOf(USAGE).replace(DONE, '')),
   },
+  // The text is whole, and so is its bill, whatever follows.
+  ...(['reset', 'close', 'stall'] as const).map((end): Row => ({
+    name: `${end} after the last text`,
+    whole: undefined,
+    stream: ['counted', 'counted'],
+    script: raw(end, chunkedHead, () => chunked(EVENTS)),
+  })),
+  ...[
+    ['broken SSE', 'data: {"choices":[\n\n'],
+    ['an error event', sse({ error: { message: 'x' } })],
+  ].map(([name, text]): Row => ({
+    name: `${name} after the last text`,
+    whole: undefined,
+    stream: ['counted', 'counted'],
+    script: raw(
+      'close',
+      chunkedHead,
+      () => chunked(EVENTS),
+      () => chunked(text!),
+    ),
+  })),
   {
     name: 'gzip',
     ...UNSERVED,
@@ -316,9 +340,9 @@ const GARBAGE: Row[] = [
   },
   {
     name: 'never-ending',
-    // The time of a whole call is over: no second upstream is begun.
+    // The time of a whole call is over: no second upstream is begun. A stream that goes on is ours to cut, and is paid for.
     whole: ['down', 'down'],
-    stream: ['cut', 'cut'],
+    stream: ['part', 'part'],
     script: (socket, stream) => {
       socket.write(chunkedHead(stream));
       drip(socket, chunked(stream ? FIRST : '        '));
@@ -470,17 +494,34 @@ function checkAnswer(t: Test, answer: Answer, { row, stream, upstreams, ending }
   else t.equal(last, '[DONE]', name);
 }
 
+/** No error event, which would say that nothing is charged, and no end. */
+async function checkPart(t: Test, gateway: Gateway, key: string, cell: Cell, name: string): Promise<void> {
+  const messages = [{ role: 'user', content: 'Hello' }];
+  const body = { model: modelOf(cell), messages, stream: true };
+  const reader = new SlowReader(gateway.port, key, body, 1_000_000, true);
+  await reader.closed;
+  const text = reader.text();
+  t.match(text, /"hi"/, name);
+  t.notMatch(text, /"error"|\[DONE\]|\r\n0\r\n/, `${name}: ${text.slice(-200)}`);
+}
+
 async function checkCell(t: Test, gateway: Gateway, cell: Cell): Promise<void> {
   const { row, stream, upstreams, ending } = cell;
   const name = `${row.name}, ${stream ? 'stream' : 'whole'}, ${upstreams}`;
   const customer = await gateway.admin.customer({ credit: CREDIT });
-  const answer = await gateway.chat(customer.key, 'Hello', { model: modelOf(cell), stream });
-  checkAnswer(t, answer, cell, name);
+  if (ending === 'part') {
+    await checkPart(t, gateway, customer.key, cell, name);
+  } else {
+    const answer = await gateway.chat(customer.key, 'Hello', { model: modelOf(cell), stream });
+    checkAnswer(t, answer, cell, name);
+  }
   const account: AccountView = await eventually(`nothing held: ${name}`, async () => {
     const view = await gateway.admin.account(customer.accountId);
     return view.held === '0.00' ? view : undefined;
   });
-  t.equal(account.spent, decimalOf(BILLS[ending]), `${name}: bill`);
+  const bill = BILLS[ending];
+  if (bill === undefined) t.ok(picoUnitsOf(account.spent)! > BILLS.counted, `${name}: ${account.spent}`);
+  else t.equal(account.spent, decimalOf(bill), `${name}: bill`);
   t.equal(account.calls_today, ending === 'down' || ending === 'cut' ? 0 : 1, `${name}: day`);
   t.equal(
     picoUnitsOf(account.credited),

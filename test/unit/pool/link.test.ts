@@ -60,6 +60,7 @@ function recorder(): CallReceiver & { readonly heard: string[] } {
     onData: (bytes, more) => heard.push(`data ${Buffer.from(bytes).toString()}${more ? ' and more' : ''}`),
     onEnd: (bytes, usage, waitMs) =>
       heard.push(`end ${Buffer.from(bytes).toString()} ${JSON.stringify(usage)} ${waitMs}`) > 0,
+    onCut: (usage, waitMs) => heard.push(`cut ${JSON.stringify(usage)} ${waitMs}`) > 0,
     onFail: (error) => heard.push(`fail ${JSON.stringify(error)}`) > 0,
   };
 }
@@ -101,6 +102,20 @@ void t.test('a failure arrives as the record it was', async (t) => {
   sessions[0]!.downstream.fail(FAILURE);
   await until('it fails', () => receiver.heard.length === 1);
   t.same(receiver.heard, [`fail ${JSON.stringify(FAILURE)}`]);
+});
+
+void t.test('a cut comes after what was sent before it, and with its bill', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const receiver = recorder();
+  link.dispatch(link.acquire()!, REQUEST, receiver);
+  await until('the call arrives', () => sessions.length === 1);
+  sessions[0]!.downstream.data(Buffer.from('a'));
+  sessions[0]!.downstream.cut(USAGE, 1.5);
+  await until('the cut arrives', () => receiver.heard.length === 2);
+  t.same(receiver.heard, ['data a and more', `cut ${JSON.stringify(USAGE)} 1.5`]);
+  t.equal(link.inFlight, 0);
+  t.throws(() => sessions[0]!.downstream.fail(FAILURE), /a call ends once/);
 });
 
 void t.test('slots are bounded: one more is refused, and one given back can be had again', (t) => {
@@ -192,6 +207,7 @@ void t.test('a receiver whose client is slow keeps the slot beyond the last fram
   const receiver: CallReceiver = {
     onData: () => undefined,
     onEnd: () => heard.push('end') === 0,
+    onCut: () => heard.push('cut') === 0,
     onFail: () => true,
   };
   link.dispatch(slot, REQUEST, receiver);
