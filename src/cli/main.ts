@@ -1,26 +1,11 @@
 #!/usr/bin/env node
-/** The command line's entry. Exit codes: 0 done, 1 refused, 2 wrong usage. */
-import { CommanderError } from 'commander';
-import { Misuse } from './output.js';
-import { createProgram } from './program.js';
+/** The command line's entry. What the commands need is loaded only on a Node that can run it. */
+import { unsupportedNode } from './runtime-support.js';
 
-const EXIT_REFUSED = 1;
-const EXIT_USAGE = 2;
-
-try {
-  await createProgram().parseAsync();
-} catch (error) {
-  if (error instanceof CommanderError) {
-    // Commander has written its message. Of its errors, those for --help and --version carry 0.
-    process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
-  } else {
-    process.stderr.write(`${textOf(error)}\n`);
-    process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_REFUSED;
-  }
-}
-
-/** An expected refusal carries a code and explains itself; anything else is a bug, whose place is wanted. */
-function textOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  return 'code' in error ? error.message : (error.stack ?? error.message);
+const unsupported = unsupportedNode(process.versions.node);
+if (unsupported === undefined) {
+  await import('./run.js');
+} else {
+  process.stderr.write(`${unsupported}\n`);
+  process.exitCode = 1;
 }

@@ -3,6 +3,7 @@ import { InvalidArgumentError, type Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import { exampleText } from './output.js';
 import { addBooksOptions } from './place.js';
+import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
 
 interface ServeOptions {
   readonly config?: string;
@@ -41,6 +42,12 @@ function portOf(text: string): number {
 
 /** Runs until the gateways have ended. Throws ConfigError before anything was started. */
 async function serve(options: ServeOptions): Promise<void> {
+  const unsupported = unsupportedRuntime(runtimeFacts());
+  if (unsupported !== undefined) {
+    process.stderr.write(`${unsupported}\n`);
+    process.exitCode = 1;
+    return;
+  }
   const [
     { loadSettings },
     { supervise, supervisorOptions },

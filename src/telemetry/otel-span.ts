@@ -105,7 +105,7 @@ export class RecordedSpan implements ReadableSpan {
   get ownAttributes(): Attributes {
     const { record, accountId } = this;
     const attributes: Attributes = {};
-    if (record.tokens !== null) {
+    if (record.kind === SPAN_OF_CALL && record.tokens !== null) {
       const [input, cached, output] = record.tokens;
       attributes['gen_ai.usage.input_tokens'] = input;
       attributes['gen_ai.usage.cache_read.input_tokens'] = cached;

@@ -32,6 +32,7 @@ export interface CallSpanRecord {
   readonly model: string | null;
   readonly provider: string | null;
   readonly stream: boolean;
+  /** Of this span alone, and not of the tries below it: who sums tokens over spans would count them twice. */
   readonly tokens: SpanTokens | null;
   readonly costPicoUnits: bigint | null;
 }
@@ -61,7 +62,6 @@ export interface AttemptSpanRecord {
   /** Tries of the call that came before. */
   readonly earlierTries: number;
   readonly stream: boolean;
-  readonly tokens: SpanTokens | null;
 }
 
 export type SpanRecord = CallSpanRecord | AttemptSpanRecord;

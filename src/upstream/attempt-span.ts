@@ -2,7 +2,6 @@
  * The span of one try on an upstream: its headers, and what became of it; only where the trace is recorded. Upstream worker.
  */
 import type { UpstreamRequest } from '../pool/messages.js';
-import type { Usage } from '../protocol/usage.js';
 import { newSpanId } from '../telemetry/span-ids.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
@@ -33,7 +32,6 @@ export interface AttemptEnd {
   /** Kind of a failure, or `cancelled`; undefined where the answer was whole. */
   readonly error: string | undefined;
   readonly status: number;
-  readonly usage: Usage | undefined;
   readonly answerModel: string | undefined;
   readonly nowMs: number;
 }
@@ -76,7 +74,7 @@ export class AttemptSpan {
   }
 
   /** The first word counts: an attempt that has failed is aborted as well. */
-  end({ error, status, usage, answerModel, nowMs }: AttemptEnd): void {
+  end({ error, status, answerModel, nowMs }: AttemptEnd): void {
     if (this.#ended) return;
     this.#ended = true;
     const parent = this.#parent;
@@ -100,7 +98,6 @@ export class AttemptSpan {
       provider,
       earlierTries,
       stream: request.stream,
-      tokens: usage ? [usage.promptTokens, usage.cachedTokens, usage.completionTokens] : null,
     });
   }
 }

@@ -247,7 +247,6 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     this.#span?.end({
       error,
       status: this.#status,
-      usage: this.meter.reported,
       answerModel: this.meter.answerModel,
       nowMs: this.#clock.monotonicMs(),
     });

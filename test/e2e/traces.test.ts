@@ -111,6 +111,7 @@ void t.test('spans of calls and attempts', async (t) => {
       },
     });
     t.ok(Math.abs(Number(call.attributes['tollgate.cost']) * 1e6 - cost) < 1e-6, `cost ${cost}`);
+    t.notOk('gen_ai.usage.input_tokens' in attempt.attributes, 'tokens are told once');
     t.match(attempt, {
       name: 'chat their-model',
       parentSpanId: call.spanId,

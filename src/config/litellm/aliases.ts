@@ -4,7 +4,7 @@ import type { ImportMap } from './remarks.js';
 
 /** The names that callers can use: see `identifier` in config/annotations.ts. */
 export const MODEL_NAME = /^[!-)+-~]{1,128}$/;
-export const MODEL_NAME_RULE = 'wanted is a name of 1 to 128 visible ASCII characters without *';
+export const MODEL_NAME_RULE = 'want a name of 1 to 128 visible ASCII characters without *';
 
 /** Aliases by the id of their model; with a remark for each that cannot be one. */
 export function importAliases(router: ImportMap, modelIds: readonly string[]): Map<string, string[]> {

@@ -21,6 +21,8 @@ export interface LitellmImport {
   readonly remarks: readonly Remark[];
   /** Environment variables that `yaml` refers to. */
   readonly variables: readonly string[];
+  /** Entries of `model_list` that no model was made of; a remark says why of each. */
+  readonly leftOut: number;
 }
 
 /** Throws ConfigError where the text is no YAML, or no model of it can be carried over; its lines name `fileName`. */
@@ -36,7 +38,8 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
     credentials: credentialsOf(file, remarks),
     timeoutSeconds: router.number('timeout') ?? litellm.number('request_timeout'),
   };
-  const models = withAliases(modelsOf(entries, context), router);
+  const leftOut: ImportMap[] = [];
+  const models = withAliases(modelsOf(entries, context, leftOut), router);
   remarkSections({ file, router, litellm });
   if (models.length === 0) {
     throw new ConfigError([
@@ -46,7 +49,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   }
   const yaml = documentOf(models, fileName);
   const variables = Array.from(yaml.matchAll(/(?<!\$)\$\{(\w+)\}/g), ([, name]) => name!);
-  return { yaml, remarks: remarks.list, variables: [...new Set(variables)] };
+  return { yaml, remarks: remarks.list, variables: [...new Set(variables)], leftOut: leftOut.length };
 }
 
 /** `config.yaml:12: model_list[0].litellm_params.rpm: …` */
@@ -89,21 +92,34 @@ function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap
   );
 }
 
-function modelsOf(entries: readonly ImportMap[], context: DeploymentContext): ImportedModel[] {
+/** Adds to `leftOut` the entries that no model is made of. */
+function modelsOf(
+  entries: readonly ImportMap[],
+  context: DeploymentContext,
+  leftOut: ImportMap[],
+): ImportedModel[] {
   const groups = new Map<string, Deployment[]>();
   for (const entry of entries) {
     const name = entry.text('model_name');
     if (name === undefined || !MODEL_NAME.test(name)) {
-      entry.remark('model_name', `${MODEL_NAME_RULE}; the entry was left out`);
+      const fault = name === undefined ? `is missing: ${MODEL_NAME_RULE}` : MODEL_NAME_RULE;
+      entry.remark('model_name', `${fault}; the entry was left out`);
+      leftOut.push(entry);
       continue;
     }
     const deployment = importDeployment(entry, name, context);
     for (const rest of entry.rest) entry.remark(rest, 'has no counterpart');
-    if (deployment === undefined) continue;
     const group = groups.get(name);
-    if (group !== undefined) group.push(deployment);
-    else if (groups.size < MODELS_MAX) groups.set(name, [deployment]);
-    else entry.remark('model_name', `left out: there are at most ${MODELS_MAX} models`);
+    if (deployment === undefined) {
+      leftOut.push(entry);
+    } else if (group !== undefined) {
+      group.push(deployment);
+    } else if (groups.size < MODELS_MAX) {
+      groups.set(name, [deployment]);
+    } else {
+      entry.remark('model_name', `left out: there are at most ${MODELS_MAX} models`);
+      leftOut.push(entry);
+    }
   }
   return Array.from(groups, ([name, deployments]) => importModel(name, deployments));
 }

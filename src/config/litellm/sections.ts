@@ -5,7 +5,8 @@ type Reasons = Readonly<Record<string, string>>;
 
 const FAILOVER =
   'a call fails over among the upstreams of its own model: add the other model there with a higher priority number';
-const SHARING = 'limits are shared by the threads of one gateway, without another service';
+const SHARING =
+  'the threads and processes of one host share limits without another service; several hosts share them by the setting sharing: { url }';
 
 const ROUTER_REASONS: Reasons = {
   routing_strategy:

@@ -1,0 +1,111 @@
+/**
+ * Whether Tollgate can serve on this Node and this system, and if not, a sentence that says what to do. Nothing but modules of
+ * Node is imported, so that the sentence comes before any dependency can fail with a stack trace of its own. Any process.
+ */
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+
+/** The first release whose syntax and modules the program and its packages use. */
+const NODE_MIN = [20, 18] as const;
+
+/** Node's releases by the number of their native interface, `process.versions.modules`. */
+const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
+
+/** What decides; strings as Node gives them. */
+export interface RuntimeFacts {
+  /** `process.versions.node`. */
+  readonly node: string;
+  /** `process.versions.modules`. */
+  readonly abi: string;
+  readonly platform: string;
+  readonly arch: string;
+  /** Version of the C library; undefined if it is not glibc. */
+  readonly glibc: string | undefined;
+  /** Names of the native binaries that the network library brings. */
+  readonly binaries: readonly string[];
+  /** The newest glibc that the binary for this Node asks for; undefined if there is no such binary, or it asks for none. */
+  readonly glibcWanted: string | undefined;
+}
+
+/** Why no command runs on this Node; undefined if they do. */
+export function unsupportedNode(node: string): string | undefined {
+  if (!isOlder(node, NODE_MIN.join('.'))) return undefined;
+  return `Tollgate needs Node 20.18 or newer and this is Node ${node}. Install Node 24 (or 22) and run the command again.`;
+}
+
+/** Why `serve` cannot run here; undefined if it can. Pure. */
+export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
+  const { node, abi, platform, arch, glibc, binaries, glibcWanted } = facts;
+  const prefix = `uws_${platform}_${arch}_`;
+  const abis = binaries
+    .filter((name) => name.startsWith(prefix))
+    .map((name) => /_(\d+)\.node$/.exec(name)?.[1] ?? '');
+  const library = 'the binaries of µWebSockets.js, which Tollgate serves with,';
+  if (abis.length === 0) {
+    return `Tollgate cannot serve on ${platform} ${arch}: ${library} are for other systems. Use Linux (glibc) on x64 or arm64, or the container image.`;
+  }
+  if (!abis.includes(abi)) {
+    const nodes = abis.map((known) => NODE_OF_ABI[known]).filter((known) => known !== undefined);
+    return `Tollgate cannot serve on Node ${node}: ${library} are for Node ${nodes.sort().join(', ')}. Start it with Node 24 or 22, or use the container image.`;
+  }
+  if (platform !== 'linux') return undefined;
+  if (glibc === undefined) {
+    return `Tollgate cannot serve on this Linux: ${library} need glibc, and this system's C library is another (musl on Alpine). Use Debian, Ubuntu, Fedora or the container image.`;
+  }
+  if (glibcWanted !== undefined && isOlder(glibc, glibcWanted)) {
+    return `Tollgate cannot serve on Node ${node} here: ${library} need glibc ${glibcWanted} with this Node, and this system has ${glibc}. Use a newer system (Debian 13, Ubuntu 24.04), the container image, or Node 20, whose binary runs on glibc 2.27.`;
+  }
+  return undefined;
+}
+
+/** Facts of this process. Costs some 15 ms: the binary is searched for the versions that it names. Throws nothing. */
+export function runtimeFacts(): RuntimeFacts {
+  const { node, modules: abi } = process.versions;
+  const { platform, arch } = process;
+  const folder = libraryFolder();
+  const own = folder === undefined ? undefined : join(folder, `uws_${platform}_${arch}_${abi}.node`);
+  return {
+    node,
+    abi,
+    platform,
+    arch,
+    glibc: glibcVersion(),
+    binaries: folder === undefined ? [] : readdirSync(folder).filter((name) => name.endsWith('.node')),
+    glibcWanted: own !== undefined && existsSync(own) ? glibcNamedIn(own) : undefined,
+  };
+}
+
+/** Undefined if the package is not installed: then its import says so. */
+function libraryFolder(): string | undefined {
+  try {
+    return dirname(createRequire(import.meta.url).resolve('uWebSockets.js'));
+  } catch {
+    return undefined;
+  }
+}
+
+function glibcVersion(): string | undefined {
+  // Looking up the names of the network's addresses can take seconds. Node's types do not know the switch yet.
+  Object.assign(process.report, { excludeNetwork: true });
+  const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  return header?.glibcVersionRuntime;
+}
+
+/** ELF binaries name each version of glibc that they want in clear text. */
+function glibcNamedIn(path: string): string | undefined {
+  const binary = readFileSync(path);
+  let newest: string | undefined;
+  for (let at = binary.indexOf('GLIBC_2.'); at !== -1; at = binary.indexOf('GLIBC_2.', at + 8)) {
+    const version = /^GLIBC_(2\.\d+)/.exec(binary.toString('latin1', at, at + 12))?.[1];
+    if (version !== undefined && (newest === undefined || isOlder(newest, version))) newest = version;
+  }
+  return newest;
+}
+
+/** Whether version `one` comes before `other`, by their first two numbers. */
+function isOlder(one: string, other: string): boolean {
+  const [major = 0, minor = 0] = one.split('.').map(Number);
+  const [otherMajor = 0, otherMinor = 0] = other.split('.').map(Number);
+  return major < otherMajor || (major === otherMajor && minor < otherMinor);
+}
