@@ -27,8 +27,8 @@ RUN if [ -z "$UWS" ]; then \
 # What is inside, with versions, licences and hashes, before anything that no program reads is taken away.
 RUN npm pkg delete devDependencies scripts && npm sbom --omit=dev --sbom-format=cyclonedx > /sbom.cdx.json
 COPY --from=build /src/dist dist
-COPY scripts/slim-image.mjs /scripts/
-RUN node /scripts/slim-image.mjs && rm -f package-lock.json node_modules/.package-lock.json
+COPY scripts/slim-image.mjs scripts/licences.mjs /scripts/
+RUN node /scripts/licences.mjs /sbom.cdx.json && node /scripts/slim-image.mjs && rm -f package-lock.json node_modules/.package-lock.json
 
 FROM node:24-trixie-slim
 ARG VERSION=0.1.0

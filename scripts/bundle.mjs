@@ -9,6 +9,7 @@
 import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { build } from 'esbuild';
+import { licenceOf } from './licences.mjs';
 
 const TARGET = 'dist';
 const CHUNKS = 'chunks';
@@ -72,7 +73,10 @@ for (const name of readdirSync(`${TARGET}/${CHUNKS}`)) {
 }
 
 const packages = [...new Set(Object.keys(metafile.inputs).flatMap((path) => packageOf(path) ?? []))].sort();
-writeFileSync(`${TARGET}/licences.txt`, packages.map(licenceOf).join(`\n${'-'.repeat(80)}\n\n`));
+writeFileSync(
+  `${TARGET}/licences.txt`,
+  [...packages, ...LOADED_BY_NAME].map(licenceText).join(`\n${'-'.repeat(80)}\n\n`),
+);
 const bundle = {
   files: written.map((path) => relative(TARGET, path)),
   packages,
@@ -85,11 +89,11 @@ function packageOf(path) {
   return /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1];
 }
 
-/** Copies of a package's modules come with its licence, as that wants. */
-function licenceOf(packageName) {
-  const folder = join('node_modules', packageName);
-  const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
-  const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));
-  if (file === undefined) throw new Error(`${folder} has no licence: is it to be copied?`);
-  return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), 'utf8').trim()}\n`;
+/** Copies of a package's modules come with its licence, as that wants; what is loaded by name is listed with its own. */
+function licenceText(packageName) {
+  const { name, version, license, text } = licenceOf(join('node_modules', packageName));
+  if (text === undefined && packages.includes(packageName)) {
+    throw new Error(`${packageName} has no licence file: may it be copied?`);
+  }
+  return `${name} ${version} (${license})\n\n${text ?? 'It has no licence file.'}\n`;
 }

@@ -125,6 +125,8 @@ void t.test('the image', { timeout: 600_000 }, async (t) => {
       bill.components.every(({ licenses }) => (licenses?.length ?? 0) > 0),
       'each with its licence',
     );
+    const uws = bill.components.find(({ name }) => /^uwebsockets/i.test(name));
+    t.same(uws?.licenses, [{ license: { id: 'Apache-2.0' } }], 'as its licence file has it');
     t.equal(statSync(join(root, 'var/lib/tollgate')).uid, USER, 'the volume is its user’s');
     t.end();
   });

@@ -1,5 +1,6 @@
 /** What is run is bundled: nothing that a bundle names beside itself is missing, and what is inside comes with its licence. */
-import { existsSync, readFileSync } from 'node:fs';
+import { execFileSync, spawnSync, type SpawnSyncReturns } from 'node:child_process';
+import { copyFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import t from 'tap';
@@ -39,11 +40,53 @@ void t.test('packages are inside or loaded by name, and those inside have their 
   for (const name of Object.keys(dependencies)) {
     t.ok(bundle.packages.includes(name) !== bundle.loadedByName.includes(name), name);
   }
-  for (const name of bundle.packages) {
-    const { version } = JSON.parse(readFileSync(`node_modules/${name}/package.json`, 'utf8')) as {
-      version: string;
+  t.match(licences, /^uwebsockets \S+ \(Apache-2\.0\)$/m, 'as its licence file has it');
+  for (const name of [...bundle.packages, ...bundle.loadedByName]) {
+    const own = JSON.parse(readFileSync(`node_modules/${name}/package.json`, 'utf8')) as {
+      readonly name: string;
+      readonly version: string;
     };
-    t.ok(licences.includes(`${name} ${version} (`), `the licence of ${name}`);
+    t.ok(licences.includes(`${own.name} ${own.version} (`), `the licence of ${name}`);
   }
   t.end();
 });
+
+void t.test('installed binaries are held against releases', { skip: !hasGit() && 'no git' }, (t) => {
+  const releases = t.testdir();
+  const git = (...args: string[]): string =>
+    execFileSync('git', ['-C', releases, '-c', 'user.name=t', '-c', 'user.email=t', ...args], {
+      encoding: 'utf8',
+    });
+  const binaries = readdirSync('node_modules/uWebSockets.js').filter((name) => name.endsWith('.node'));
+  const compare = (): SpawnSyncReturns<string> =>
+    spawnSync(
+      process.execPath,
+      ['scripts/compare-binaries.mjs', 'v1', 'v2', '--from', `file://${releases}`],
+      {
+        encoding: 'utf8',
+      },
+    );
+  git('init', '--quiet');
+  git('config', 'uploadpack.allowFilter', 'true');
+  t.equal(compare().status, 2, 'no such release');
+  const release = (tag: string, names: readonly string[]): void => {
+    for (const name of names) copyFileSync(join('node_modules/uWebSockets.js', name), join(releases, name));
+    git('add', '.');
+    git('commit', '--quiet', '--message', tag);
+    git('tag', tag);
+  };
+  release('v1', binaries.slice(0, 2));
+  release('v2', binaries.slice(2, -1));
+  const some = compare();
+  t.equal(some.status, 1);
+  t.match(some.stdout, `${binaries[0]!}: v`);
+  t.match(some.stdout, `${binaries.at(-1)!}: none`);
+  git('tag', '--delete', 'v2');
+  release('v2', binaries.slice(-1));
+  t.equal(compare().status, 0, compare().stdout);
+  t.end();
+});
+
+function hasGit(): boolean {
+  return spawnSync('git', ['--version']).status === 0;
+}
