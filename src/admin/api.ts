@@ -5,6 +5,7 @@
 import { jsonText } from '../core/json-text.js';
 import { ProxyError } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
+import { diskFaultOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { answerOfError, methodNotAllowed, type AdminAnswer } from './answer.js';
 import {
@@ -32,6 +33,9 @@ export interface AdminApiOptions extends AdminContext {
 }
 
 const ROOT = '/admin/v1/';
+
+/** A disk is rarely emptied within a second. */
+const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
   readonly #context: AdminContext;
@@ -61,6 +65,19 @@ export class AdminApi {
         code,
         message,
         ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      });
+    }
+    const diskFault = diskFaultOf(error);
+    if (diskFault !== undefined) {
+      this.#log.error('an admin request could not be written to disk, nothing was changed', {
+        method: request.method,
+        path: request.path,
+        error: diskFault,
+      });
+      return answerOfError({
+        code: 'overloaded',
+        message: `The books cannot be written: look at the disk of the data folder, ${diskFault}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
+        retryAfterSeconds: DISK_RETRY_SECONDS,
       });
     }
     this.#log.error('admin request failed', {

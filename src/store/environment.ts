@@ -11,6 +11,7 @@
  * none. The lock of a process that dies is the next one's. It can go when lmdb has taken the correction over; the test
  * beside this file tells.
  */
+import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
 import { OPTIONS } from './store-options.js';
 import { StoreFault, assertStoreFile } from './store-file.js';
@@ -71,6 +72,23 @@ export class Environment {
       this.#isInside = false;
     }
     return result!;
+  }
+}
+
+/**
+ * Makes an LMDB file without rows at `path`, unless there is a file. It comes under its name when it is whole: a crash leaves
+ * none or a whole one, and of two processes that make it at once one finds the other's.
+ */
+export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {
+  if (existsSync(path)) return;
+  const made = `${path}-new-${process.pid}`;
+  try {
+    void open(made, options).close();
+    linkSync(made, path);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  } finally {
+    for (const name of [made, `${made}-lock`]) rmSync(name, { force: true });
   }
 }
 

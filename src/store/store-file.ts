@@ -53,8 +53,8 @@ export function makeDataFolder(dataPath: string): void {
 
 /**
  * Throws `foreign` where there is a file that LMDB cannot open, `damaged` where pages of it are missing or are none,
- * `unreadable` where the system does not let it be read. No file, and an empty one (left by a crash between making and
- * filling it), are fine: then it returns false. Reads all of the file that is in use: 0.4 s a GB on warm disk caches.
+ * `unreadable` where the system does not let it be read. False if there is no file, or an empty one. Reads all of the
+ * file that is in use: 0.4 s a GB on warm disk caches.
  */
 export function assertStoreFile(path: string): boolean {
   if (!existsSync(path)) return false;
@@ -76,6 +76,15 @@ export function assertStoreFile(path: string): boolean {
     'damaged',
     `${path} is damaged at page ${fault.page} (byte ${fault.byte}): ${fault.reason}. ` +
       'Restore it from a backup; a part of it is not enough to go on from.',
+  );
+}
+
+/** Throws `damaged` if the file is there and empty: Tollgate never leaves one, so its books were cut off. */
+export function assertNotEmpty(path: string): void {
+  if (!existsSync(path) || readPages(path) !== undefined) return;
+  throw new StoreFault(
+    'damaged',
+    `${path} is empty: the books that it held are gone. Restore it from a backup; if no gateway has ever served from this folder, remove the file.`,
   );
 }
 
@@ -115,6 +124,20 @@ function readPages(path: string): Buffer[] | undefined {
 function readHead(file: number, position: number): Buffer {
   const head = Buffer.alloc(HEAD_BYTES);
   return head.subarray(0, readSync(file, head, 0, HEAD_BYTES, position));
+}
+
+/** What LMDB gives as `code` if the disk takes no more: errno of Linux, and its own for a file that may not grow. */
+const DISK_FAULTS: ReadonlyMap<unknown, string> = new Map([
+  [5, 'it failed to write (EIO)'],
+  [28, 'it is full (ENOSPC)'],
+  [30, 'it is read-only (EROFS)'],
+  [122, 'the quota of its owner is used up (EDQUOT)'],
+  [-30792, 'the file of the books has its full size'],
+]);
+
+/** Why the disk did not take a row; undefined if `error` is not of that kind. A transaction that it ended has changed nothing. */
+export function diskFaultOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? DISK_FAULTS.get(error.code) : undefined;
 }
 
 /**

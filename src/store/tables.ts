@@ -26,13 +26,21 @@
  *     history            [seconds of a span, place in its ring]     → figures of the span, as JSON
  */
 import type { Database, Key, RootDatabase } from 'lmdb';
-import { Environment } from './environment.js';
+import { Environment, makeEnvironmentFile } from './environment.js';
 import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
 import { RowRecorder } from './row-recorder.js';
 import type { HistoryTable } from './history-rows.js';
 import { OPTIONS } from './store-options.js';
-import { StoreFault, assertStoreFile, foreign, makeDataFolder, storePath, unreadable } from './store-file.js';
+import {
+  StoreFault,
+  assertNotEmpty,
+  assertStoreFile,
+  foreign,
+  makeDataFolder,
+  storePath,
+  unreadable,
+} from './store-file.js';
 
 /** What comes out of a table is checked by whoever reads it. */
 type Table<TableKey extends Key> = Database<unknown, TableKey>;
@@ -82,6 +90,7 @@ export const TABLE = {
 export function openTables(dataPath: string): Tables {
   const path = storePath(dataPath);
   makeDataFolder(dataPath);
+  assertNotEmpty(path);
   assertStoreFile(path);
   const environment = openEnvironment(path);
   try {
@@ -95,6 +104,7 @@ export function openTables(dataPath: string): Tables {
 
 function openEnvironment(path: string): Environment {
   try {
+    makeEnvironmentFile(path, OPTIONS);
     return new Environment(path, OPTIONS);
   } catch (error) {
     throw unreadable(path, error);

@@ -14,6 +14,9 @@ import {
   type ToGateway,
 } from '../gateway/messages.js';
 import type { GroupReading, Reading, ReadingKind } from '../gateway/readings.js';
+import type { Log } from '../telemetry/log.js';
+import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
+import { logStrayOutput } from './stray-output.js';
 
 export interface GatewayExit {
   /** How it ended, for the log: `exit code 1`, `signal SIGABRT`. */
@@ -50,6 +53,7 @@ export interface GatewayProcessOptions {
   readonly exitGraceMs: number;
   /** What a gateway may take to give new settings to its threads. */
   readonly reloadMsMax: number;
+  readonly log: Log;
 }
 
 /** Some milliseconds, where the main thread is not busy; an operator does not wait longer for one that is. */
@@ -70,6 +74,10 @@ const INLINED_BYTES_MAX = 2_000;
 
 /** Bytes of a request's head that µWS takes, for 4,096 by itself: cookies and baggage of some proxies are longer. */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
+
+const STANDARD_ERROR = 2;
+/** Where a gateway finds the supervisor's standard error: behind the three of every process, and the channel. */
+const LOG_DESCRIPTOR = 4;
 
 export class GatewayProcess {
   readonly #options: GatewayProcessOptions;
@@ -93,14 +101,21 @@ export class GatewayProcess {
     });
     this.#child = fork(fileURLToPath(options.entry), [], {
       cwd: process.cwd(),
-      env: { MALLOC_ARENA_MAX, UWS_HTTP_MAX_HEADERS_SIZE, ...process.env },
+      env: {
+        MALLOC_ARENA_MAX,
+        UWS_HTTP_MAX_HEADERS_SIZE,
+        ...process.env,
+        [LOG_DESCRIPTOR_VARIABLE]: String(LOG_DESCRIPTOR),
+      },
       execPath: process.execPath,
       execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
       detached: false,
       serialization: 'advanced',
-      // Nothing is read from the terminal; answers to the operator and the log go where the supervisor's go.
-      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+      // Nothing is read from the terminal; answers to the operator and the log go where the supervisor's go. What is written to
+      // the gateway's own standard error is not of its log, and would stand between its lines.
+      stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
     });
+    if (this.#child.stderr !== null) logStrayOutput(this.#child.stderr, this.#child.pid ?? 0, options.log);
     this.#killTimer = setTimeout(() => {
       this.#readyTimedOut = true;
       this.kill();

@@ -8,9 +8,13 @@
  * the descriptor non-blocking, for everybody who shares it.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
+import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
-const STANDARD_ERROR = 2;
+/** Names the descriptor of the log in a process whose own standard error is not the log: see supervisor/stray-output.ts. */
+export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
+
+const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
 /** The system writes so much to a pipe whole or not at all (PIPE_BUF): lines of several threads do not mix. */
 export const WHOLE_BYTES_MAX = 4_096;
 /** What waits for a slow reader in each thread: some 1,000 lines, four times what a pipe holds. */
@@ -79,6 +83,8 @@ export class StandardError {
 }
 
 let shared: StandardError | undefined;
+/** Kept: the descriptor would be closed with it. */
+let held: Socket | undefined;
 
 /** That of this thread, opened when first asked for. */
 export function standardError(): StandardError {
@@ -98,7 +104,8 @@ function openStandardError(): number {
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return openSync(`/proc/self/fd/${STANDARD_ERROR}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
-    // Made by asking for it. In other threads it would be a stream of messages to the main thread, which has done this before it started them.
-    return isMainThread ? process.stderr.fd : STANDARD_ERROR;
+    // Node's stream makes the descriptor non-blocking for all threads; the main thread has one before it starts the others.
+    if (isMainThread) held ??= new Socket({ fd: STANDARD_ERROR, readable: false, writable: true });
+    return STANDARD_ERROR;
   }
 }

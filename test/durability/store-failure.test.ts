@@ -167,8 +167,32 @@ void t.test(
         plan: 'ample',
       });
       if (answer.status === 200) made.push(`late-${n}`);
-      else t.equal(answer.status, 500);
+      else {
+        t.equal(answer.status, 503);
+        t.match(answer.json(), {
+          error: { code: 'overloaded', message: /disk .* is full .* Nothing was changed/ },
+        });
+        t.match(answer.headers, { 'retry-after': /^[1-9]/ });
+      }
     }
+    t.ok(made.length < 20, 'some found no page');
+    const { accountId } = scene.customers[0]!;
+    const before = await gateway.admin.account(accountId);
+    let credited = 0;
+    for (let n = 0; n < 20; n++) {
+      const answer = await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/credit`, {
+        amount: '1',
+        note: 'n'.repeat(200),
+      });
+      if (answer.status === 200) credited += 1;
+      else t.equal(answer.status, 503);
+    }
+    t.equal(
+      Number((await gateway.admin.account(accountId)).balance),
+      Number(before.balance) + credited,
+      'what was refused was not credited',
+    );
+    for (const line of gateway.log()) t.doesNotThrow(() => void JSON.parse(line), line);
 
     empty(folder);
     await recovered(gateway);

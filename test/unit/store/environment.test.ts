@@ -1,11 +1,11 @@
 /** Files that processes open while others write them: nothing that was committed is lost, by whomever it ends. */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { Environment } from '#src/store/environment.js';
+import { Environment, makeEnvironmentFile } from '#src/store/environment.js';
 import { findPageFault } from '#src/store/page-walk.js';
 import { OPTIONS } from '#src/store/store-options.js';
 import { plainNode } from '../../../bench/support/plain-node.js';
@@ -121,5 +121,17 @@ void t.test('a gate that is none is named, and may be removed', (t) => {
   });
   mkdirSync(`${path}2-gate`);
   t.throws(() => new Environment(`${path}2`, OPTIONS));
+  t.end();
+});
+
+void t.test('a new file comes under its name when it is whole', (t) => {
+  const folder = t.testdir();
+  const path = join(folder, 'new.lmdb');
+  makeEnvironmentFile(path, OPTIONS);
+  const { size, ino } = statSync(path);
+  t.ok(size >= 2 * OPTIONS.pageSize, `${size} bytes, of which two pages are meta data`);
+  makeEnvironmentFile(path, OPTIONS);
+  t.equal(statSync(path).ino, ino, 'a file that is there stays');
+  t.same(readdirSync(folder), ['new.lmdb'], 'nothing is left of its making');
   t.end();
 });
