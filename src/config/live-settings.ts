@@ -20,6 +20,7 @@ const LIVE_SETTINGS = [
 /** The others are sizes of shared tables, which are made once. */
 const LIVE_LIMITS = [
   'body_bytes',
+  'bodies_in_work_bytes',
   'parse_inline_bytes',
   'calls_in_flight_per_account',
   'client_idle_timeout_ms',

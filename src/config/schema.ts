@@ -27,6 +27,8 @@ const PROCESSES_MAX = 64;
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Held per stream with a slow reader; times `calls_in_flight` it is memory. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
+/** A terabyte; the sums are of 32 bits and count KiB. */
+const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
 const host = (environment: string, description: string) =>
   Type.String({
     pattern: '^[0-9A-Za-z.:_-]{1,255}$',
@@ -99,6 +101,15 @@ export const settingsSchema = Type.Object(
     limits: Type.Object(
       {
         body_bytes: whole(BODY_BYTES_MIN, BODY_BYTES_MAX, 10_485_760, 'bytes', 'Largest body of a request.'),
+        bodies_in_work_bytes: Type.Optional(
+          Type.Integer({
+            minimum: BODY_BYTES_MIN,
+            maximum: BODIES_IN_WORK_BYTES_MAX,
+            description:
+              'Memory that the bodies of all calls in work may take in a process; a body takes twice its length, one account at most half, and the longest body is always had. Beyond it a call is told 503 before its body is read. Where it is left out: a quarter of the memory of the container, or of the machine, divided by processes, and at most 4 GiB.',
+            'x-unit': 'bytes',
+          } satisfies Annotations),
+        ),
         calls_in_flight: whole(
           1,
           CALLS_IN_FLIGHT_MAX,

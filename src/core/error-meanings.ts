@@ -67,7 +67,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     remedy: 'retry; `status` shows which upstream fails',
   },
   overloaded: {
-    when: 'as many calls in flight as allowed, or the books cannot be written; `Retry-After`',
-    remedy: 'retry; raise `limits.calls_in_flight`, or look at the disk',
+    when: 'as many calls in flight, or bytes of bodies in work, as allowed, or the books cannot be written; `Retry-After`',
+    remedy: 'retry; raise `limits.calls_in_flight` or `limits.bodies_in_work_bytes`, or look at the disk',
   },
 };

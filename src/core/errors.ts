@@ -42,6 +42,8 @@ export const REFUSAL_DETAILS = [
   'authority_lost',
   'no_worker',
   'large_bodies',
+  'bodies_in_work',
+  'account_bodies_in_work',
   'file_descriptors',
 ] as const;
 export type RefusalDetail = (typeof REFUSAL_DETAILS)[number];

@@ -122,3 +122,15 @@ export const CATALOG_ENTRIES_MAX = 4_096;
  * has not after so long is stuck.
  */
 export const SETTINGS_WAIT_MS_MAX = 10_000;
+
+/**
+ * Memory that a body takes while its call is in work, in its own lengths: once as it was read or as it goes upstream, and once more for
+ * what is made of it on its way, such as the copy that has the upstream's name of the model.
+ */
+export const BODY_MEMORY_FACTOR = 2;
+
+/**
+ * Bodies up to this are not counted among those in work, so that a small call pays for no count. All calls in flight hold some 80 MB of
+ * them by default; the next page would be paid for by nearly every call.
+ */
+export const BODY_BYTES_UNCOUNTED = 4 * 1024;

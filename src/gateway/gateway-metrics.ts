@@ -28,6 +28,7 @@ const ACCOUNT_LABELS_MAX = 1_000;
 /** What a scrape asks the rest of the gateway for. */
 export interface MetricsSubjects {
   readonly registry: Registry;
+  readonly bodies: MetricsSource['bodies'];
   readonly books: Pick<LedgerFlush, 'state' | 'load'>;
   /** Undefined where none are exported. */
   readonly spans: () => SpanCounts | undefined;
@@ -73,7 +74,7 @@ export class GatewayMetrics {
   }
 
   /** From now on `render` and `read` work. */
-  attach({ registry, books, spans, sharing, readGroup }: MetricsSubjects): void {
+  attach({ registry, bodies, books, spans, sharing, readGroup }: MetricsSubjects): void {
     const source: MetricsSource = {
       version: packageVersion(),
       reader: this.reader,
@@ -82,6 +83,7 @@ export class GatewayMetrics {
       upstreams: () => this.upstreams.current,
       threads: this.threads,
       callsInFlightMax: this.#settings.limits.calls_in_flight,
+      bodies,
       flush: () => books.load.flush,
       unflushedAccounts: () => books.state.unflushedAccounts,
       journalFills: () => books.load.journalFills,

@@ -10,11 +10,13 @@ import type { LogChange, LogView } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import { obtainAdminToken } from '../admin/token.js';
+import { bodyBytesInWork, createBodyBudget } from '../pool/body-budget.js';
 import { createCallTable } from '../pool/call-table.js';
 import { createAccessRing } from '../telemetry/access-layout.js';
 import type { Log } from '../telemetry/log.js';
 import { AdminDesk } from './admin-desk.js';
 import { Books } from './books.js';
+import { bodiesInWorkBytesOf } from './body-memory.js';
 import { CounterPool } from './counter-pool.js';
 import { Figures } from './figures.js';
 import { GatewayLogs } from './gateway-logs.js';
@@ -71,11 +73,16 @@ export class Gateway {
       log,
     });
     const { buffers, claims, flush, idNames, registry, slotsPerListener, tally } = this.#books;
+    const bodies = createBodyBudget(settings.listen.listeners, settings.limits.accounts);
     this.#figures = new Figures({
       metrics: this.#metrics,
       subjects: {
         registry,
         books: flush,
+        bodies: {
+          bytesInWork: () => bodyBytesInWork(bodies),
+          bytesInWorkMax: () => bodiesInWorkBytesOf(this.settings),
+        },
         spans: () => this.#traces?.counts(),
         sharing: () => this.#books.sharing,
       },
@@ -142,6 +149,7 @@ export class Gateway {
         accessLog: accessRings[index]!,
         keys: buffers.keys,
         calls,
+        bodies,
         metrics: this.#metrics.buffers,
         thread: this.#metrics.threadOfListener(index),
         keptAnswerBytesMax: settings.idempotency.answer_bytes,

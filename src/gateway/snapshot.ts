@@ -11,6 +11,7 @@ import type { ListenerSettings } from '../listener/messages.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { UpstreamNames } from '../telemetry/upstream-names.js';
 import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
+import { bodiesInWorkBytesOf } from './body-memory.js';
 
 type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];
@@ -72,6 +73,7 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
   return {
     catalog,
     limits: {
+      bodiesInWorkBytesMax: bodiesInWorkBytesOf(settings),
       parseInlineBytesMax: limits.parse_inline_bytes,
       clientIdleTimeoutMs: limits.client_idle_timeout_ms,
     },

@@ -3,6 +3,7 @@
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { joinedBytes } from '../core/joined-bytes.js';
+import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 
 /**
  * What is read and thrown away of a body that is too long. A client that still writes when its connection ends never sees
@@ -12,6 +13,8 @@ export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Chunks of a large body are joined up to this, so that a body that comes in packets is not thousands of pieces. */
 const PIECE_BYTES_MIN = 64 * 1024;
+/** A body whose length is not known is counted in steps of this, before its bytes are kept. */
+const COUNTED_STEP_BYTES = 64 * 1024;
 
 export interface BodyReceiver {
   /** The whole body, valid during the call only: one that came in one chunk, nearly all of them, is never copied. */
@@ -22,44 +25,114 @@ export interface BodyReceiver {
   onTooLarge(more: boolean): void;
 }
 
-/** Calls exactly one of the receiver's methods, unless the client leaves first. */
+/** Who answers for the memory of a body. Where one says false the call was refused: nothing is kept, and nobody called any more. */
+export interface BodyHold {
+  /** The body will be `bytes` long before it is asked again, and is at least `certainBytes` long. */
+  takeBody(bytes: number, certainBytes: number): boolean;
+  /** The first bytes of a large body, valid during the call only. */
+  takeFirstPiece(piece: Uint8Array): boolean;
+}
+
+/**
+ * Calls exactly one of the receiver's methods, unless the client leaves first or `hold` refuses. `length` is what the head says, 0 where it
+ * says nothing; a longer one than BODY_BYTES_UNCOUNTED has been taken.
+ */
 export function readBody(
   res: HttpResponse,
+  length: number,
   bodyBytesMax: number,
   onePieceBytesMax: number,
+  hold: BodyHold,
   receiver: BodyReceiver,
 ): void {
-  const pieces: Uint8Array[] = [];
-  let chunks: Uint8Array[] = [];
-  let chunksBytes = 0;
+  let kept: KeptBody | undefined;
   let bytesSeen = 0;
   let answered = false;
-  const join = (): Uint8Array => {
-    const joined = chunks.length === 1 ? chunks[0]! : joinedBytes(chunks, chunksBytes);
-    chunks = [];
-    chunksBytes = 0;
-    return joined;
-  };
   res.onData((chunk, isLast) => {
     if (answered) return;
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
-      pieces.length = 0;
-      chunks = [];
+      kept = undefined;
       answered = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
       if (answered) receiver.onTooLarge(!isLast);
       return;
     }
-    if (isLast && bytesSeen === chunk.byteLength && bytesSeen <= onePieceBytesMax) {
-      receiver.onBody(new Uint8Array(chunk));
+    // It will be too long.
+    if (length > bodyBytesMax) return;
+    if (isLast && kept === undefined && bytesSeen <= onePieceBytesMax) {
+      // Counted or not: it came at once, and what is made of it is counted where it is long.
+      answered = true;
+      if (bytesSeen <= Math.max(length, BODY_BYTES_UNCOUNTED) || hold.takeBody(bytesSeen, bytesSeen))
+        receiver.onBody(new Uint8Array(chunk));
       return;
     }
-    // The chunk's memory is µWS's and is gone when this callback returns.
-    chunks.push(new Uint8Array(chunk.slice(0)));
-    chunksBytes += chunk.byteLength;
-    if (bytesSeen > onePieceBytesMax && (chunksBytes >= PIECE_BYTES_MIN || isLast)) pieces.push(join());
-    if (!isLast) return;
-    if (pieces.length === 0) receiver.onBody(join());
-    else receiver.onLargeBody(pieces);
+    kept ??= new KeptBody(length, bodyBytesMax, onePieceBytesMax, hold);
+    if (!kept.add(new Uint8Array(chunk), isLast)) {
+      answered = true;
+      kept = undefined;
+    } else if (isLast) {
+      answered = true;
+      const { pieces } = kept;
+      kept = undefined;
+      if (bytesSeen <= onePieceBytesMax)
+        receiver.onBody(pieces.length === 1 ? pieces[0]! : joinedBytes(pieces, bytesSeen));
+      else receiver.onLargeBody(pieces);
+    }
   });
+}
+
+/** What is there of a body that did not come at once. */
+class KeptBody {
+  pieces: Uint8Array[] = [];
+  readonly #length: number;
+  readonly #bodyBytesMax: number;
+  readonly #onePieceBytesMax: number;
+  readonly #hold: BodyHold;
+  #bytes = 0;
+  #countedBytes: number;
+  /** Not joined yet. */
+  #chunks: Uint8Array[] = [];
+  #chunksBytes = 0;
+  #isFirstSeen = false;
+
+  constructor(length: number, bodyBytesMax: number, onePieceBytesMax: number, hold: BodyHold) {
+    this.#bodyBytesMax = bodyBytesMax;
+    this.#length = length;
+    this.#onePieceBytesMax = onePieceBytesMax;
+    this.#hold = hold;
+    this.#countedBytes = Math.max(length, BODY_BYTES_UNCOUNTED);
+    // Of its own memory, which is handed to other threads; pages that nothing is written to cost nothing.
+    if (length > 0) this.pieces.push(Buffer.allocUnsafeSlow(length));
+  }
+
+  /** Keeps a copy: the chunk's memory is µWS's and is gone when its callback returns. */
+  add(chunk: Uint8Array, isLast: boolean): boolean {
+    const end = this.#bytes + chunk.length;
+    if (end > this.#countedBytes && !this.#count(end)) return false;
+    if (this.#length > 0) this.pieces[0]!.set(chunk, this.#bytes);
+    else this.#append(chunk, isLast || (!this.#isFirstSeen && end > this.#onePieceBytesMax));
+    this.#bytes = end;
+    if (this.#isFirstSeen || end <= this.#onePieceBytesMax) return true;
+    this.#isFirstSeen = true;
+    return this.#hold.takeFirstPiece(this.pieces[0]!.subarray(0, end));
+  }
+
+  #count(bytes: number): boolean {
+    this.#countedBytes = Math.min(
+      Math.ceil(bytes / COUNTED_STEP_BYTES) * COUNTED_STEP_BYTES,
+      this.#bodyBytesMax,
+    );
+    return this.#hold.takeBody(this.#countedBytes, bytes);
+  }
+
+  #append(chunk: Uint8Array, isLast: boolean): void {
+    this.#chunks.push(chunk.slice());
+    this.#chunksBytes += chunk.length;
+    if (this.#chunksBytes < PIECE_BYTES_MIN && !isLast) return;
+    this.pieces.push(
+      this.#chunks.length === 1 ? this.#chunks[0]! : joinedBytes(this.#chunks, this.#chunksBytes),
+    );
+    this.#chunks = [];
+    this.#chunksBytes = 0;
+  }
 }

@@ -15,21 +15,25 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { errorEvent } from '../protocol/sse.js';
 import type { ChatCall } from '../protocol/chat-call.js';
+import { modelInFirstPiece } from '../protocol/first-model.js';
 import { readChatBytes } from '../protocol/request-bytes.js';
 import type { Usage } from '../protocol/usage.js';
-import { admit } from '../pipeline/admit.js';
-import type { CallContext } from '../pipeline/context.js';
+import { admit, unknownModel } from '../pipeline/admit.js';
+import type { Caller, CallContext } from '../pipeline/context.js';
 import type { HeldEnd } from '../pipeline/held-ends.js';
 import { checkIdempotencyKey, KeyedCall, type EarlierAnswer } from '../pipeline/keyed-call.js';
+import { beyondBalance, isAllowed } from '../pipeline/large-body.js';
 import { AdmissionAsk } from '../pipeline/lease-wait.js';
 import { release, reverse, settle, type Settled } from '../pipeline/settle.js';
+import type { BodyBudget } from '../pool/body-budget.js';
 import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import { arrivalOfKeyed, arrivalOfLarge, type Arrival, type Keyed } from './chat-arrival.js';
 import { writeChatHead, writeError } from './answer.js';
 import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
-import type { BodyReceiver } from './body-reader.js';
+import type { BodyHold, BodyReceiver } from './body-reader.js';
 import { CallMeter } from './call-meter.js';
+import type { ListenerLimits } from './messages.js';
 import { Replay } from './replay.js';
 import type { ListenerServer } from './server.js';
 
@@ -42,13 +46,26 @@ const NO_WORKER: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
+const BODIES_FULL: ErrorRecord = {
+  code: 'overloaded',
+  detail: 'bodies_in_work',
+  message: 'The gateway has as many bytes of requests in work as it may. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
+const ACCOUNT_BODIES_FULL: ErrorRecord = {
+  code: 'overloaded',
+  detail: 'account_bodies_in_work',
+  message: 'The account has as many bytes of requests in work as one account may. Retry after 1 second.',
+  retryAfterSeconds: 1,
+};
+
 const NOT_IN_BOOKS: ErrorRecord = {
   code: 'internal_error',
   message:
     'The gateway could not write the charge of this call to its books and has withheld the answer. The call was not billed; try it again.',
 };
 
-export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, HeldEnd {
+export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyReceiver, HeldEnd {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
@@ -68,6 +85,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #outcome: Outcome = 'ok';
   /** The worker's last frame was here and the answer was not: the slot is given back with the end. */
   #keepsSlot = false;
+  /** Length of the body that is counted among those in work, or of what has come of it. */
+  #bodyBytes = 0;
 
   constructor(server: ListenerServer, res: HttpResponse, context: CallContext) {
     this.#server = server;
@@ -85,6 +104,50 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
     invariant(caller !== undefined, 'keys are of a known caller');
     this.#keyed = { keyed: new KeyedCall(key, this.#server.claims), account: caller.account };
     return checkIdempotencyKey(key);
+  }
+
+  /**
+   * The body will be `bytes` long, and is `certainBytes` long at least. False where the call was refused instead, because there is no memory for it or
+   * because it is large and is certain to be refused later; what is still to come of the body is then thrown away.
+   */
+  takeBody(bytes: number, certainBytes: number): boolean {
+    const { parts, limits, bodies } = this.#server;
+    const { caller } = this.#context;
+    invariant(caller !== undefined, 'a body is read for a known caller');
+    const isLarge = bytes > limits.parseInlineBytesMax;
+    const refusal =
+      (isLarge ? beyondBalance(caller, certainBytes, parts) : undefined) ??
+      this.#hold(caller, bytes, bodies, limits);
+    if (refusal !== undefined) this.refuse(refusal);
+    return refusal === undefined;
+  }
+
+  /** The first piece of a large body is here; false as `takeBody`. */
+  takeFirstPiece(piece: Uint8Array): boolean {
+    const { caller } = this.#context;
+    invariant(caller !== undefined, 'a body is read for a known caller');
+    const model = modelInFirstPiece(piece);
+    if (model === undefined || isAllowed(caller, model, this.#server.parts)) return true;
+    this.refuse(unknownModel(model));
+    return false;
+  }
+
+  #hold(caller: Caller, bytes: number, bodies: BodyBudget, limits: ListenerLimits): ErrorRecord | undefined {
+    const { parseInlineBytesMax, bodiesInWorkBytesMax: bytesMax } = limits;
+    const { bodyBytesMax } = caller.plan;
+    const bounds = { bytesMax, bodyBytesMax, parseInlineBytesMax };
+    const taken = bodies.take(caller.account, this.#bodyBytes, bytes, bounds);
+    if (taken !== 'taken') return taken === 'full' ? BODIES_FULL : ACCOUNT_BODIES_FULL;
+    this.#bodyBytes = bytes;
+    return undefined;
+  }
+
+  /** Once nobody in the gateway holds the body any more; a second time does nothing. */
+  #giveBackBody(): void {
+    const { caller } = this.#context;
+    if (this.#bodyBytes === 0 || caller === undefined) return;
+    this.#server.bodies.giveBack(caller.account, this.#bodyBytes);
+    this.#bodyBytes = 0;
   }
 
   /** The body is whole; `bytes` are valid during the call only. */
@@ -138,6 +201,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #replay(earlier: EarlierAnswer): void {
     const { parts, streaming, endsConnections } = this.#server;
     this.#phase = 'leaving';
+    this.#giveBackBody();
     const replay = new Replay(this.#res, this.#context, earlier, endsConnections, () => this.onLeft());
     if (replay.isShort) {
       replay.sendWhole();
@@ -210,6 +274,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
 
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     const { parts } = this.#server;
+    // The worker has let go of it; a slow client may take long over the answer.
+    this.#giveBackBody();
     if (!this.#clientGone) this.#keyed?.keyed.keep(bytes, this.isStream, parts.journal.nextPosition);
     const settled = settle(this.#context, usage, parts);
     parts.metrics.callEnded();
@@ -244,6 +310,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   }
 
   onFail(error: ErrorRecord): boolean {
+    this.#giveBackBody();
     // A worker got no descriptor for its connection: from now on connections must end.
     if (error.code === 'overloaded') this.#server.descriptors.look();
     this.#keyed?.keyed.giveUp();
@@ -369,6 +436,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyReceiver, He
   #finish(outcome: Outcome): void {
     invariant(this.#phase !== 'done', 'an exchange ends once');
     this.#phase = 'done';
+    this.#giveBackBody();
     this.#keyed?.keyed.giveUp();
     this.#leaveSweep();
     const { admission } = this.#context;

@@ -14,6 +14,7 @@ import { HeldEnds } from '../pipeline/held-ends.js';
 import { ModelAccess } from '../pipeline/model-access.js';
 import type { PipelineParts } from '../pipeline/parts.js';
 import { AskPort } from '../pool/ask-port.js';
+import { BodyBudget } from '../pool/body-budget.js';
 import { CallTable } from '../pool/call-table.js';
 import { ClaimLink } from '../pool/claim-link.js';
 import { LeaseLink } from '../pool/lease-link.js';
@@ -73,6 +74,7 @@ const server = new ListenerServer(
   init.settings.limits,
   init.requestPrefix,
   new AskPort(init.parserPort),
+  new BodyBudget(init.bodies, init.index),
   new ClaimLink(init.claimPort, init.keptAnswerBytesMax),
   new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox }),
 );

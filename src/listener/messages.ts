@@ -4,6 +4,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
 import type { LedgerBuffers } from '../ledger/layout.js';
+import type { BodyBudgetBuffer } from '../pool/body-budget.js';
 import type { CallTableBuffer } from '../pool/call-table.js';
 import type { FrameLink } from '../pool/frame-port.js';
 import type { SlotRange } from '../pool/listener-link.js';
@@ -16,6 +17,8 @@ import type { Sampling } from '../telemetry/trace-sampling.js';
 import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
+  /** Memory of the bodies of all calls in work, of all listeners together. */
+  readonly bodiesInWorkBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
   /** A client that takes nothing for so long is cut. */
@@ -53,6 +56,7 @@ export interface ListenerInit {
   readonly accessLog: AccessBuffer;
   readonly keys: KeyTableBuffers;
   readonly calls: CallTableBuffer;
+  readonly bodies: BodyBudgetBuffer;
   readonly metrics: MetricsBuffers;
   /** Its stripe among those of the threads. */
   readonly thread: number;

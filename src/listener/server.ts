@@ -3,10 +3,12 @@
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
+import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import { Roster } from '../core/roster.js';
 import { authenticate } from '../pipeline/authenticate.js';
 import { CallContext } from '../pipeline/context.js';
 import type { PipelineParts } from '../pipeline/parts.js';
+import type { BodyBudget } from '../pool/body-budget.js';
 import type { ClaimLink } from '../pool/claim-link.js';
 import { CHAT_ROUTE, type Route } from '../telemetry/metrics-layout.js';
 import { writeError } from './answer.js';
@@ -30,6 +32,7 @@ const SWEEP_MS = 1_000;
 
 export class ListenerServer {
   readonly parser: BodyParser;
+  readonly bodies: BodyBudget;
   readonly claims: ClaimLink;
   /** Exchanges whose answer has begun and has not ended. */
   readonly streaming = new Roster<ChatExchange>();
@@ -51,6 +54,7 @@ export class ListenerServer {
     limits: ListenerLimits,
     requestPrefix: string,
     parser: BodyParser,
+    bodies: BodyBudget,
     claims: ClaimLink,
     tracer: CallTracer,
   ) {
@@ -58,6 +62,7 @@ export class ListenerServer {
     this.#limits = limits;
     this.#models = new ModelRoutes(parts, this);
     this.parser = parser;
+    this.bodies = bodies;
     this.claims = claims;
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
@@ -177,11 +182,15 @@ export class ListenerServer {
     const receiver = passMinute(exchange, context, req.getHeader('idempotency-key'), this.parts);
     if (receiver === undefined) return;
     const { bodyBytesMax } = caller.plan;
-    if (Number(req.getHeader('content-length')) > bodyBytesMax + DISCARDED_BYTES_MAX) {
+    // 0 where the body comes in chunks.
+    const length = Number(req.getHeader('content-length'));
+    if (length > bodyBytesMax + DISCARDED_BYTES_MAX) {
       receiver.onTooLarge(true);
       return;
     }
-    readBody(res, bodyBytesMax, this.limits.parseInlineBytesMax, receiver);
+    // What is longer than may be is read to be thrown away.
+    if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !exchange.takeBody(length, length)) return;
+    readBody(res, length, bodyBytesMax, this.limits.parseInlineBytesMax, exchange, receiver);
   }
 
   #methodNotAllowed(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {

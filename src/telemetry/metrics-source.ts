@@ -34,6 +34,8 @@ export interface MetricsSource {
   /** In the order of their stripes. */
   readonly threads: readonly string[];
   readonly callsInFlightMax: number;
+  /** Memory that the bodies of calls in work take, and may take. */
+  readonly bodies: { readonly bytesInWork: () => number; readonly bytesInWorkMax: () => number };
   readonly flush: () => FlushReading;
   readonly unflushedAccounts: () => number;
   /** Of each listener's journal, 0 to 1. */

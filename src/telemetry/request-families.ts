@@ -136,6 +136,20 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     collect: ({ callsInFlightMax }) => [{ value: callsInFlightMax, labels: {} }],
   },
   {
+    name: 'tollgate_bodies_in_work_bytes',
+    type: 'gauge',
+    help: 'Memory that the bodies of calls in work take, twice their length; bodies up to 4 KiB are not counted.',
+    labels: [],
+    collect: ({ bodies }) => [{ value: bodies.bytesInWork(), labels: {} }],
+  },
+  {
+    name: 'tollgate_bodies_in_work_limit_bytes',
+    type: 'gauge',
+    help: 'Setting limits.bodies_in_work_bytes or its default, times the processes.',
+    labels: [],
+    collect: ({ bodies }) => [{ value: bodies.bytesInWorkMax(), labels: {} }],
+  },
+  {
     name: REQUEST_DURATION,
     type: 'histogram',
     help: 'Time of chat calls that were answered whole, from their headers to the last byte of the answer, in the OpenTelemetry convention gen_ai.server.request.duration.',
