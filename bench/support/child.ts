@@ -10,6 +10,8 @@ export interface ChildOptions {
   readonly name: string;
   /** Arguments of node: a script and what it takes. */
   readonly args: readonly string[];
+  /** A command line that starts the one after it, such as one that puts it into a cgroup. */
+  readonly launcher?: readonly string[] | undefined;
   readonly cwd?: string | undefined;
   /** Over the environment of this process; undefined removes a variable. */
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
@@ -57,7 +59,8 @@ export async function startChild(options: ChildOptions): Promise<Child> {
   // Node 20 reads what NODE_EXTRA_CA_CERTS names at each start, 0.1 s of CPU for a system's own; no child wants it unless it says so.
   const env = { ...process.env, NODE_EXTRA_CA_CERTS: undefined, ...options.env };
   const node = plainNode(options.env?.NODE_OPTIONS);
-  const running = spawn(node.file, [...node.args, ...options.args], {
+  const [file = '', ...args] = [...(options.launcher ?? []), node.file, ...node.args, ...options.args];
+  const running = spawn(file, args, {
     cwd: options.cwd,
     env,
     stdio: ['ignore', 'pipe', 'pipe'],

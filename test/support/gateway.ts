@@ -16,6 +16,8 @@ export interface GatewayOptions {
   readonly env?: Readonly<Record<string, string>> | undefined;
   /** The command's module, where another build is to be run. */
   readonly main?: string | undefined;
+  /** A command line that starts the one after it. */
+  readonly launcher?: readonly string[] | undefined;
   /** More arguments of `serve`. */
   readonly args?: readonly string[] | undefined;
   /** Folder to run in, with the data in `data` under it; made and removed by default. */
@@ -191,6 +193,7 @@ export async function startGateway(t: Scope, options: GatewayOptions = {}): Prom
   const child = await startChild({
     name: 'gateway',
     args,
+    launcher: options.launcher,
     cwd: folder,
     env: {
       TOLLGATE_CONFIG: undefined,

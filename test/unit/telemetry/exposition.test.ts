@@ -46,6 +46,7 @@ function world(models: number) {
     journalFills: () => [0.25, 0.5],
     spans: () => ({ exported: 5, failed: 1, dropped: 2 }),
     sharing: () => SHARING,
+    bodies: { bytesInWork: () => 4_096, bytesInWorkMax: () => 8_192 },
     accounts: () => [],
   };
   openStripe(buffers.threads, 0, THREAD_STRIPE_WORDS)[THREAD_HEAP_BYTES] = 1e6;
