@@ -5,8 +5,8 @@
 import { OUTPUT_TOKENS_FIELDS, type ChatCall } from './chat-call.js';
 import { MemberCursor } from './member-scan.js';
 
-/** Put in for `[start, end)` of a text. */
-interface Splice {
+/** Put in for `[start, end)` of a text, or of its bytes. */
+export interface Splice {
   readonly start: number;
   readonly end: number;
   readonly text: string;
@@ -45,36 +45,6 @@ export function withModelId(call: ChatCall, id: string): ChatCall {
   renamed.set(name, modelStart);
   renamed.set(largeBody.subarray(modelEnd), modelStart + name.length);
   return { ...call, model: id, largeBody: renamed, modelEnd: modelStart + name.length };
-}
-
-/** Where `stream_options` stands in a body: its value's span, undefined where it has none; `end` is the body's closing brace. */
-export interface StreamOptionsPlace {
-  readonly value: { readonly start: number; readonly end: number } | undefined;
-  readonly end: number;
-}
-
-/**
- * The body with `stream_options.include_usage` true, whatever the client set. The place is that of `from.body`, whose stream_options
- * are valid and name include_usage at most once.
- */
-export function withUsageAsked(from: ModelBody, place: StreamOptionsPlace): ModelBody {
-  const { body } = from;
-  if (place.value === undefined) {
-    const text = ',"stream_options":{"include_usage":true}';
-    return spliced(from, { start: place.end, end: place.end, text });
-  }
-  const { start, end } = place.value;
-  if (!body.startsWith('{', start)) return spliced(from, { start, end, text: '{"include_usage":true}' });
-  const members = new MemberCursor(body, start);
-  let isFirst = true;
-  while (members.next()) {
-    if (members.isNamed('include_usage')) {
-      return spliced(from, { start: members.valueStart, end: members.valueEnd, text: 'true' });
-    }
-    isFirst = false;
-  }
-  const text = isFirst ? '"include_usage":true' : ',"include_usage":true';
-  return spliced(from, { start: members.end, end: members.end, text });
 }
 
 /**

@@ -88,34 +88,37 @@ function contentFault(field: string, message: Fields): string | undefined {
   return undefined;
 }
 
-function messagesFault(messages: unknown): string | undefined {
-  if (!Array.isArray(messages)) return fault('messages', 'be an array of messages', messages);
-  if (messages.length === 0) return 'messages must have at least 1 item, got 0';
-  if (messages.length > MESSAGES_MAX) {
-    return `messages must have at most ${MESSAGES_MAX} items, got ${messages.length}`;
+/** What is wrong with a message that the validator refused, the one at `index`. */
+export function explainMessage(message: unknown, index: number): string {
+  const field = `messages[${index}]`;
+  if (!isFields(message)) return fault(field, 'be an object', message);
+  const role = message.role;
+  if (typeof role !== 'string' || !ROLES.includes(role)) {
+    return fault(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
   }
-  for (const [index, message] of (messages as unknown[]).entries()) {
-    const field = `messages[${index}]`;
-    if (!isFields(message)) return fault(field, 'be an object', message);
-    const role = message.role;
-    if (typeof role !== 'string' || !ROLES.includes(role)) {
-      return fault(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
-    }
-    const found = contentFault(`${field}.content`, message);
-    if (found !== undefined) return found;
-  }
-  return undefined;
+  const found = contentFault(`${field}.content`, message);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}
+
+/** What is wrong with the number of messages, of which there must be one and may be MESSAGES_MAX. */
+export function messagesCountFault(count: number): string {
+  return count === 0
+    ? 'messages must have at least 1 item, got 0'
+    : `messages must have at most ${MESSAGES_MAX} items, got ${count}`;
 }
 
 /**
- * The sentence for the caller: `temperature must be between 0 and 2, got 3`. `body` is a parsed JSON value that the validator
- * refused; one that breaks no rule is a bug here and throws.
+ * The sentence for the caller: `temperature must be between 0 and 2, got 3`. `body` is a value that the validator refused;
+ * one that breaks no rule is a bug here and throws. `messagesFault` is what was found wrong with its messages, if they are an array.
  */
-export function explain(body: unknown): string {
+export function explain(body: unknown, messagesFault: string | undefined): string {
   if (!isFields(body)) return fault('the request body', 'be a JSON object', body);
   const found =
     (typeof body.model === 'string' ? undefined : fault('model', 'be a string', body.model)) ??
-    messagesFault(body.messages) ??
+    (Array.isArray(body.messages)
+      ? messagesFault
+      : fault('messages', 'be an array of messages', body.messages)) ??
     outputTokensFault('max_tokens', body.max_tokens) ??
     outputTokensFault('max_completion_tokens', body.max_completion_tokens) ??
     numberFault('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??

@@ -148,6 +148,12 @@ export class JsonReader {
     } else this.skipPlain(byte);
   }
 
+  /** A value that is a string. True where it has escapes. */
+  skipText(): boolean {
+    this.#count();
+    return this.skipString();
+  }
+
   /** A value that is neither object nor array; `byte` is its first. */
   skipPlain(byte: number): void {
     this.#count();

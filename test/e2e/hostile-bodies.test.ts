@@ -56,8 +56,10 @@ const CASES: readonly Case[] = [
     Buffer.from('{"model":"mock-model","messages":[{"role":"user","content":"\xff\xfe"}]}', 'latin1'),
     invalid(/UTF-8/),
   ],
-  ['deep nesting', deep(100_000), 200],
-  ['deep and never closed', '['.repeat(500_000), invalid(/JSON/)],
+  ['nested as deep as may be', deep(63), 200],
+  ['nested a level deeper', deep(64), invalid(/nested at most 64 levels/)],
+  ['deep nesting', deep(100_000), invalid(/nested at most 64 levels/)],
+  ['deep and never closed', '['.repeat(500_000), invalid(/nested at most 64 levels/)],
   [
     'a key twice',
     '{"model":"mock-model","model":"hidden-model","messages":[{"role":"user","content":"x"}]}',

@@ -15,7 +15,7 @@ import { ModelAccess } from '#src/pipeline/model-access.js';
 import type { PipelineParts } from '#src/pipeline/parts.js';
 import { CallTable, createCallTable } from '#src/pool/call-table.js';
 import { ListenerLink } from '#src/pool/listener-link.js';
-import { readChatRequest } from '#src/protocol/chat-request.js';
+import { readChatBytes } from '#src/protocol/request-bytes.js';
 import type { ChatCall } from '#src/protocol/chat-call.js';
 import type { Catalog, PlanEntry } from '#src/registry/catalog.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
@@ -165,7 +165,7 @@ export function knownCaller(
 
 export function chatCall(fields: object): ChatCall {
   const text = JSON.stringify({ model: 'priced', messages: [{ role: 'user', content: 'hi' }], ...fields });
-  const read = readChatRequest(text, Buffer.byteLength(text));
+  const read = readChatBytes(Buffer.from(text));
   if (!read.ok) throw new Error(read.error.message);
   return read.call;
 }

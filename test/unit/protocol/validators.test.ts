@@ -1,5 +1,5 @@
 /**
- * The compiled validator against an independent judge (the former TypeBox line) and against its explanation; and that it is
+ * The compiled validator against an independent judge (the former TypeBox line) and against the reader of requests; and that it is
  * compiled, and runs where code generation from strings is disallowed.
  */
 import t from 'tap';
@@ -8,8 +8,8 @@ import { readFileSync } from 'node:fs';
 import { setFlagsFromString } from 'node:v8';
 import { Type, type TSchema } from '@sinclair/typebox';
 import { TypeCompiler } from '@sinclair/typebox/compiler';
-import { explain } from '#src/protocol/explain.js';
 import { assertCompiled, checkChatRequest } from '#src/protocol/validators.js';
+import { readText } from '../../support/read-text.js';
 import { anyValue, chatRequest, newSeed, random, type Random } from '../../support/protocol-values.js';
 
 const CASES = 20_000;
@@ -44,7 +44,7 @@ const JUDGE = TypeCompiler.Compile(
   }),
 );
 
-void t.test('agrees with the judge and with the explanation on random requests', (t) => {
+void t.test('agrees with the judge and with the reader on random requests', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
   const next: Random = random(seed);
@@ -55,13 +55,11 @@ void t.test('agrees with the judge and with the explanation on random requests',
     const isValid = checkChatRequest(value);
     if (isValid !== JUDGE.Check(value)) t.fail(`the judge says ${!isValid}: ${text}`);
     if (isValid) valid++;
-    else if (!explain(value).includes(' must ')) t.fail(`no rule in the explanation: ${text}`);
-    else continue;
-    try {
-      if (isValid) t.fail(`explained though valid: ${explain(value)}: ${text}`);
-    } catch (fault) {
-      if (!String(fault).includes('invariant')) throw fault;
-    }
+    const read = readText(text);
+    // 1e300 is an integer by its value; the reader wants digits.
+    if ((isValid && !text.includes('e+')) !== read.ok && !(read.ok && isValid))
+      t.fail(`read otherwise: ${JSON.stringify(read)}: ${text}`);
+    if (!read.ok && !read.error.message.includes(' must ')) t.fail(`no rule in the explanation: ${text}`);
   }
   t.ok(valid > CASES / 5 && valid < (CASES * 4) / 5, `${valid} of ${CASES} were valid: both ways are tried`);
   t.end();
@@ -87,16 +85,16 @@ void t.test('the generated module imports nothing', (t) => {
 void t.test('a thread without code generation from strings reads requests', async (t) => {
   const source = `
     import { parentPort, workerData } from 'node:worker_threads';
-    const { readChatRequest } = await import(workerData.module);
+    const { readChatBytes } = await import(workerData.module);
     let isBarred = false;
     try { new Function('return 1')(); } catch { isBarred = true; }
-    parentPort.postMessage({ isBarred, results: workerData.texts.map((text) => readChatRequest(text, text.length).ok) });
+    parentPort.postMessage({ isBarred, results: workerData.texts.map((text) => readChatBytes(Buffer.from(text)).ok) });
   `;
   const texts = ['{"model":"m","stream":true,"messages":[{"role":"user","content":""}]}', '{"model":"m"}'];
   // As the gateway does: V8 reads the flag when a thread's context is made.
   setFlagsFromString('--disallow-code-generation-from-strings');
   const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`), {
-    workerData: { module: import.meta.resolve('#src/protocol/chat-request.js'), texts },
+    workerData: { module: import.meta.resolve('#src/protocol/request-bytes.js'), texts },
   });
   const answer = await new Promise((resolve, reject) =>
     worker.once('message', resolve).once('error', reject),

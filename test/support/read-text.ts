@@ -1,0 +1,7 @@
+/** Reads a request that is given as text. */
+import type { ChatRequestResult } from '#src/protocol/chat-request.js';
+import { readChatBytes } from '#src/protocol/request-bytes.js';
+
+export function readText(text: string): ChatRequestResult {
+  return readChatBytes(Buffer.from(text));
+}
