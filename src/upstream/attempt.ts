@@ -12,16 +12,18 @@ import type { AnswerRoom } from './answer-room.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from './client.js';
 import {
-  callerFailure,
   faultFailure,
   garbageFailure,
+  isHtml,
   meaningOf,
+  pageFailure,
+  refusalFailure,
   statusFailure,
   type AttemptFailure,
 } from './error-mapping.js';
 import type { AttemptSpan } from './attempt-span.js';
+import { tracesOf } from './secret-traces.js';
 import { StreamReader } from './stream-reader.js';
-import { secretsOf } from './target.js';
 import type { TakenTarget } from './target-choice.js';
 import { UsageMeter } from './usage-meter.js';
 
@@ -59,6 +61,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   #status = 0;
   /** Of a stream: the client has some of it. */
   #relayed = false;
+  #contentType: string | undefined;
   #unusedChunks: Uint8Array[] = [];
   #unusedBytes = 0;
 
@@ -174,8 +177,9 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     invariant(this.#phase === 'unanswered', 'an answer starts once');
     this.#status = status;
     const meaning = meaningOf(status);
-    if (meaning === 'caller') {
+    if (meaning === 'refused') {
       this.#phase = 'refused';
+      this.#contentType = header('content-type');
     } else if (meaning === 'unavailable') {
       const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
       this.#endSpan(failure.kind);
@@ -185,7 +189,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     } else if (!isPlain(header('content-encoding'))) {
       this.reject(garbageFailure('encoded, which was not asked for'));
     } else if (!isOfType(header('content-type'), this.#request.stream)) {
-      this.reject(garbageFailure('wrong content type'));
+      this.reject(isHtml(header('content-type')) ? pageFailure() : garbageFailure('wrong content type'));
     } else {
       this.#phase = 'reading';
       this.#reader = this.#request.stream
@@ -234,11 +238,12 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   /** The upstream found the request wrong; its message is there as far as it came. */
   #refuse(): void {
     if (this.#phase !== 'refused') return;
-    this.taken.releaseGood();
-    this.#settle();
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
-    const failure = callerFailure(this.#status, body, secretsOf(this.taken.target));
+    const failure = refusalFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
+    if (failure.callerError === undefined) this.taken.releaseFailed(failure);
+    else this.taken.releaseGood();
+    this.#settle();
     this.#endSpan(failure.kind);
     this.#owner.reject(failure);
   }

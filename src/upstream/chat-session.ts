@@ -20,7 +20,7 @@ import { unavailableError, type AttemptFailure } from './error-mapping.js';
 import { FaultLog } from './fault-log.js';
 import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
-import { ECHO_ORIGIN, type UpstreamTarget } from './target.js';
+import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { CountTokens } from './token-count.js';
 
 export interface SessionDeps {
@@ -238,9 +238,17 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
-    const { name } = attempt.taken.target;
+    const { target } = attempt.taken;
+    const { name } = target;
     const { faults } = this.#shared;
-    if (failure.kind === 'credentials')
+    if (failure.wrongAddress)
+      faults.write(
+        'warn',
+        name,
+        'an upstream has no chat interface at its address, or not this model: check url and model',
+        `${failure.cause}, at ${addressOf(target)}`,
+      );
+    else if (failure.kind === 'credentials')
       faults.write('error', name, 'an upstream refuses our key or account', failure.cause);
     else if (again) faults.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
     else faults.write('error', name, 'an upstream failed, the call was lost', failure.cause);

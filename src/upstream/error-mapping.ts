@@ -8,6 +8,7 @@ import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import type { UpstreamFault } from './client.js';
 import { isRecord, parsedJson } from './json-value.js';
+import type { SecretTraces } from './secret-traces.js';
 
 /** Why one attempt on one upstream came to nothing. */
 export interface AttemptFailure {
@@ -25,10 +26,27 @@ export interface AttemptFailure {
   readonly kind: FailureKind;
   /** It says nothing about the upstream's health. */
   readonly ours: boolean;
+  /** The settings name a wrong address or model: an operator has to act. */
+  readonly wrongAddress: boolean;
 }
 
-/** The statuses that say that the request is wrong. 401, 402 and 403 speak of our account there, all others of its state. */
-const CALLER_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
+/**
+ * The statuses that may say that the request is wrong; their bodies tell. 401, 402 and 403 speak of our account there, 405 and redirects of
+ * the address that is set, all others of the upstream's state.
+ */
+const REFUSAL_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
+const NOT_FOUND = 404;
+const TOO_LARGE = 413;
+const MISPLACED_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 305, 307, 308, 405, 410]);
+/** What APIs call a model that they do not know. The gateway knows the caller's model, so the name that is set for it here is wrong. */
+const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
+  'model_not_found',
+  'invalid_model',
+  'unknown_model',
+  'DeploymentNotFound',
+]);
+/** Other codes are not put into the log. */
+const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
 const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 
@@ -43,7 +61,11 @@ const UNAVAILABLE = {
   retryAfterSeconds: undefined,
   repeatable: false,
   ours: false,
+  wrongAddress: false,
 } as const;
+
+const NOT_THERE = 'its address or the model is set up wrongly here';
+const REFUSED = 'the provider of this model refused the request; check its parameters';
 
 /** Waiting for a connection of our own bounded number. */
 const OWN_FAULT = 'TIMEOUT_QUEUE';
@@ -73,18 +95,20 @@ const NO_ROOM: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-export type StatusMeaning = 'answer' | 'caller' | 'unavailable';
+/** `refused`: its body tells what was wrong, see `refusalFailure`. */
+export type StatusMeaning = 'answer' | 'refused' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
   if (status >= 200 && status < 300) return 'answer';
-  return CALLER_STATUSES.has(status) ? 'caller' : 'unavailable';
+  return REFUSAL_STATUSES.has(status) ? 'refused' : 'unavailable';
 }
 
-/** An answer whose status is neither a success nor the caller's mistake. */
+/** An answer whose status is neither a success nor a refusal of the request. */
 export function statusFailure(status: number, retryAfter: string | undefined, now: WallMs): AttemptFailure {
   return {
     ...UNAVAILABLE,
-    reason: status === 429 ? 'it is rate-limited' : 'it answered with an error',
+    reason: reasonOf(status),
+    wrongAddress: MISPLACED_STATUSES.has(status),
     retryAfterSeconds: RETRY_AFTER_STATUSES.has(status) ? retryAfterSeconds(retryAfter, now) : undefined,
     cause: `status ${status}`,
     kind: statusKind(status),
@@ -143,9 +167,47 @@ export function noRoomFailure(): AttemptFailure {
   };
 }
 
-/** The upstream's 4xx with its own message, out of which `secrets` are cut should they stand there. */
-export function callerFailure(status: number, body: string, secrets: readonly string[]): AttemptFailure {
-  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(body, secrets) };
+/** A success that is a page for people: there is no API at that address. */
+export function pageFailure(): AttemptFailure {
+  return { ...garbageFailure('HTML, so there is no API at this address'), wrongAddress: true };
+}
+
+export function isHtml(contentType: string | undefined): boolean {
+  return contentType !== undefined && /^\s*(?:text\/html|application\/xhtml)/i.test(contentType);
+}
+
+/**
+ * The upstream's 4xx: the caller's mistake with the upstream's own message, cleaned of `traces` of our credentials; or the operator's, where
+ * the upstream knows neither path nor model, or it is no API that answers. The caller's model was accepted here, so that is never his fault.
+ */
+export function refusalFailure(
+  status: number,
+  contentType: string | undefined,
+  body: string,
+  traces: SecretTraces,
+): AttemptFailure {
+  const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
+  const value = isPage ? undefined : parsedJson(body);
+  const error = isRecord(value) ? value.error : undefined;
+  const code = isRecord(error) ? error.code : undefined;
+  const isUnknownModel = UNKNOWN_MODEL_CODES.has(code);
+  // The size is the caller's, whoever on the way found it too large.
+  if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
+    return callerFailure(status, error, traces);
+  const isCode = typeof code === 'string' && CODE.test(code) && traces.cleaned(code) === code;
+  return {
+    ...UNAVAILABLE,
+    reason: NOT_THERE,
+    kind: 'status',
+    cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
+    // Of an API that says what it did not find one caller's request may be the reason, and of a page with 400 as well.
+    ours: status !== NOT_FOUND || error !== undefined,
+    wrongAddress: true,
+  };
+}
+
+function callerFailure(status: number, error: unknown, traces: SecretTraces): AttemptFailure {
+  const callerError: ErrorRecord = { code: 'invalid_parameters', message: callerMessage(error, traces) };
   return {
     ...UNAVAILABLE,
     callerError,
@@ -176,13 +238,15 @@ export function retryAfterSeconds(header: string | undefined, now: WallMs): numb
   return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, seconds));
 }
 
-function callerMessage(body: string, secrets: readonly string[]): string {
-  const value = parsedJson(body);
-  const error = isRecord(value) ? value.error : undefined;
+function reasonOf(status: number): string {
+  if (status === 429) return 'it is rate-limited';
+  return MISPLACED_STATUSES.has(status) ? NOT_THERE : 'it answered with an error';
+}
+
+function callerMessage(error: unknown, traces: SecretTraces): string {
   const given = isRecord(error) ? error.message : error;
-  if (typeof given !== 'string')
-    return 'the provider of this model refused the request; check its parameters';
-  const open = secrets.reduce((text, secret) => text.replaceAll(secret, '***'), given);
-  const short = open.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
-  return short === '' ? 'the provider of this model refused the request; check its parameters' : short;
+  if (typeof given !== 'string') return REFUSED;
+  const open = traces.cleaned(given.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
+  const short = open?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
+  return short === undefined || short === '' ? REFUSED : short;
 }

@@ -62,6 +62,11 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
   );
 }
 
+/** Where its calls go, for an operator: without the query, in which a key may stand. */
+export function addressOf({ origin, path }: UpstreamTarget): string {
+  return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*$/, '')}`;
+}
+
 /** Shorter words of a header are no secrets, and would be cut out of sentences. */
 const SECRET_CHARS_MIN = 8;
 

@@ -154,12 +154,12 @@ function breaks(end: 'close' | 'reset' | 'stall'): Row[] {
 }
 
 const STATUSES: Row[] = [
-  ...[400, 404, 409, 413, 422].map((status) => ({
+  ...[400, 409, 413, 422].map((status) => ({
     name: `status ${status}`,
     ...REFUSED,
     script: error(status),
   })),
-  ...[401, 402, 403, 405, 408, 418, 429, 451, 500, 501, 502, 503, 504, 520, 529].map((status) => ({
+  ...[401, 402, 403, 404, 405, 408, 418, 429, 451, 500, 501, 502, 503, 504, 520, 529].map((status) => ({
     name: `status ${status}`,
     ...UNSERVED,
     script: error(status),

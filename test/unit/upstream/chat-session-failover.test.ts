@@ -27,7 +27,7 @@ const good = answering(answerOf(USAGE));
 void t.test('every status has its row', async (t) => {
   let status = 200;
   const { run, log } = await world(t, [(request, response) => failing(status)(request, response, '')]);
-  for (status of [400, 404, 409, 413, 422]) {
+  for (status of [400, 409, 413, 422]) {
     const { error } = await run();
     t.strictSame(
       error,
@@ -36,7 +36,7 @@ void t.test('every status has its row', async (t) => {
     );
   }
   t.equal(log.lines.length, 0);
-  for (status of [301, 302, 304, 401, 402, 403, 405, 408, 418, 429, 500, 502, 503, 504, 529]) {
+  for (status of [301, 302, 304, 401, 402, 403, 404, 405, 408, 418, 429, 500, 502, 503, 504, 529]) {
     const { error } = await run();
     t.equal(error?.code, 'provider_unavailable', `status ${status}`);
     t.notMatch(error?.message, /db-7|127\.0\.0\.1|sk-provider/);
@@ -45,6 +45,9 @@ void t.test('every status has its row', async (t) => {
   t.equal(refused[0]?.level, 'error');
   t.equal(refused[0]?.fields.subject, 'upstream-0');
   t.notMatch(JSON.stringify(log.lines), /sk-provider/);
+  const misplaced = log.lines.filter((line) => line.message.includes('no chat interface'));
+  t.match(misplaced[0], { level: 'warn', fields: { subject: 'upstream-0', cause: /^status 301, at http:/ } });
+  t.match(misplaced[0]?.fields.cause, /\/v1\/chat\/completions$/);
 });
 
 void t.test('what is no answer', async (t) => {

@@ -2,23 +2,25 @@
 import t from 'tap';
 import { asWallMs } from '#src/core/units.js';
 import {
-  callerFailure,
   faultFailure,
   garbageFailure,
   meaningOf,
+  pageFailure,
+  refusalFailure,
   retryAfterSeconds,
   statusFailure,
   unavailableError,
 } from '#src/upstream/error-mapping.js';
+import { SecretTraces } from '#src/upstream/secret-traces.js';
 import { secretsOf } from '#src/upstream/target.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
 const NOW = asWallMs(Date.UTC(2024, 0, 1));
 
 void t.test('every status has one meaning', (t) => {
-  const callers = [400, 404, 409, 413, 422];
+  const refusals = [400, 404, 409, 413, 422];
   for (let status = 200; status < 600; status++) {
-    const wanted = status < 300 ? 'answer' : callers.includes(status) ? 'caller' : 'unavailable';
+    const wanted = status < 300 ? 'answer' : refusals.includes(status) ? 'refused' : 'unavailable';
     t.equal(meaningOf(status), wanted, `status ${status}`);
   }
   t.end();
@@ -49,7 +51,7 @@ void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
 
 void t.test("the upstream's message reaches the caller shortened and clean", (t) => {
   const messageOf = (body: string, ...secrets: string[]): string | undefined => {
-    const { callerError } = callerFailure(400, body, secrets);
+    const { callerError } = refusalFailure(400, undefined, body, new SecretTraces(secrets));
     t.equal(callerError?.code, 'invalid_parameters');
     return callerError?.message;
   };
@@ -66,9 +68,55 @@ void t.test("the upstream's message reaches the caller shortened and clean", (t)
   t.same(secretsOf(targetOf('http://127.0.0.1:1', { key: undefined })), []);
   const echo = JSON.stringify({ error: 'red sk-0123456789,sk-0123;abcdefgh' });
   t.equal(messageOf(echo, ...secretsOf(target)), 'red ***,***;***');
-  for (const body of ['', '<html>', '[]', '{"error":{"message":5}}', '{"error":{"message":" \\n "}}']) {
+  for (const body of ['', 'no', '[]', '{"error":{"message":5}}', '{"error":{"message":" \\n "}}']) {
     t.match(messageOf(body), /refused the request; check/, body);
   }
+  t.end();
+});
+
+void t.test("a wrong address or model is nobody's fault but the settings'", (t) => {
+  const JSON_TYPE = 'application/json';
+  const unknown = '{"error":{"message":"no such model","code":"model_not_found"}}';
+  const page = '<!DOCTYPE html><title>Welcome</title>';
+  // Status, type, body; whose fault, and whether the breaker counts it.
+  const rows: [number, string | undefined, string, 'caller' | 'settings', boolean?][] = [
+    [404, JSON_TYPE, unknown, 'settings', false],
+    [404, undefined, '{"error":"model \'x\' not found"}', 'settings', false],
+    [404, JSON_TYPE, '{"detail":"Not Found"}', 'settings', true],
+    [404, 'text/html', page, 'settings', true],
+    [404, 'text/plain', '404 page not found', 'settings', true],
+    [404, undefined, '', 'settings', true],
+    ...[400, 409, 413, 422].flatMap((status): typeof rows => [
+      [status, JSON_TYPE, '{"error":{"message":"bad","code":null}}', 'caller'],
+      [status, JSON_TYPE, '{"detail":[]}', 'caller'],
+      [status, 'text/plain', 'bad', 'caller'],
+      [status, undefined, '', 'caller'],
+    ]),
+    ...[400, 409, 422].flatMap((status): typeof rows => [
+      [status, JSON_TYPE, unknown, 'settings', false],
+      [status, 'text/html; charset=utf-8', page, 'settings', false],
+      [status, undefined, `\r\n ${page}`, 'settings', false],
+      [status, 'Text/HTML', '', 'settings', false],
+    ]),
+    [413, 'text/html', '<html><h1>413 Request Entity Too Large</h1></html>', 'caller'],
+  ];
+  const traces = new SecretTraces(['sk-provider-secret']);
+  for (const [status, type, body, fault, counts] of rows) {
+    const name = `${status} ${type} ${body.slice(0, 40)}`;
+    const failure = refusalFailure(status, type, body, traces);
+    t.equal(failure.callerError?.code, fault === 'caller' ? 'invalid_parameters' : undefined, name);
+    t.equal(failure.wrongAddress, fault === 'settings', name);
+    if (fault === 'settings') t.equal(failure.ours, counts === false, `${name}: the breaker`);
+    t.match(failure.cause, new RegExp(`^status ${status}`), name);
+  }
+  t.match(refusalFailure(404, JSON_TYPE, unknown, traces).cause, /model_not_found/);
+  const leak = '{"error":{"code":"SK-Provider-secret"}}';
+  t.notMatch(refusalFailure(404, JSON_TYPE, leak, traces).cause, /provider/i, 'a code is no way out');
+  for (const status of [301, 302, 303, 307, 308, 405, 410])
+    t.match(statusFailure(status, undefined, NOW), { wrongAddress: true, ours: false }, `status ${status}`);
+  for (const status of [304, 401, 429, 500, 503])
+    t.equal(statusFailure(status, undefined, NOW).wrongAddress, false, `status ${status}`);
+  t.match(pageFailure(), { wrongAddress: true, kind: 'invalid_answer' });
   t.end();
 });
 

@@ -1,0 +1,163 @@
+/**
+ * Finds what a provider's text repeats of the credentials that it was sent, also in part and under another spelling. Pure; upstream worker.
+ *
+ * What stands there plainly, in any case or backwards, is cut out. What was encoded cannot be cut with certainty: such a text is not
+ * passed on at all. Parts below TRACE_CHARS stay, so that a masked key (`sk-ab***yz`) can still be read.
+ */
+import { secretsOf, type UpstreamTarget } from './target.js';
+
+/** So many characters in a row give a key away: with fewer it is still as hard to guess. */
+const TRACE_CHARS = 8;
+/** An encoding of an encoding; more layers nobody answers with by accident. */
+const LAYERS_MAX = 2;
+const MASK = '***';
+
+const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
+const HEX_RUN = /[0-9a-f]{16,}/gi;
+const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
+/** Of a letter in decimal. */
+const CODES = /\d{2,3}/g;
+/** `%2D`, `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`. */
+const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});/gi;
+
+/** What secrets look like, for one text after the other. */
+export class SecretTraces {
+  /** Those that are shorter than a trace, in lower case. */
+  readonly #short: readonly string[];
+  readonly #plain: Windows;
+  /** Of the secrets with letters and digits alone, for texts that break them up. */
+  readonly #bare: Windows;
+
+  /** `secrets` are ASCII. */
+  constructor(secrets: readonly string[]) {
+    const lower = secrets.map((secret) => lowerOf(secret));
+    this.#short = lower.filter(({ length }) => length > 0 && length < TRACE_CHARS);
+    this.#plain = new Windows(lower);
+    this.#bare = new Windows(lower.map(bareOf));
+  }
+
+  /** The text without traces; undefined where it holds one in a spelling that can't be cut out. */
+  cleaned(text: string): string | undefined {
+    const open = this.#cut(text);
+    return this.#isIn(open, LAYERS_MAX) ? undefined : open;
+  }
+
+  #cut(text: string): string {
+    const lower = lowerOf(text);
+    let open = '';
+    let at = 0;
+    while (at < text.length) {
+      const end = this.#plain.endAt(lower, at) ?? this.#shortEndAt(lower, at);
+      open += end === undefined ? text[at]! : MASK;
+      at = end ?? at + 1;
+    }
+    return open;
+  }
+
+  #shortEndAt(lower: string, at: number): number | undefined {
+    const found = this.#short.find((secret) => lower.startsWith(secret, at));
+    return found === undefined ? undefined : at + found.length;
+  }
+
+  #isIn(text: string, layers: number): boolean {
+    const lower = lowerOf(text.normalize('NFKC'));
+    if (this.#plain.isIn(lower) || this.#plain.isIn(joinedOf(lower)) || this.#bare.isIn(bareOf(lower)))
+      return true;
+    return layers > 0 && decodingsOf(text).some((decoded) => this.#isIn(decoded, layers - 1));
+  }
+}
+
+const TRACES = new WeakMap<UpstreamTarget, SecretTraces>();
+
+/** Of the upstream's credentials; made when they are first wanted. */
+export function tracesOf(target: UpstreamTarget): SecretTraces {
+  let traces = TRACES.get(target);
+  if (traces === undefined) {
+    traces = new SecretTraces(secretsOf(target));
+    TRACES.set(target, traces);
+  }
+  return traces;
+}
+
+/** All pieces of TRACE_CHARS that some texts have, forwards and backwards. */
+class Windows {
+  readonly #pieces = new Set<string>();
+  /** Whether a piece begins with these two bytes: nearly everywhere none does, and no piece has to be made to know it. */
+  readonly #begins = new Uint8Array(0x1_0000);
+
+  constructor(texts: readonly string[]) {
+    for (const text of texts) {
+      this.#add(text);
+      this.#add(Array.from(text).reverse().join(''));
+    }
+  }
+
+  /** Where the run of pieces that begins at `at` ends; undefined where none begins there. */
+  endAt(text: string, at: number): number | undefined {
+    if (!this.#hasAt(text, at)) return undefined;
+    let last = at;
+    // The next piece may begin within this one or right after it.
+    for (let next = at + 1; next <= last + TRACE_CHARS; next++) if (this.#hasAt(text, next)) last = next;
+    return last + TRACE_CHARS;
+  }
+
+  isIn(text: string): boolean {
+    for (let at = 0; at + TRACE_CHARS <= text.length; at++) if (this.#hasAt(text, at)) return true;
+    return false;
+  }
+
+  #hasAt(text: string, at: number): boolean {
+    if (this.#begins[beginOf(text, at)] !== 1) return false;
+    return this.#pieces.has(text.slice(at, at + TRACE_CHARS));
+  }
+
+  #add(text: string): void {
+    for (let at = 0; at + TRACE_CHARS <= text.length; at++) {
+      this.#pieces.add(text.slice(at, at + TRACE_CHARS));
+      this.#begins[beginOf(text, at)] = 1;
+    }
+  }
+}
+
+function beginOf(text: string, at: number): number {
+  return ((text.charCodeAt(at) & 0xff) << 8) | (text.charCodeAt(at + 1) & 0xff);
+}
+
+/** As long as before, which `toLowerCase` does not promise. */
+function lowerOf(text: string): string {
+  return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+}
+
+/** Without spaces and what cannot be seen. */
+function joinedOf(text: string): string {
+  return text.replace(/[^!-~]+/g, '');
+}
+
+function bareOf(lower: string): string {
+  return lower.replace(/[^0-9a-z]+/g, '');
+}
+
+/** What the text would read like if it, or a part of it, were encoded. */
+function decodingsOf(text: string): string[] {
+  const decoded: string[] = [];
+  const unescaped = text.replace(ESCAPE, (_, ...groups: (string | undefined)[]) => {
+    const [decimal] = groups.slice(4, 5);
+    const hex = groups.slice(0, 4).find((group) => group !== undefined);
+    return String.fromCharCode(hex === undefined ? Number(decimal) : parseInt(hex, 16));
+  });
+  if (unescaped !== text) decoded.push(unescaped);
+  const joined = text.replace(/\s+/g, '');
+  for (const run of new Set([...runsOf(text, BASE64_RUN), ...runsOf(joined, BASE64_RUN)]))
+    for (let start = 0; start < 4; start++)
+      decoded.push(Buffer.from(run.slice(start), 'base64').toString('latin1'));
+  for (const run of runsOf(text.replace(BETWEEN_HEX, ''), HEX_RUN))
+    for (let start = 0; start < 2; start++)
+      decoded.push(Buffer.from(run.slice(start), 'hex').toString('latin1'));
+  const codes = runsOf(text, CODES);
+  if (codes.length >= TRACE_CHARS) decoded.push(String.fromCharCode(...codes.map(Number)));
+  return decoded;
+}
+
+function runsOf(text: string, pattern: RegExp): string[] {
+  return text.match(pattern) ?? [];
+}
