@@ -41,6 +41,7 @@ models:
         total_timeout_ms: 600000
         connections_max: 10000          # from one worker
         breaker_failures: 10            # then it is left alone for 2 to 60 seconds; 0: never
+        park_max_ms: 5000               # a Retry-After of the only upstream is kept to for so long; 0: never
         # ca_file: ./ca.pem             # a private certificate authority
 
 plans:

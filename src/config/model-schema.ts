@@ -24,6 +24,8 @@ export const TIMEOUT_MS_MAX = 86_400_000;
 const CONNECTIONS_MAX = 60_000;
 /** An upstream that fails so often is used for longer than a breaker is for. */
 const BREAKER_FAILURES_MAX = 10_000;
+/** What an upstream asks for is kept to for a minute at most. */
+const PARK_MS_MAX = 60_000;
 /** The bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
 
@@ -155,8 +157,16 @@ const upstreamSchema = Type.Object(
       maximum: BREAKER_FAILURES_MAX,
       default: 10,
       description:
-        'Failures in a row, or within 10 seconds where half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most; 0 is never.',
+        'Failures in a row, or within 10 seconds where half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most (5 where the model has no other that serves); 0 is never.',
       'x-unit': 'failures',
+    } satisfies Annotations),
+    park_max_ms: Type.Integer({
+      minimum: 0,
+      maximum: PARK_MS_MAX,
+      default: 5_000,
+      description:
+        'Longest time for which a Retry-After of this upstream (with 429 or 503) holds back all calls where the model has no other that serves; then one call asks again. While others serve they take its calls, for 60 seconds at most. 0: it never holds back another call.',
+      'x-unit': 'milliseconds',
     } satisfies Annotations),
     ca: Type.Optional(
       Type.Refine(

@@ -113,6 +113,7 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings, slot: number
     totalTimeoutMs: upstream.total_timeout_ms,
     connectionsMax: upstream.connections_max,
     breakerFailuresMax: upstream.breaker_failures,
+    parkMsMax: upstream.park_max_ms,
     ca: upstream.ca,
   };
 }

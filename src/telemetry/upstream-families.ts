@@ -47,7 +47,7 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_upstream_failures_total',
     type: 'counter',
-    help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 404, 409, 413, 422: handed to the caller).',
+    help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 409, 413, 422: handed to the caller).',
     labels: [...UPSTREAM_LABELS, 'kind'],
     collect: (source) => upstreamRows(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
   },

@@ -6,7 +6,8 @@
  *                             ▲                                │
  *                             └───(it fails: twice the rest)───┘
  *
- * It opens after so many failures in a row, or as many within the window where they are half of its calls or more.
+ * It opens after so many failures in a row, or as many within the window where they are half of its calls or more. A rest is for the time
+ * that others do the work: where no other upstream is left, `loneRestMs` is shorter.
  */
 import type { MonotonicMs } from '../core/units.js';
 
@@ -16,6 +17,9 @@ const WINDOW_HALF_MS = 5_000;
 const REST_MS_MIN = 2_000;
 /** An upstream that was down for hours serves again a minute after it is back. */
 const REST_MS_MAX = 60_000;
+
+/** Where nobody else takes the calls, each refused one is lost: so long at most after the upstream is back. */
+export const LONE_REST_MS_MAX = 5_000;
 
 /** What happened, with the rest that follows. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
@@ -33,6 +37,8 @@ export class Breaker {
   /** 0 while closed. */
   #restMs = 0;
   #probeAtMs = 0;
+  /** When it opened, or its last probe began. */
+  #restedAtMs = 0;
   /** Counts states and probes. */
   #pass: BreakerPass = 0;
 
@@ -52,10 +58,22 @@ export class Breaker {
     return this.isOpen ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
-  /** A call begins, which `restMs` allowed. While open it is the probe; if it stays without an answer, another follows after a rest. */
+  /** As `restMs`, where no other upstream is left. */
+  loneRestMs(nowMs: MonotonicMs): number {
+    if (!this.isOpen) return 0;
+    return Math.max(0, Math.min(this.#probeAtMs, this.#restedAtMs + LONE_REST_MS_MAX) - nowMs);
+  }
+
+  /** An operator says that the upstream is well; calls that run are not heard. */
+  reset(): void {
+    if (this.isOpen) this.#close();
+  }
+
+  /** A call begins, which `restMs` or `loneRestMs` allowed. While open it is the probe; if it stays without an answer, another follows after a rest. */
   begin(nowMs: MonotonicMs): BreakerPass {
     if (this.isOpen) {
       this.#pass++;
+      this.#restedAtMs = nowMs;
       this.#probeAtMs = nowMs + this.#restMs;
     }
     return this.#pass;
@@ -93,6 +111,7 @@ export class Breaker {
 
   #open(nowMs: MonotonicMs, restMs: number, change: BreakerChange): void {
     this.#restMs = restMs;
+    this.#restedAtMs = nowMs;
     this.#probeAtMs = nowMs + restMs;
     this.#pass++;
     this.#onChange(change, restMs);

@@ -4,14 +4,19 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import type { MonotonicMs } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type UpstreamTarget } from './target.js';
 
-/** An upstream's Retry-After is kept to for so long; it is asked again then, for it may have spoken of an hour or a day. */
-const PARK_SECONDS_MAX = 60;
+/**
+ * An upstream's Retry-After is kept to for so long while others take its calls; it is asked again then, for it may have spoken of an hour or
+ * a day. It may also have meant the one caller whose call it refused: where no other upstream is left, a single call asks again after
+ * `parkMsMax` of the upstream, and all follow where that is answered.
+ */
+const PARK_MS_MAX = 60_000;
 
 /** What is known of one upstream. */
 interface TargetState {
@@ -21,6 +26,8 @@ interface TargetState {
   readonly breaker: Breaker;
   inFlight: number;
   parkedUntilMs: number;
+  /** While parked: when one call may ask whether it still has to be, if no other upstream is left. */
+  parkProbeAtMs: number;
 }
 
 /** Why no upstream takes a call, and how long not. */
@@ -69,6 +76,7 @@ export class TargetChoice {
       }),
       inFlight: 0,
       parkedUntilMs: 0,
+      parkProbeAtMs: 0,
     };
     this.#metrics.setBreaker(target.slot, 'closed');
     return state;
@@ -85,8 +93,7 @@ export class TargetChoice {
 
   /** Whether `take` would give a target. O(targets). */
   isAnyLeft(tried: readonly number[]): boolean {
-    const nowMs = this.#clock.monotonicMs();
-    return this.#states.some((state) => !tried.includes(state.index) && restMsOf(state, nowMs) === 0);
+    return this.#best(tried, this.#clock.monotonicMs()) !== undefined;
   }
 
   /**
@@ -95,27 +102,49 @@ export class TargetChoice {
    */
   take(tried: readonly number[], retry = false): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
-    let best: TargetState | undefined;
-    for (const state of this.#states) {
-      if (tried.includes(state.index) || restMsOf(state, nowMs) > 0) continue;
-      if (best === undefined) best = state;
-      else if (state.target.priority !== best.target.priority) break;
-      else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
-    }
+    const best = this.#best(tried, nowMs);
     if (best === undefined) return undefined;
     best.inFlight++;
     this.#metrics.attemptBegun(best.target.slot, retry);
     return new TakenTarget(best, this.#clock, this.#metrics);
   }
 
-  /** The shortest rest of all targets. */
+  /** How long until one of the targets takes a call. */
   rest(): Rest {
     const nowMs = this.#clock.monotonicMs();
     const rests = this.#states.map((state) => ({
-      restMs: restMsOf(state, nowMs),
+      restMs: loneRestMsOf(state, nowMs),
       reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
     }));
     return rests.reduce((least, rest) => (rest.restMs < least.restMs ? rest : least));
+  }
+
+  /** All breakers of that slot, or of all slots, are closed, and nothing is kept to of what the upstream asked for. */
+  reset(slot: number | undefined): void {
+    for (const state of this.#states) {
+      if (slot !== undefined && state.target.slot !== slot) continue;
+      state.breaker.reset();
+      state.parkedUntilMs = 0;
+    }
+  }
+
+  #best(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
+    let best: TargetState | undefined;
+    let isAnyAwake = false;
+    for (const state of this.#states) {
+      if (restMsOf(state, nowMs) > 0) continue;
+      isAnyAwake = true;
+      if (tried.includes(state.index)) continue;
+      if (best === undefined) best = state;
+      else if (state.target.priority !== best.target.priority) break;
+      else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
+    }
+    return isAnyAwake ? best : this.#bestOfResting(tried, nowMs);
+  }
+
+  /** All rest, so what each asks for is weighed against calls that nobody serves. */
+  #bestOfResting(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
+    return this.#states.find((state) => !tried.includes(state.index) && loneRestMsOf(state, nowMs) === 0);
   }
 }
 
@@ -127,6 +156,8 @@ export class TakenTarget {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #pass: BreakerPass;
+  /** It finds out whether a parked target must still be left alone. */
+  readonly #isParkProbe: boolean;
   #released = false;
 
   constructor(state: TargetState, clock: Clock, metrics: UpstreamMetrics) {
@@ -135,18 +166,24 @@ export class TakenTarget {
     this.#state = state;
     this.#clock = clock;
     this.#metrics = metrics;
+    const nowMs = clock.monotonicMs();
     if (state.breaker.isOpen) metrics.setBreaker(state.target.slot, 'half_open');
-    this.#pass = state.breaker.begin(clock.monotonicMs());
+    this.#pass = state.breaker.begin(nowMs);
+    this.#isParkProbe = state.parkedUntilMs > nowMs;
+    if (this.#isParkProbe) state.parkProbeAtMs = nowMs + state.target.parkMsMax;
   }
 
   /** The first part of a good answer is there. */
   answered(): void {
     this.#state.breaker.answered(this.#pass);
+    if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
   /** The target answered, if only that the caller was wrong. */
   releaseGood(): void {
-    if (this.#give()) this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
+    if (!this.#give()) return;
+    this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
+    if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
   releaseFailed(failure: AttemptFailure): void {
@@ -154,16 +191,30 @@ export class TakenTarget {
     const nowMs = this.#clock.monotonicMs();
     const { breaker } = this.#state;
     if (failure.retryAfterSeconds !== undefined) {
-      const parkMs = Math.min(PARK_SECONDS_MAX, failure.retryAfterSeconds) * 1_000;
-      this.#state.parkedUntilMs = Math.max(this.#state.parkedUntilMs, nowMs + parkMs);
+      this.#park(failure.retryAfterSeconds * 1_000, nowMs);
       breaker.ended(this.#pass, nowMs);
-    } else if (failure.ours) breaker.ended(this.#pass, nowMs);
+    } else if (failure.ours) this.#endUnheard(nowMs);
     else breaker.failed(this.#pass, nowMs);
   }
 
   /** Nothing was learned of the target. Idempotent, as the others are. */
   release(): void {
-    if (this.#give()) this.#state.breaker.ended(this.#pass, this.#clock.monotonicMs());
+    if (this.#give()) this.#endUnheard(this.#clock.monotonicMs());
+  }
+
+  /** A call that began earlier does not shorten what a later one was told. */
+  #park(ms: number, nowMs: MonotonicMs): void {
+    const state = this.#state;
+    const { parkMsMax } = state.target;
+    if (parkMsMax === 0) return;
+    state.parkedUntilMs = Math.max(state.parkedUntilMs, nowMs + Math.min(PARK_MS_MAX, ms));
+    state.parkProbeAtMs = nowMs + parkMsMax;
+  }
+
+  /** The next call finds out what this one was to. */
+  #endUnheard(nowMs: MonotonicMs): void {
+    this.#state.breaker.ended(this.#pass, nowMs);
+    if (this.#isParkProbe) this.#state.parkProbeAtMs = nowMs;
   }
 
   #give(): boolean {
@@ -180,8 +231,12 @@ function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }
 
-function restMsOf({ parkedUntilMs, breaker }: TargetState, nowMs: ReturnType<Clock['monotonicMs']>): number {
+function restMsOf({ parkedUntilMs, breaker }: TargetState, nowMs: MonotonicMs): number {
   return Math.max(parkedUntilMs - nowMs, breaker.restMs(nowMs));
+}
+
+function loneRestMsOf({ parkedUntilMs, parkProbeAtMs, breaker }: TargetState, nowMs: MonotonicMs): number {
+  return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneRestMs(nowMs), 0);
 }
 
 /** As rare as rests are long: no line is left out. */

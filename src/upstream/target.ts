@@ -28,6 +28,8 @@ export interface UpstreamTarget {
   readonly connectionsMax: number;
   /** Failures that make it be left alone for a while; 0: never. */
   readonly breakerFailuresMax: number;
+  /** How long its Retry-After is kept to where no other upstream is left; 0: it is never kept to. */
+  readonly parkMsMax: number;
   /** Certificates (PEM) that are trusted in place of the well-known ones. */
   readonly ca: string | undefined;
 }

@@ -36,6 +36,7 @@ void t.test('no file: the demo, with every default', (t) => {
             total_timeout_ms: 600000,
             connections_max: 10000,
             breaker_failures: 10,
+            park_max_ms: 5000,
           },
         ],
       },

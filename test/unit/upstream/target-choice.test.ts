@@ -115,9 +115,137 @@ void t.test("an upstream's Retry-After is kept to, a minute at most", (t) => {
   const slow = choice.take(NONE)!;
   choice.take(NONE)!.releaseFailed(paused('9'));
   slow.releaseFailed(paused('2'));
-  t.strictSame(choice.rest(), { restMs: 9_000, reason: 'it asked for a pause' }, 'the longer of two');
+  t.strictSame(
+    choice.rest(),
+    { restMs: 5_000, reason: 'it asked for a pause' },
+    'no longer where it is alone',
+  );
   t.end();
 });
+
+void t.test(
+  'the only upstream: one call asks again after park_max_ms, all follow where it is answered',
+  (t) => {
+    for (const [end, isOpen] of [
+      ['releaseGood', true],
+      ['answered', true],
+      ['release', false],
+      ['again', false],
+    ] as const) {
+      const { choice, clock } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 0, parkMsMax: 3_000 })]);
+      choice.take(NONE)!.releaseFailed(paused('60'));
+      clock.ms += 2_999;
+      t.equal(choice.take(NONE), undefined);
+      t.equal(choice.rest().restMs, 1);
+      clock.ms += 1;
+      const probe = choice.take(NONE)!;
+      t.equal(choice.take(NONE), undefined, 'one call');
+      if (end === 'again') probe.releaseFailed(paused('60'));
+      else probe[end]();
+      t.equal(choice.isAnyLeft(NONE), isOpen || end === 'release', `after ${end}`);
+      if (isOpen) t.ok(choice.take(NONE) && choice.take(NONE), 'as many as like');
+    }
+    const { choice } = choiceOf([target('a', 1, 1, { parkMsMax: 0 })]);
+    for (let count = 0; count < 10; count++) choice.take(NONE)!.releaseFailed(paused('60'));
+    t.ok(choice.take(NONE), '0: never');
+    t.end();
+  },
+);
+
+void t.test('the only upstream is asked again within 5 s, however long it was down', (t) => {
+  const { choice, clock } = choiceOf([
+    target('a', 1, 1, { breakerFailuresMax: 1 }),
+    target('b', 2, 1, { breakerFailuresMax: 1 }),
+  ]);
+  choice.take(NONE)!.releaseFailed(bad);
+  choice.take(NONE)!.releaseFailed(bad);
+  for (let count = 0; count < 20; count++) {
+    clock.ms += choice.rest().restMs;
+    choice.take(NONE)!.releaseFailed(bad);
+    t.ok(choice.rest().restMs <= 5_000, `after ${count} probes`);
+  }
+  clock.ms += 5_000;
+  choice.take(NONE)!.releaseGood();
+  // One of them is back: the other rests as long as it is worth.
+  const found = choice.take(NONE)!.target.name;
+  clock.ms += 5_000;
+  t.equal(choice.take(NONE)!.target.name, found);
+  t.end();
+});
+
+void t.test('an operator closes breakers, of one slot or of all', (t) => {
+  const { choice, log } = choiceOf([
+    target('a', 1, 1, { breakerFailuresMax: 1, slot: 1 }),
+    target('b', 2, 1, { breakerFailuresMax: 1, slot: 2 }),
+    target('c', 3, 1, { slot: 3 }),
+  ]);
+  const old = choice.take(NONE)!;
+  choice.take(NONE)!.releaseFailed(bad);
+  choice.take(NONE)!.releaseFailed(bad);
+  choice.take(NONE)!.releaseFailed(paused('60'));
+  t.equal(choice.take(NONE), undefined);
+  choice.reset(2);
+  t.equal(choice.take(NONE)?.target.name, 'b');
+  choice.reset(undefined);
+  t.equal(choice.take(NONE)?.target.name, 'a');
+  t.equal(choice.take([0, 1])?.target.name, 'c');
+  old.releaseFailed(bad);
+  t.equal(choice.take(NONE)?.target.name, 'a', 'what calls of before say is not heard');
+  t.equal(log.lines.filter(({ message }) => message.includes('answers again')).length, 2);
+  t.end();
+});
+
+void t.test(
+  'small worlds: whatever comes, somebody is asked within 5 s, and resting ones only by one call',
+  (t) => {
+    const EVENTS = ['good', 'bad', 'pause', 'leave', 'stream', '1 s', '4 s', '30 s'] as const;
+    const DEPTH = 4;
+    let worlds = 0;
+    const metrics = new UpstreamMetrics(createMetrics(1, 1), 0);
+    const faults: string[] = [];
+    const sequences = EVENTS.length ** DEPTH;
+    for (const size of [1, 2])
+      for (const parkMsMax of [0, 5_000])
+        for (const breakerFailuresMax of [0, 1])
+          for (let number = 0; number < sequences; number++) {
+            const targets = Array.from({ length: size }, (_, index) =>
+              target('ab'[index]!, 1 + index, 1, { parkMsMax, breakerFailuresMax, slot: index }),
+            );
+            const clock = new HeldClock();
+            const choice = new TargetChoice(targets, clock, new FakeLog(), metrics);
+            const story: string[] = [];
+            for (let rest = number, step = 0; step < DEPTH; step++, rest = Math.floor(rest / EVENTS.length)) {
+              const event = EVENTS[rest % EVENTS.length]!;
+              story.push(event);
+              if (event.endsWith(' s')) clock.ms += Number.parseInt(event) * 1_000;
+              else {
+                const taken = choice.take(NONE);
+                if (event === 'good') taken?.releaseGood();
+                else if (event === 'bad') taken?.releaseFailed(bad);
+                else if (event === 'pause') taken?.releaseFailed(paused('60'));
+                else if (event === 'leave') taken?.release();
+                // And a stream goes on to the end of the world.
+              }
+              const { restMs } = choice.rest();
+              const isLeft = choice.isAnyLeft(NONE);
+              const fault =
+                restMs > 5_000
+                  ? `nobody for ${restMs} ms`
+                  : isLeft !== (restMs === 0)
+                    ? `a rest of ${restMs} ms, and ${isLeft ? 'one' : 'none'} is left`
+                    : parkMsMax === 0 && breakerFailuresMax === 0 && !isLeft
+                      ? 'rests though it is never to'
+                      : undefined;
+              if (fault !== undefined)
+                faults.push(`${size} ${parkMsMax} ${breakerFailuresMax}: ${story.join()}: ${fault}`);
+            }
+            worlds++;
+          }
+    t.strictSame(faults.slice(0, 5), [], `${faults.length} faults in ${worlds} worlds`);
+    t.comment(`${worlds} worlds`);
+    t.end();
+  },
+);
 
 void t.test('waiting for a connection of our own number is no failure of the upstream', (t) => {
   const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
