@@ -86,11 +86,6 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     return this.#call.sent;
   }
 
-  /** The client has all of the answer but its end. */
-  get isWhole(): boolean {
-    return this.#reader?.isWhole === true;
-  }
-
   pause(): void {
     this.#call.pause();
   }
@@ -209,8 +204,8 @@ export class Attempt implements UpstreamHandler, AnswerSink {
 
   #fault(fault: UpstreamFault): void {
     // Its end is missing, and nothing else.
-    if (this.isWhole) {
-      this.#reader!.onEnd();
+    if (this.#reader?.isWhole === true) {
+      this.#reader.onEnd();
       return;
     }
     const failure = faultFailure(fault);

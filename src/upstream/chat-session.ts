@@ -266,10 +266,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state === 'calling', 'a call is settled once');
     this.#state = 'settling';
     this.#rest = rest;
-    const { meter, isWhole } = this.#attempt!;
+    const { meter } = this.#attempt!;
     const { reported } = meter;
-    const isPart = (this.#cancelled || this.#cut) && !isWhole;
-    if (reported !== undefined && !isPart) {
+    if (reported !== undefined && !meter.isReportOld) {
       this.#settled(reported);
       return;
     }
@@ -277,7 +276,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { tokenizer } = routes.routeOf(this.#request.modelIndex);
     const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
     countOrEstimate(count, wanted, COUNT_MS_MAX, faults)
-      .then((usage) => this.#settled(isPart && reported !== undefined ? atLeast(reported, usage) : usage))
+      .then((usage) => this.#settled(reported === undefined ? usage : atLeast(reported, usage)))
       .catch((error: unknown) => this.crash(error));
   }
 
@@ -320,10 +319,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 }
 
-/**
- * The bill of a part. Some providers report usage from the first event on, and that report may be older than text that came after it; a
- * count of the text knows nothing of what was thought before it.
- */
+/** Of a report that is older than the last of the text. A count of the text knows nothing of what was thought before it. */
 function atLeast(reported: Usage, counted: Usage): Usage {
   return {
     promptTokens: reported.promptTokens,

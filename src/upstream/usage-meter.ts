@@ -40,10 +40,16 @@ export class UsageMeter {
   #answer: Buffer | undefined;
   #reported: Usage | undefined;
   #answerModel: string | undefined;
+  #isReportOld = false;
 
   /** The last plausible report, if there was one. */
   get reported(): Usage | undefined {
     return this.#reported;
+  }
+
+  /** Text came after the report, which may know nothing of it: some providers report from the first event on. */
+  get isReportOld(): boolean {
+    return this.#isReportOld;
   }
 
   /** What the upstream calls the model, of an answer that came with a report. */
@@ -51,10 +57,22 @@ export class UsageMeter {
     return this.#answerModel;
   }
 
-  /** Takes note of a `usage` member, and of the `model` beside it; what is not plausible is as if it had not been there. */
-  report(value: unknown, model?: unknown): void {
-    this.#reported = reportedUsage(value) ?? this.#reported;
+  /**
+   * Takes note of a `usage` member, and of the `model` beside it; what is not plausible is as if it had not been there, and false is
+   * returned.
+   */
+  report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#answerModel = model;
+    const usage = reportedUsage(value);
+    if (usage === undefined) return false;
+    this.#reported = usage;
+    this.#isReportOld = false;
+    return true;
+  }
+
+  /** An event without a report had text. */
+  textCame(): void {
+    this.#isReportOld = true;
   }
 
   /** Events that went to the client. Holds on to them; they must not change any more. */

@@ -258,6 +258,11 @@ void t.test(
         source: 'estimated',
       });
     }
+    const old = await streamOf(t);
+    await say(old, sse({ ...chunkOf('word'), usage: USAGE }) + TEXT + STOP);
+    old.response.end(DONE);
+    await old.downstream.ended;
+    t.equal(old.downstream.usage?.completionTokens, COUNTED.completionTokens, 'also of a whole stream');
     const whole = await streamOf(t);
     const events = TEXT + STOP;
     await say(whole, events + sse(usageEvent(USAGE)), events);
