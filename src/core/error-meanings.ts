@@ -54,9 +54,17 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     when: 'the call that first had this `Idempotency-Key` still runs; `Retry-After`',
     remedy: 'wait, then ask again',
   },
+  request_timeout: {
+    when: 'nothing of the body came for `limits.client_idle_timeout_ms`; the connection ends',
+    remedy: 'send the body without long pauses',
+  },
   request_too_large: {
     when: "the body is above `limits.body_bytes` or the plan's `body_bytes`",
     remedy: 'send less, or raise the limit',
+  },
+  unsupported_media_type: {
+    when: 'the body is compressed: `Content-Encoding`',
+    remedy: 'send the JSON as it is',
   },
   internal_error: {
     when: 'our fault; not billed',

@@ -14,8 +14,10 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
   403: '403 Forbidden',
   404: '404 Not Found',
   405: '405 Method Not Allowed',
+  408: '408 Request Timeout',
   409: '409 Conflict',
   413: '413 Content Too Large',
+  415: '415 Unsupported Media Type',
   429: '429 Too Many Requests',
   500: '500 Internal Server Error',
   502: '502 Bad Gateway',
@@ -94,14 +96,23 @@ export function writeError(
   writeHead(res, statusOf(error), context, JSON_TYPE);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (options.allow !== undefined) res.writeHeader('allow', options.allow);
-  const body = errorBody(error);
-  if (options.head !== true) {
-    res.end(body, options.close);
+  endWithBody(res, errorBody(error), options.head === true, options.close);
+}
+
+/** The last of an answer, without the body where it is to a HEAD. `close` ends the connection. */
+export function endWithBody(
+  res: HttpResponse,
+  body: string | Uint8Array,
+  isHead: boolean,
+  close = false,
+): void {
+  if (!isHead) {
+    res.end(body, close);
     return;
   }
   // µWS 20.41 leaves an answer open, and aborts the process for it, when it is told the length it should write itself.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
-  if (options.close === true) closeAfterHead(res);
+  if (close) closeAfterHead(res);
   else res.endWithoutBody();
 }
 

@@ -43,9 +43,8 @@ export class CallTracer {
     this.#recording = recording;
   }
 
-  /** To be asked while the request's headers are there. Costs one look at a header where the caller sends none and nothing is recorded. */
-  begin(req: HttpRequest, { account }: Caller): CallTrace | undefined {
-    const text = req.getHeader('traceparent');
+  /** To be asked while the request's headers are there. `text` is the header `traceparent`, empty where the caller sends none. */
+  begin(req: HttpRequest, text: string, { account }: Caller): CallTrace | undefined {
     const { parent, state } = text === '' ? NOTHING : arrivedIn(req);
     if (this.#recording === undefined) {
       return parent && new CallTrace([traceParentText(parent), state], undefined);

@@ -70,6 +70,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   readonly #res: HttpResponse;
   readonly #context: CallContext;
   readonly #meter: CallMeter;
+  /** Nothing is read from the connection after this request: see last-on-connection.ts. */
+  readonly #isLast: boolean;
   #phase: Phase = 'reading';
   #clientGone = false;
   /** Of a request with an Idempotency-Key. */
@@ -88,8 +90,9 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   /** Length of the body that is counted among those in work, or of what has come of it. */
   #bodyBytes = 0;
 
-  constructor(server: ListenerServer, res: HttpResponse, context: CallContext) {
+  constructor(server: ListenerServer, res: HttpResponse, context: CallContext, isLast: boolean) {
     this.#server = server;
+    this.#isLast = isLast;
     this.#res = res;
     this.#context = context;
     this.#meter = new CallMeter(server.parts);
@@ -97,9 +100,9 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     server.opened();
   }
 
-  /** `key` is the text of the header Idempotency-Key, empty where there is none; a refusal where it is no key. */
-  takeKey(key: string): ErrorRecord | undefined {
-    if (key === '') return undefined;
+  /** `key` is the text of the header Idempotency-Key, undefined where there is none; a refusal where it is no key. */
+  takeKey(key: string | undefined): ErrorRecord | undefined {
+    if (key === undefined) return undefined;
     const { caller } = this.#context;
     invariant(caller !== undefined, 'keys are of a known caller');
     this.#keyed = { keyed: new KeyedCall(key, this.#server.claims), account: caller.account };
@@ -174,12 +177,22 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
         code: 'request_too_large',
         message: `The body is longer than the ${caller.plan.bodyBytesMax} bytes that are accepted. Shorten the messages.`,
       },
-      more || this.#server.endsConnections,
+      more || this.endsConnection,
     );
   }
 
   /** Answers with an error before anything was admitted. */
-  refuse(error: ErrorRecord, close = this.#server.endsConnections): void {
+  refuse(error: ErrorRecord, close = this.endsConnection): void {
+    if (!this.#isLast || this.#phase !== 'reading') {
+      this.#refuse(error, close);
+      return;
+    }
+    setImmediate(() => {
+      if (!this.isOver) this.#refuse(error, true);
+    });
+  }
+
+  #refuse(error: ErrorRecord, close: boolean): void {
     this.#keyed?.keyed.giveUp();
     if (!this.#clientGone) {
       this.#server.parts.metrics.countRefusal(error.detail ?? error.code);
@@ -199,7 +212,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   }
 
   #replay(earlier: EarlierAnswer): void {
-    const { parts, streaming, endsConnections } = this.#server;
+    const { parts, streaming } = this.#server;
+    const endsConnections = this.endsConnection;
     this.#phase = 'leaving';
     this.#giveBackBody();
     const replay = new Replay(this.#res, this.#context, earlier, endsConnections, () => this.onLeft());
@@ -350,7 +364,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     } else {
       this.#res.cork(() => {
         this.writeHead(false);
-        this.#res.end(bytes, this.#server.endsConnections);
+        this.#res.end(bytes, this.endsConnection);
       });
       this.#finish('ok');
     }
@@ -360,9 +374,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     if (this.#clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer === undefined) {
-      this.#res.cork(() =>
-        writeError(this.#res, error, this.#context, { close: this.#server.endsConnections }),
-      );
+      this.#res.cork(() => writeError(this.#res, error, this.#context, { close: this.endsConnection }));
       this.#finish(error.code);
     } else if (this.isStream) {
       this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
@@ -396,7 +408,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   }
 
   get endsConnection(): boolean {
-    return this.#server.endsConnections;
+    return this.#isLast || this.#server.endsConnections;
   }
 
   writeHead(tellsClose: boolean): void {

@@ -14,24 +14,28 @@ import type { BodyReceiver } from './body-reader.js';
 export interface Gated extends BodyReceiver {
   /** It has ended, for its client has left. */
   readonly isOver: boolean;
-  takeKey(key: string): ErrorRecord | undefined;
+  takeKey(key: string | undefined): ErrorRecord | undefined;
   refuse(error: ErrorRecord, close?: boolean): void;
 }
 
-/** Where the body is to go; undefined where the request was refused. `key` is the text of the header Idempotency-Key. */
+/**
+ * Where the body is to go; undefined where the request was refused. `key` is the text of the header Idempotency-Key, `wrongBody` what is
+ * known to be wrong with a body before it is read.
+ */
 export function passMinute(
   exchange: Gated,
   context: CallContext,
-  key: string,
+  key: string | undefined,
+  wrongBody: ErrorRecord | undefined,
   parts: PipelineParts,
 ): BodyReceiver | undefined {
   const limited = limitRate(context, parts);
   if (limited !== undefined && parts.leases !== undefined && context.asksLease) {
-    const wrongKey = exchange.takeKey(key);
-    const decided = awaitRate(context, parts, parts.leases).then((refusal) => refusal ?? wrongKey);
+    const wrong = wrongBody ?? exchange.takeKey(key);
+    const decided = awaitRate(context, parts, parts.leases).then((refusal) => refusal ?? wrong);
     return new AwaitingBody(exchange, decided);
   }
-  const refusal = limited ?? exchange.takeKey(key);
+  const refusal = limited ?? wrongBody ?? exchange.takeKey(key);
   if (refusal === undefined) return exchange;
   exchange.refuse(refusal);
   return undefined;

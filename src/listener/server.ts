@@ -23,12 +23,24 @@ import type { ListenerLimits } from './messages.js';
 import { DOCUMENT_PATH, writeDocument } from './document-route.js';
 import { passMinute } from './minute-gate.js';
 import { ModelRoutes } from './model-routes.js';
+import { LaterBody, refuseLast } from './last-on-connection.js';
+import { RequestHead, shown } from './request-head.js';
 import { requestIdOf } from './request-id.js';
 
 /** A stream that has been silent for so long gets a comment, before proxies on the way take it for dead. */
 const KEEP_ALIVE_MS = 15_000;
 /** Streams are looked at so often; a comment comes at most this much late. */
 const SWEEP_MS = 1_000;
+
+const NOTHING_HERE: ErrorRecord = {
+  code: 'not_found',
+  message:
+    'There is nothing at this path. The gateway serves POST /v1/chat/completions, GET /v1/models and GET /v1/models/{id}.',
+};
+const NO_CHUNKS: ErrorRecord = {
+  code: 'invalid_parameters',
+  message: 'Transfer-Encoding must be absent: only POST /v1/chat/completions takes a body in chunks.',
+};
 
 export class ListenerServer {
   readonly parser: BodyParser;
@@ -43,6 +55,7 @@ export class ListenerServer {
   readonly #apps = new ListenApps((app) => this.#route(app));
   readonly #requestPrefix: string;
   readonly #tracer: CallTracer;
+  readonly #head = new RequestHead();
   #requestCount = 0;
   readonly #sweeper: NodeJS.Timeout;
   #address = { host: '', port: 0 };
@@ -142,24 +155,50 @@ export class ListenerServer {
       this.#draining.onConnection(Number(change));
     });
     app.post(CHAT_ROUTE, (res, req) => this.#chat(res, req));
-    app.any(CHAT_ROUTE, (res, req) => this.#methodNotAllowed(res, req, CHAT_ROUTE, 'POST'));
-    app.get('/v1/models', (res, req) => this.#models.list(res, req, this.#newContext()));
-    app.any('/v1/models', (res, req) => this.#methodNotAllowed(res, req, '/v1/models', 'GET'));
-    // Identifiers of models may hold slashes.
-    app.get('/v1/models/*', (res, req) => this.#models.show(res, req, this.#newContext()));
-    app.any('/v1/models/*', (res, req) => this.#methodNotAllowed(res, req, '/v1/models/{id}', 'GET'));
-    app.get(DOCUMENT_PATH, (res) => {
-      this.parts.metrics.countRequest('other', 'ok');
-      writeDocument(res, this.#newContext(), this.endsConnections);
-    });
-    app.any(DOCUMENT_PATH, (res, req) => this.#methodNotAllowed(res, req, 'other', 'GET'));
-    app.any('/*', (res, req) =>
-      this.#refuse(res, req, 'other', {
-        code: 'not_found',
-        message:
-          'There is nothing at this path. The gateway serves POST /v1/chat/completions, GET /v1/models and GET /v1/models/{id}.',
-      }),
+    this.#any(app, CHAT_ROUTE, CHAT_ROUTE, (res, req) =>
+      this.#methodNotAllowed(res, req, CHAT_ROUTE, 'POST'),
     );
+    this.#read(app, '/v1/models', '/v1/models', (res, _, isHead) =>
+      this.#models.list(res, this.#head.authorization, this.#newContext(), isHead),
+    );
+    // Identifiers of models may hold slashes.
+    this.#read(app, '/v1/models/*', '/v1/models/{id}', (res, req, isHead) =>
+      this.#models.show(res, req.getUrl(), this.#head.authorization, this.#newContext(), isHead),
+    );
+    this.#read(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {
+      this.parts.metrics.countRequest('other', 'ok');
+      writeDocument(res, this.#newContext(), isHead, this.endsConnections);
+    });
+    this.#any(app, '/*', 'other', (res, req) => this.#refuse(res, req, 'other', NOTHING_HERE));
+  }
+
+  /** A path that is read: GET, and HEAD for the same without its body. */
+  #read(
+    app: TemplatedApp,
+    path: string,
+    route: Route,
+    serve: (res: HttpResponse, req: HttpRequest, isHead: boolean) => void,
+  ): void {
+    this.#any(app, path, route, (res, req) => {
+      const method = req.getMethod();
+      if (method === 'get' || method === 'head') serve(res, req, method === 'head');
+      else this.#methodNotAllowed(res, req, route, 'GET, HEAD');
+    });
+  }
+
+  /** `serve` gets what can be read in one way only and has no body in chunks. */
+  #any(
+    app: TemplatedApp,
+    path: string,
+    route: Route,
+    serve: (res: HttpResponse, req: HttpRequest) => void,
+  ): void {
+    app.any(path, (res, req) => {
+      this.#head.read(req);
+      const problem = this.#head.problem() ?? (this.#head.isChunked ? NO_CHUNKS : undefined);
+      if (problem === undefined) serve(res, req);
+      else this.#refuseLast(res, req, route, problem);
+    });
   }
 
   #newContext(): CallContext {
@@ -168,9 +207,17 @@ export class ListenerServer {
   }
 
   #chat(res: HttpResponse, req: HttpRequest): void {
+    const head = this.#head;
+    head.read(req);
+    const problem = head.problem();
+    if (problem !== undefined) {
+      this.#refuseLast(res, req, CHAT_ROUTE, problem);
+      return;
+    }
+    const { isChunked } = head;
     const context = this.#newContext();
-    const exchange = new ChatExchange(this, res, context);
-    const unknown = authenticate(context, req.getHeader('authorization'), this.parts);
+    const exchange = new ChatExchange(this, res, context, isChunked);
+    const unknown = authenticate(context, head.authorization, this.parts);
     if (unknown !== undefined) {
       exchange.refuse(unknown);
       return;
@@ -178,19 +225,26 @@ export class ListenerServer {
     const { caller } = context;
     invariant(caller !== undefined, 'authenticate sets the caller or refuses');
     // Not before: who has no key shall not write to where traces are kept.
-    context.trace = this.#tracer.begin(req, caller);
-    const receiver = passMinute(exchange, context, req.getHeader('idempotency-key'), this.parts);
+    context.trace = this.#tracer.begin(req, head.traceParent, caller);
+    const compressed = head.contentEncoding === undefined ? undefined : refuseCoding(head.contentEncoding);
+    const receiver = passMinute(exchange, context, head.idempotencyKey, compressed, this.parts);
     if (receiver === undefined) return;
     const { bodyBytesMax } = caller.plan;
     // 0 where the body comes in chunks.
-    const length = Number(req.getHeader('content-length'));
+    const length = Number(head.contentLength ?? 0);
     if (length > bodyBytesMax + DISCARDED_BYTES_MAX) {
       receiver.onTooLarge(true);
       return;
     }
     // What is longer than may be is read to be thrown away.
     if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !exchange.takeBody(length, length)) return;
-    readBody(res, length, bodyBytesMax, this.limits.parseInlineBytesMax, exchange, receiver);
+    const reader = isChunked ? new LaterBody(receiver, exchange) : receiver;
+    readBody(res, length, bodyBytesMax, this.limits.parseInlineBytesMax, exchange, reader);
+  }
+
+  #refuseLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
+    this.parts.metrics.countRequest(route, error.code);
+    refuseLast(res, error, this.#newContext(), req.getMethod() === 'head');
   }
 
   #methodNotAllowed(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
@@ -206,4 +260,13 @@ export class ListenerServer {
       head: req.getMethod() === 'head',
     });
   }
+}
+
+/** A refusal of a compressed body; undefined where the header says that it is none. */
+function refuseCoding(coding: string): ErrorRecord | undefined {
+  if (coding === '' || coding.toLowerCase() === 'identity') return undefined;
+  return {
+    code: 'unsupported_media_type',
+    message: `Content-Encoding must be absent, got ${shown(coding)}. Send the JSON uncompressed.`,
+  };
 }

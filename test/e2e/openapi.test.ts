@@ -23,7 +23,7 @@ void t.test('GET /openapi.json', async (t) => {
   t.same(Object.keys(paths), ['/v1/chat/completions', '/v1/models', '/v1/models/{model}']);
   const post = await request({ port: gateway.port, path: '/openapi.json', body: {} });
   t.equal(post.status, 405);
-  t.equal(post.headers.allow, 'GET');
+  t.equal(post.headers.allow, 'GET, HEAD');
 
   const { key } = await gateway.admin.customer();
   const matches = (schema: string, value: unknown, name = schema): void => {

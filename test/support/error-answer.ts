@@ -18,7 +18,9 @@ const TABLE = {
   not_found: [404, 'invalid_request_error'],
   request_in_progress: [409, 'invalid_request_error'],
   method_not_allowed: [405, 'invalid_request_error'],
+  request_timeout: [408, 'invalid_request_error'],
   request_too_large: [413, 'invalid_request_error'],
+  unsupported_media_type: [415, 'invalid_request_error'],
   overloaded: [503, 'server_error'],
 } as const;
 

@@ -22,10 +22,10 @@ const tracerOf = (ratio: number): CallTracer =>
   new CallTracer({ sampling: { parentBased: true, ratio }, outbox: {} as unknown as SpanOutbox });
 
 void t.test('a trace that began here and is not recorded', (t) => {
-  const trace = tracerOf(0).begin(requestWith({}), CALLER);
+  const trace = tracerOf(0).begin(requestWith({}), '', CALLER);
   t.equal(trace?.carried, UNRECORDED);
   t.equal(trace?.isRecorded, false);
-  t.equal(tracerOf(0).begin(requestWith({}), CALLER), trace, 'nothing is made for a call');
+  t.equal(tracerOf(0).begin(requestWith({}), '', CALLER), trace, 'nothing is made for a call');
   const [name, value, ...others] = traceHeadersOf(UNRECORDED);
   t.equal(name, 'traceparent');
   t.same(others, []);
@@ -35,7 +35,7 @@ void t.test('a trace that began here and is not recorded', (t) => {
 });
 
 void t.test('a trace that is recorded, and those of callers', (t) => {
-  const own = tracerOf(1).begin(requestWith({}), CALLER);
+  const own = tracerOf(1).begin(requestWith({}), '', CALLER);
   t.equal(own?.isRecorded, true);
   t.match(own?.carried, [/^00-[0-9a-f]{32}-[0-9a-f]{16}-03$/, '']);
   for (const [sent, isRecorded] of [
@@ -43,7 +43,7 @@ void t.test('a trace that is recorded, and those of callers', (t) => {
     ['01', true],
   ] as const) {
     const headers = { traceparent: `00-${TRACE}-${PARENT}-${sent}`, tracestate: 'a=1' };
-    const trace = tracerOf(0).begin(requestWith(headers), CALLER);
+    const trace = tracerOf(0).begin(requestWith(headers), headers.traceparent, CALLER);
     t.equal(trace?.isRecorded, isRecorded);
     t.match(trace?.carried, [new RegExp(`^00-${TRACE}-[0-9a-f]{16}-${sent}$`), 'a=1']);
     t.not(parseTraceParent((trace!.carried as readonly string[])[0]!)?.spanId, PARENT);
