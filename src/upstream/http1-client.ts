@@ -24,6 +24,8 @@ export interface Http1ClientOptions {
   readonly clock: Clock;
   /** Of Tollgate, for the User-Agent. */
   readonly version: string;
+  /** The upstream has sent an answer that no call had asked for; its connections are not kept for a while. */
+  readonly onUnasked?: (target: UpstreamTarget) => void;
 }
 
 interface Route {
@@ -35,6 +37,7 @@ interface Route {
 export class Http1Client implements UpstreamClient {
   readonly #clock: Clock;
   readonly #userAgent: string;
+  readonly #onUnasked: (target: UpstreamTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
   readonly #routes = new Map<UpstreamTarget, Route>();
   /** Pools of targets that are gone, until their last call has ended. */
@@ -46,6 +49,7 @@ export class Http1Client implements UpstreamClient {
   constructor(options: Http1ClientOptions) {
     this.#clock = options.clock;
     this.#userAgent = `tollgate/${options.version}`;
+    this.#onUnasked = options.onUnasked ?? (() => undefined);
     this.#sweep = setInterval(() => this.#expire(), SWEEP_PERIOD_MS);
     this.#sweep.unref();
   }
@@ -118,7 +122,7 @@ export class Http1Client implements UpstreamClient {
     const key = poolKeyOf(target);
     let pool = this.#pools.get(key);
     if (pool === undefined) {
-      pool = new Http1Pool(target, this.#clock);
+      pool = new Http1Pool(target, this.#clock, () => this.#onUnasked(target));
       this.#pools.set(key, pool);
     }
     return pool;

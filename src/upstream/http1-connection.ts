@@ -10,6 +10,7 @@ import { invariant } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { Http1Call } from './http1-call.js';
 import type { Dialer, SocketEvents } from './http1-dialer.js';
+import type { ResponseHead } from './http1-head.js';
 import { Http1Parser } from './http1-parser.js';
 
 /**
@@ -31,6 +32,17 @@ export interface ConnectionFault {
   readonly message: string;
 }
 
+/** What a server may send to a connection at rest right before it closes it (RFC 9110, 15.5.9); HAProxy and AWS do. */
+const REQUEST_TIMEOUT = 408;
+const REQUEST_TIMEOUT_LINE = /^HTTP\/1\.[01] 408 /;
+const STATUS_LINE_BYTES = 13;
+const CR = 0x0d;
+const LF = 0x0a;
+
+const UNASKED: ConnectionFault = {
+  code: 'HTTP1_UNASKED',
+  message: 'it answered before it had the whole request',
+};
 const CLOSED: ConnectionFault = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
 /** The pool's side. */
@@ -39,6 +51,8 @@ export interface ConnectionOwner {
   onFree(connection: Http1Connection): void;
   /** It takes no calls any more; `fault` where it never opened. */
   onGone(connection: Http1Connection, fault: ConnectionFault | undefined): void;
+  /** It brought an answer that no call has asked for, and is being closed. */
+  onUnasked(): void;
 }
 
 export class Http1Connection implements SocketEvents {
@@ -113,19 +127,23 @@ export class Http1Connection implements SocketEvents {
   onBytes(bytes: Buffer, length: number): void {
     const call = this.#call;
     if (call === undefined) {
+      this.#noteUnasked(bytes, 0, length);
       this.#leave(undefined);
       return;
     }
     const parser = this.#parser;
     const hadHead = parser.head !== undefined;
     parser.push(bytes, length);
-    if (!hadHead && parser.head !== undefined) call.onHead(parser.head);
+    if (!hadHead && parser.head !== undefined) {
+      if (this.#answers > 0 && this.#isOfAnother(parser.head)) return;
+      call.onHead(parser.head);
+    }
     // The call may have been aborted in any of its callbacks.
     if (this.#call === call && parser.bodyEnd > parser.bodyStart)
       call.onBody(copyOf(bytes, parser.bodyStart, parser.bodyEnd));
     if (this.#call !== call) return;
     if (parser.problem !== undefined) this.#fail({ code: 'HTTP1_INVALID', message: parser.problem });
-    else if (parser.isOver) this.#finish(call);
+    else if (parser.isOver) this.#finish(call, bytes, length);
   }
 
   onEnd(): void {
@@ -150,10 +168,11 @@ export class Http1Connection implements SocketEvents {
     this.#fail(CLOSED);
   }
 
-  #finish(call: Http1Call): void {
+  #finish(call: Http1Call, bytes: Buffer, length: number): void {
     this.#call = undefined;
     this.#answers++;
     const keepMs = this.#keepMs();
+    if (this.#parser.hasExcess) this.#noteUnasked(bytes, this.#parser.excessStart, length);
     // Part of the request may be unsent, where it was answered before its end.
     if (keepMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
       this.#leave(undefined);
@@ -177,6 +196,35 @@ export class Http1Connection implements SocketEvents {
     this.#state = 'idle';
     if (this.#socket.isPaused()) this.#socket.resume();
     this.#owner.onFree(this);
+  }
+
+  /**
+   * Whether the first answer to a request on a kept connection cannot be the answer to it; then the call has failed. What the server sends
+   * after it has the request cannot be told from the answer: see Http1Pool for what follows from that.
+   */
+  #isOfAnother({ status, keepsAlive }: ResponseHead): boolean {
+    const call = this.#call!;
+    if (status === REQUEST_TIMEOUT && !keepsAlive) {
+      // It was sent to the connection at rest; the request came too late.
+      this.#leave(CLOSED);
+      call.onFault(CLOSED, true);
+      return true;
+    }
+    if (status >= 300 || this.#socket.writableLength === 0) return false;
+    this.#owner.onUnasked();
+    this.#leave(UNASKED);
+    call.onFault(UNASKED, true);
+    return true;
+  }
+
+  /** Line ends after an answer, and the farewell of a server that closes, are no answers to anybody. */
+  #noteUnasked(bytes: Buffer, start: number, length: number): void {
+    if (this.#state === 'gone') return;
+    let at = start;
+    while (at < length && (bytes[at] === CR || bytes[at] === LF)) at++;
+    if (at === length) return;
+    const line = bytes.toString('latin1', at, Math.min(length, at + STATUS_LINE_BYTES));
+    if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnasked();
   }
 
   /** Its call, if it carries one, fails. */

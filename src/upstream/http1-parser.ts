@@ -28,6 +28,8 @@ export class Http1Parser {
   problem: string | undefined;
   /** More has come than the answer: nobody can say to what it belongs. */
   hasExcess = false;
+  /** Where it begins in the last piece. */
+  excessStart = 0;
   /** A byte of the answer, or of an informational one before it, has come. */
   hasBegun = false;
   readonly #chunks = new ChunkedBody();
@@ -59,6 +61,7 @@ export class Http1Parser {
       at = this.#readHead(bytes, at, length);
     if (this.head === undefined) return;
     if (!this.isOver) at = this.#readBody(this.head, bytes, at, length);
+    this.excessStart = at;
     this.hasExcess = at < length;
   }
 

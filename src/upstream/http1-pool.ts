@@ -1,6 +1,11 @@
 /**
  * The connections to one origin. A call takes the one that was used last, else a new one is opened for it, up to a bound; then it waits, in
  * order, as long as it would wait for a connection. Upstream worker.
+ *
+ * An upstream may send an answer that nobody asked for. If it comes before the next request, it is read first, for a turn of the event loop
+ * lies before each use of a kept connection, and the connection is closed. If it comes while the next request is on its way, nothing in
+ * HTTP/1.1 tells it from the answer. So an upstream that was caught once gets no second call on any connection for a while: then nobody's
+ * answer can be another's.
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -13,11 +18,15 @@ import { WaitingLine } from './waiting-line.js';
 /** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
 const IDLE_CHECK_MS = 500;
 
+/** How long after an answer that nobody asked for each connection carries one call. What is at stake are callers' texts. */
+const DISTRUST_MS = 600_000;
+
 export class Http1Pool implements ConnectionOwner {
   readonly #clock: Clock;
   readonly #dialer: Dialer;
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
+  readonly #onUnasked: () => void;
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first, so the first to expire. */
   readonly #opening = new Set<Http1Connection>();
@@ -25,18 +34,40 @@ export class Http1Pool implements ConnectionOwner {
   #idle: Http1Connection[] = [];
   /** Free since this turn of the event loop. */
   #resting: Http1Connection[] = [];
-  readonly #endRest = (): void => {
-    const rested = this.#resting;
+  /** Free since the turn before. */
+  #rested: Http1Connection[] = [];
+  #isTurnAwaited = false;
+  /** Of the calls that wait so many have waited for a whole turn. */
+  #ripe = 0;
+  readonly #nextTurn = (): void => {
+    this.#rested = this.#resting;
     this.#resting = [];
-    for (const connection of rested) if (connection.isIdle) this.#hand(connection);
+    this.#ripe = this.#waiting.size;
+    // Before it runs, the loop has read all that had come by now.
+    setImmediate(this.#endTurn);
+  };
+  readonly #endTurn = (): void => {
+    const rested = this.#rested;
+    this.#rested = [];
+    for (const connection of rested) {
+      if (!connection.isIdle) continue;
+      if (this.#retired) this.#hand(connection);
+      else this.#idle.push(connection);
+    }
+    this.#sendRipe();
+    this.#isTurnAwaited = false;
+    if (this.#resting.length > 0 || (this.#waiting.size > 0 && this.#idle.length > 0)) this.#awaitTurn();
     this.#open();
   };
   /** In order. Bounded by the calls in flight, and each by its time to connect. */
   readonly #waiting = new WaitingLine<Http1Call>();
   #idleCheckMs = 0;
+  #distrustUntilMs = 0;
   #retired = false;
 
-  constructor(target: UpstreamTarget, clock: Clock) {
+  /** `onUnasked`: the upstream has sent an answer that nobody asked for. */
+  constructor(target: UpstreamTarget, clock: Clock, onUnasked: () => void) {
+    this.#onUnasked = onUnasked;
     this.#clock = clock;
     this.#dialer = new Dialer(target);
     this.#connectTimeoutMs = target.connectTimeoutMs;
@@ -53,14 +84,10 @@ export class Http1Pool implements ConnectionOwner {
     return this.#connections.size === 0 && this.#waiting.size === 0;
   }
 
-  /** Sends the call, now or when a connection is free; calls nothing of it before it has returned. */
+  /** Sends the call after this turn of the event loop, or when a connection is free; calls nothing of it before it has returned. */
   take(call: Http1Call): void {
-    const connection = this.#takeIdle();
-    if (connection !== undefined) {
-      call.sendOn(connection);
-      return;
-    }
     this.#waiting.add(call);
+    if (this.#idle.length > 0) this.#awaitTurn();
     this.#open();
   }
 
@@ -98,14 +125,27 @@ export class Http1Pool implements ConnectionOwner {
 
   /**
    * Some servers close right after an answer that did not say so. A call that is sent into that is lost, or made twice, so the turn in
-   * which the answer came is awaited: an end that came with it is seen then.
+   * which the answer came is awaited: an end that came with it, or another answer, is seen then.
    */
   onFree(connection: Http1Connection): void {
     if (this.#opening.delete(connection)) {
       this.#hand(connection);
       return;
     }
-    if (this.#resting.push(connection) === 1) setImmediate(this.#endRest);
+    if (this.#isDistrusted) {
+      connection.destroy();
+      return;
+    }
+    this.#resting.push(connection);
+    this.#awaitTurn();
+  }
+
+  onUnasked(): void {
+    this.#distrustUntilMs = this.#clock.monotonicMs() + DISTRUST_MS;
+    const kept = [...this.#idle, ...this.#resting, ...this.#rested];
+    this.#idle = [];
+    for (const connection of kept) connection.destroy();
+    this.#onUnasked();
   }
 
   onGone(connection: Http1Connection, fault: ConnectionFault | undefined): void {
@@ -119,7 +159,25 @@ export class Http1Pool implements ConnectionOwner {
 
   /** Connections that will take a call, if nothing happens to them. */
   get #comingSoon(): number {
-    return this.#opening.size + this.#resting.length;
+    return this.#opening.size + this.#resting.length + this.#rested.length + this.#idle.length;
+  }
+
+  get #isDistrusted(): boolean {
+    return this.#distrustUntilMs > 0 && this.#clock.monotonicMs() < this.#distrustUntilMs;
+  }
+
+  #awaitTurn(): void {
+    if (this.#isTurnAwaited) return;
+    this.#isTurnAwaited = true;
+    setImmediate(this.#nextTurn);
+  }
+
+  #sendRipe(): void {
+    for (; this.#ripe > 0 && this.#waiting.size > 0; this.#ripe--) {
+      const connection = this.#takeIdle();
+      if (connection === undefined) return;
+      this.#waiting.take()!.sendOn(connection);
+    }
   }
 
   /** To the call that waits longest, if one does. */

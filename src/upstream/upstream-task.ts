@@ -14,9 +14,11 @@ import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
+import { FaultLog } from './fault-log.js';
 import type { CountRequest } from './token-count.js';
 import { Http1Client } from './http1-client.js';
 import { RouteTable } from './route-table.js';
+import { addressOf } from './target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
 
 /** Returns when the main thread says `close`. An exception that nobody caught ends the thread; Piscina then replaces it. */
@@ -24,8 +26,19 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const table = new CallTable(task.calls);
   const counter = new AskPort<CountRequest, Usage>(task.counterPort);
   const clock = new SystemClock();
-  const http = new Http1Client({ clock, version: packageVersion() });
   const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
+  const faults = new FaultLog(log, clock);
+  const http = new Http1Client({
+    clock,
+    version: packageVersion(),
+    onUnasked: (target) =>
+      faults.write(
+        'error',
+        target.name,
+        'an upstream sent an answer that nobody asked for; for 10 minutes each connection to it carries one call',
+        addressOf(target),
+      ),
+  });
   const metrics = new UpstreamMetrics(task.metrics, task.index);
   const routes = new RouteTable(task.routes, clock, log, metrics);
   const spans = task.spans && (await openSpanOutbox(task.spans));
