@@ -121,7 +121,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     const refusal =
       (isLarge ? beyondBalance(caller, certainBytes, parts) : undefined) ??
       this.#hold(caller, bytes, bodies, limits);
-    if (refusal !== undefined) this.refuse(refusal);
+    if (refusal !== undefined) this.#refuseEarly(refusal, bytes);
     return refusal === undefined;
   }
 
@@ -131,8 +131,13 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     invariant(caller !== undefined, 'a body is read for a known caller');
     const model = modelInFirstPiece(piece);
     if (model === undefined || isAllowed(caller, model, this.#server.parts)) return true;
-    this.refuse(unknownModel(model));
+    this.#refuseEarly(unknownModel(model), this.#bodyBytes);
     return false;
+  }
+
+  /** Refuses before the body is whole, of which about `bytes` are to come. */
+  #refuseEarly(error: ErrorRecord, bytes: number): void {
+    this.refuse(error, this.#server.endsConnections || !this.#server.discards.take(bytes));
   }
 
   #hold(caller: Caller, bytes: number, bodies: BodyBudget, limits: ListenerLimits): ErrorRecord | undefined {

@@ -16,6 +16,7 @@ import { DISCARDED_BYTES_MAX, readBody } from './body-reader.js';
 import type { CallTracer } from './call-tracer.js';
 import type { BodyParser } from './chat-arrival.js';
 import { ChatExchange } from './chat-exchange.js';
+import { DiscardBudget } from './discard-budget.js';
 import { DescriptorGuard } from './descriptor-guard.js';
 import { Draining } from './draining.js';
 import { ListenApps, type TlsFiles } from './listen-apps.js';
@@ -49,6 +50,7 @@ export class ListenerServer {
   /** Exchanges whose answer has begun and has not ended. */
   readonly streaming = new Roster<ChatExchange>();
   readonly descriptors = new DescriptorGuard();
+  readonly discards: DiscardBudget;
   #parts: PipelineParts;
   #limits: ListenerLimits;
   #models: ModelRoutes;
@@ -72,6 +74,7 @@ export class ListenerServer {
     tracer: CallTracer,
   ) {
     this.#parts = parts;
+    this.discards = new DiscardBudget(parts.clock);
     this.#limits = limits;
     this.#models = new ModelRoutes(parts, this);
     this.parser = parser;
