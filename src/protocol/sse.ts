@@ -6,8 +6,7 @@
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
  *     if (events === undefined)                       an event longer than SSE_EVENT_BYTES_MAX: give the upstream up
- *     if (signalFrom(text, 0) < 0) relay(events);     nearly always: not one event was looked at
- *     else eventFrom(events, start) …                 usage, error, the end: look, and relay what shall be relayed
+ *     eventFrom(events, start) …                      look at each, and relay what shall be relayed
  *     const rest = splitter.end();                    at the end of the upstream's answer, the same once more
  *
  * The bytes that push() and end() give are, put together, the bytes that went in, except that a byte-order mark at the
@@ -26,7 +25,6 @@ const SPACE = 32;
 const COLON = 58;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const DATA_FIELD = Buffer.from('data');
-const SIGNAL = /\[DONE\]|"(?:usage|error|finish_reason)"(?!\s*:\s*null)/g;
 const NONE = Buffer.alloc(0);
 
 /** A longer line is looked through byte by byte: where lines end in CR all that follows would be searched, event after event. */
@@ -151,17 +149,6 @@ export class SseSplitter {
     const marked = events.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
     return marked ? events.subarray(BYTE_ORDER_MARK.length) : events;
   }
-}
-
-/**
- * Where in `text` (events, read as Latin-1) from `from` on usage, an error, the reason of the end or [DONE] may stand, so that its event
- * must be looked at; -1, which is certain, where nowhere. Inside of generated text a quote is escaped, so text that speaks of "usage" is
- * not taken for it; `"usage":null`, which providers put into every chunk, is not either. 0.2 µs for 280 bytes, where three plain searches
- * take 1 µs: they stop at every quote.
- */
-export function signalFrom(text: string, from: number): number {
-  SIGNAL.lastIndex = from;
-  return SIGNAL.exec(text)?.index ?? -1;
 }
 
 export interface StreamEvent {

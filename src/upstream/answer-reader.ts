@@ -3,11 +3,10 @@
  * complete and an answer, so another upstream may still be asked. Upstream worker.
  */
 import { UPSTREAM_ANSWER_BYTES_MAX } from '../core/limits.js';
+import { membersOfAnswer } from './answer-json.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import type { AnswerRoom } from './answer-room.js';
 import { garbageFailure, noRoomFailure, type AttemptFailure } from './error-mapping.js';
-import { membersFromUsage } from './answer-tail.js';
-import { isRecord, parsedJson } from './json-value.js';
 import type { UsageMeter } from './usage-meter.js';
 
 export class AnswerReader implements AnswerBodyReader {
@@ -42,20 +41,15 @@ export class AnswerReader implements AnswerBodyReader {
     if (this.#over) return;
     const answer = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
-    const members = this.#isTraced ? undefined : membersFromUsage(answer);
-    if (members !== undefined) {
-      this.#complete(answer, members);
-      return;
-    }
-    const value = parsedJson(answer.toString('utf8'));
-    if (!isRecord(value)) this.#reject(garbageFailure('no JSON object'));
-    else if (!Array.isArray(value.choices)) this.#reject(garbageFailure('no choices'));
-    else this.#complete(answer, value);
+    const members = membersOfAnswer(answer);
+    if (members === undefined) this.#reject(garbageFailure('no JSON object'));
+    else if (!Array.isArray(members.choices)) this.#reject(garbageFailure('no choices'));
+    else this.#complete(answer, members);
   }
 
   #complete(answer: Buffer, { usage, model }: Record<string, unknown>): void {
     this.#over = true;
-    this.#meter.report(usage, model);
+    this.#meter.report(usage, this.#isTraced ? utf8Of(model) : undefined);
     this.#meter.answered(answer);
     this.#sink.complete(answer);
   }
@@ -65,6 +59,11 @@ export class AnswerReader implements AnswerBodyReader {
     this.#chunks = [];
     this.#sink.reject(failure);
   }
+}
+
+/** A text of the answer that was read as Latin-1. */
+function utf8Of(text: unknown): string | undefined {
+  return typeof text === 'string' ? Buffer.from(text, 'latin1').toString() : undefined;
 }
 
 /** Most answers come in one chunk, which is not copied. */

@@ -2,14 +2,19 @@
  * Reads a streamed answer and relays its events as they come, but for the usage event that nobody asked for and `[DONE]`, which
  * goes last, after the bill is known. Upstream worker; one reader for a stream.
  *
+ * No event is relayed that is not known to be valid: all of its bytes are UTF-8, and its data is a JSON object, by parsing it or by
+ * EventForms. Nothing is sampled. Not checked is what the members of an object are, beyond what is needed to know a chat-completion stream,
+ * its usage, its error and its end; and a member that an object has twice is JSON, of which the last is read here.
+ *
  * What becomes of an event depends on the events before it alone, never on how the bytes were cut, but for one thing: while the
  * client has nothing yet, good events that come together with a bad one are held back with it.
  */
+import { isUtf8 } from 'node:buffer';
 import { eventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import { garbageFailure } from './error-mapping.js';
+import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from './json-value.js';
-import { PlainEvents } from './plain-events.js';
 import type { UsageMeter } from './usage-meter.js';
 
 /** Some upstreams report usage after `[DONE]`. The client has all of its content by then and waits for the end alone. */
@@ -32,11 +37,17 @@ function hasText(choices: unknown): boolean {
   });
 }
 
+/** What is wrong with an event. */
+interface Garbage {
+  readonly garbage: string;
+}
+
 export class StreamReader implements AnswerBodyReader {
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
   readonly #includeUsage: boolean;
   readonly #splitter = new SseSplitter();
+  readonly #forms = new EventForms();
   /** An event with choices has been seen, so this is a chat-completion stream. */
   #accepted = false;
   /** The last event with choices told why the generation ended. */
@@ -73,27 +84,30 @@ export class StreamReader implements AnswerBodyReader {
   }
 
   #take(events: Buffer): void {
-    const plain = new PlainEvents(events);
-    const plainEnd = this.#tellsNothing ? plain.endFrom(0) : 0;
-    if (plainEnd > 0) this.#meter.textCame();
-    if (plainEnd === events.length) {
+    const isSound = isUtf8(events);
+    const forms = this.#forms;
+    const text = isSound && this.#tellsNothing && !forms.isEmpty ? events.toString('latin1') : undefined;
+    const knownEnd = text === undefined ? 0 : forms.endFrom(text, 0);
+    if (knownEnd > 0) this.#meter.textCame();
+    if (knownEnd === events.length) {
       this.#relay(events);
       return;
     }
     const wasDone = this.#done;
-    this.#look(events, plain, plainEnd);
+    this.#look(events, isSound, text, knownEnd);
     if (!this.#done || this.#over) return;
     if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
   }
 
-  /** Whether an event that is plain tells nothing where the stream stands. */
+  /** Whether an event that tells nothing but text leaves the stream where it stands. */
   get #tellsNothing(): boolean {
     return this.#accepted && !this.#finished && !this.#done;
   }
 
-  /** Judges each event from `from` on that is not plain; those that stand next to each other are relayed together. */
-  #look(events: Buffer, plain: PlainEvents, from: number): void {
+  /** Judges each event from `from` on that is of no known form; those that stand next to each other are relayed together. */
+  #look(events: Buffer, isSound: boolean, latin1: string | undefined, from: number): void {
+    let text = latin1;
     let runStart = 0;
     const relayRun = (end: number, next: number): void => {
       if (end > runStart) this.#relay(events.subarray(runStart, end));
@@ -103,8 +117,10 @@ export class StreamReader implements AnswerBodyReader {
     let event = eventFrom(events, start);
     while (event !== undefined) {
       const { end, data } = event;
-      const verdict = this.#judge(data);
+      const verdict =
+        isSound || isUtf8(events.subarray(start, end)) ? this.#judge(data) : this.#judgeUnsound();
       if (verdict === 'drop') relayRun(start, end);
+      else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       else if (verdict !== 'relay') {
         // While the client has nothing, what came with the bad event is held back: another upstream may still answer.
         if (this.#relayed) relayRun(start, end);
@@ -112,14 +128,17 @@ export class StreamReader implements AnswerBodyReader {
         return;
       }
       if (this.#isOver()) return;
-      start = this.#tellsNothing ? plain.endFrom(end) : end;
+      start = end;
+      if (isSound && start < events.length && this.#tellsNothing && !this.#forms.isEmpty)
+        start = this.#forms.endFrom((text ??= events.toString('latin1')), start);
       if (start > end) this.#meter.textCame();
       event = eventFrom(events, start);
     }
     relayRun(events.length, events.length);
   }
 
-  #judge(data: string | undefined): 'relay' | 'drop' | { readonly garbage: string } {
+  /** `text`: to be relayed as well, and it tells nothing but text. */
+  #judge(data: string | undefined): 'relay' | 'text' | 'drop' | Garbage {
     // Comments keep a connection alive; the listener has its own for the client's.
     if (data === undefined || data === '') return 'drop';
     if (data === SSE_DONE_DATA) {
@@ -135,14 +154,20 @@ export class StreamReader implements AnswerBodyReader {
     }
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
     if (event.error !== undefined && event.error !== null) return { garbage: 'an error event' };
-    const isReport = event.usage !== undefined && this.#meter.report(event.usage, event.model);
+    const usage = event.usage ?? undefined;
+    const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     if (!isReport && hasText(event.choices)) this.#meter.textCame();
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };
     this.#accepted = true;
     if (choices?.length) this.#finished = choices.some(isFinished);
-    return 'relay';
+    return usage === undefined && !this.#finished ? 'text' : 'relay';
+  }
+
+  /** Of an event that holds bytes that are no UTF-8. */
+  #judgeUnsound(): 'drop' | Garbage {
+    return this.#done ? 'drop' : { garbage: 'an event is no UTF-8' };
   }
 
   #relay(events: Buffer): void {

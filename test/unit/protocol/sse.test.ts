@@ -8,7 +8,6 @@ import {
   SseSplitter,
   SSE_DONE,
   SSE_KEEP_ALIVE,
-  signalFrom,
 } from '#src/protocol/sse.js';
 
 const BOM = '\uFEFF';
@@ -202,32 +201,6 @@ void t.test('the cost is linear where all but the last line end in CR', (t) => {
   const manyMs = Math.min(millisOf(16_000), millisOf(16_000), millisOf(16_000));
   // 16 times as many, and were all that follows read for each of them 256 times.
   t.ok(manyMs < 80 * fewMs, `${manyMs} ms for 16,000 against ${fewMs} ms for 1,000`);
-  t.end();
-});
-
-void t.test('signalFrom finds usage, errors and the end, and no text and no null', (t) => {
-  const yes = [
-    SSE_DONE,
-    'data: [DONE]\r\n\r\n',
-    'data: {"choices":[],"usage":{"prompt_tokens":1}}\n\n',
-    'data: {"usage" :\t{}}\n\n',
-    'data: {"usage":null}\n\ndata: {"usage":\ndata: {}}\n\n',
-    'data: {"error":{"message":"x"}}\n\n',
-    'data: {"error":"x"}\n\n',
-  ];
-  const no = [
-    '',
-    SSE_KEEP_ALIVE,
-    'data: {"choices":[{"delta":{"content":"hello"}}]}\n\n',
-    'data: {"usage":null,"error": null}\n\n',
-    `data: ${JSON.stringify({ content: 'the "usage":{ of "error": x, done' })}\n\n`,
-  ];
-  for (const text of yes) t.ok(signalFrom(text, 0) >= 0, JSON.stringify(text));
-  for (const text of no) t.equal(signalFrom(text, 0), -1, JSON.stringify(text));
-  const twice = 'data: {"usage":{}}\n\ndata: {"error":{}}\n\n';
-  t.equal(signalFrom(twice, 7), twice.indexOf('"usage"'));
-  t.equal(signalFrom(twice, 8), twice.indexOf('"error"'), 'from where it is asked on');
-  t.equal(signalFrom(twice, twice.indexOf('"error"') + 1), -1);
   t.end();
 });
 
