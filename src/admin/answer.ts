@@ -14,6 +14,8 @@ export interface AdminAnswer {
   readonly allow?: string | undefined;
   /** Whole seconds to wait. */
   readonly retryAfterSeconds?: number | undefined;
+  /** Text of a header `warning`: what was done has not come everywhere yet. */
+  readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */
   readonly setCookie?: string | undefined;
 }
@@ -65,6 +67,7 @@ export function send(
     response.writeHeader('cache-control', 'no-store');
     response.writeHeader('x-content-type-options', 'nosniff');
     if (answer.allow !== undefined) response.writeHeader('allow', answer.allow);
+    if (answer.warning !== undefined) response.writeHeader('warning', `199 tollgate "${answer.warning}"`);
     if (answer.setCookie !== undefined) response.writeHeader('set-cookie', answer.setCookie);
     if (answer.retryAfterSeconds !== undefined) {
       response.writeHeader('retry-after', String(answer.retryAfterSeconds));

@@ -5,6 +5,7 @@
 import { jsonText } from '../core/json-text.js';
 import { ProxyError } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
+import type { RegistryDesk } from '../registry/registry-desk.js';
 import { diskFaultOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { answerOfError, methodNotAllowed, type AdminAnswer } from './answer.js';
@@ -113,9 +114,26 @@ export class AdminApi {
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
     // What a GET sends beside its path means nothing (RFC 9110 §9.3.1).
     const body = route.method === 'GET' ? {} : parseBody(request.body);
-    const view = route.answer({ id, query: request.query, body }, this.#context);
-    return view instanceof Promise ? view.then(answerOfView) : answerOfView(view);
+    const input = { id, query: request.query, body };
+    if (route.method === 'GET') return answered(route.answer(input, this.#context), () => undefined);
+    let warning: string | undefined;
+    const { desk } = this.#context;
+    const noted: RegistryDesk = {
+      read: (work) => desk.read(work),
+      change: (work) => desk.change(work, (processes) => (warning = behindText(processes))),
+    };
+    return answered(route.answer(input, { ...this.#context, desk: noted }), () => warning);
   }
+}
+
+/** `warningOf` is asked when the answer is there. */
+function answered(view: unknown, warningOf: () => string | undefined): AdminAnswer | Promise<AdminAnswer> {
+  if (!(view instanceof Promise)) return answerOfView(view);
+  return view.then((late: unknown) => ({ ...answerOfView(late), warning: warningOf() }));
+}
+
+function behindText(processes: number): string {
+  return `The change is made. ${processes} of the gateway processes did not confirm it in time: each takes it over as soon as it can.`;
 }
 
 function answerOfView(view: unknown): AdminAnswer {

@@ -28,6 +28,8 @@ export interface AdminOptions {
   readonly token: string;
   readonly registry: Registry;
   readonly desk: RegistryDesk;
+  /** See AdminContext. */
+  readonly flushBooks: () => Promise<void>;
   /** False while the gateway starts or drains. */
   readonly readiness: () => boolean;
   /** What `/admin/v1/status` shows; JSON-ready. */
@@ -60,12 +62,36 @@ export interface AdminServer {
  * would share the port, and its exclusive mode fails while the kernel remembers connections of a gateway that died.
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, registry, desk, readiness, status, reload, changeLog, settings, hosts, metrics, log } =
-    options;
+  const {
+    host,
+    port,
+    registry,
+    desk,
+    flushBooks,
+    readiness,
+    status,
+    reload,
+    changeLog,
+    settings,
+    hosts,
+    metrics,
+    log,
+  } = options;
   const accountSpans: AdminContext['accountSpans'] = (ring) => options.live.accounts.spans(ring);
   let openPort = port;
   const parts: ServerParts = {
-    api: new AdminApi({ registry, desk, status, reload, changeLog, settings, hosts, accountSpans, log }),
+    api: new AdminApi({
+      registry,
+      desk,
+      flushBooks,
+      status,
+      reload,
+      changeLog,
+      settings,
+      hosts,
+      accountSpans,
+      log,
+    }),
     door: new Door(options.token, options.clock, () => openPort),
     files: new ConsoleFiles(),
     live: new LiveFeed(options.live),

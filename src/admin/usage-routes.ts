@@ -47,7 +47,8 @@ export const USAGE_ROUTES: readonly Route[] = [
     query: UsageQuery,
     answerSchema: listSchema(UsageView),
     otherTypes: ['text/csv'],
-    answer: ({ query }, { registry }) => {
+    answer: async ({ query }, { registry, flushBooks }) => {
+      await flushBooks();
       const { account, key, model, from, to, by = 'day', format, cursor, limit } = query;
       const lines = registry.reportUsage({ account, key, model, ...hoursOf(from, to), by });
       if (format !== 'csv') return pageOfLines(lines, (line) => viewOfUsage(line, by), cursor, limit);

@@ -23,12 +23,13 @@ export async function openHttpClient(dataPath: string | undefined, origin: strin
       signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
       redirect: 'error',
     });
-    return { status: response.status, text: await response.text() };
+    return { status: response.status, text: await response.text(), warning: response.headers.get('warning') };
   };
   const answered = async (method: string, path: string, body?: object): Promise<string> => {
-    const { status, text } = await exchange(method, path, body).catch((error: unknown) => {
+    const { status, text, warning } = await exchange(method, path, body).catch((error: unknown) => {
       throw new Refusal(unansweredText(origin, error));
     });
+    if (warning !== null) process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
     return textOfAnswer(status, text);
   };
   return {

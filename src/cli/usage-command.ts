@@ -22,7 +22,7 @@ export function addUsageCommand(program: Command): void {
   addPlaceOptions(
     program
       .command('usage')
-      .description('Sum up calls, tokens and cost. A running gateway adds its last calls within a second.'),
+      .description('Sum up calls, tokens and cost, up to the last call that has ended.'),
   )
     .option('--account <account>', 'of this account (id or name)', nonEmpty)
     .option('--key <key>', 'of this key (id or name)', nonEmpty)

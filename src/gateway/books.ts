@@ -36,7 +36,9 @@ import type { Log } from '../telemetry/log.js';
 import type { SharingReading } from '../telemetry/sharing-reading.js';
 import { ClaimDesk } from './claim-desk.js';
 import { GroupCommit } from './group-commit.js';
+import { GroupErrands } from './group-errands.js';
 import type { GroupPlace } from './messages.js';
+import type { GroupReading, ReadingKind } from './readings.js';
 import type { LiveSettings } from './reload.js';
 import { SharedPart } from './shared-part.js';
 
@@ -52,6 +54,8 @@ export interface BooksOptions {
   readonly requestIdOf: (listenerIndex: number, request: number) => string;
   /** What was in the listener's journal when it asked is on disk, or the disk takes nothing. */
   readonly onCommit: (listenerIndex: number, ok: boolean) => void;
+  /** Asks all gateways of the supervisor. */
+  readonly readAll: (what: ReadingKind) => Promise<GroupReading>;
   readonly log: Log;
 }
 
@@ -74,6 +78,7 @@ export class Books {
   readonly claims: ClaimDesk;
   readonly flush: LedgerFlush;
   readonly commits: GroupCommit;
+  readonly errands: GroupErrands;
   readonly idNames: IdNames;
   readonly tally: AccountTally;
   /** Of the calls in flight, each listener's share. */
@@ -155,6 +160,11 @@ export class Books {
       log,
     });
     this.commits = new GroupCommit(() => this.flush.commit(), options.onCommit);
+    this.errands = new GroupErrands({
+      readAll: shared ? options.readAll : undefined,
+      flush: () => this.flush.run(),
+      refresh: () => void store.shared.feed.newest(),
+    });
     const uses = shared ? new AccountUses() : undefined;
     this.registry = new Registry({
       store,
@@ -185,6 +195,7 @@ export class Books {
             totals,
             idNames: this.idNames,
             appliedTo,
+            errands: this.errands,
             correct: (journal, record) => this.flush.correct(journal, record),
             clock: hostClock,
             log,
@@ -201,6 +212,11 @@ export class Books {
   get serveLeases(): ((port: MessagePort) => void) | undefined {
     const shared = this.#shared;
     return shared && ((port) => shared.serve(port));
+  }
+
+  /** The number of the newest change of the registry that is in force here. */
+  followChanges(): number {
+    return this.#shared?.followChanges() ?? 0;
   }
 
   /** Where other hosts share: who they are. */

@@ -70,6 +70,7 @@ export class Gateway {
       group,
       requestIdOf: (listener, request) => this.#listeners.requestIdOf(listener, request),
       onCommit: (listenerIndex, ok) => this.#listeners.answerCommit(listenerIndex, ok),
+      readAll: (what) => supervisor.readings(what),
       log,
     });
     const { buffers, claims, flush, idNames, registry, slotsPerListener, tally } = this.#books;
@@ -96,6 +97,7 @@ export class Gateway {
       token: obtainAdminToken(settings.data, process.env),
       registry,
       desk: this.#books.desk,
+      flushBooks: () => this.#books.errands.flushAll(),
       readiness: () => this.#ready,
       status: () => this.#figures.status(),
       reload: (request) => supervisor.reload(request),
@@ -212,8 +214,10 @@ export class Gateway {
     this.#admin.follow();
   }
 
-  /** The figures of this gateway. */
-  read(what: ReadingKind): Promise<Reading> {
+  /** The figures of this gateway; or what it was asked to do is done. */
+  async read(what: ReadingKind): Promise<Reading> {
+    if (what === 'changes') return { changes: this.#books.followChanges() };
+    if (what === 'books') return { books: this.#books.flush.run() };
     return this.#figures.read(what);
   }
 

@@ -12,10 +12,23 @@ export interface Readings {
   readonly status: ProcessStatus;
   /** One of each process. */
   readonly accounts: readonly AccountTelling[];
+  /** Number of the newest change of the registry that it serves by. */
+  readonly changes: number;
+  /** Whether what it had settled is in the store. */
+  readonly books: boolean;
 }
 
+/** Asked for to have something done: an answer that was on its way before the question is none. */
+export const ERRANDS: ReadonlySet<ReadingKind> = new Set<ReadingKind>(['changes', 'books']);
+
 export type ReadingKind = keyof Readings;
-export const READING_KINDS = ['metrics', 'status', 'accounts'] as const satisfies readonly ReadingKind[];
+export const READING_KINDS = [
+  'metrics',
+  'status',
+  'accounts',
+  'changes',
+  'books',
+] as const satisfies readonly ReadingKind[];
 
 /** Of one process; only the kind that was asked for is there. */
 export type Reading = Partial<Readings>;

@@ -37,6 +37,7 @@ import type { SharedTotals } from '../store/shared-totals.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import type { SharingReading } from '../telemetry/sharing-reading.js';
+import type { GroupErrands } from './group-errands.js';
 import type { LiveSettings } from './reload.js';
 
 export interface SharedPartOptions {
@@ -58,6 +59,8 @@ export interface SharedPartOptions {
   readonly idNames: IdNames;
   /** `feed.newest()` of a moment before the buffers were filled from the store. */
   readonly appliedTo: number;
+  /** Of all processes of this host. */
+  readonly errands: GroupErrands;
   /** To be written with the next flush. */
   readonly correct: (journal: number, record: JournalRecord) => void;
   /** The host's own. */
@@ -115,6 +118,8 @@ export class SharedPart {
       debits: this.#debits,
       follow: () => this.#follower.look(),
       commit: this.#hosts?.registry.commit ?? commitHere(store),
+      confirm: (change) => options.errands.confirm(change),
+      flushAll: () => options.errands.flushAll(),
     });
   }
 
@@ -124,6 +129,12 @@ export class SharedPart {
     this.#follower.look();
     this.#follower.start();
     await this.#keeper.start();
+  }
+
+  /** Takes over what others have changed; the number of the newest change that is in force here. */
+  followChanges(): number {
+    this.#follower.look();
+    return this.#follower.appliedTo;
   }
 
   /** Answers a listener that waits for leases. */

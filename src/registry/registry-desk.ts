@@ -8,8 +8,14 @@ import type { Registry } from './registry.js';
 export interface RegistryDesk {
   /** What `work` reads, of accounts with what all processes use of them now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
-  /** Changes the registry by one transaction: durable, and in force where it was asked for, when the result is there. */
-  change<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
+  /**
+   * Changes the registry by one transaction: durable, and in force in every process of this host, when the result is there. Where some
+   * of them did not take it over in time, `onBehind` is told how many; they do as soon as they can.
+   */
+  change<Result>(
+    work: (registry: Registry) => Result,
+    onBehind?: (processes: number) => void,
+  ): Result | Promise<Result>;
 }
 
 /** The desk of the only process. */

@@ -33,6 +33,7 @@ export class ChangeFollower {
   readonly #options: ChangeFollowerOptions;
   #appliedTo: number;
   #failedLooks = 0;
+  #readsAll = false;
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: ChangeFollowerOptions) {
@@ -47,6 +48,11 @@ export class ChangeFollower {
   stop(): void {
     clearInterval(this.#timer);
     this.#timer = undefined;
+  }
+
+  /** Number of the newest change that every thread of this process sees; 0 while it catches up with more than the feed keeps. */
+  get appliedTo(): number {
+    return this.#readsAll ? 0 : this.#appliedTo;
   }
 
   /** Applies what was committed until now, by whomever: every thread of this process sees it when this returns. */
@@ -81,6 +87,7 @@ export class ChangeFollower {
   /** This process has slept through more than the feed keeps. Changes that come meanwhile are applied as ever. */
   async #applyAll(): Promise<void> {
     const { accountsMax, keysMax, log } = this.#options;
+    this.#readsAll = true;
     log.warn('this process fell far behind the others; it reads all accounts and keys anew');
     for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
       const slots = Array.from({ length: PAGE_RECORDS }, (_, at) => first + at);
@@ -90,6 +97,7 @@ export class ChangeFollower {
       });
       await nextTurn();
     }
+    this.#readsAll = false;
   }
 
   /** One record that cannot be read keeps nobody from applying the others. */

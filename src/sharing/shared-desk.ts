@@ -34,6 +34,10 @@ export interface SharedDeskOptions {
   /** Brings what was committed to this process's buffers. */
   readonly follow: () => void;
   readonly commit: CommitChange;
+  /** Resolves when every process of this host serves by the changes up to that, with how many do not after a bounded wait. */
+  readonly confirm: (change: number) => Promise<number>;
+  /** Resolves when what these had settled is in the store. */
+  readonly flushAll: () => Promise<void>;
 }
 
 /**
@@ -61,20 +65,28 @@ export class SharedDesk implements RegistryDesk {
   }
 
   async read<Result>(work: (registry: Registry) => Result): Promise<Result> {
-    const { registry, uses } = this.#options;
+    const { registry, uses, flushAll } = this.#options;
     const { result, missed } = uses.show(new Map(), () => work(registry));
     if (missed.size === 0) return result;
+    await flushAll();
     const known = await this.#look(missed);
     return uses.show(known, () => work(registry)).result;
   }
 
   /** Throws `overloaded` where those who share cannot be reached, beside what `work` throws. */
-  async change<Result>(work: (registry: Registry) => Result): Promise<Result> {
+  async change<Result>(
+    work: (registry: Registry) => Result,
+    onBehind?: (processes: number) => void,
+  ): Promise<Result> {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const { known, result, rows } = await this.#draft(work);
       if (rows.length === 0) return result;
       try {
-        return await this.#make(work, known, debitsOf(rows));
+        const made = await this.#make(work, known, debitsOf(rows));
+        const { store, confirm } = this.#options;
+        const behind = await confirm(store.shared.feed.newest());
+        if (behind > 0) onBehind?.(behind);
+        return made;
       } catch (error) {
         if (!(error instanceof OtherDebits)) throw error;
       }

@@ -6,7 +6,7 @@
  * higher ones.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
-import type { GroupReading, Reading, ReadingKind } from '../gateway/readings.js';
+import { ERRANDS, type GroupReading, type Reading, type ReadingKind } from '../gateway/readings.js';
 import { addEnded, endedReading } from '../telemetry/metrics-reading.js';
 
 /** Of whom figures can be asked. */
@@ -24,6 +24,8 @@ export class GroupReadings {
   #ended: Reading = {};
   /** Those who ask while figures are being collected get them too: two operators cost as much as one. */
   readonly #underWay = new Map<ReadingKind, Promise<GroupReading>>();
+  /** Begins when that has ended: for those who ask meanwhile for an errand. */
+  readonly #next = new Map<ReadingKind, Promise<GroupReading>>();
 
   /** Its figures belong to the whole from now on. */
   add(process: ReadableProcess, slot: number): void {
@@ -46,10 +48,21 @@ export class GroupReadings {
   /** Takes as long as the slowest gateway, and no longer than a gateway may. */
   collect(what: ReadingKind): Promise<GroupReading> {
     const underWay = this.#underWay.get(what);
-    if (underWay !== undefined) return underWay;
+    if (underWay !== undefined) return ERRANDS.has(what) ? this.#collectNext(what, underWay) : underWay;
     const collected = this.#collect(what).finally(() => this.#underWay.delete(what));
     this.#underWay.set(what, collected);
     return collected;
+  }
+
+  #collectNext(what: ReadingKind, underWay: Promise<GroupReading>): Promise<GroupReading> {
+    const waited = this.#next.get(what);
+    if (waited !== undefined) return waited;
+    const next = underWay.then(() => {
+      this.#next.delete(what);
+      return this.collect(what);
+    });
+    this.#next.set(what, next);
+    return next;
   }
 
   async #collect(what: ReadingKind): Promise<GroupReading> {

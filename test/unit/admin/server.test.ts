@@ -162,6 +162,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     port: 9,
     token: TOKEN,
     registry: house.registry,
+    flushBooks: () => Promise.resolve(),
     desk: ownDesk(house.registry),
     readiness: () => true,
     status: () => ({}),

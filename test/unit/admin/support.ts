@@ -76,6 +76,7 @@ export async function startAdminHouse(t: Test): Promise<AdminHouse> {
     token: TOKEN,
     registry: house.registry,
     desk: ownDesk(house.registry),
+    flushBooks: () => Promise.resolve(),
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),
     reload: (request) => started.reload(request),

@@ -64,6 +64,8 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     debits,
     follow: () => follows.count++,
     commit,
+    confirm: () => Promise.resolve(0),
+    flushAll: () => Promise.resolve(),
   });
   const house: SharedHouse = {
     store,

@@ -100,3 +100,26 @@ void t.test(
     );
   },
 );
+
+void t.test('an errand is never answered by what was under way before it was asked for', async (t) => {
+  const readings = new GroupReadings();
+  let begun = 0;
+  const ends: ((reading: Reading) => void)[] = [];
+  readings.add(
+    {
+      read: () => {
+        begun += 1;
+        return new Promise((resolve) => ends.push(resolve));
+      },
+    },
+    0,
+  );
+  const first = readings.collect('changes');
+  const later = [readings.collect('changes'), readings.collect('changes')];
+  t.equal(begun, 1, 'those that come later wait');
+  ends[0]!({ changes: 1 });
+  t.match(await first, { members: [{ reading: { changes: 1 } }] });
+  t.equal(begun, 2, 'one collection for all of them');
+  ends[1]!({ changes: 2 });
+  for (const answer of await Promise.all(later)) t.match(answer, { members: [{ reading: { changes: 2 } }] });
+});

@@ -1,0 +1,66 @@
+/**
+ * What an operator's request needs of all gateways of a supervisor before it is answered: that they serve by a change, and that their
+ * charges are on disk. Main thread.
+ */
+import type { GroupReading, ReadingKind } from './readings.js';
+
+/** For all gateways to have taken a change over; one that stands still for so long is named in the answer. */
+const CONFIRM_MS_MAX = 1_500;
+/** Asked again where a gateway looked before the change was there. */
+const CONFIRM_TRIES_MAX = 3;
+
+/** Flushes that readers ask for are so far apart: those who ask meanwhile share the next, so consoles that poll cost a few a second. */
+const FLUSH_PERIOD_MS = 50;
+
+export interface GroupErrandsOptions {
+  /** Asks the supervisor; undefined where this gateway is alone. */
+  readonly readAll: ((what: ReadingKind) => Promise<GroupReading>) | undefined;
+  /** Writes what this gateway has settled. */
+  readonly flush: () => void;
+  /** What is read of the store from now on is as new as what the others have written. */
+  readonly refresh: () => void;
+}
+
+export class GroupErrands {
+  readonly #options: GroupErrandsOptions;
+  #flushedMs = -Infinity;
+  #next: Promise<void> | undefined;
+
+  constructor(options: GroupErrandsOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves when every gateway serves by that change of the registry, with how many of them do not after a bounded wait. */
+  async confirm(change: number): Promise<number> {
+    const { readAll } = this.#options;
+    if (readAll === undefined) return 0;
+    const endMs = performance.now() + CONFIRM_MS_MAX;
+    for (let tries = 1; ; tries += 1) {
+      const { members } = await readAll('changes');
+      const behind = members.filter(({ reading }) => (reading.changes ?? 0) < change).length;
+      // Where the supervisor did not answer nobody knows.
+      if (members.length === 0 && performance.now() > endMs) return 1;
+      if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
+    }
+  }
+
+  /** Resolves when what any gateway had settled before is in the store, or could not be written now. */
+  flushAll(): Promise<void> {
+    return (this.#next ??= this.#flushNext());
+  }
+
+  async #flushNext(): Promise<void> {
+    const waitMs = Math.max(0, this.#flushedMs + FLUSH_PERIOD_MS - performance.now());
+    await new Promise<void>((resolve) => setTimeout(resolve, waitMs));
+    // Whoever asks from here on may be about a later call.
+    this.#next = undefined;
+    this.#flushedMs = performance.now();
+    const { readAll, flush, refresh } = this.#options;
+    if (readAll === undefined) {
+      flush();
+      return;
+    }
+    await readAll('books');
+    refresh();
+  }
+}
