@@ -21,12 +21,12 @@ const UNREAD = [
     `@opentelemetry/${name}/build/esm`,
     `@opentelemetry/${name}/build/esnext`,
   ]),
-  // Tables by model; encodings are loaded by their own names.
-  'gpt-tokenizer/cjs/model',
+  // The tokens' ranks are read, and nothing else of it.
+  'gpt-tokenizer/cjs',
+  'gpt-tokenizer/data/TestPlans.txt',
   // Of models before chat completions.
-  'gpt-tokenizer/cjs/bpeRanks/p50k_base.js',
-  'gpt-tokenizer/cjs/bpeRanks/r50k_base.js',
-  'gpt-tokenizer/data',
+  'gpt-tokenizer/data/p50k_base.tiktoken',
+  'gpt-tokenizer/data/r50k_base.tiktoken',
   'gpt-tokenizer/esm',
   'gpt-tokenizer/src',
   'lmdb/dependencies',
@@ -101,10 +101,10 @@ const LATE = [
   '@opentelemetry/otlp-exporter-base/node-http',
   '@opentelemetry/otlp-transformer',
   '@opentelemetry/sdk-trace',
-  'gpt-tokenizer/encoding/o200k_base',
-  'gpt-tokenizer/encoding/cl100k_base',
 ];
 for (const name of LATE) require(name);
+for (const name of ['o200k_base', 'cl100k_base'])
+  readFileSync(require.resolve(`gpt-tokenizer/data/${name}.tiktoken`));
 console.log(`native binaries kept: ${natives.join(', ')}`);
 console.log(
   `modules: ${(keptBytes / 1e6).toFixed(1)} MB kept, ${(freedBytes / 1e6).toFixed(1)} MB of files removed`,

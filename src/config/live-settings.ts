@@ -22,6 +22,7 @@ const LIVE_LIMITS = [
   'body_bytes',
   'bodies_in_work_bytes',
   'parse_inline_bytes',
+  'parse_wait_ms',
   'calls_in_flight_per_account',
   'client_idle_timeout_ms',
 ] as const satisfies readonly (keyof Settings['limits'])[];

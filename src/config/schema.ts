@@ -124,6 +124,13 @@ export const settingsSchema = Type.Object(
           'bytes',
           'Bodies up to this are parsed by the listener, larger ones by a thread that may stall.',
         ),
+        parse_wait_ms: whole(
+          100,
+          600_000,
+          5_000,
+          'milliseconds',
+          'A call whose larger body has waited so long to be parsed is told 503; accounts have their turns, so it is others of its own that it waits for.',
+        ),
         calls_in_flight_per_account: whole(
           1,
           CALLS_IN_FLIGHT_MAX,

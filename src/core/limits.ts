@@ -48,7 +48,7 @@ export const TRANSCRIPT_EVENTS_BYTES_MAX = 64 * 1024;
 /** Relayed text kept per stream, some 8,000 tokens, more than nearly all answers have; beyond it the count is scaled up. */
 export const TRANSCRIPT_CHARS_MAX = 32 * 1024;
 
-/** Text that is given to the tokenizer; beyond it the count is an estimate from the bytes. 3 MB take about a second. */
+/** Text that is given to the tokenizer; beyond it the count is an estimate from the bytes. It takes 0.4 s of prose, 1.6 s at worst. */
 export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
 
 /**
@@ -65,6 +65,22 @@ export const HELD_UP_MS_MIN = 100;
 
 /** So much of a pause is remembered: a stream that has run for so long after it fails for other reasons. */
 export const HELD_UP_MS_REMEMBERED = 10_000;
+
+/** One job's work on a counter thread, then the next one has its turn: what a small job waits for each account before it. */
+export const COUNTER_TURN_MS = 250;
+/** Turns of one count; what is left is estimated. Twice what the worst text takes, for a machine that has other work. */
+export const COUNT_TURNS_MAX = 16;
+/** The end of a client's answer waits for a count so long, then for an estimate: a hundred turns of others on two threads. */
+export const COUNT_WAIT_MS_MAX = 10_000;
+/** A turn cannot take so long: a counter thread that needs more is stuck, and replaced. */
+export const COUNTER_STUCK_MS = 15_000;
+/**
+ * What waits for a counter thread weighs so much at least; a large body waits at this weight, because its bytes count elsewhere. So
+ * 2,048 bodies wait at most, of one account a thousand; of texts to count 128 MB, and the longest is 10 MB.
+ */
+export const COUNTER_JOB_BYTES_MIN = 64 * 1024;
+export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;
+export const COUNTER_ACCOUNT_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Messages in one request: more is an attack on the parser, not a conversation. */
 export const MESSAGES_MAX = 100_000;

@@ -1,22 +1,31 @@
 /**
  * The Piscina pool of counter threads: short tasks that would stall a listener or a worker. Main thread.
+ *
+ *     question → waiting (fair-queue.ts) → a turn on a thread → the answer, or waiting again for the next turn
+ *
+ * A task is one turn of a job, COUNTER_TURN_MS of work; between two turns a job waits here, so that accounts get the threads in turn and
+ * any thread can go on. A question that was taken back leaves the queue, or ends with its turn. A thread whose turn does not end is replaced.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
 import type { ErrorRecord } from '../core/errors.js';
-import { COUNTER_THREADS_MAX } from '../core/limits.js';
-import { answerQuestions } from '../pool/ask-port.js';
+import { FairQueue } from '../core/fair-queue.js';
+import {
+  COUNTER_ACCOUNT_BYTES_MAX,
+  COUNTER_JOB_BYTES_MIN,
+  COUNTER_QUEUE_BYTES_MAX,
+  COUNTER_STUCK_MS,
+  COUNTER_THREADS_MAX,
+} from '../core/limits.js';
+import type { AccountIndex } from '../core/units.js';
+import type { Answer, Question, Withdrawal } from '../pool/ask-port.js';
 import { createPool } from '../pool/piscina.js';
-import type { ChatRequestResult } from '../protocol/chat-request.js';
 import { giveBackCounterStripe } from '../telemetry/counter-stripe.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { CountRequest } from '../upstream/token-count.js';
-import type { CounterInit, CounterTask } from '../upstream/worker-messages.js';
+import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';
 
-/** Tasks that wait for a counter thread: at 10 MB a body this is 640 MB, and a minute of work. */
-const COUNTER_QUEUE_MAX = 64;
-/** A tokenizer's table is 60 MB: a thread that nobody needed for so long gives it back. */
+/** A tokenizer's table is 7 MB and a thread 10: one that nobody needed for so long gives them back. */
 const COUNTER_IDLE_MS = 300_000;
 /** A thousand clients that leave at once are a thousand refusals: one line a second says as much. */
 const REFUSALS_LOG_PERIOD_MS = 1_000;
@@ -28,21 +37,46 @@ const COUNTER_BUSY: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
+interface Job {
+  readonly account: AccountIndex;
+  readonly weight: number;
+  readonly answered: (answer: CounterTurn | ErrorRecord) => void;
+  /** The next turn. */
+  task: CounterTask;
+  withdrawn: boolean;
+}
+
+export interface CounterPoolOptions {
+  readonly metrics: MetricsBuffers;
+  readonly log: Log;
+  /** Module of the threads, and when a turn is taken for stuck: tests have their own. */
+  readonly entry?: URL;
+  readonly stuckMs?: number;
+}
+
 /** Short tasks: large bodies are parsed here and tokens counted. Starts no thread before the first task. */
 export class CounterPool {
   readonly #pool: Piscina;
   readonly #log: Log;
+  readonly #stuckMs: number;
+  readonly #waiting = new FairQueue<AccountIndex, Job>({
+    weightMax: COUNTER_QUEUE_BYTES_MAX,
+    ownerWeightMax: COUNTER_ACCOUNT_BYTES_MAX,
+  });
+  #running = 0;
   /** Since they were last logged. */
   #refusals = 0;
   #loggedAtMs = -Infinity;
 
-  constructor(metrics: MetricsBuffers, log: Log) {
+  constructor({ metrics, log, entry, stuckMs = COUNTER_STUCK_MS }: CounterPoolOptions) {
     this.#log = log;
+    this.#stuckMs = stuckMs;
     this.#pool = createPool({
-      entry: new URL('../upstream/counter.worker.cjs', import.meta.url),
+      entry: entry ?? new URL('../upstream/counter.worker.cjs', import.meta.url),
       threadsMin: 0,
       threadsMax: COUNTER_THREADS_MAX,
-      queueMax: COUNTER_QUEUE_MAX,
+      // Tasks wait in it while their threads start.
+      queueMax: COUNTER_THREADS_MAX,
       idleTimeoutMs: COUNTER_IDLE_MS,
       workerData: { metrics } satisfies CounterInit,
     });
@@ -54,51 +88,122 @@ export class CounterPool {
     this.#pool.on('error', (error: Error) => log.warn('counter thread failed', { error: error.message }));
   }
 
-  /** Answers a listener's questions: bodies to parse. */
-  serveListener(port: MessagePort): void {
-    answerQuestions(
-      port,
-      (ask) => {
-        const pieces = ask as Uint8Array[];
-        const transferList = pieces.map(({ buffer }) => buffer as ArrayBuffer);
-        return this.#pool.run({ kind: 'parse', pieces } satisfies CounterTask, {
-          transferList,
-        }) as Promise<unknown>;
-      },
-      (error) => this.#refusal(error),
-      (answer) => {
-        const read = answer as ChatRequestResult;
-        const largeBody = read.ok ? read.call.largeBody : undefined;
-        return largeBody === undefined ? [] : [largeBody.buffer as ArrayBuffer];
-      },
-    );
+  /** Jobs that wait for a turn. */
+  get waiting(): number {
+    return this.#waiting.size;
   }
 
-  /** Answers an upstream worker's questions: tokens to count. */
-  serveWorker(port: MessagePort): void {
-    answerQuestions(
-      port,
-      (ask) =>
-        this.#pool.run({
-          kind: 'count',
-          request: ask as CountRequest,
-        } satisfies CounterTask) as Promise<unknown>,
-      (error) => this.#refusal(error),
-    );
+  /** Answers the questions of a listener or of an upstream worker. When the port closes, they are taken back. */
+  serve(port: MessagePort): void {
+    const jobs = new Map<number, Job>();
+    port.on('message', (message: Question | Withdrawal) => {
+      const { id } = message;
+      if ('withdrawn' in message) {
+        const job = jobs.get(id);
+        if (job !== undefined) this.#withdraw(job);
+        return;
+      }
+      const { account, task } = message.ask as CounterAsk;
+      const job: Job = {
+        account,
+        weight: Math.max(COUNTER_JOB_BYTES_MIN, task.kind === 'count' ? textBytesOf(task.request.body) : 0),
+        answered: (answer) => {
+          jobs.delete(id);
+          post(port, id, answer);
+        },
+        task,
+        withdrawn: false,
+      };
+      jobs.set(id, job);
+      for (const refused of this.#waiting.offer(account, job, job.weight))
+        this.#refuse(refused, 'the queue is full');
+      this.#startTurns();
+    });
+    port.on('close', () => {
+      for (const job of [...jobs.values()]) this.#withdraw(job);
+    });
   }
 
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
 
-  #refusal(error: unknown): ErrorRecord {
+  #startTurns(): void {
+    while (this.#running < COUNTER_THREADS_MAX) {
+      const job = this.#waiting.take();
+      if (job === undefined) return;
+      this.#running += 1;
+      void this.#turn(job).finally(() => {
+        this.#running -= 1;
+        this.#startTurns();
+      });
+    }
+  }
+
+  async #turn(job: Job): Promise<void> {
+    const stuck = new AbortController();
+    const timer = setTimeout(() => stuck.abort(), this.#stuckMs);
+    try {
+      // Piscina ends the thread of a task that is aborted, which is the only way to stop it.
+      const turn = (await this.#pool.run(job.task, {
+        transferList: buffersOf(job.task),
+        signal: stuck.signal,
+      })) as CounterTurn;
+      if (turn.over || job.withdrawn) {
+        job.answered(turn.over ? turn : COUNTER_BUSY);
+        return;
+      }
+      job.task = { kind: 'count_on', rest: turn.rest };
+      this.#waiting.putBack(job.account, job, job.weight);
+    } catch (error) {
+      this.#refuse(job, stuck.signal.aborted ? 'a turn did not end, its thread was replaced' : String(error));
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** One that has its turn is left to end it: a turn is short, and its thread is not worth a new one. */
+  #withdraw(job: Job): void {
+    job.withdrawn = true;
+    if (this.#waiting.remove(job.account, job)) job.answered(COUNTER_BUSY);
+  }
+
+  #refuse(job: Job, why: string): void {
+    job.answered(COUNTER_BUSY);
     this.#refusals += 1;
     const nowMs = performance.now();
     if (nowMs - this.#loggedAtMs >= REFUSALS_LOG_PERIOD_MS) {
-      this.#log.warn('counter tasks refused or failed', { tasks: this.#refusals, error: String(error) });
+      this.#log.warn('counter tasks refused or failed', { tasks: this.#refusals, error: why });
       this.#loggedAtMs = nowMs;
       this.#refusals = 0;
     }
-    return COUNTER_BUSY;
   }
+}
+
+function textBytesOf(body: string | Uint8Array): number {
+  return typeof body === 'string' ? 2 * body.length : body.length;
+}
+
+/** They change their owner. */
+function buffersOf(task: CounterTask): ArrayBuffer[] {
+  switch (task.kind) {
+    case 'parse':
+      return task.pieces.map(({ buffer }) => buffer as ArrayBuffer);
+    case 'count':
+      return typeof task.request.body === 'string' ? [] : [task.request.body.buffer as ArrayBuffer];
+    case 'count_on':
+      return [task.rest.chars.buffer as ArrayBuffer, task.rest.lengths.buffer as ArrayBuffer];
+  }
+}
+
+function post(port: MessagePort, id: number, answer: CounterTurn | ErrorRecord): void {
+  if ('code' in answer) {
+    port.postMessage({ id, ok: false, refusal: answer } satisfies Answer);
+    return;
+  }
+  if (!answer.over) return;
+  const read = answer.answer;
+  const largeBody = 'ok' in read && read.ok ? read.call.largeBody : undefined;
+  const transfer = largeBody === undefined ? [] : [largeBody.buffer as ArrayBuffer];
+  port.postMessage({ id, ok: true, answer: read } satisfies Answer, transfer);
 }

@@ -128,7 +128,7 @@ export class Gateway {
 
     const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
     const calls = createCallTable(callsInFlightMax, streamBufferBytes);
-    this.#counter = new CounterPool(this.#metrics.buffers, log);
+    this.#counter = new CounterPool({ metrics: this.#metrics.buffers, log });
     this.#workers = new UpstreamWorkers({
       workers: settings.workers,
       routes: this.#live.routes,
@@ -160,7 +160,7 @@ export class Gateway {
       log,
       workerIndices: () => this.#workers.indices,
       connect: (workerIndex, listenerIndex) => this.#workers.connect(workerIndex, listenerIndex),
-      serveParser: (port) => this.#counter.serveListener(port),
+      serveParser: (port) => this.#counter.serve(port),
       newTracing: () => this.#traces?.newListenerTracing(),
       serveClaims: (listenerIndex, port) => claims.attach(listenerIndex, port),
       serveLeases: this.#books.serveLeases,

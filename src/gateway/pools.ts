@@ -128,7 +128,7 @@ export class UpstreamWorkers {
   async #run(index: number, pool: Piscina): Promise<string> {
     const control = new MessageChannel();
     const counter = new MessageChannel();
-    this.#options.counter.serveWorker(counter.port1);
+    this.#options.counter.serve(counter.port1);
     this.#controls.set(index, control.port1);
     control.port1.on('message', ({ turn }: FromUpstreamWorker) => this.#routesTaken.note(index, turn));
     const spans = this.#options.newSpanOutlet();

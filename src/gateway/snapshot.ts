@@ -75,6 +75,7 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
     limits: {
       bodiesInWorkBytesMax: bodiesInWorkBytesOf(settings),
       parseInlineBytesMax: limits.parse_inline_bytes,
+      parseWaitMs: limits.parse_wait_ms,
       clientIdleTimeoutMs: limits.client_idle_timeout_ms,
     },
     lowBalance: settings.low_balance,

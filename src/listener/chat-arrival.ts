@@ -5,7 +5,7 @@
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
 import { bodyDigestOf, type EarlierAnswer, type KeyedCall } from '../pipeline/keyed-call.js';
-import { AskRefused, type AskPort } from '../pool/ask-port.js';
+import { AskRefused, type Asked, type AskPort } from '../pool/ask-port.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ChatRequestResult } from '../protocol/chat-request.js';
 import { bodyDigestOfPieces } from './body-digest.js';
@@ -16,7 +16,60 @@ export type Arrival =
   | { readonly kind: 'refusal'; readonly refusal: ErrorRecord }
   | { readonly kind: 'repeat'; readonly earlier: EarlierAnswer };
 
-export type BodyParser = AskPort<Uint8Array[], ChatRequestResult>;
+export interface ParseAsk {
+  readonly account: AccountIndex;
+  readonly task: { readonly kind: 'parse'; readonly pieces: Uint8Array[] };
+}
+
+export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
+
+/** Nobody is told. */
+const CLIENT_GONE: ErrorRecord = {
+  code: 'internal_error',
+  message: 'the client left before its body was read',
+};
+const RETRY_SECONDS = 5;
+
+/** One large body on its way through the counter pool. When its client leaves it is taken out of the queue. */
+export class LargeParse {
+  readonly #parser: BodyParser;
+  readonly #account: AccountIndex;
+  readonly #waitMsMax: number;
+  #asked: Asked<ChatRequestResult> | undefined;
+  #withdrawn = false;
+
+  constructor(parser: BodyParser, account: AccountIndex, waitMsMax: number) {
+    this.#parser = parser;
+    this.#account = account;
+    this.#waitMsMax = waitMsMax;
+  }
+
+  /** Rejects with AskRefused where the pool is full, the time over, or the client gone. The buffers are handed over. */
+  read(pieces: Uint8Array[]): Promise<ChatRequestResult> {
+    if (this.#withdrawn) return Promise.reject(new AskRefused(CLIENT_GONE));
+    const late: ErrorRecord = {
+      code: 'overloaded',
+      detail: 'large_bodies',
+      message:
+        `The gateway could not read this large request within ${this.#waitMsMax} ms, because it has too many ` +
+        `of them. Retry after ${RETRY_SECONDS} seconds.`,
+      retryAfterSeconds: RETRY_SECONDS,
+    };
+    this.#asked = this.#parser.askFor(
+      this.#waitMsMax,
+      late,
+      { account: this.#account, task: { kind: 'parse', pieces } },
+      pieces.map(({ buffer }) => buffer as ArrayBuffer),
+    );
+    return this.#asked.reply;
+  }
+
+  /** The client has gone. */
+  withdraw(): void {
+    this.#withdrawn = true;
+    this.#asked?.withdraw(CLIENT_GONE);
+  }
+}
 
 /** A request with an Idempotency-Key. */
 export interface Keyed {
@@ -32,18 +85,15 @@ export function arrivalOfKeyed(keyed: Keyed, bytes: Uint8Array, call: ChatCall):
 /** Of a body in pieces, whose buffers are handed over. */
 export function arrivalOfLarge(
   pieces: Uint8Array[],
-  parser: BodyParser,
+  large: LargeParse,
   keyed: Keyed | undefined,
 ): Promise<Arrival> {
-  return orRefusal(parse(pieces, parser, keyed));
+  return orRefusal(parse(pieces, large, keyed));
 }
 
-async function parse(pieces: Uint8Array[], parser: BodyParser, keyed: Keyed | undefined): Promise<Arrival> {
+async function parse(pieces: Uint8Array[], large: LargeParse, keyed: Keyed | undefined): Promise<Arrival> {
   const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
-  const read = await parser.ask(
-    pieces,
-    pieces.map(({ buffer }) => buffer as ArrayBuffer),
-  );
+  const read = await large.read(pieces);
   if (!read.ok) return { kind: 'refusal', refusal: read.error };
   return keyed === undefined ? { kind: 'call', call: read.call } : claim(keyed, bodyDigest, read.call);
 }

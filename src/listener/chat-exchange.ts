@@ -13,6 +13,7 @@
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
+import type { AccountIndex } from '../core/units.js';
 import { errorEvent } from '../protocol/sse.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { modelInFirstPiece } from '../protocol/first-model.js';
@@ -28,7 +29,7 @@ import { release, reverse, settle, type Settled } from '../pipeline/settle.js';
 import type { BodyBudget } from '../pool/body-budget.js';
 import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
-import { arrivalOfKeyed, arrivalOfLarge, type Arrival, type Keyed } from './chat-arrival.js';
+import { arrivalOfKeyed, arrivalOfLarge, LargeParse, type Arrival, type Keyed } from './chat-arrival.js';
 import { writeChatHead, writeError } from './answer.js';
 import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
 import type { BodyHold, BodyReceiver } from './body-reader.js';
@@ -76,6 +77,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   #clientGone = false;
   /** Of a request with an Idempotency-Key. */
   #keyed: Keyed | undefined;
+  /** Of a large body. */
+  #parse: LargeParse | undefined;
   /** Of a call that has asked those with whom limits are shared. */
   #leaseAsk: AdmissionAsk | undefined;
   /** Of an answer that comes in pieces. */
@@ -170,7 +173,9 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   /** The body is whole and too large to be parsed here. */
   onLargeBody(pieces: Uint8Array[]): void {
     this.#meter.bodyRead();
-    void this.#await(arrivalOfLarge(pieces, this.#server.parser, this.#keyed));
+    const { parser, limits } = this.#server;
+    this.#parse = new LargeParse(parser, this.#account, limits.parseWaitMs);
+    void this.#await(arrivalOfLarge(pieces, this.#parse, this.#keyed));
   }
 
   /** `more` of the body is still to come and will not be read. */
@@ -184,6 +189,12 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
       },
       more || this.endsConnection,
     );
+  }
+
+  get #account(): AccountIndex {
+    const { caller } = this.#context;
+    invariant(caller !== undefined, 'a call is of a known caller');
+    return caller.account;
   }
 
   /** Answers with an error before anything was admitted. */
@@ -256,6 +267,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
         bodyIsAscii: admission.call.bodyIsAscii,
         largeBody: admission.call.largeBody,
         trace: this.#context.trace?.carried,
+        account: this.#account,
       },
       this,
     );
@@ -436,6 +448,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     this.#leaveSweep();
     this.#writer?.onGone();
     this.#writer = undefined;
+    this.#parse?.withdraw();
     const { admission } = this.#context;
     if (this.#phase === 'reading' || this.#phase === 'leaving') {
       this.#finish('client_gone');

@@ -21,6 +21,8 @@ export interface ListenerLimits {
   readonly bodiesInWorkBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
+  /** A large body that was not parsed after so long is refused. */
+  readonly parseWaitMs: number;
   /** A client that takes nothing for so long is cut. */
   readonly clientIdleTimeoutMs: number;
 }

@@ -1,12 +1,13 @@
 /**
  * Frames as records of a ring, and back: those of each call. Others, and what is too long or finds no room, are posted.
  *
- *     Call   float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of tracestate, of body;
- *            these texts
+ *     Call   float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of tracestate, of body,
+ *            account; these texts
  *     Data   float64 callId; int32 bytes, 0; the bytes
  *     End    float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, waitMs; the bytes
  */
 import { invariant } from '../core/errors.js';
+import { asAccountIndex } from '../core/units.js';
 import { UNRECORDED, type CarriedTrace } from '../telemetry/trace-parent.js';
 import type { FrameRingReader, FrameRingWriter } from './frame-ring.js';
 import {
@@ -21,7 +22,7 @@ import {
 
 const ID_AT = 8;
 const CALL_INTS_AT = 16;
-const CALL_TEXT_AT = 48;
+const CALL_TEXT_AT = 52;
 const BYTES_LENGTH_AT = 16;
 const DATA_BYTES_AT = 24;
 const END_SOURCE_AT = 20;
@@ -92,7 +93,8 @@ function writeCall(ring: FrameRingWriter, frame: CallFrame): boolean {
   ints[int++] = requestId.length;
   ints[int++] = traceParent.length;
   ints[int++] = traceState.length;
-  ints[int] = body.length;
+  ints[int++] = body.length;
+  ints[int] = frame[12];
   const textAt = at + CALL_TEXT_AT;
   bytes.write(head, textAt, head.length, 'latin1');
   bytes.write(body, textAt + head.length, bodyBytes, isAscii ? 'latin1' : 'utf16le');
@@ -109,7 +111,8 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
   const traceParentAt = requestIdAt + ints[int++]!;
   const traceStateAt = traceParentAt + ints[int++]!;
   const bodyAt = traceStateAt + ints[int++]!;
-  const bodyChars = ints[int]!;
+  const bodyChars = ints[int++]!;
+  const account = asAccountIndex(ints[int]!);
   const isAscii = (flags & ASCII) !== 0;
   const body = isAscii
     ? bytes.toString('latin1', bodyAt, bodyAt + bodyChars)
@@ -127,6 +130,7 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
     isAscii,
     undefined,
     (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, bodyAt),
+    account,
   ];
 }
 

@@ -164,6 +164,7 @@ export class ListenerLink {
       request.bodyIsAscii,
       request.largeBody,
       request.trace,
+      request.account,
     ];
     worker.port.push(frame);
     return true;

@@ -6,7 +6,7 @@
  * its listener counts up, so that a late frame of an earlier call in the same slot is known by its number and dropped.
  *
  *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body bodyIsAscii
- *                                largeBody trace
+ *                                largeBody trace account
  *                         Cancel callId                 the client has gone, or the gateway is closing
  *                         Credit callId                 the worker said it waits, and credits are back
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
@@ -18,7 +18,7 @@
  * listener use the slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
-import { asCallSlot, type CallSlot } from '../core/units.js';
+import { asCallSlot, type AccountIndex, type CallSlot } from '../core/units.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import type { CarriedTrace } from '../telemetry/trace-parent.js';
 
@@ -59,6 +59,8 @@ export interface UpstreamRequest {
   readonly largeBody?: Uint8Array | undefined;
   /** Of a call that belongs to a trace. */
   readonly trace?: CarriedTrace | undefined;
+  /** Whose call it is: counts of one account wait for each other. */
+  readonly account: AccountIndex;
 }
 
 /** What an upstream call gives back, on the worker's side; the link turns each into a frame. */
@@ -103,6 +105,7 @@ export type CallFrame = readonly [
   bodyIsAscii: boolean,
   largeBody: Uint8Array | undefined,
   trace: CarriedTrace | undefined,
+  account: AccountIndex,
 ];
 export type DataFrame = readonly [kind: typeof FRAME_DATA, id: CallId, bytes: Uint8Array];
 export type EndFrame = readonly [

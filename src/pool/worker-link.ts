@@ -89,6 +89,7 @@ export class WorkerLink {
         bodyIsAscii: frame[9],
         largeBody: frame[10],
         trace: frame[11],
+        account: frame[12],
       },
       downstream,
     );

@@ -41,9 +41,6 @@ interface Shared extends Omit<SessionDeps, 'log'> {
   readonly answers: AnswerBudget;
 }
 
-/** The longest text takes the counter three seconds, once it is at its turn; no client waits longer for the end of its answer. */
-const COUNT_MS_MAX = 10_000;
-
 const EMPTY = new Uint8Array(0);
 const CLIENT_GONE: ErrorRecord = {
   code: 'internal_error',
@@ -275,7 +272,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { routes, count, faults } = this.#shared;
     const { tokenizer } = routes.routeOf(this.#request.modelIndex);
     const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
-    countOrEstimate(count, wanted, COUNT_MS_MAX, faults)
+    countOrEstimate(count, wanted, this.#request.account, faults)
       .then((usage) => this.#settled(reported === undefined ? usage : atLeast(reported, usage)))
       .catch((error: unknown) => this.crash(error));
   }

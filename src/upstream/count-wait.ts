@@ -1,30 +1,25 @@
 /**
- * Waiting for a count, but not for ever: the end of the client's answer hangs on it. Upstream worker.
+ * A call is billed whatever becomes of its count. Upstream worker.
  */
+import type { AccountIndex } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { FaultLog } from './fault-log.js';
-import { countTokens, type CountRequest, type CountTokens } from './token-count.js';
+import { estimateTokens, type CountRequest, type CountTokens } from './token-count.js';
 
-/** Why a count was given up, as the log names it. */
-export const COUNT_TIMEOUT = 'COUNT_TIMEOUT';
-
-/** The count; where it fails or takes longer than `waitMsMax`, an estimate made here, without a table. Never rejects for the counter's sake. */
+/**
+ * The count; if it fails or comes too late, an estimate made here, without a table. Never rejects for the counter's sake. It goes
+ * on if the client leaves, because the bill needs it; it is taken back when the estimate has taken its place.
+ */
 export async function countOrEstimate(
   count: CountTokens,
   request: CountRequest,
-  waitMsMax: number,
+  account: AccountIndex,
   faults: FaultLog,
 ): Promise<Usage> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new Error(COUNT_TIMEOUT)), waitMsMax);
-  });
   try {
-    return await Promise.race([count(request), late]);
+    return await count(request, account);
   } catch (error) {
     faults.write('warn', 'counter', 'tokens could not be counted, they were estimated', String(error));
-    return countTokens({ ...request, tokenizer: 'none' });
-  } finally {
-    clearTimeout(timer);
+    return estimateTokens(request);
   }
 }

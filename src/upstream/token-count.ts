@@ -1,13 +1,15 @@
 /**
- * Tokens of a call whose upstream reported none. The types cross from the upstream workers to the counter thread, where
- * countTokens runs; in an upstream worker it may be called with tokenizer `none` alone, which loads no table. Pure.
+ * Tokens of a call whose upstream reported none, counted in turns: a count that has not ended with its turn is handed back as
+ * a CountRest, from which any counter thread goes on. The types cross from the upstream workers to the main thread and the
+ * counter threads, where TokenCount runs. Pure.
  */
-import { TOKENIZER_BYTES_MAX } from '../core/limits.js';
-import { ceilDiv } from '../core/units.js';
+import { invariant } from '../core/errors.js';
+import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
+import { ceilDiv, type AccountIndex } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, answerTexts, promptOf, type StreamTexts } from './chat-text.js';
 import type { Tokenizer } from './target.js';
-import { estimateTextTokens, textCounterOf } from './tokenizer.js';
+import { estimateTextTokens, estimateTokensOf, textCounterOf, type TextCounter } from './tokenizer.js';
 
 /** Which form the text of the answer has: events of a stream, one JSON object, or nothing was relayed. */
 export type CompletionForm = 'stream' | 'answer' | 'none';
@@ -27,8 +29,33 @@ export interface CountRequest {
   readonly relayedBytes: number;
 }
 
-/** Rejects where the counter thread died; then the tokens are estimated. */
-export type CountTokens = (request: CountRequest) => Promise<Usage>;
+/** Rejects if no count came in time or the counter thread died; then the tokens are estimated. */
+export type CountTokens = (request: CountRequest, account: AccountIndex) => Promise<Usage>;
+
+/** A count between two of its turns. Its buffers are handed over. */
+export interface CountRest {
+  readonly tokenizer: Tokenizer;
+  /** The texts that are not counted yet, one behind the other, in UTF-16: text by text, because a token ends with its text. */
+  readonly chars: Uint8Array;
+  readonly lengths: Uint32Array;
+  /** How many of them belong to the prompt; they come first. */
+  readonly promptTexts: number;
+  readonly tally: CountTally;
+}
+
+/** What has been counted so far. */
+interface CountTally {
+  promptTokens: number;
+  completionTokens: number;
+  /** UTF-8 length of the texts of which `countedTokens` came: what is left is estimated by their ratio. */
+  countedBytes: number;
+  countedTokens: number;
+  isExact: boolean;
+  /** The completion is scaled up by `relayedBytes / completionBytes`. */
+  readonly completionBytes: number;
+  readonly relayedBytes: number;
+  turns: number;
+}
 
 /** Every message is framed by three tokens, a name costs one more, and the answer is primed with three. Source: OpenAI's
  *  cookbook, "How to count tokens with tiktoken". */
@@ -36,32 +63,173 @@ const MESSAGE_TOKENS = 3;
 const NAME_TOKENS = 1;
 const PRIMING_TOKENS = 3;
 
+/** Up to here an upstream worker parses a body for an estimate, which takes it some ms. */
+const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
+const DATA_URL = Buffer.from('"data:');
+const QUOTE = 0x22;
+
 /**
- * Usage of one call, `cachedTokens` 0. Source `counted`, or `estimated` where the tokenizer is `none`, the text is above
- * TOKENIZER_BYTES_MAX, part of the prompt is no text (images, audio), or only a part of the answer was kept. Never throws for a text.
- * Costs some 0.3 s a megabyte, once 0.3 s to load a table.
+ * One count. Its usage has `cachedTokens` 0 and the source `counted`, or `estimated` if the tokenizer is `none`, the text is above
+ * TOKENIZER_BYTES_MAX, part of the prompt is no text (images, audio), only a part of the answer was kept, or COUNT_TURNS_MAX
+ * were not enough. Never throws for a text. Costs some 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
  */
+export class TokenCount {
+  readonly #tokenizer: Tokenizer;
+  readonly #counter: TextCounter | undefined;
+  readonly #texts: readonly string[];
+  readonly #promptTexts: number;
+  readonly #tally: CountTally;
+  /** The text that is counted next, and where in it. */
+  #next = 0;
+  #start = 0;
+
+  private constructor(
+    tokenizer: Tokenizer,
+    texts: readonly string[],
+    promptTexts: number,
+    tally: CountTally,
+    counter: TextCounter | undefined,
+  ) {
+    this.#tokenizer = tokenizer;
+    this.#counter = counter;
+    this.#texts = texts;
+    this.#promptTexts = promptTexts;
+    this.#tally = tally;
+  }
+
+  /** Parses the request's body, some 20 ms a megabyte. */
+  static begin(request: CountRequest): TokenCount {
+    const { tokenizer, body, completionBytes, relayedBytes } = request;
+    const completion = completionTexts(request);
+    const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
+    const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
+    const prompt = promptOf(typeof body === 'string' ? body : Buffer.from(body).toString());
+    const tally: CountTally = {
+      promptTokens:
+        (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
+        prompt.messages * MESSAGE_TOKENS +
+        prompt.names * NAME_TOKENS,
+      completionTokens: 0,
+      countedBytes: 0,
+      countedTokens: 0,
+      isExact: isCounted && !prompt.beyondText && relayedBytes <= completionBytes,
+      completionBytes,
+      relayedBytes,
+      turns: 0,
+    };
+    const texts = [...prompt.texts, ...completion];
+    const counter = isCounted ? textCounterOf(tokenizer) : undefined;
+    return new TokenCount(tokenizer, texts, prompt.texts.length, tally, counter);
+  }
+
+  static resume({ tokenizer, chars, lengths, promptTexts, tally }: CountRest): TokenCount {
+    invariant(tokenizer !== 'none', 'an estimate takes one turn');
+    const buffer = Buffer.from(chars.buffer, chars.byteOffset, chars.length);
+    let at = 0;
+    const texts = Array.from(lengths, (length) => buffer.toString('utf16le', at, (at += 2 * length)));
+    return new TokenCount(tokenizer, texts, promptTexts, tally, textCounterOf(tokenizer));
+  }
+
+  /** The usage, or undefined where `endMs` of performance.now() came first: then `rest` is for the next turn. */
+  run(endMs: number): Usage | undefined {
+    const tally = this.#tally;
+    for (; this.#next < this.#texts.length; this.#next++) {
+      const text = this.#texts[this.#next]!;
+      if (this.#counter === undefined) {
+        this.#add(estimateTextTokens(text));
+        continue;
+      }
+      const tokens = this.#counter.count(text, this.#start, endMs);
+      const { end } = this.#counter;
+      this.#add(tokens);
+      tally.countedTokens += tokens;
+      tally.countedBytes += Buffer.byteLength(
+        end - this.#start === text.length ? text : text.slice(this.#start, end),
+      );
+      this.#start = end;
+      const isTextOver = end === text.length;
+      if (isTextOver) this.#start = 0;
+      if (performance.now() < endMs) continue;
+      if (isTextOver) this.#next++;
+      if (this.#next === this.#texts.length) break;
+      tally.turns += 1;
+      return tally.turns < COUNT_TURNS_MAX ? undefined : this.#estimateRest();
+    }
+    return this.#usage();
+  }
+
+  /** After a turn that did not end the count. */
+  rest(): CountRest {
+    const texts = this.#texts.slice(this.#next);
+    texts[0] = texts[0]!.slice(this.#start);
+    const joined = texts.join('');
+    // Memory of its own, because it is handed over.
+    const chars = Buffer.allocUnsafeSlow(2 * joined.length);
+    chars.write(joined, 'utf16le');
+    return {
+      tokenizer: this.#tokenizer,
+      chars,
+      lengths: Uint32Array.from(texts, ({ length }) => length),
+      promptTexts: Math.max(0, this.#promptTexts - this.#next),
+      tally: this.#tally,
+    };
+  }
+
+  #add(tokens: number): void {
+    if (this.#next < this.#promptTexts) this.#tally.promptTokens += tokens;
+    else this.#tally.completionTokens += tokens;
+  }
+
+  /** What is left is taken to make as many tokens a byte as what was counted. */
+  #estimateRest(): Usage {
+    const tally = this.#tally;
+    for (; this.#next < this.#texts.length; this.#next++) {
+      const bytes = Buffer.byteLength(this.#texts[this.#next]!.slice(this.#start));
+      this.#add(ceilDiv(bytes * tally.countedTokens, Math.max(1, tally.countedBytes)));
+      this.#start = 0;
+    }
+    tally.isExact = false;
+    return this.#usage();
+  }
+
+  #usage(): Usage {
+    const { promptTokens, relayedBytes, completionBytes, isExact } = this.#tally;
+    let { completionTokens } = this.#tally;
+    if (relayedBytes > completionBytes)
+      completionTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
+    return { promptTokens, cachedTokens: 0, completionTokens, source: isExact ? 'counted' : 'estimated' };
+  }
+}
+
+/** The whole count in one go. */
 export function countTokens(request: CountRequest): Usage {
-  const texts = completionTexts(request);
-  const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(request.body));
-  const exact = request.tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
-  const tokensOf = exact ? textCounterOf(request.tokenizer) : estimateTextTokens;
+  const usage = TokenCount.begin(request).run(Infinity);
+  invariant(usage !== undefined, 'without an end of its turn a count ends');
+  return usage;
+}
 
-  const prompt = promptOf(
-    typeof request.body === 'string' ? request.body : Buffer.from(request.body).toString(),
+/** Without a table, and cheap enough for a thread that streams: a large body is not parsed. Upstream worker. */
+export function estimateTokens(request: CountRequest): Usage {
+  const { body } = request;
+  const bytes = Buffer.byteLength(body);
+  if (bytes <= ESTIMATE_PARSE_BYTES_MAX) return countTokens({ ...request, tokenizer: 'none' });
+  const usage = countTokens({ ...request, tokenizer: 'none', body: '{}' });
+  const dataBytes = dataUrlBytes(
+    typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.length),
   );
-  let promptTokens = prompt.messages === 0 ? 0 : PRIMING_TOKENS;
-  promptTokens += prompt.messages * MESSAGE_TOKENS + prompt.names * NAME_TOKENS;
-  for (const text of prompt.texts) promptTokens += tokensOf(text);
+  return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
+}
 
-  let completionTokens = 0;
-  for (const text of texts) completionTokens += tokensOf(text);
-  const whole = request.relayedBytes <= request.completionBytes;
-  if (!whole)
-    completionTokens = ceilDiv(completionTokens * request.relayedBytes, Math.max(1, request.completionBytes));
-
-  const source = exact && whole && !prompt.beyondText ? 'counted' : 'estimated';
-  return { promptTokens, cachedTokens: 0, completionTokens, source };
+/** Images and files in the body are no text. */
+function dataUrlBytes(body: Buffer): number {
+  let bytes = 0;
+  for (let start = body.indexOf(DATA_URL); start !== -1;) {
+    const end = body.indexOf(QUOTE, start + 1);
+    if (end === -1) break;
+    bytes += end - start;
+    start = body.indexOf(DATA_URL, end);
+  }
+  return bytes;
 }
 
 function completionTexts(request: CountRequest): string[] {

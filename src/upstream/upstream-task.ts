@@ -2,6 +2,8 @@
  * The long-lived task of an upstream worker: owns its clients and one link to each listener. Upstream worker.
  */
 import { SystemClock } from '../core/clock.js';
+import type { ErrorRecord } from '../core/errors.js';
+import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../protocol/usage.js';
 import { AskPort } from '../pool/ask-port.js';
@@ -15,16 +17,18 @@ import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { FaultLog } from './fault-log.js';
-import type { CountRequest } from './token-count.js';
 import { Http1Client } from './http1-client.js';
 import { RouteTable } from './route-table.js';
 import { addressOf } from './target.js';
-import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
+import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
+
+/** For the log alone: the call is billed by an estimate. */
+const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
 
 /** Returns when the main thread says `close`. An exception that nobody caught ends the thread; Piscina then replaces it. */
 export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const table = new CallTable(task.calls);
-  const counter = new AskPort<CountRequest, Usage>(task.counterPort);
+  const counter = new AskPort<CounterAsk, Usage>(task.counterPort);
   const clock = new SystemClock();
   const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
   const faults = new FaultLog(log, clock);
@@ -46,7 +50,8 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
     routes,
     http,
     echo: new EchoClient(clock),
-    count: (request) => counter.ask(request),
+    count: (request, account) =>
+      counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, { account, task: { kind: 'count', request } }).reply,
     log,
     clock,
     metrics,

@@ -3,11 +3,14 @@
  * ends import this file.
  */
 import type { MessagePort } from 'node:worker_threads';
+import type { AccountIndex } from '../core/units.js';
 import type { CallTableBuffer } from '../pool/call-table.js';
 import type { FrameLink } from '../pool/frame-port.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
-import type { CountRequest } from './token-count.js';
+import type { ChatRequestResult } from '../protocol/chat-request.js';
+import type { Usage } from '../protocol/usage.js';
+import type { CountRequest, CountRest } from './token-count.js';
 import type { ModelRoute } from './target.js';
 
 /** The long-lived task of one upstream worker. */
@@ -45,7 +48,20 @@ export interface CounterInit {
   readonly metrics: MetricsBuffers;
 }
 
-/** A short task of the counter pool. */
+/** A question to the counter pool: `task` is the job's first turn. */
+export interface CounterAsk {
+  /** Whose turn it takes. */
+  readonly account: AccountIndex;
+  readonly task: CounterTask;
+}
+
+/** One turn of a job on a counter thread. */
 export type CounterTask =
   | { readonly kind: 'parse'; readonly pieces: readonly Uint8Array[] }
-  | { readonly kind: 'count'; readonly request: CountRequest };
+  | { readonly kind: 'count'; readonly request: CountRequest }
+  | { readonly kind: 'count_on'; readonly rest: CountRest };
+
+/** What came of a turn: the job's answer, or what is left for its next turn. */
+export type CounterTurn =
+  | { readonly over: true; readonly answer: ChatRequestResult | Usage }
+  | { readonly over: false; readonly rest: CountRest };

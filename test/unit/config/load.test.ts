@@ -47,6 +47,7 @@ void t.test('no file: the demo, with every default', (t) => {
       calls_in_flight: 20000,
       calls_in_flight_per_account: 20000,
       parse_inline_bytes: 65536,
+      parse_wait_ms: 5000,
       stream_buffer_bytes: 262144,
       client_idle_timeout_ms: 120000,
       accounts: 1000000,

@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
 import { createFrameLink, FramePort } from '#src/pool/frame-port.js';
 import { RECORD_BYTES_MAX } from '#src/pool/frame-ring.js';
 import {
@@ -81,6 +82,7 @@ function frameOf(random: () => number, id: number): Frame {
         isAscii,
         undefined,
         TRACES[Math.floor(random() * TRACES.length)],
+        asAccountIndex(Math.floor(random() * 4_194_304)),
       ] satisfies CallFrame;
     }
     case 1:
@@ -137,7 +139,21 @@ void t.test('small calls and answers are not serialised: their message is a numb
   for (let id = 1; id <= 10; id += 1) {
     const trace = TRACES[id % TRACES.length];
     const body = '{"model":"m"}';
-    const call = [FRAME_CALL, id, 'req_1', 0, false, false, 0, 1, body, true, undefined, trace] as const;
+    const call = [
+      FRAME_CALL,
+      id,
+      'req_1',
+      0,
+      false,
+      false,
+      0,
+      1,
+      body,
+      true,
+      undefined,
+      trace,
+      asAccountIndex(3),
+    ] as const;
     port.push(call satisfies CallFrame);
     port.push([FRAME_END, id, Buffer.alloc(500), [1, 0, 2, 0], 0.5] satisfies EndFrame);
   }

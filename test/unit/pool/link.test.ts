@@ -2,6 +2,7 @@ import t, { type Test } from 'tap';
 import { once } from 'node:events';
 import type { MessagePort } from 'node:worker_threads';
 import type { ErrorRecord } from '#src/core/errors.js';
+import { asAccountIndex } from '#src/core/units.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { CallTable, createCallTable } from '#src/pool/call-table.js';
 import { createFrameLink } from '#src/pool/frame-port.js';
@@ -19,6 +20,7 @@ const REQUEST: UpstreamRequest = {
   modelEnd: 12,
   body: '{"model":"é","messages":[]}',
   bodyIsAscii: false,
+  account: asAccountIndex(0x7fffff),
 };
 const FAILURE: ErrorRecord = { code: 'provider_unavailable', message: 'gone', retryAfterSeconds: 3 };
 

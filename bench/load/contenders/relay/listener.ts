@@ -1,6 +1,7 @@
 /** The listener of the relay: see server.ts. */
 import { workerData } from 'node:worker_threads';
 import uws, { type HttpResponse } from 'uWebSockets.js';
+import { asAccountIndex } from '#src/core/units.js';
 import { FramePort, type FrameLink } from '#src/pool/frame-port.js';
 import { FRAME_CALL, type CallFrame, type EndFrame } from '#src/pool/messages.js';
 import { CHAT_PATH } from '../contender.js';
@@ -50,6 +51,7 @@ app.post(CHAT_PATH, (res) => {
       true,
       undefined,
       undefined,
+      asAccountIndex(0),
     ] satisfies CallFrame);
   });
 });

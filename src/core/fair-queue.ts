@@ -1,0 +1,119 @@
+/**
+ * A bounded queue that serves owners in turn, so that who puts in many waits for himself alone. Pure; any thread.
+ *
+ * An owner has a lane while something of his waits. The lanes stand in a Map in the order of their next turns: the first gives
+ * one item, and goes to the end if it has more. An owner with one item waits for one turn of each owner that was there before.
+ */
+
+interface Item<T> {
+  readonly value: T;
+  readonly weight: number;
+}
+
+interface Lane<T> {
+  readonly items: Item<T>[];
+  weight: number;
+}
+
+export interface FairQueueBounds {
+  /** Of all that waits. */
+  readonly weightMax: number;
+  /** Of what waits of one owner. */
+  readonly ownerWeightMax: number;
+}
+
+export class FairQueue<Owner, T> {
+  readonly #bounds: FairQueueBounds;
+  readonly #lanes = new Map<Owner, Lane<T>>();
+  #weight = 0;
+  #size = 0;
+
+  constructor(bounds: FairQueueBounds) {
+    this.#bounds = bounds;
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Never above `weightMax`, but for what was put back. */
+  get weight(): number {
+    return this.#weight;
+  }
+
+  /**
+   * Puts a value behind the owner's others. If all lanes together are full, the latest values of the heaviest lane make room for an
+   * owner who stays the lighter of the two. The values that were turned away: `value` itself if it was not taken.
+   */
+  offer(owner: Owner, value: T, weight: number): T[] {
+    const { weightMax, ownerWeightMax } = this.#bounds;
+    const ownWeight = (this.#lanes.get(owner)?.weight ?? 0) + weight;
+    if (ownWeight > ownerWeightMax || weight > weightMax) return [value];
+    const turnedAway: T[] = [];
+    if (this.#weight + weight > weightMax) {
+      const heaviest = this.#heaviest();
+      if (heaviest === undefined || heaviest[1].weight - weight < ownWeight) return [value];
+      while (this.#weight + weight > weightMax && heaviest[1].items.length > 0)
+        turnedAway.push(this.#takeOut(heaviest[0], heaviest[1].items.length - 1));
+    }
+    const item = { value, weight };
+    const lane = this.#lanes.get(owner);
+    if (lane === undefined) this.#lanes.set(owner, { items: [item], weight });
+    else {
+      lane.items.push(item);
+      lane.weight += weight;
+    }
+    this.#grow(weight);
+    return turnedAway;
+  }
+
+  /** What was taken and needs another turn: before the owner's others, behind the other owners. Always has room. */
+  putBack(owner: Owner, value: T, weight: number): void {
+    const lane = this.#lanes.get(owner) ?? { items: [], weight: 0 };
+    lane.items.unshift({ value, weight });
+    lane.weight += weight;
+    this.#lanes.delete(owner);
+    this.#lanes.set(owner, lane);
+    this.#grow(weight);
+  }
+
+  /** The next value, whose owner's turn comes again behind the others'. */
+  take(): T | undefined {
+    for (const [owner, lane] of this.#lanes) {
+      this.#lanes.delete(owner);
+      this.#lanes.set(owner, lane);
+      return this.#takeOut(owner, 0);
+    }
+    return undefined;
+  }
+
+  /** Takes a value out before its turn; whether it was there. */
+  remove(owner: Owner, value: T): boolean {
+    const index = this.#lanes.get(owner)?.items.findIndex((item) => item.value === value) ?? -1;
+    if (index === -1) return false;
+    this.#takeOut(owner, index);
+    return true;
+  }
+
+  #takeOut(owner: Owner, index: number): T {
+    const lane = this.#lanes.get(owner)!;
+    const [item] = lane.items.splice(index, 1);
+    lane.weight -= item!.weight;
+    this.#weight -= item!.weight;
+    this.#size -= 1;
+    if (lane.items.length === 0) this.#lanes.delete(owner);
+    return item!.value;
+  }
+
+  #grow(weight: number): void {
+    this.#weight += weight;
+    this.#size += 1;
+  }
+
+  #heaviest(): [Owner, Lane<T>] | undefined {
+    let heaviest: [Owner, Lane<T>] | undefined;
+    for (const entry of this.#lanes)
+      if (heaviest === undefined || entry[1].weight > heaviest[1].weight) heaviest = entry;
+    return heaviest;
+  }
+}
