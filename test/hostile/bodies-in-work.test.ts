@@ -89,9 +89,6 @@ void t.test('beyond the budget a call is told 503 before its body is read', asyn
   chunked.send(headOf(third!.key, CHUNKED));
   chunked.send(chunkOf(bodyOf().slice(0, 150 * KIB)));
   t.equal((await chunked.answer()).status, 503, 'in chunks too, in the middle of them');
-  chunked.send(chunkOf(bodyOf().slice(150 * KIB)) + chunkOf(''));
-  chunked.send(headOf(third!.key, known(small.length)) + small);
-  t.equal((await chunked.answer()).status, 200);
 
   const { status } = await bed.gateway.request(third!.key, { body: bodyOf({ bytes: 60 * KIB }) });
   t.equal(status, 200, 'a body that a listener parses has its part of the budget');
