@@ -450,7 +450,7 @@ void t.test('what is taken means the same to every decoder', { timeout: 300_000 
         if (
           'refused' in answer &&
           name === 'serde_json' &&
-          /1e400/.test(Buffer.from(sent[index]!).toString())
+          Buffer.from(sent[index]!).toString().includes('1e400')
         )
           return;
         if (!('refused' in answer) && isSame(expected, answer)) return;
