@@ -77,7 +77,8 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     metrics,
     log,
   } = options;
-  const accountSpans: AdminContext['accountSpans'] = (ring) => options.live.accounts.spans(ring);
+  const accountSpans: AdminContext['accountSpans'] = (ring) =>
+    options.live.accounts.spans(ring, Math.floor(options.clock.wallMs() / 1_000));
   let openPort = port;
   const parts: ServerParts = {
     api: new AdminApi({

@@ -44,9 +44,11 @@ export class AccountHistory {
     );
   }
 
-  /** Complete spans, oldest first; one without a call is not there. */
-  spans(ring: RingName): readonly AccountSpan[] {
-    return this.#rings.get(ring)!.spans;
+  /** Complete spans of the time that the ring covers until now, oldest first. A span without a call is not there. */
+  spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
+    const { seconds, spans } = HISTORY_RINGS[ring];
+    const oldest = nowSeconds - TELLING_SECONDS - seconds * spans;
+    return this.#rings.get(ring)!.spans.filter(({ start }) => start >= oldest);
   }
 }
 

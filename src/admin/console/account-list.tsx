@@ -2,9 +2,9 @@
  * The list of accounts: of a hundred thousand rows those in sight are in the page. Browser.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import type { AccountRows } from './account-rows.js';
-import { Badge, Name } from './controls.js';
-import { money, short } from './format.js';
+import type { AccountOrder, AccountRows, SortedBy } from './account-rows.js';
+import { Badge, Money, Name } from './controls.js';
+import { short } from './format.js';
 import { addressOf } from './route.js';
 import type { Account } from './views.js';
 
@@ -19,9 +19,49 @@ interface AccountListProps {
   readonly rows: AccountRows;
   /** Id of the account that is open. */
   readonly open: string;
+  readonly order: AccountOrder | undefined;
+  readonly onOrder: (order: AccountOrder | undefined) => void;
 }
 
-export function AccountList({ rows, open }: AccountListProps) {
+/** What stands above the columns; `sort` is what a click sorts by. */
+const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: string])[] = [
+  ['Name', 'name', ''],
+  ['Plan', 'plan', 'row-plan'],
+  ['This minute', 'requests_this_minute', 'row-figure row-minute'],
+  ['Today', 'calls_today', 'row-figure row-today'],
+  ['Balance', 'balance', 'row-figure row-balance'],
+];
+
+/** Names begin with A at the first click, figures with the largest; the third click is the order of creation again. */
+function nextOrder(order: AccountOrder | undefined, by: SortedBy): AccountOrder | undefined {
+  const first = by !== 'name' && by !== 'plan';
+  if (order?.by !== by) return { by, descending: first };
+  return order.descending === first ? { by, descending: !first } : undefined;
+}
+
+function Heads({ order, onOrder }: Pick<AccountListProps, 'order' | 'onOrder'>) {
+  return (
+    <div class="row row-heads" role="group" aria-label="Sort the accounts by">
+      {COLUMNS.map(([text, by, className]) => {
+        const sorted = order?.by === by;
+        return (
+          <button
+            key={by}
+            type="button"
+            class={`quiet ${className}`}
+            aria-pressed={sorted}
+            aria-label={sorted ? `${text}, sorted ${order.descending ? 'downwards' : 'upwards'}` : text}
+            onClick={() => onOrder(nextOrder(order, by))}
+          >
+            {text} {sorted ? (order.descending ? '↓' : '↑') : ''}
+          </button>
+        );
+      })}
+    </div>
+  );
+}
+
+export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
@@ -64,20 +104,23 @@ export function AccountList({ rows, open }: AccountListProps) {
 
   const shown = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
   return (
-    <div
-      class="rows"
-      ref={box}
-      role="list"
-      aria-label="Accounts"
-      onScroll={(event) => setTop(event.currentTarget.scrollTop)}
-      onKeyDown={onKeyDown}
-    >
-      <div class="rows-inner" style={{ height: `${count * ROW_PX}px` }} role="presentation">
-        {shown.map((row) => (
-          <Row key={row} row={row} count={count} account={rows.at(row)} open={open} />
-        ))}
+    <>
+      <Heads order={order} onOrder={onOrder} />
+      <div
+        class="rows"
+        ref={box}
+        role="list"
+        aria-label="Accounts"
+        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+        onKeyDown={onKeyDown}
+      >
+        <div class="rows-inner" style={{ height: `${count * ROW_PX}px` }} role="presentation">
+          {shown.map((row) => (
+            <Row key={row} row={row} count={count} account={rows.at(row)} open={open} />
+          ))}
+        </div>
       </div>
-    </div>
+    </>
   );
 }
 
@@ -117,10 +160,11 @@ function Row({ row, count, account, open }: RowProps) {
             {account.active ? null : <Badge tone="bad">Disabled</Badge>}
           </span>
           <span class="row-plan muted">{account.plan}</span>
-          <span class="row-figures muted">
-            {short(account.requests_this_minute)} this minute, {short(account.calls_today)} today
+          <span class="row-figure row-minute muted">{short(account.requests_this_minute)}</span>
+          <span class="row-figure row-today muted">{short(account.calls_today)}</span>
+          <span class="row-figure row-balance">
+            <Money amount={account.balance} decimalsMax={4} />
           </span>
-          <span class="row-balance">{money(account.balance, 4)}</span>
         </a>
       )}
     </div>

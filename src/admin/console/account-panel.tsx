@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks';
 import { CreditDialog, PlanDialog, StandingDialog } from './account-dialogs.js';
 import { AccountCourse } from './account-course.js';
 import { AccountHours } from './account-hours.js';
-import { Badge, CopyButton, Problem } from './controls.js';
+import { Badge, CopyButton, Money, Problem } from './controls.js';
 import { moment, money, number, short } from './format.js';
 import { Icon } from './icons.js';
 import { KeyTable } from './key-table.js';
@@ -91,9 +91,9 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
 
 function Counters({ account, plan }: { readonly account: Account; readonly plan: Plan | undefined }) {
   const counters: readonly Tile[] = [
-    ['Balance', money(account.balance), `of ${money(account.credited)} credited`],
-    ['Held', money(account.held), `${number(account.calls_in_flight)} calls in flight`],
-    ['Spent', money(account.spent), `since ${moment(account.created)}`],
+    ['Balance', <Money amount={account.balance} />, `of ${money(account.credited)} credited`],
+    ['Held', <Money amount={account.held} />, `${number(account.calls_in_flight)} calls in flight`],
+    ['Spent', <Money amount={account.spent} />, `since ${moment(account.created)}`],
     [
       'This minute',
       number(account.requests_this_minute),

@@ -20,6 +20,14 @@ export interface AccountFilter {
   readonly active: string;
 }
 
+/** Columns that the list can be sorted by. */
+export type SortedBy = 'name' | 'plan' | 'requests_this_minute' | 'calls_today' | 'balance';
+
+export interface AccountOrder {
+  readonly by: SortedBy;
+  readonly descending: boolean;
+}
+
 export interface AccountRows {
   /** Rows that there are, as far as is known. */
   readonly count: number;

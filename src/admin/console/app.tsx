@@ -7,7 +7,7 @@ import { AccountsPage } from './accounts-page.js';
 import { useLive } from './live.js';
 import { OverviewPage } from './overview-page.js';
 import { PlaygroundPage } from './playground-page.js';
-import { usePlace } from './route.js';
+import { addressOf, usePlace } from './route.js';
 import { SettingsPage } from './settings-page.js';
 import { Shell } from './shell.js';
 import { SignIn } from './sign-in.js';
@@ -26,6 +26,18 @@ export function App() {
   if (!signedIn) return <SignIn onSignedIn={() => setSignedIn(true)} />;
   const leave = (): void => void signOut().finally(signedOut);
   return <Console onSignedOut={signedOut} onLeave={leave} />;
+}
+
+/** An address that somebody typed, or of another version of the console. */
+function UnknownPage({ name }: { readonly name: string }) {
+  return (
+    <section>
+      <h1>There is no page “{name}”</h1>
+      <p>
+        <a href={addressOf('overview')}>Go to the overview</a>
+      </p>
+    </section>
+  );
 }
 
 function Console({
@@ -51,8 +63,10 @@ function Console({
         <UpstreamsPage pictures={live.pictures} />
       ) : page === 'settings' ? (
         <SettingsPage />
-      ) : (
+      ) : page === 'overview' ? (
         <OverviewPage live={live} onRange={setRange} />
+      ) : (
+        <UnknownPage name={page} />
       )}
     </Shell>
   );

@@ -32,6 +32,10 @@ export interface ChartProps {
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;
+const TIME_STEPS_SECONDS = [
+  10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
+  2_592_000,
+];
 /** Charts of more than two days name days. */
 const DAYS_FROM_SECONDS = 172_800;
 
@@ -123,6 +127,8 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
     axes: [
       {
         ...axis,
+        // At least two moments are named, however narrow the chart is: uPlot's own steps go from 1 minute to 5.
+        incrs: TIME_STEPS_SECONDS,
         space: 70,
         size: 28,
         values: (_, splits) => splits.map((split) => clockOf(split, latest.current.seconds)),

@@ -3,6 +3,7 @@
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
+import { DECIMALS_OF_MONEY, money } from './format.js';
 import { Icon } from './icons.js';
 
 interface FieldProps {
@@ -175,4 +176,11 @@ export function Name({ text }: { readonly text: string }) {
       {text}
     </bdi>
   );
+}
+
+/** Money as it fits, in full under the pointer and for screen readers. */
+export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
+  const shown = money(amount, decimalsMax);
+  const full = money(amount, DECIMALS_OF_MONEY);
+  return shown === full ? <>{shown}</> : <span title={full}>{shown}</span>;
 }

@@ -25,6 +25,9 @@ export function short(value: number): string {
   return number(value);
 }
 
+/** All that money can have: pico-units. */
+export const DECIMALS_OF_MONEY = 12;
+
 /** Decimal text with its thousands apart and at least two decimals; beyond `decimalsMax` they are left out, and said to be. */
 export function money(text: string, decimalsMax = 6): string {
   const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];

@@ -56,6 +56,7 @@ export function KeyTable({ account }: { readonly account: Account }) {
       ) : (
         <Table
           label="Keys"
+          class="keys"
           columns={['Name', 'Begins with', 'State', 'Last used', { text: 'Actions', hidden: true }]}
         >
           {keys.map((key) => (

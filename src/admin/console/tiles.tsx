@@ -1,7 +1,9 @@
 /**
  * Figures of the moment, each with its name and what it is measured by. Browser.
  */
-export type Tile = readonly [name: string, value: string, hint: string];
+import type { ComponentChildren } from 'preact';
+
+export type Tile = readonly [name: string, value: ComponentChildren, hint: string];
 
 interface TilesProps {
   /** What they tell together, for screen readers. */

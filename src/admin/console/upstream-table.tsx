@@ -13,6 +13,18 @@ const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]
   open: ['bad', 'Not called'],
 };
 
+/** What the breaker says, and if it lets calls through, how those of the time shown fared. */
+function stateOf(
+  { breaker }: UpstreamStatus,
+  attempts: number,
+  failures: number,
+  seconds: number,
+): readonly [Tone, string] {
+  if (breaker !== 'closed' || failures <= 0) return STATES[breaker];
+  const tone = 2 * failures >= attempts ? 'bad' : 'warn';
+  return [tone, `${short(failures)} of ${short(attempts)} failed in ${number(Math.round(seconds))} s`];
+}
+
 export function UpstreamTable({ pictures }: { readonly pictures: readonly Picture[] }) {
   const status = pictures.at(-1);
   const first = pictures[0];
@@ -33,9 +45,10 @@ export function UpstreamTable({ pictures }: { readonly pictures: readonly Pictur
       ]}
     >
       {status?.upstreams.map((upstream, index) => {
-        const { model, name, breaker, attempts, failures } = upstream;
-        const before = first?.upstreams[index]?.name === name ? first.upstreams[index].attempts : attempts;
-        const [tone, text] = STATES[breaker];
+        const { model, name, attempts, failures } = upstream;
+        const earlier = first?.upstreams[index]?.name === name ? first.upstreams[index] : upstream;
+        const before = earlier.attempts;
+        const [tone, text] = stateOf(upstream, attempts - before, failures - earlier.failures, seconds);
         return (
           <tr key={`${model} ${name} ${index}`}>
             <th scope="row">

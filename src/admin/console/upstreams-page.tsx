@@ -3,8 +3,8 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import { get, wordsOf } from './api.js';
-import { Name, Problem } from './controls.js';
-import { money, number } from './format.js';
+import { Money, Name, Problem } from './controls.js';
+import { number } from './format.js';
 import type { Picture } from './live.js';
 import { figure, Table } from './table.js';
 import { UpstreamTable } from './upstream-table.js';
@@ -53,9 +53,15 @@ export function UpstreamsPage({ pictures }: { readonly pictures: readonly Pictur
                 <Name text={ownedBy} />
               </td>
               <td>{aliases.length === 0 ? '–' : aliases.join(', ')}</td>
-              <td class="figure">{money(price.input)}</td>
-              <td class="figure">{money(price.cached_input)}</td>
-              <td class="figure">{money(price.output)}</td>
+              <td class="figure">
+                <Money amount={price.input} />
+              </td>
+              <td class="figure">
+                <Money amount={price.cached_input} />
+              </td>
+              <td class="figure">
+                <Money amount={price.output} />
+              </td>
               <td class="figure">{number(outputTokensMax)}</td>
             </tr>
           ))}

@@ -3,8 +3,8 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 import { get } from './api.js';
-import { Name } from './controls.js';
-import { moment, money, number } from './format.js';
+import { Money, Name } from './controls.js';
+import { moment, number } from './format.js';
 import { addressOf } from './route.js';
 import { figure, Table } from './table.js';
 import type { UsageGroup } from './usage-page.js';
@@ -39,7 +39,9 @@ export function UsageTable({ lines, by }: { readonly lines: readonly UsageLine[]
           <td class="figure">{number(sum((line) => line.prompt_tokens))}</td>
           <td class="figure">{number(sum((line) => line.cached_tokens))}</td>
           <td class="figure">{number(sum((line) => line.completion_tokens))}</td>
-          <td class="figure">{money(sumOfMoney(lines.map(({ cost }) => cost)))}</td>
+          <td class="figure">
+            <Money amount={sumOfMoney(lines.map(({ cost }) => cost))} />
+          </td>
           <td />
         </tr>
       }
@@ -54,7 +56,9 @@ export function UsageTable({ lines, by }: { readonly lines: readonly UsageLine[]
           <td class="figure">{number(line.prompt_tokens)}</td>
           <td class="figure">{number(line.cached_tokens)}</td>
           <td class="figure">{number(line.completion_tokens)}</td>
-          <td class="figure">{money(line.cost)}</td>
+          <td class="figure">
+            <Money amount={line.cost} />
+          </td>
           <td class="share-cell">
             <i class="share" style={{ width: `${most > 0 ? (100 * Number(line.cost)) / most : 0}%` }} />
           </td>

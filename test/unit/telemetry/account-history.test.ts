@@ -115,7 +115,7 @@ void t.test('processes add up, each once, and after all could tell', (t) => {
   t.same(history.add([tell('c', START, 9)], START + 8), [], 'too late');
   t.same(history.add([tell('c', START + 100, 9)], START + 8), [], 'to come');
   history.add([tell('a', START + 8, 2)], START + 14);
-  const spans = history.spans('5m');
+  const spans = history.spans('5m', START + 14);
   t.same(
     spans.map(({ start }) => start),
     [START, START + 8],
@@ -125,6 +125,11 @@ void t.test('processes add up, each once, and after all could tell', (t) => {
     { start: START, figures: figures(4) },
     { start: START + 8, figures: figures(0) },
   ]);
+  const after = (seconds: number): number[] =>
+    history.spans('5m', START + seconds).map(({ start }) => start - START);
+  t.same(after(304), [0, 8], 'five minutes, and the time to tell of them');
+  t.same(after(305), [8]);
+  t.same(after(37 * 60), [], 'calls of 37 minutes ago are not of the last five, however little came since');
   t.end();
 });
 
@@ -135,12 +140,13 @@ void t.test('a ring has no more spans than its own, and takes an earlier life up
   const now = START + 20 * spans * seconds;
   const oldest = now - spans * seconds;
   history.restore('1h', [span(oldest - seconds), span(oldest), span(oldest), span(now + seconds)], now);
-  t.same(history.spans('1h'), [span(oldest)], 'not old, not twice, not to come');
+  t.same(history.spans('1h', now), [span(oldest)], 'not old, not twice, not to come');
   for (let at = 0; at < 2 * spans; at++) {
     const start = now + at * seconds;
     history.add([{ source: 'a', spans: [{ ring: '1h', span: span(start) }] }], start + seconds + 4);
   }
-  t.equal(history.spans('1h').length, spans);
-  t.equal(history.spans('1h').at(-1)?.start, now + (2 * spans - 1) * seconds);
+  const last = now + (2 * spans - 1) * seconds;
+  t.equal(history.spans('1h', last + seconds).length, spans);
+  t.equal(history.spans('1h', last + seconds).at(-1)?.start, last);
   t.end();
 });

@@ -1,0 +1,98 @@
+/**
+ * Tables of the console at the widths that operators have: sorted, in full, and with every action within reach.
+ */
+import t from 'tap';
+import type { Page } from 'playwright-core';
+import { startBed } from '../support/bed.js';
+import { HAS_BROWSER, shoot, startBrowser } from '../support/browser.js';
+
+const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
+const WIDTHS = [1440, 1024, 390] as const;
+const CREDITS = ['3.5', '0.123456789012', '1200', '20'] as const;
+
+/** Whether a click in the middle of what `selector` finds would reach it, after it was scrolled to. */
+const reaches = (page: Page, selector: string): Promise<boolean> =>
+  page.evaluate(`(() => {
+    const element = document.querySelector(${JSON.stringify(selector)});
+    element.scrollIntoView({ block: 'center', inline: 'nearest' });
+    const { left, top, width, height } = element.getBoundingClientRect();
+    const found = document.elementFromPoint(left + width / 2, top + height / 2);
+    return left >= 0 && left + width <= innerWidth && (found === element || element.contains(found));
+  })()`);
+
+const namesOf = (page: Page): Promise<string[]> => page.locator('.rows .row-name .name').allTextContents();
+
+void t.test('sorted, in full, within reach', SKIP, async (t) => {
+  const { gateway } = await startBed(t);
+  const { admin } = gateway;
+  const ids: string[] = [];
+  for (const credit of CREDITS) {
+    const { accountId, key } = await admin.customer({ credit });
+    ids.push(accountId);
+    for (let calls = 0; calls < ids.length; calls++) await gateway.chat(key, 'Hello');
+  }
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: { width: 1440, height: 900 } });
+  const open = (place: string): Promise<unknown> => page.goto(`http://127.0.0.1:${admin.port}/#/${place}`);
+  await open('accounts');
+  await page.getByLabel('Admin token').fill(admin.token);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.locator('[data-row="3"]').waitFor();
+  const created = await namesOf(page);
+
+  const sortBy = async (name: string, expected: readonly string[]): Promise<void> => {
+    await page.getByRole('button', { name }).click();
+    await page
+      .waitForFunction(
+        `JSON.stringify([...document.querySelectorAll('.rows .row-name .name')].map((name) => name.textContent)) === ${JSON.stringify(JSON.stringify(expected))}`,
+      )
+      .catch(async () => t.same(await namesOf(page), expected, name));
+  };
+  const [first, second, third, fourth] = created as [string, string, string, string];
+  const byBalance = [third, fourth, first, second];
+  await sortBy('Balance', byBalance);
+  await sortBy('Balance, sorted downwards', byBalance.toReversed());
+  await sortBy('Balance, sorted upwards', created);
+  await sortBy('Today', created.toReversed());
+  await sortBy('Name', created);
+  await sortBy('Name, sorted upwards', created.toReversed());
+  await page.getByLabel('Search').fill('customer-3');
+  await sortBy('Name, sorted downwards', [third]);
+  await page.getByLabel('Search').fill('');
+
+  const balance = page.locator('.row', { hasText: second }).locator('.row-balance span[title]');
+  await balance.waitFor();
+  t.match(await balance.getAttribute('title'), /^0\.123\d{9}$/, 'money in full under the pointer');
+
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 });
+    await open(`accounts/${ids[1]!}`);
+    for (const action of ['Rotate', 'Disable', 'Delete']) {
+      const button = `button[aria-label^="${action} key"]`;
+      await page.locator(button).waitFor();
+      t.ok(await reaches(page, button), `${action} at ${width} px`);
+    }
+    await shoot(page, `keys-${width}`);
+    for (const place of ['usage', 'upstreams']) {
+      await open(place);
+      const last = '.table-box tbody tr:first-child > :last-child';
+      await page.locator(last).first().waitFor();
+      t.ok(await reaches(page, last), `the last column of ${place} at ${width} px`);
+      await page.evaluate(`document.querySelector('.table-box').scrollLeft = 0`);
+      await shoot(page, `${place}-${width}`);
+    }
+  }
+
+  await page.setViewportSize({ width: 700, height: 900 });
+  await open('overview');
+  await page.locator('.chart canvas').first().waitFor();
+  await shoot(page, 'overview-700');
+  // What a chart draws is told by nothing but its picture.
+  await open(`accounts/${ids[1]!}`);
+  await page.setViewportSize({ width: 390, height: 900 });
+  await page.locator('.chart canvas').first().waitFor();
+  await page.evaluate(`document.querySelector('.chart').scrollIntoView()`);
+  await shoot(page, 'chart-390');
+  await open('nowhere');
+  await page.getByRole('heading', { name: 'There is no page “nowhere”' }).waitFor();
+  t.same(faults, []);
+});
