@@ -55,7 +55,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     remedy: 'wait, then ask again',
   },
   request_timeout: {
-    when: 'nothing of the body came for `limits.client_idle_timeout_ms`; the connection ends',
+    when: 'nothing of the body came for `limits.client_idle_timeout_ms`, or it took half an hour; the connection ends',
     remedy: 'send the body without long pauses',
   },
   request_too_large: {

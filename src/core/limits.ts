@@ -150,3 +150,6 @@ export const BODY_MEMORY_FACTOR = 2;
  * them by default; the next page would be paid for by nearly every call.
  */
 export const BODY_BYTES_UNCOUNTED = 4 * 1024;
+
+/** A body must be whole after so long, also one that moves: 10 MB at 6 KB a second. Each holds a connection and its memory. */
+export const UPLOAD_MS_MAX = 1_800_000;

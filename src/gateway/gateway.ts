@@ -200,6 +200,11 @@ export class Gateway {
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
     this.#books.flushEach(settings.flush_interval_ms);
     this.#ready = true;
+    // µWS has no newer parser for it.
+    if (leads && process.versions.node.startsWith('20.'))
+      this.#log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
+        node: process.version,
+      });
     this.#log.info('gateway serves', { port, adminPort });
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }

@@ -25,7 +25,7 @@ import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
 import { writeLastChunk } from './answer.js';
 
 /** Below the 8 s after which µWS cuts at the earliest, with room for a late sweep. */
-const TOUCH_MS = 4_000;
+export const TOUCH_MS = 4_000;
 /** Written at once. The rest of µWS's cork of 16 KiB is for the head, some 500 bytes, and the lines around the chunk. */
 const WRITE_BYTES_MAX = 15 * 1024;
 /** To a reader that has been slow: what µWS keeps, two of them at most, stays small, so that progress is seen soon. */

@@ -31,6 +31,8 @@ export interface BodyHold {
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid during the call only. */
   takeFirstPiece(piece: Uint8Array): boolean;
+  /** Bytes have come, and more are to come. */
+  onBodyProgress(): void;
 }
 
 /**
@@ -50,6 +52,7 @@ export function readBody(
   let answered = false;
   res.onData((chunk, isLast) => {
     if (answered) return;
+    if (!isLast) hold.onBodyProgress();
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
       kept = undefined;

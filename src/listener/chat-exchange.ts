@@ -14,6 +14,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
+import { UPLOAD_MS_MAX } from '../core/limits.js';
 import { errorEvent } from '../protocol/sse.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { modelInFirstPiece } from '../protocol/first-model.js';
@@ -31,7 +32,7 @@ import type { CallReceiver } from '../pool/listener-link.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import { arrivalOfKeyed, arrivalOfLarge, LargeParse, type Arrival, type Keyed } from './chat-arrival.js';
 import { writeChatHead, writeError } from './answer.js';
-import { AnswerWriter, type AnswerOwner } from './answer-writer.js';
+import { AnswerWriter, TOUCH_MS, type AnswerOwner } from './answer-writer.js';
 import type { BodyHold, BodyReceiver } from './body-reader.js';
 import { CallMeter } from './call-meter.js';
 import type { ListenerLimits } from './messages.js';
@@ -66,6 +67,16 @@ const NOT_IN_BOOKS: ErrorRecord = {
     'The gateway could not write the charge of this call to its books and has withheld the answer. The call was not billed; try it again.',
 };
 
+const TOO_SLOW: ErrorRecord = {
+  code: 'request_timeout',
+  message: `The body was not whole after ${UPLOAD_MS_MAX / 60_000} minutes.`,
+};
+
+const standsStill = (idleMs: number): ErrorRecord => ({
+  code: 'request_timeout',
+  message: `Nothing of the body came for ${idleMs} ms. Send it without long pauses.`,
+});
+
 export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyReceiver, HeldEnd {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
@@ -92,6 +103,12 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   #keepsSlot = false;
   /** Length of the body that is counted among those in work, or of what has come of it. */
   #bodyBytes = 0;
+  /** Bytes of the body have come since the last sweep. */
+  #bodyMoves = false;
+  /** Of the sweeps that saw the body begin and last saw it move; 0 before. */
+  #bodyBegunMs = 0;
+  #bodyMovedMs = 0;
+  #touchedMs = 0;
 
   constructor(server: ListenerServer, res: HttpResponse, context: CallContext, isLast: boolean) {
     this.#server = server;
@@ -161,8 +178,18 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     this.#bodyBytes = 0;
   }
 
+  /** From now on the body is waited for: a slow one is kept from the timeout of µWS, and one that stands still is refused. */
+  awaitBody(): void {
+    if (this.#phase === 'reading') this.#sweepPlace = this.#server.streaming.add(this);
+  }
+
+  onBodyProgress(): void {
+    this.#bodyMoves = true;
+  }
+
   /** The body is whole; `bytes` are valid during the call only. */
   onBody(bytes: Uint8Array): void {
+    this.#leaveSweep();
     this.#meter.bodyRead();
     const read = readChatBytes(bytes);
     if (!read.ok) this.refuse(read.error);
@@ -172,6 +199,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
 
   /** The body is whole and too large to be parsed here. */
   onLargeBody(pieces: Uint8Array[]): void {
+    this.#leaveSweep();
     this.#meter.bodyRead();
     const { parser, limits } = this.#server;
     this.#parse = new LargeParse(parser, this.#account, limits.parseWaitMs);
@@ -209,6 +237,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   }
 
   #refuse(error: ErrorRecord, close: boolean): void {
+    this.#leaveSweep();
     this.#keyed?.keyed.giveUp();
     if (!this.#clientGone) {
       this.#server.parts.metrics.countRefusal(error.detail ?? error.code);
@@ -414,10 +443,32 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     return this.#phase === 'done';
   }
 
-  /** Called about once a second while an answer is being written. */
+  /** Called about once a second while the body is read and while an answer is being written. */
   onSweep(nowMs: number, keepAliveMs: number): void {
+    if (this.#phase === 'reading') {
+      this.#sweepBody(nowMs);
+      return;
+    }
     const alive = this.#writer?.onSweep(nowMs, keepAliveMs, this.#server.limits.clientIdleTimeoutMs) ?? true;
     if (!alive) this.#res.close();
+  }
+
+  /**
+   * µWS cuts a connection that brings less than 16 KB a second of a body for 8 to 12 s; `pause` and `resume`, one right after the other,
+   * start that time anew. So who cuts a sender is the gateway, and says so.
+   */
+  #sweepBody(nowMs: number): void {
+    if (this.#bodyBegunMs === 0) this.#bodyBegunMs = this.#touchedMs = this.#bodyMovedMs = nowMs;
+    if (this.#bodyMoves) this.#bodyMovedMs = nowMs;
+    this.#bodyMoves = false;
+    const idleMsMax = this.#server.limits.clientIdleTimeoutMs;
+    if (nowMs - this.#bodyMovedMs >= idleMsMax) this.#refuse(standsStill(idleMsMax), true);
+    else if (nowMs - this.#bodyBegunMs >= UPLOAD_MS_MAX) this.#refuse(TOO_SLOW, true);
+    else if (nowMs - this.#touchedMs >= TOUCH_MS) {
+      this.#touchedMs = nowMs;
+      this.#res.pause();
+      this.#res.resume();
+    }
   }
 
   get isStream(): boolean {

@@ -243,6 +243,7 @@ export class ListenerServer {
     if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !exchange.takeBody(length, length)) return;
     const reader = isChunked ? new LaterBody(receiver, exchange) : receiver;
     readBody(res, length, bodyBytesMax, this.limits.parseInlineBytesMax, exchange, reader);
+    exchange.awaitBody();
   }
 
   #refuseLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {

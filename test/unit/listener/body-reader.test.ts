@@ -32,6 +32,7 @@ function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, ref
   };
   let asks = 0;
   const hold: BodyHold = {
+    onBodyProgress: () => undefined,
     takeBody: (bytes, certainBytes) => {
       if (certainBytes > bytes || bytes > BODY_BYTES_MAX) throw new Error(`took ${bytes}, ${certainBytes}`);
       if (++asks >= refuseAt) {
