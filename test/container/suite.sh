@@ -3,10 +3,14 @@
 # root; as long as `npm test`. What is tested is the last commit.
 #
 # usage: suite.sh FOLDER [COMMAND]      FOLDER as of base-image.sh; COMMAND runs in place of `npm test`
+#
+# NODE_VERSION=22.23.3 suite.sh …       with that Node in place of the image's own
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=$(realpath -m "$1")
 command=${2:-npm test}
+arch=$(node -p process.arch)
+other=${NODE_VERSION:+node-linux-$arch@$NODE_VERSION}
 test/container/base-image.sh "$folder"
 export CONTAINERS_STORAGE_CONF=$folder/storage.conf BUILDAH_ISOLATION=chroot
 
@@ -25,6 +29,9 @@ buildah run --volume "$folder/npm:/run/npm:ro" --volume "$folder/npm/npmrc:/root
   set -e
   apt-get -qq update > /dev/null
   DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends procps openssl git > /dev/null
+  if [ -n '$other' ]; then
+    (cd /tmp && npm pack --silent '$other' > packed.txt && tar -xzf \"\$(cat packed.txt)\" && rm *.tgz && mv package/bin/node /usr/local/bin/node)
+  fi
   npm ci --ignore-scripts --no-audit --no-fund
   node --version
   $command"
