@@ -42,6 +42,13 @@ export const UPSTREAM_MESSAGE_CHARS_MAX = 1_000;
 /** What one frame from worker to listener carries at most, so that one large answer does not delay the others. */
 export const FRAME_BYTES_MAX = 64 * 1024;
 
+/** A provider puts words of its own before a prompt: tools' instructions, a template of the model. Beyond it a report is not believed. */
+export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
+/** Of an image, a file, a search of the web, which a few bytes of the body name: what the largest of them are billed for. */
+export const PROMPT_TOKENS_OF_PART = 65_536;
+/** Beside a tenth, what a report of output may exceed its bound by. */
+export const REPORTED_OUTPUT_SLACK_TOKENS = 64;
+
 /** Relayed events kept per stream for counting, should the upstream report no usage; beyond it only their text is: a short answer is never looked at. */
 export const TRANSCRIPT_EVENTS_BYTES_MAX = 64 * 1024;
 

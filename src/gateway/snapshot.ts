@@ -61,6 +61,7 @@ export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[]
     id: model.id,
     ownedBy: model.owned_by,
     tokenizer: model.tokenizer,
+    outputTokensMax: model.max_output_tokens,
     targets: model.upstreams
       .map((upstream) => targetOf(upstream, model, slots[next++]!.slot))
       .sort((left, right) => left.priority - right.priority),

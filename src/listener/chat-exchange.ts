@@ -35,6 +35,7 @@ import { writeChatHead, writeError } from './answer.js';
 import { AnswerWriter, TOUCH_MS, type AnswerOwner } from './answer-writer.js';
 import type { BodyHold, BodyReceiver } from './body-reader.js';
 import { CallMeter } from './call-meter.js';
+import { OUTPUT_TOKENS_UNASKED } from '../pool/messages.js';
 import type { ListenerLimits } from './messages.js';
 import { Replay } from './replay.js';
 import type { ListenerServer } from './server.js';
@@ -297,6 +298,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
         largeBody: admission.call.largeBody,
         trace: this.#context.trace?.carried,
         account: this.#account,
+        outputTokensMax: Math.min(admission.call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
+        choices: Math.min(admission.call.choices, OUTPUT_TOKENS_UNASKED),
       },
       this,
     );

@@ -2,7 +2,7 @@
  * Frames as records of a ring, and back: those of each call. Others, and what is too long or finds no room, are posted.
  *
  *     Call   float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of tracestate, of body,
- *            account; these texts
+ *            account, outputTokensMax, choices; these texts
  *     Data   float64 callId; int32 bytes, 0; the bytes
  *     End    float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, waitMs; the bytes
  */
@@ -22,7 +22,7 @@ import {
 
 const ID_AT = 8;
 const CALL_INTS_AT = 16;
-const CALL_TEXT_AT = 52;
+const CALL_TEXT_AT = 60;
 const BYTES_LENGTH_AT = 16;
 const DATA_BYTES_AT = 24;
 const END_SOURCE_AT = 20;
@@ -94,7 +94,9 @@ function writeCall(ring: FrameRingWriter, frame: CallFrame): boolean {
   ints[int++] = traceParent.length;
   ints[int++] = traceState.length;
   ints[int++] = body.length;
-  ints[int] = frame[12];
+  ints[int++] = frame[12];
+  ints[int++] = frame[13];
+  ints[int] = frame[14];
   const textAt = at + CALL_TEXT_AT;
   bytes.write(head, textAt, head.length, 'latin1');
   bytes.write(body, textAt + head.length, bodyBytes, isAscii ? 'latin1' : 'utf16le');
@@ -112,7 +114,9 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
   const traceStateAt = traceParentAt + ints[int++]!;
   const bodyAt = traceStateAt + ints[int++]!;
   const bodyChars = ints[int++]!;
-  const account = asAccountIndex(ints[int]!);
+  const account = asAccountIndex(ints[int++]!);
+  const outputTokensMax = ints[int++]!;
+  const choices = ints[int]!;
   const isAscii = (flags & ASCII) !== 0;
   const body = isAscii
     ? bytes.toString('latin1', bodyAt, bodyAt + bodyChars)
@@ -131,6 +135,8 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
     undefined,
     (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, bodyAt),
     account,
+    outputTokensMax,
+    choices,
   ];
 }
 

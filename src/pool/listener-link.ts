@@ -165,6 +165,8 @@ export class ListenerLink {
       request.largeBody,
       request.trace,
       request.account,
+      request.outputTokensMax,
+      request.choices,
     ];
     worker.port.push(frame);
     return true;

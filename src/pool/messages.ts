@@ -6,7 +6,7 @@
  * its listener counts up, so that a late frame of an earlier call in the same slot is known by its number and dropped.
  *
  *     listener → worker   Call  callId requestId modelIndex stream includeUsage modelStart modelEnd body bodyIsAscii
- *                                largeBody trace account
+ *                                largeBody trace account outputTokensMax choices
  *                         Cancel callId                 the client has gone, or the gateway is closing
  *                         Credit callId                 the worker said it waits, and credits are back
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
@@ -43,6 +43,9 @@ export function slotOfCall(id: CallId): CallSlot {
   return asCallSlot(id & (CALL_GENERATION - 1));
 }
 
+/** In the place of `outputTokensMax` where the call names none, and the most that it says: it fits 32 bits. */
+export const OUTPUT_TOKENS_UNASKED = 2 ** 31 - 1;
+
 /** A call as the worker gets it. */
 export interface UpstreamRequest {
   readonly requestId: string;
@@ -61,6 +64,10 @@ export interface UpstreamRequest {
   readonly trace?: CarriedTrace | undefined;
   /** Whose call it is: counts of one account wait for each other. */
   readonly account: AccountIndex;
+  /** Tokens of one choice that the call asked for, or OUTPUT_TOKENS_UNASKED. */
+  readonly outputTokensMax: number;
+  /** `n`. */
+  readonly choices: number;
 }
 
 /** What an upstream call gives back, on the worker's side; the link turns each into a frame. */
@@ -106,6 +113,8 @@ export type CallFrame = readonly [
   largeBody: Uint8Array | undefined,
   trace: CarriedTrace | undefined,
   account: AccountIndex,
+  outputTokensMax: number,
+  choices: number,
 ];
 export type DataFrame = readonly [kind: typeof FRAME_DATA, id: CallId, bytes: Uint8Array];
 export type EndFrame = readonly [

@@ -90,6 +90,8 @@ export class WorkerLink {
         largeBody: frame[10],
         trace: frame[11],
         account: frame[12],
+        outputTokensMax: frame[13],
+        choices: frame[14],
       },
       downstream,
     );

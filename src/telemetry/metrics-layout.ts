@@ -53,6 +53,20 @@ export const FAILURE_KINDS = [
 ] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
+/**
+ * Why an upstream's report of usage was not believed: no counts; counts that contradict each other; more output than the model can give,
+ * or than max_tokens asked for; more input than the body holds; nothing beside a prompt or a text.
+ */
+export const DISBELIEF_REASONS = [
+  'malformed',
+  'contradictory',
+  'too_much_output',
+  'beyond_max_tokens',
+  'too_much_input',
+  'zero',
+] as const;
+export type DisbeliefReason = (typeof DISBELIEF_REASONS)[number];
+
 /** In the order of severity. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
@@ -115,7 +129,8 @@ export const UPSTREAM_IN_FLIGHT = 2;
 /** Index into BREAKER_STATES. */
 export const UPSTREAM_BREAKER = 3;
 export const UPSTREAM_FAILURES = 4;
-export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILURES + FAILURE_KINDS.length);
+export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
+export const UPSTREAM_WORDS = wholeLines(UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /** A thread's stripe, rewritten once a period by the thread itself; without a heap while there is no such thread. */

@@ -5,6 +5,7 @@
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramReading } from './histogram.js';
 import {
   BREAKER_STATES,
+  DISBELIEF_REASONS,
   DURATION_BOUNDS_MS,
   FAILURE_KINDS,
   FIRST_TOKEN_BOUNDS_MS,
@@ -33,6 +34,7 @@ import {
   TOKENS_BOUNDS,
   UPSTREAM_ATTEMPTS,
   UPSTREAM_BREAKER,
+  UPSTREAM_DISBELIEVED,
   UPSTREAM_FAILURES,
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_RETRIES,
@@ -41,6 +43,7 @@ import {
   openStripes,
   upstreamAt,
   type BreakerState,
+  type DisbeliefReason,
   type FailureKind,
   type MetricsBuffers,
   type OtherRoute,
@@ -66,6 +69,8 @@ export interface UpstreamReading {
   readonly retries: number;
   readonly callsInFlight: number;
   readonly failures: ReadonlyMap<FailureKind, number>;
+  /** Reports of usage that were not believed. */
+  readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
   /** Workers by the state that their breaker is in. */
   readonly breakers: ReadonlyMap<BreakerState, number>;
 }
@@ -133,6 +138,7 @@ export class MetricsReader {
       retries: sum(this.#workers, at + UPSTREAM_RETRIES),
       callsInFlight: sum(this.#workers, at + UPSTREAM_IN_FLIGHT),
       failures: row(this.#workers, at + UPSTREAM_FAILURES, FAILURE_KINDS),
+      disbelieved: row(this.#workers, at + UPSTREAM_DISBELIEVED, DISBELIEF_REASONS),
       breakers,
     };
   }

@@ -59,6 +59,14 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     collect: (source) => upstreamSamples(source, ({ failures }) => failures.get('credentials')!),
   },
   {
+    name: 'tollgate_usage_disbelieved_total',
+    type: 'counter',
+    help: 'Reports of usage that were not believed, so that tokens were counted here, by reason: malformed, contradictory, too_much_output (than the model can give), beyond_max_tokens, too_much_input (than the body holds), zero (beside a prompt or a text).',
+    labels: [...UPSTREAM_LABELS, 'reason'],
+    collect: (source) =>
+      upstreamRows(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
+  },
+  {
     name: 'tollgate_upstream_calls_in_flight',
     type: 'gauge',
     help: 'Attempts in work on an upstream.',

@@ -5,8 +5,10 @@
 import {
   BREAKER_STATES,
   FAILURE_KINDS,
+  DISBELIEF_REASONS,
   UPSTREAM_ATTEMPTS,
   UPSTREAM_BREAKER,
+  UPSTREAM_DISBELIEVED,
   UPSTREAM_FAILURES,
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_RETRIES,
@@ -15,6 +17,7 @@ import {
   openStripe,
   upstreamAt,
   type BreakerState,
+  type DisbeliefReason,
   type FailureKind,
   type MetricsBuffers,
 } from './metrics-layout.js';
@@ -47,6 +50,11 @@ export class UpstreamMetrics {
 
   countFailure(slot: number, kind: FailureKind): void {
     this.#words[upstreamAt(slot) + UPSTREAM_FAILURES + FAILURE_KINDS.indexOf(kind)]! += 1;
+  }
+
+  /** The usage that it reported was not believed. */
+  countDisbelieved(slot: number, reason: DisbeliefReason): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.indexOf(reason)]! += 1;
   }
 
   setBreaker(slot: number, state: BreakerState): void {

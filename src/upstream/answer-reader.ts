@@ -7,6 +7,7 @@ import { membersOfAnswer } from './answer-json.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import type { AnswerRoom } from './answer-room.js';
 import { garbageFailure, noRoomFailure, type AttemptFailure } from './error-mapping.js';
+import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 
 export class AnswerReader implements AnswerBodyReader {
@@ -47,9 +48,9 @@ export class AnswerReader implements AnswerBodyReader {
     else this.#complete(answer, members);
   }
 
-  #complete(answer: Buffer, { usage, model }: Record<string, unknown>): void {
+  #complete(answer: Buffer, members: Record<string, unknown>): void {
     this.#over = true;
-    this.#meter.report(usage, this.#isTraced ? utf8Of(model) : undefined);
+    this.#meter.report(reportIn(members), this.#isTraced ? utf8Of(members.model) : undefined);
     this.#meter.answered(answer);
     this.#sink.complete(answer);
   }

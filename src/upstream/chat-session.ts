@@ -9,6 +9,7 @@ import { ceilDiv } from '../core/units.js';
 import type { DownstreamHandle, StartSession, UpstreamRequest, UpstreamSession } from '../pool/messages.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
+import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { AnswerBudget, AnswerRoom } from './answer-room.js';
@@ -22,6 +23,7 @@ import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { CountTokens } from './token-count.js';
+import { doubtOf, withinHold } from './usage-bounds.js';
 
 export interface SessionDeps {
   readonly routes: RouteTable;
@@ -264,17 +266,43 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#state = 'settling';
     this.#rest = rest;
     const { meter } = this.#attempt!;
-    const { reported } = meter;
+    const doubt = this.#doubtOf(this.#attempt!);
+    const reported = doubt === undefined ? meter.reported : undefined;
     if (reported !== undefined && !meter.isReportOld) {
       this.#settled(reported);
       return;
     }
     const { routes, count, faults } = this.#shared;
-    const { tokenizer } = routes.routeOf(this.#request.modelIndex);
+    const { tokenizer, outputTokensMax } = routes.routeOf(this.#request.modelIndex);
     const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
     countOrEstimate(count, wanted, this.#request.account, faults)
-      .then((usage) => this.#settled(reported === undefined ? usage : atLeast(reported, usage)))
+      .then((counted) => {
+        const usage =
+          doubt === undefined ? counted : withinHold(counted, doubt, this.#request, outputTokensMax);
+        this.#settled(reported === undefined ? usage : atLeast(reported, usage));
+      })
       .catch((error: unknown) => this.crash(error));
+  }
+
+  /** Why the upstream's report of usage is not believed, which is told; undefined where it is, or where there is none. */
+  #doubtOf({ meter, taken: { target } }: Attempt): DisbeliefReason | undefined {
+    const { routes, metrics, faults } = this.#shared;
+    const { outputTokensMax } = routes.routeOf(this.#request.modelIndex);
+    const { tokens } = meter;
+    const doubt =
+      tokens === undefined
+        ? meter.fault
+        : doubtOf(tokens, this.#request, outputTokensMax, () => meter.hasText());
+    if (doubt === undefined) return undefined;
+    metrics.countDisbelieved(target.slot, doubt);
+    const cause = tokens === undefined ? doubt : `${doubt}: ${JSON.stringify(tokens)}`;
+    faults.write(
+      'warn',
+      target.name,
+      'an upstream reported usage that cannot be, it was counted here',
+      cause,
+    );
+    return doubt;
   }
 
   #settled(usage: Usage): void {

@@ -15,6 +15,7 @@ import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import { garbageFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from './json-value.js';
+import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 
 /** Some upstreams report usage after `[DONE]`. The client has all of its content by then and waits for the end alone. */
@@ -96,7 +97,7 @@ export class StreamReader implements AnswerBodyReader {
     const wasDone = this.#done;
     this.#look(events, isSound, text, knownEnd);
     if (!this.#done || this.#over) return;
-    if (this.#meter.reported !== undefined) this.#complete();
+    if (this.#meter.tokens !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
   }
 
@@ -149,12 +150,13 @@ export class StreamReader implements AnswerBodyReader {
     const event = parsedJson(data);
     if (this.#done) {
       // The client has its answer. A usage that was missing may still follow, and nothing else counts any more.
-      if (isRecord(event) && this.#meter.reported === undefined) this.#meter.report(event.usage, event.model);
+      if (isRecord(event) && this.#meter.tokens === undefined)
+        this.#meter.report(reportIn(event), event.model);
       return 'drop';
     }
     if (!isRecord(event)) return { garbage: 'an event is no JSON object' };
     if (event.error !== undefined && event.error !== null) return { garbage: 'an error event' };
-    const usage = event.usage ?? undefined;
+    const usage = reportIn(event);
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
     if (!isReport && hasText(event.choices)) this.#meter.textCame();
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;

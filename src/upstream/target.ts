@@ -46,6 +46,8 @@ export interface ModelRoute {
   /** Who made the model. */
   readonly ownedBy: string;
   readonly tokenizer: Tokenizer;
+  /** What one choice can be at most. */
+  readonly outputTokensMax: number;
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
   /** The model was removed from the settings; a call that was on its way to a worker still finds its upstreams. */

@@ -3,48 +3,48 @@
  * one meter for a call.
  */
 import type { Usage } from '../protocol/usage.js';
-import { isRecord } from './json-value.js';
+import { addStreamTexts, answerTexts, type StreamTexts } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { Transcript } from './transcript.js';
+import { tokensOfReport, type ReportedTokens, type ReportFault } from './usage-shapes.js';
 
-/** No call comes near; a report above it is garbage, and below it a price times tokens fits 64 bits. */
-const REPORTED_TOKENS_MAX = 1_000_000_000;
 /** Names are some ten characters; what is longer is not kept for a trace. */
 const MODEL_CHARS_MAX = 256;
-
-/** A usage object as an upstream reports it; undefined where it is none or cannot be true. */
-export function reportedUsage(value: unknown): Usage | undefined {
-  if (!isRecord(value)) return undefined;
-  const {
-    prompt_tokens: promptTokens,
-    completion_tokens: completionTokens,
-    total_tokens: totalTokens,
-  } = value;
-  if (!isTokenCount(promptTokens) || !isTokenCount(completionTokens)) return undefined;
-  if (totalTokens !== undefined && totalTokens !== null && totalTokens !== promptTokens + completionTokens)
-    return undefined;
-  const details = value.prompt_tokens_details;
-  const cachedTokens = (isRecord(details) ? details.cached_tokens : undefined) ?? 0;
-  if (!isTokenCount(cachedTokens) || cachedTokens > promptTokens) return undefined;
-  return { promptTokens, cachedTokens, completionTokens, source: 'reported' };
-}
-
-function isTokenCount(value: unknown): value is number {
-  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX;
-}
 
 export class UsageMeter {
   readonly #transcript = new Transcript();
   #relayedBytes = 0;
   #answer: Buffer | undefined;
-  #reported: Usage | undefined;
+  #tokens: ReportedTokens | undefined;
+  #fault: ReportFault | undefined;
   #answerModel: string | undefined;
   #isReportOld = false;
 
-  /** The last plausible report, if there was one. */
+  /** The last report that is possible by itself, if there was one; whether it can be of this call is not asked here. */
+  get tokens(): ReportedTokens | undefined {
+    return this.#tokens;
+  }
+
+  /** What was wrong with the last report, where no other stands. */
+  get fault(): ReportFault | undefined {
+    return this.#tokens === undefined ? this.#fault : undefined;
+  }
+
+  /** As `tokens`. */
   get reported(): Usage | undefined {
-    return this.#reported;
+    const tokens = this.#tokens;
+    if (tokens === undefined) return undefined;
+    const { promptTokens, cachedTokens, completionTokens } = tokens;
+    return { promptTokens, cachedTokens, completionTokens, source: 'reported' };
+  }
+
+  /** Whether the client got any text. Looks for it, so it is asked where a report says that there was none. */
+  hasText(): boolean {
+    if (this.#answer !== undefined) return answerTexts(this.#answer.toString()).length > 0;
+    const texts: StreamTexts = new Map(this.#transcript.texts);
+    addStreamTexts(texts, this.#transcript.events(), 1);
+    return texts.size > 0;
   }
 
   /** Text came after the report, which may know nothing of it: some providers report from the first event on. */
@@ -58,14 +58,15 @@ export class UsageMeter {
   }
 
   /**
-   * Takes note of a `usage` member, and of the `model` beside it; what is not plausible is as if it had not been there, and false is
+   * Takes note of a report, wherever it stood, and of the `model` beside it. What cannot be true does not replace what can, and false is
    * returned.
    */
   report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#answerModel = model;
-    const usage = reportedUsage(value);
-    if (usage === undefined) return false;
-    this.#reported = usage;
+    const tokens = tokensOfReport(value);
+    if (typeof tokens === 'string') this.#fault = tokens;
+    if (tokens === undefined || typeof tokens === 'string') return false;
+    this.#tokens = tokens;
     this.#isReportOld = false;
     return true;
   }

@@ -50,7 +50,6 @@ const BILLS = {
   other: 11n * INPUT + 5n * OUTPUT,
   // "Hello" in its frame, and "hi there"; tiktoken says so, too.
   counted: 8n * INPUT + 2n * OUTPUT,
-  drained: picoUnitsOf(CREDIT)!,
   part: undefined,
   down: 0n,
   caller: 0n,
@@ -58,8 +57,7 @@ const BILLS = {
 } as const;
 
 /**
- * ok: the upstream's answer. other: the healthy upstream's. counted: as ok, with tokens counted here. drained: as ok, and it took all
- * there was. down: 502. caller: 400. cut: a stream that ends with an error event. part: a stream
+ * ok: the upstream's answer. other: the healthy upstream's. counted: as ok, with tokens counted here. down: 502. caller: 400. cut: a stream that ends with an error event. part: a stream
  * whose connection is cut, and which is charged for what came.
  */
 type Ending = keyof typeof BILLS;
@@ -358,7 +356,17 @@ const USAGES: Row[] = [
   { name: 'usage absurd', ...COUNTED, script: usage({ prompt_tokens: 1e15, completion_tokens: 1e15 }) },
   { name: 'usage in fractions', ...COUNTED, script: usage({ prompt_tokens: 7.5, completion_tokens: 3 }) },
   { name: 'usage in texts', ...COUNTED, script: usage({ prompt_tokens: '7', completion_tokens: '3' }) },
-  { name: 'usage with a wrong sum', ...COUNTED, script: usage({ ...USAGE, total_tokens: 11 }) },
+  { name: 'usage with a sum that is too small', ...COUNTED, script: usage({ ...USAGE, total_tokens: 9 }) },
+  {
+    name: 'usage of nothing beside a text',
+    ...COUNTED,
+    script: usage({ prompt_tokens: 7, completion_tokens: 0 }),
+  },
+  {
+    name: 'usage of more output than the model can give',
+    ...COUNTED,
+    script: usage({ prompt_tokens: 7, completion_tokens: 1_000_000 }),
+  },
   {
     name: 'usage with more cached than there is',
     ...COUNTED,
@@ -366,8 +374,7 @@ const USAGES: Row[] = [
   },
   {
     name: 'usage beyond the balance',
-    whole: ['drained', 'drained'],
-    stream: ['drained', 'drained'],
+    ...COUNTED,
     script: usage({ prompt_tokens: 900_000_000, completion_tokens: 3 }),
   },
 ];

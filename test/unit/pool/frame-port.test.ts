@@ -83,6 +83,8 @@ function frameOf(random: () => number, id: number): Frame {
         undefined,
         TRACES[Math.floor(random() * TRACES.length)],
         asAccountIndex(Math.floor(random() * 4_194_304)),
+        Math.floor(random() * 2 ** 31),
+        1 + Math.floor(random() * 128),
       ] satisfies CallFrame;
     }
     case 1:
@@ -153,6 +155,8 @@ void t.test('small calls and answers are not serialised: their message is a numb
       undefined,
       trace,
       asAccountIndex(3),
+      16,
+      1,
     ] as const;
     port.push(call satisfies CallFrame);
     port.push([FRAME_END, id, Buffer.alloc(500), [1, 0, 2, 0], 0.5] satisfies EndFrame);

@@ -21,6 +21,8 @@ const REQUEST: UpstreamRequest = {
   body: '{"model":"é","messages":[]}',
   bodyIsAscii: false,
   account: asAccountIndex(0x7fffff),
+  outputTokensMax: 100,
+  choices: 2,
 };
 const FAILURE: ErrorRecord = { code: 'provider_unavailable', message: 'gone', retryAfterSeconds: 3 };
 

@@ -3,6 +3,7 @@ import t from 'tap';
 import { CATALOG_ENTRIES_MAX } from '#src/core/limits.js';
 import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import {
+  DISBELIEF_REASONS,
   FAILURE_KINDS,
   LISTENER_STRIPE_WORDS,
   NO_MODEL,
@@ -77,6 +78,9 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
       const steps: ((metrics: UpstreamMetrics) => void)[] = [
         (metrics) => metrics.attemptBegun(slot, true),
         (metrics) => metrics.setBreaker(slot, 'open'),
+        ...DISBELIEF_REASONS.map(
+          (reason) => (metrics: UpstreamMetrics) => metrics.countDisbelieved(slot, reason),
+        ),
         ...FAILURE_KINDS.map((kind) => (metrics: UpstreamMetrics) => metrics.countFailure(slot, kind)),
       ];
       for (const step of steps) {
@@ -89,7 +93,7 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
       }
     }
   }
-  t.equal(seen.size, 2 * 3 * (3 + 1 + FAILURE_KINDS.length));
+  t.equal(seen.size, 2 * 3 * (3 + 1 + FAILURE_KINDS.length + DISBELIEF_REASONS.length));
   t.end();
 });
 

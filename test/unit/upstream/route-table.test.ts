@@ -18,6 +18,7 @@ const routeOf = (...targets: UpstreamTarget[]): ModelRoute => ({
   id: 'm',
   ownedBy: 'o',
   tokenizer: 'none',
+  outputTokensMax: 16_384,
   targets,
 });
 const tableOf = (...routes: ModelRoute[]): RouteTable =>

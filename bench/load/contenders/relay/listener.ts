@@ -52,6 +52,8 @@ app.post(CHAT_PATH, (res) => {
       undefined,
       undefined,
       asAccountIndex(0),
+      16,
+      1,
     ] satisfies CallFrame);
   });
 });

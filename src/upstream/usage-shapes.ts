@@ -1,0 +1,127 @@
+/**
+ * Usage as providers report it: where it stands in an answer or an event, and what its numbers mean. Pure; upstream worker.
+ *
+ * One table for all, since a shape is told by what is there and not by who sent it: compatible servers stand before each other.
+ *
+ *     provider            where                   what differs from OpenAI                      source
+ *     OpenAI, Azure       usage                   reasoning is part of completion               OpenAI API reference, "Chat completion object"
+ *     xAI Grok            usage                   reasoning is outside of completion and in     xAI docs, "Consumption and rate limits": "counted separately
+ *                                                 the total: 32 + 9 + 1,094 = 1,135             from completion_tokens"; vercel/ai pull request 12425, 2026-02
+ *     Gemini compatible   usage                   thoughts are in the total alone:              mozilla-ai/any-llm issue 1290, 2026-08
+ *                                                 20 + 198 < 623
+ *     DeepSeek            usage                   prompt_cache_hit_tokens, …_miss_tokens        DeepSeek API docs, "Context caching"
+ *     Mistral             usage                   prompt_audio_seconds beside it, not billed    Mistral API specification, UsageInfo
+ *     vLLM, SGLang        usage of every chunk    grows; the last one counts                    vLLM, stream_options.continuous_usage_stats
+ *     Ollama              usage                   nothing                                       Ollama docs, "OpenAI compatibility"
+ *     llama.cpp           usage, else timings     prompt_n is the part that was not cached      ggml-org/llama.cpp pull request 15827, 2025-09
+ *     OpenRouter          usage                   cost is in their currency and not read        OpenRouter docs, "Usage accounting"
+ *     Anthropic           usage                   details are empty                             Anthropic docs, "OpenAI SDK compatibility"
+ *     Groq                x_groq.usage, usage     beside the finish of a stream                 Portkey-AI/gateway issue 1072, 2025-04
+ *     Moonshot            choices[0].usage        cached_tokens beside the others               earendil-works/pi pull request 2016, 2026-03
+ *
+ * Rules where numbers disagree, with p, c, t, r for prompt, completion, total and named reasoning:
+ *
+ *     no t, or t = 0            output is c, or c + r where r > c: a part cannot be more than the whole
+ *     t = p + c                 output is c, or c + r where r > c, likewise
+ *     t > p + c                 output is t - p: what is over was generated and not shown
+ *     t = p + c - cached        output is c: the total leaves out what was cached
+ *     t < p + c otherwise       not believed
+ */
+import { isRecord } from './json-value.js';
+
+/** Token counts of a report that is in itself possible. */
+export interface ReportedTokens {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  /** All that is billed as output. */
+  readonly completionTokens: number;
+  /** Part of `completionTokens`, as far as it was named or follows from the total. */
+  readonly reasoningTokens: number;
+}
+
+/** Why a report is not believed by itself. */
+export type ReportFault = 'malformed' | 'contradictory';
+
+/** No call comes near; a report above it is garbage, and below it a price times tokens fits 64 bits. */
+const REPORTED_TOKENS_MAX = 1_000_000_000;
+
+/** The report in a whole answer or an event, wherever it stands; undefined where there is none. */
+export function reportIn(event: Record<string, unknown>): unknown {
+  const { usage } = event;
+  // Nearly always.
+  if (isRecord(usage)) return usage;
+  const inGroq = isRecord(event.x_groq) ? event.x_groq.usage : undefined;
+  if (isRecord(inGroq)) return inGroq;
+  const choice = Array.isArray(event.choices) ? (event.choices as unknown[])[0] : undefined;
+  if (isRecord(choice) && isRecord(choice.usage)) return choice.usage;
+  return usage ?? usageOfTimings(event.timings);
+}
+
+/** Of llama.cpp's timings, which stand beside the usage, or alone where none was asked for. */
+function usageOfTimings(timings: unknown): object | undefined {
+  if (!isRecord(timings)) return undefined;
+  const { prompt_n: fresh, cache_n: cached, predicted_n: completion } = timings;
+  if (!isTokenCount(fresh) || !isTokenCount(completion)) return undefined;
+  const cachedTokens = isTokenCount(cached) ? cached : 0;
+  return {
+    prompt_tokens: fresh + cachedTokens,
+    completion_tokens: completion,
+    prompt_cache_hit_tokens: cachedTokens,
+  };
+}
+
+/** What a report says; undefined where it says nothing at all. */
+export function tokensOfReport(report: unknown): ReportedTokens | ReportFault | undefined {
+  if (report === undefined || report === null) return undefined;
+  if (!isRecord(report)) return 'malformed';
+  const { prompt_tokens: prompt, completion_tokens: shown, total_tokens: total } = report;
+  const isEmpty = (prompt ?? shown ?? total) === undefined || (prompt ?? shown ?? total) === null;
+  if (isEmpty) return undefined;
+  const cached = cachedIn(report) ?? 0;
+  const reasoning = reasoningIn(report) ?? 0;
+  // A completion that is left out is what the total has beside the prompt.
+  const completion = shown ?? (isTokenCount(total) ? 0 : shown);
+  if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
+  if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
+  if (cached > prompt) return 'contradictory';
+  const output = outputOf(prompt, completion, total ?? 0, cached, reasoning);
+  if (typeof output === 'string') return output;
+  const hidden = Math.max(reasoning, output - completion);
+  return {
+    promptTokens: prompt,
+    cachedTokens: cached,
+    completionTokens: output,
+    reasoningTokens: Math.min(hidden, output),
+  };
+}
+
+/** Billed as output, by the rules above. */
+function outputOf(
+  prompt: number,
+  completion: number,
+  total: unknown,
+  cached: number,
+  reasoning: number,
+): number | ReportFault {
+  if (!isTokenCount(total)) return 'malformed';
+  const parts = prompt + completion;
+  if (total > parts) return total - prompt;
+  if (total < parts && total !== 0 && total !== parts - cached) return 'contradictory';
+  return reasoning > completion ? completion + reasoning : completion;
+}
+
+/** Under each name that it has: OpenAI's, DeepSeek's, Moonshot's, Mistral's. */
+function cachedIn(report: Record<string, unknown>): unknown {
+  const details = report.prompt_tokens_details;
+  const inDetails = isRecord(details) ? details.cached_tokens : undefined;
+  return inDetails ?? report.prompt_cache_hit_tokens ?? report.cached_tokens ?? report.num_cached_tokens;
+}
+
+function reasoningIn(report: Record<string, unknown>): unknown {
+  const details = report.completion_tokens_details;
+  return (isRecord(details) ? details.reasoning_tokens : undefined) ?? report.reasoning_tokens;
+}
+
+function isTokenCount(value: unknown): value is number {
+  return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX;
+}

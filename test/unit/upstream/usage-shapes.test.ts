@@ -1,0 +1,139 @@
+/** Reports in the shapes of each provider, as recorded, and those that contradict themselves. */
+import t from 'tap';
+import { reportIn, tokensOfReport } from '#src/upstream/usage-shapes.js';
+
+const tokensIn = (event: object): unknown => tokensOfReport(reportIn(event as Record<string, unknown>));
+const told = (prompt: number, cached: number, output: number, reasoning = 0): object => ({
+  promptTokens: prompt,
+  cachedTokens: cached,
+  completionTokens: output,
+  reasoningTokens: reasoning,
+});
+const usage = (prompt: unknown, completion: unknown, total?: unknown, more: object = {}): object => ({
+  usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total, ...more },
+});
+const reasoned = (tokens: number): object => ({ completion_tokens_details: { reasoning_tokens: tokens } });
+const choices = [{ index: 0, delta: {}, finish_reason: 'stop' }];
+
+const SHAPES: [name: string, event: object, tokens: object][] = [
+  [
+    'OpenAI',
+    usage(19, 10, 29, {
+      prompt_tokens_details: { cached_tokens: 8, audio_tokens: 0 },
+      completion_tokens_details: { reasoning_tokens: 4, audio_tokens: 0, rejected_prediction_tokens: 0 },
+    }),
+    told(19, 8, 10, 4),
+  ],
+  ['Azure', { choices: [], ...usage(35, 56, 91, { prompt_tokens_details: null }) }, told(35, 0, 56)],
+  ['xAI Grok', usage(32, 9, 1_135, reasoned(1_094)), told(32, 0, 1_103, 1_094)],
+  [
+    'xAI Grok with a cache',
+    usage(10_120, 1_499, 14_428, { prompt_tokens_details: { cached_tokens: 128 }, ...reasoned(2_809) }),
+    told(10_120, 128, 4_308, 2_809),
+  ],
+  ['xAI Grok, its total put right by somebody', usage(32, 9, 41, reasoned(1_094)), told(32, 0, 1_103, 1_094)],
+  ['Gemini compatible', usage(20, 198, 623), told(20, 0, 603, 405)],
+  ['Gemini compatible, thoughts alone', usage(21, 0, 81, reasoned(60)), told(21, 0, 60, 60)],
+  ['Gemini compatible without a completion', usage(21, undefined, 81), told(21, 0, 60, 60)],
+  [
+    'DeepSeek',
+    usage(1_000, 50, 1_050, { prompt_cache_hit_tokens: 960, prompt_cache_miss_tokens: 40, ...reasoned(30) }),
+    told(1_000, 960, 50, 30),
+  ],
+  ['Mistral', usage(16, 34, 50, { prompt_audio_seconds: {} }), told(16, 0, 34)],
+  ['Mistral with a cache', usage(16, 34, 50, { num_cached_tokens: 4 }), told(16, 4, 34)],
+  ['vLLM', { choices, ...usage(5, 7, 12, { prompt_tokens_details: null }) }, told(5, 0, 7)],
+  ['Ollama', usage(26, 298, 324), told(26, 0, 298)],
+  [
+    'llama.cpp',
+    { ...usage(75, 31, 106), timings: { cache_n: 0, prompt_n: 75, predicted_n: 31, predicted_ms: 875.4 } },
+    told(75, 0, 31),
+  ],
+  [
+    'llama.cpp, timings alone',
+    { choices, timings: { cache_n: 236, prompt_n: 1, prompt_ms: 30.958, predicted_n: 35 } },
+    told(237, 236, 35),
+  ],
+  [
+    'OpenRouter',
+    usage(194, 2, 196, {
+      cost: 0.95,
+      cost_details: { upstream_inference_cost: 19 },
+      prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 100, audio_tokens: 0 },
+      ...reasoned(0),
+    }),
+    told(194, 0, 2),
+  ],
+  [
+    'Anthropic',
+    usage(14, 6, 20, { completion_tokens_details: null, prompt_tokens_details: null }),
+    told(14, 0, 6),
+  ],
+  [
+    'Groq',
+    {
+      choices,
+      x_groq: {
+        id: 'req_1',
+        usage: { queue_time: 0.1, prompt_tokens: 44, completion_tokens: 9, total_tokens: 53 },
+      },
+    },
+    told(44, 0, 9),
+  ],
+  [
+    'Moonshot',
+    {
+      choices: [
+        {
+          ...choices[0],
+          usage: { prompt_tokens: 8, completion_tokens: 3, total_tokens: 11, cached_tokens: 2 },
+        },
+      ],
+    },
+    told(8, 2, 3),
+  ],
+  ['no total', usage(3, 4), told(3, 0, 4)],
+  ['a total of 0', usage(3, 4, 0), told(3, 0, 4)],
+  ['a total without what was cached', usage(30, 4, 14, { cached_tokens: 20 }), told(30, 20, 4)],
+];
+
+void t.test('each shape', (t) => {
+  for (const [name, event, tokens] of SHAPES) t.same(tokensIn(event), tokens, name);
+  t.end();
+});
+
+void t.test('no report', (t) => {
+  for (const event of [
+    {},
+    { usage: null },
+    { usage: {} },
+    { x_groq: { id: 'x' } },
+    { choices: [{ usage: null }] },
+    { timings: {} },
+  ])
+    t.equal(tokensIn(event), undefined, JSON.stringify(event));
+  t.end();
+});
+
+void t.test('what is not possible by itself', (t) => {
+  for (const value of [5, 'x', [], true]) t.equal(tokensIn({ usage: value }), 'malformed');
+  for (const value of [-1, 1.5, '1', 1e9 + 1, 1e400, Number.NaN, {}, [], true, '']) {
+    t.equal(tokensIn(usage(value, 1)), 'malformed', `prompt ${JSON.stringify(value)}`);
+    t.equal(tokensIn(usage(1, value)), 'malformed', `completion ${JSON.stringify(value)}`);
+    t.equal(tokensIn(usage(1, 1, value)), 'malformed', `total ${JSON.stringify(value)}`);
+    t.equal(
+      tokensIn(usage(1, 1, 2, { cached_tokens: value })),
+      'malformed',
+      `cached ${JSON.stringify(value)}`,
+    );
+    t.equal(
+      tokensIn(usage(1, 1, 2, reasoned(value as number))),
+      'malformed',
+      `reasoning ${JSON.stringify(value)}`,
+    );
+  }
+  t.equal(tokensIn(usage(undefined, 1)), 'malformed');
+  t.equal(tokensIn(usage(5, 1, 5)), 'contradictory');
+  t.equal(tokensIn(usage(5, 1, 6, { cached_tokens: 6 })), 'contradictory');
+  t.end();
+});
