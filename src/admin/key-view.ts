@@ -14,6 +14,7 @@ export const KeyView = Type.Object(
   {
     id: Type.String(),
     account: Type.String({ description: 'id of the account' }),
+    account_name: Type.String({ description: 'name of the account' }),
     name: Type.String(),
     prefix: Type.String({ description: 'the beginning of the key' }),
     active: Type.Boolean({ description: 'false while it is disabled' }),
@@ -39,10 +40,11 @@ export type KeyView = Readonly<Static<typeof KeyView>>;
 export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;
 export type RotatedKeyView = Readonly<Static<typeof RotatedKeyView>>;
 
-export function viewOfKey({ record, expired, lastUsedSeconds }: KeyStatement): KeyView {
+export function viewOfKey({ record, accountName, expired, lastUsedSeconds }: KeyStatement): KeyView {
   return {
     id: record.id,
     account: record.accountId,
+    account_name: accountName,
     name: record.name,
     prefix: `${record.prefix}…`,
     active: record.active,
@@ -57,8 +59,8 @@ export function viewOfKey({ record, expired, lastUsedSeconds }: KeyStatement): K
 }
 
 export function viewOfCreatedKey(created: CreatedKey): CreatedKeyView {
-  const { record, key } = created;
-  return { ...viewOfKey({ record, expired: false, lastUsedSeconds: undefined }), key };
+  const { record, accountName, key } = created;
+  return { ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined }), key };
 }
 
 export function viewOfRotatedKey(rotated: RotatedKey): RotatedKeyView {

@@ -51,7 +51,12 @@ export const USAGE_ROUTES: readonly Route[] = [
       await flushBooks();
       const { account, key, model, from, to, by = 'day', format, cursor, limit } = query;
       const lines = registry.reportUsage({ account, key, model, ...hoursOf(from, to), by });
-      if (format !== 'csv') return pageOfLines(lines, (line) => viewOfUsage(line, by), cursor, limit);
+      if (format !== 'csv') {
+        const isNamed = by === 'account' || by === 'key';
+        const viewOf = (line: UsageLine) =>
+          viewOfUsage(line, by, isNamed ? registry.namesOf(line.name) : undefined);
+        return pageOfLines(lines, viewOf, cursor, limit);
+      }
       if (cursor !== undefined || limit !== undefined) {
         throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
       }

@@ -3,6 +3,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { decimalOf } from '../core/money.js';
+import type { UsageNames } from '../registry/registry.js';
 import type { UsageGroup, UsageLine } from '../registry/usage-report.js';
 import { csvOf } from './csv.js';
 import { Moment, Money } from './fields.js';
@@ -21,7 +22,10 @@ const FIGURES = {
   uncovered: Money,
 };
 
-/** One of the first five is there: what the lines are by. */
+const Name = (of: string) =>
+  Type.Union([Type.String(), Type.Null()], { description: `name of the ${of}; null where it was deleted` });
+
+/** One of the first five is there: what the lines are by; with an id its names. */
 export const UsageView = Type.Object(
   {
     account: Type.Optional(Type.String({ description: 'id of the account' })),
@@ -29,6 +33,8 @@ export const UsageView = Type.Object(
     model: Type.Optional(Type.String()),
     day: Type.Optional(Type.String({ description: 'UTC, such as 2025-01-31' })),
     hour: Type.Optional(Moment),
+    account_name: Type.Optional(Name('account')),
+    key_name: Type.Optional(Name('key')),
     ...FIGURES,
   },
   CLOSED,
@@ -36,9 +42,11 @@ export const UsageView = Type.Object(
 
 export type UsageView = Readonly<Static<typeof UsageView>>;
 
-export function viewOfUsage(line: UsageLine, by: UsageGroup): UsageView {
+export function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefined): UsageView {
   return {
     [by]: by === 'hour' ? Number(line.name) : line.name,
+    ...(names && { account_name: names.account ?? null }),
+    ...(names && by === 'key' ? { key_name: names.key ?? null } : {}),
     calls: line.calls,
     failed_calls: line.failedCalls,
     estimated_calls: line.estimatedCalls,
@@ -54,7 +62,7 @@ export function viewOfUsage(line: UsageLine, by: UsageGroup): UsageView {
 export function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
   const names = [by, ...Object.keys(FIGURES)] as (keyof UsageView)[];
   const rows = lines.map((line) => {
-    const view = viewOfUsage(line, by);
+    const view = viewOfUsage(line, by, undefined);
     return names.map((name) => view[name]!);
   });
   return csvOf(names, rows);

@@ -8,7 +8,7 @@ import type { Column } from './table.js';
 export const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
   { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'ACCOUNT', text: ({ account }) => account, align: 'left' },
+  { title: 'ACCOUNT', text: ({ account_name: name }) => name, align: 'left', cut: true },
   { title: 'KEY', text: ({ prefix }) => prefix, align: 'left' },
   { title: 'ACTIVE', text: activeText, align: 'left' },
   { title: 'LAST USED', text: lastUsedText, align: 'left' },
@@ -20,7 +20,7 @@ export function keyFields(key: KeyView, shown: string): (readonly [string, strin
   const fields: (readonly [string, string])[] = [
     ['name', key.name],
     ['id', key.id],
-    ['account', key.account],
+    ['account', `${key.account_name} (${key.account})`],
     ['active', activeText(key)],
     ['created', timeText(key.created)],
     ['last used', lastUsedText(key)],

@@ -61,8 +61,10 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
     const value = (line as Readonly<Record<string, unknown>>)[by];
     return typeof value === 'number' ? timeText(value) : String(value);
   };
+  const isNamed = by === 'account' || by === 'key';
   return [
-    { title: by.toUpperCase(), text: name, align: 'left', cut: by === 'model' },
+    ...nameColumnsOf(by),
+    { title: isNamed ? 'ID' : by.toUpperCase(), text: name, align: 'left', cut: by === 'model' },
     { title: 'CALLS', text: ({ calls }) => String(calls), align: 'right' },
     { title: 'FAILED', text: ({ failed_calls }) => String(failed_calls), align: 'right' },
     { title: 'PROMPT', text: ({ prompt_tokens }) => String(prompt_tokens), align: 'right' },
@@ -71,4 +73,22 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
     { title: 'COST', text: ({ cost }) => cost, align: 'right' },
     { title: 'UNCOVERED', text: ({ uncovered }) => uncovered, align: 'right' },
   ];
+}
+
+/** What people call what the line is of; nothing is left of the name of a key that was deleted. */
+function nameColumnsOf(by: UsageOptions['by']): Column<UsageView>[] {
+  const key: Column<UsageView> = {
+    title: 'KEY',
+    text: ({ key_name: name }) => name ?? '(deleted)',
+    align: 'left',
+    cut: true,
+  };
+  const account: Column<UsageView> = {
+    title: 'ACCOUNT',
+    text: ({ account_name: name }) => name ?? '',
+    align: 'left',
+    cut: true,
+  };
+  if (by === 'key') return [key, account];
+  return by === 'account' ? [account] : [];
 }

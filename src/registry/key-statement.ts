@@ -7,12 +7,24 @@ import type { KeyRecord, KeyUseRecord } from './key-record.js';
 
 export interface KeyStatement {
   readonly record: KeyRecord;
+  /** Its account's; the id where that is not there. */
+  readonly accountName: string;
   readonly expired: boolean;
   /** Unix seconds; undefined where it was never used. */
   readonly lastUsedSeconds: number | undefined;
 }
 
 /** `use` is that of the running gateway, or of the last flush; undefined where there was none. */
-export function keyStatement(record: KeyRecord, use: KeyUseRecord | undefined, nowMs: WallMs): KeyStatement {
-  return { record, expired: isExpired(record, nowMs), lastUsedSeconds: use?.lastUsedSeconds };
+export function keyStatement(
+  record: KeyRecord,
+  accountName: string,
+  use: KeyUseRecord | undefined,
+  nowMs: WallMs,
+): KeyStatement {
+  return {
+    record,
+    accountName,
+    expired: isExpired(record, nowMs),
+    lastUsedSeconds: use?.lastUsedSeconds,
+  };
 }

@@ -29,6 +29,7 @@ export interface NewKey {
 /** A new key; `key` is known here alone and can never be had again. */
 export interface CreatedKey {
   readonly record: KeyRecord;
+  readonly accountName: string;
   readonly key: string;
 }
 
@@ -171,7 +172,7 @@ export class Keys {
       ...(inherited === undefined ? {} : { inherited }),
     };
     store.keys.put(record);
-    return { record, key };
+    return { record, accountName: account.name, key };
   }
 
   /** Makes all threads know a key that has just been put. */
@@ -181,7 +182,9 @@ export class Keys {
   }
 
   #statementOf(record: KeyRecord): KeyStatement {
-    return keyStatement(record, this.#useOf(record), recordMomentMs(this.#options.clock));
+    const { store, clock } = this.#options;
+    const accountName = store.findAccount(record.accountId)?.name ?? record.accountId;
+    return keyStatement(record, accountName, this.#useOf(record), recordMomentMs(clock));
   }
 
   /** As it is now, or, while no gateway runs, as of the last flush. */

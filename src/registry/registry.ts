@@ -23,6 +23,11 @@ export interface UsageRequest extends Pick<UsageQuestion, 'fromHour' | 'toHour' 
   readonly model: string | undefined;
 }
 
+export interface UsageNames {
+  readonly account: string | undefined;
+  readonly key: string | undefined;
+}
+
 const DEMO_NAME = 'demo';
 const DEMO_CREDIT = asPicoUnits(100_000_000_000_000n);
 
@@ -75,6 +80,12 @@ export class Registry {
       (range) => store.usages(range),
       (index) => store.findAccountId(index) ?? `slot ${index}`,
     );
+  }
+
+  /** What people call an account or a key that a report names by its id; no name where it is there no more. */
+  namesOf(id: string): UsageNames {
+    const key = this.#store.keys.find(id);
+    return { account: this.#store.findAccount(key?.accountId ?? id)?.name, key: key?.name };
   }
 
   /**

@@ -67,12 +67,25 @@ void t.test('from the first file to the last key', async (t) => {
     const { data } = await done<{ data: unknown[] }>('usage', '--account', 'acme', '--by', 'key');
     return data.length > 0 ? data : undefined;
   });
-  t.match(usage, [{ key: id, calls: 1, prompt_tokens: 2, completion_tokens: 4, cost: '0.000012' }]);
+  t.match(usage, [
+    {
+      key: id,
+      key_name: 'laptop',
+      account_name: 'acme',
+      calls: 1,
+      prompt_tokens: 2,
+      completion_tokens: 4,
+      cost: '0.000012',
+    },
+  ]);
   const [head = '', line = ''] = (
     await run('usage', '--account', 'acme', '--by', 'key', '--csv')
   ).stdout.split(/\r?\n/);
   t.match(head, /^key,calls,.*,cost,/);
   t.ok(line.startsWith(`${id},1,`) && line.includes(',0.000012,'), line);
+  const tableOf = async (by: string) => (await run('usage', '--by', by)).stdout;
+  t.match(await tableOf('key'), new RegExp(`^KEY +ACCOUNT +ID +.*\nlaptop +acme +${id} +1 +0 `));
+  t.match(await tableOf('account'), /^ACCOUNT +ID +.*\nacme +acct_.{16} +1 +0 /);
   t.match((await run('usage', '--by', 'model')).stdout, new RegExp(`^MODEL .*\n${TEST_MODEL} +1 +0 `));
 
   t.match(await run('accounts', 'disable', 'acme'), { code: 2, stderr: /give --yes/ });

@@ -201,6 +201,7 @@ void t.test('keys', async (t) => {
   const view = {
     id,
     account: account.id,
+    account_name: 'acme',
     name: 'laptop',
     prefix: `${key.slice(0, 7)}…`,
     active: true,

@@ -21,6 +21,7 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
   const view = {
     id: 'key_x',
     account: 'acct_x',
+    account_name: 'acme',
     name: 'ci',
     prefix: 'sk-abcd…',
     active: true,
@@ -32,7 +33,7 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
     calls_per_day: null,
     replaced_by: null,
   };
-  t.same(viewOfKey({ record, expired: false, lastUsedSeconds: undefined }), view);
+  t.same(viewOfKey({ record, accountName: 'acme', expired: false, lastUsedSeconds: undefined }), view);
   const rich = { ...record, expiresSeconds: 9, requestsPerMinute: 2, callsPerDay: 3, replacedById: 'key_y' };
   const richView = {
     ...view,
@@ -43,15 +44,19 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
     calls_per_day: 3,
     replaced_by: 'key_y',
   };
-  t.same(viewOfKey({ record: rich, expired: true, lastUsedSeconds: 8 }), richView);
+  t.same(viewOfKey({ record: rich, accountName: 'acme', expired: true, lastUsedSeconds: 8 }), richView);
   t.same(
     viewOfRotatedKey({
       record,
+      accountName: 'acme',
       key: 'sk-abcdefg',
-      replaced: { record: rich, expired: true, lastUsedSeconds: 8 },
+      replaced: { record: rich, accountName: 'acme', expired: true, lastUsedSeconds: 8 },
     }),
     { ...view, key: 'sk-abcdefg', replaces: richView },
   );
-  t.same(viewOfCreatedKey({ record, key: 'sk-abcdefg' }), { ...view, key: 'sk-abcdefg' });
+  t.same(viewOfCreatedKey({ record, accountName: 'acme', key: 'sk-abcdefg' }), {
+    ...view,
+    key: 'sk-abcdefg',
+  });
   t.end();
 });

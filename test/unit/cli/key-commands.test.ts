@@ -29,16 +29,13 @@ void t.test('what people see', async (t) => {
   const [, key] = /^key +(sk-[A-Za-z0-9_-]{43})$/m.exec(stdout) ?? [];
   t.match(
     stdout,
-    /^name {7}laptop\nid {9}key_.{16}\naccount {4}acct_.{16}\nactive {5}yes\ncreated {4}.*\nlast used {2}never\nexpires {4}never\n/,
+    /^name {7}laptop\nid {9}key_.{16}\naccount {4}acme \(acct_.{16}\)\nactive {5}yes\ncreated {4}.*\nlast used {2}never\nexpires {4}never\n/,
   );
   t.match(stdout, /\nKeep the key now: it cannot be shown again\.\n$/);
   const prefix = `${key!.slice(0, 7)}…`;
   const table = (await run('keys', 'list')).stdout.split('\n');
-  t.equal(
-    table[0],
-    'NAME    ID                    ACCOUNT                KEY       ACTIVE  LAST USED  CREATED',
-  );
-  t.match(table[1], new RegExp(`^laptop  key_.{16}  acct_.{16}  ${prefix}  yes     never      \\d{4}-`));
+  t.equal(table[0], 'NAME    ID                    ACCOUNT  KEY       ACTIVE  LAST USED  CREATED');
+  t.match(table[1], new RegExp(`^laptop  key_.{16}  acme     ${prefix}  yes     never      \\d{4}-`));
   const disabled = (await run('keys', 'disable', 'laptop')).stdout;
   t.match(disabled, /^active {5}no$/m);
   t.ok(disabled.includes(`key        ${prefix}\n`), 'its beginning and not the key');
