@@ -8,6 +8,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
+import type { AllowedHosts } from './allowed-hosts.js';
 import { answerOfError, ok, type AdminAnswer } from './answer.js';
 import type { RequestHead } from './request-head.js';
 import { SESSION_SECONDS, Sessions } from './sessions.js';
@@ -15,6 +16,8 @@ import { TokenCheck } from './token.js';
 import { WrongTokens } from './wrong-tokens.js';
 
 const WAIT_SECONDS = 1;
+/** Of a Host that is refused: the longest name there is. */
+const HOST_CHARS_SHOWN = 255;
 const TOO_MANY_WRONG = answerOfError({
   code: 'rate_limit_exceeded',
   message: `Too many wrong tokens came from this address. Try again in ${WAIT_SECONDS} second, with the right one.`,
@@ -43,13 +46,28 @@ export class Door {
   readonly #sessions: Sessions;
   /** Two gateways on one host must not take each other's cookie: a browser does not tell ports apart. */
   readonly #cookieName: () => string;
+  readonly #hosts: AllowedHosts;
 
   /** `port`: that of the admin interface, once it is open. */
-  constructor(token: string, clock: Clock, port: () => number) {
+  constructor(token: string, clock: Clock, port: () => number, hosts: AllowedHosts) {
+    this.#hosts = hosts;
     this.#token = new TokenCheck(token);
     this.#wrongTokens = new WrongTokens(clock);
     this.#sessions = new Sessions(clock);
     this.#cookieName = () => `tollgate-session-${port()}`;
+  }
+
+  /**
+   * The answer to who comes under a Host that is not allowed, and cannot show the token either, which a page that had its
+   * name rebound does not know; undefined for everybody else.
+   */
+  hostRefusalOf(head: RequestHead): AdminAnswer | undefined {
+    if (this.#hosts.allows(head.host) || this.#hasToken(head)) return undefined;
+    const shown = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN));
+    return answerOfError({
+      code: 'invalid_parameters',
+      message: `The admin port does not answer under the Host ${shown} without the admin token: put the name into the setting admin.hosts (TOLLGATE_ADMIN_HOSTS).`,
+    });
   }
 
   /** The answer to who is not let in; undefined for who is. */
@@ -59,10 +77,15 @@ export class Door {
       if (this.#sessions.secondsLeft(secret) === 0) return NO_SESSION;
       return isForeign(head) || (head.method !== 'GET' && !head.fromConsole) ? FOREIGN : undefined;
     }
-    const sent = /^Bearer +(\S.*)$/i.exec(head.authorization)?.[1]?.trim();
-    if (sent === undefined) return NO_TOKEN;
-    if (head.authorization.length <= AUTHORIZATION_CHARS_MAX && this.#token.accepts(sent)) return undefined;
-    return this.#wrong(response);
+    if (this.#hasToken(head)) return undefined;
+    return bearerOf(head) === undefined ? NO_TOKEN : this.#wrong(response);
+  }
+
+  #hasToken(head: RequestHead): boolean {
+    const sent = bearerOf(head);
+    return (
+      sent !== undefined && head.authorization.length <= AUTHORIZATION_CHARS_MAX && this.#token.accepts(sent)
+    );
   }
 
   /** Whether a request that was let in still would be: a stream may outlast its session. */
@@ -117,6 +140,10 @@ export class Door {
     const secure = /^https\b/i.test(forwardedProto) ? '; Secure' : '';
     return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
   }
+}
+
+function bearerOf({ authorization }: RequestHead): string | undefined {
+  return /^Bearer +(\S.*)$/i.exec(authorization)?.[1]?.trim();
 }
 
 /** Whether a browser says that another site had the request sent. Other programs say nothing. */

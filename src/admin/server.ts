@@ -3,13 +3,14 @@
  *
  * Nearly everything is answered synchronously, inside the callback that has the whole request; what is not looks whether its
  * socket is still there. Without a token: `/healthz` (the process lives), `/readyz` (it takes calls), `/metrics`, the console's
- * files, and signing in to it at `/admin/session`.
+ * files, and signing in to it at `/admin/session`; but for the first two only under a Host that is allowed.
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import type { Registry } from '../registry/registry.js';
 import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { Log } from '../telemetry/log.js';
+import { AllowedHosts } from './allowed-hosts.js';
 import { answer, answerOfError, methodNotAllowed, ok, send } from './answer.js';
 import { AdminApi, type AdminRequest } from './api.js';
 import { collectBody } from './body-collector.js';
@@ -25,6 +26,8 @@ export interface AdminOptions {
   readonly host: string;
   /** 0 for any free one. */
   readonly port: number;
+  /** Names that may stand in Host beside the loopback ones and `host`. */
+  readonly allowedHosts: readonly string[];
   readonly token: string;
   readonly registry: Registry;
   readonly desk: RegistryDesk;
@@ -93,17 +96,26 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
       accountSpans,
       log,
     }),
-    door: new Door(options.token, options.clock, () => openPort),
+    door: new Door(
+      options.token,
+      options.clock,
+      () => openPort,
+      new AllowedHosts(host, options.allowedHosts),
+    ),
     files: new ConsoleFiles(),
     live: new LiveFeed(options.live),
     playground: new Playground(options.publicAddress),
     readiness,
   };
   const app = uWS.App({});
-  const serveScrape = (response: HttpResponse, request: HttpRequest, head: boolean): void =>
-    serveMetrics(response, request.getHeader('accept'), head, metrics, log);
-  app.get('/metrics', (response, request) => serveScrape(response, request, false));
-  app.head('/metrics', (response, request) => serveScrape(response, request, true));
+  const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
+    const head = readHead(request);
+    const refusal = parts.door.hostRefusalOf(head);
+    if (refusal === undefined) serveMetrics(response, request.getHeader('accept'), head.head, metrics, log);
+    else send(response, refusal, head.head, true);
+  };
+  app.get('/metrics', serveScrape);
+  app.head('/metrics', serveScrape);
   app.any('/*', (response, request) => serve(response, readHead(request), parts));
 
   return new Promise((resolve, reject) => {
@@ -145,9 +157,18 @@ const PLAYGROUND_PATH = '/admin/playground';
 const LIVE_PATH = '/admin/v1/live';
 
 function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
-  const { api, door, files, live, playground } = parts;
+  const { api, door, files, live, playground, readiness } = parts;
   const { method, path, query } = head;
-  if (method === 'GET' && serveOpenly(response, head, parts)) return;
+  if (method === 'GET' && serveHealth(response, head, readiness)) return;
+  const hostRefusal = door.hostRefusalOf(head);
+  if (hostRefusal !== undefined) {
+    send(response, hostRefusal, head.head, true);
+    return;
+  }
+  if (method === 'GET' && path === SESSION_PATH) {
+    send(response, door.sessionOf(head), head.head, false);
+    return;
+  }
   if (files.serve(response, head)) return;
   if (path === SESSION_PATH && (method === 'POST' || method === 'DELETE')) {
     withBody(response, head, ADMIN_BODY_BYTES_MAX, (body) =>
@@ -184,8 +205,8 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
   );
 }
 
-/** What anybody may know. True where it was answered. */
-function serveOpenly(response: HttpResponse, head: RequestHead, { door, readiness }: ServerParts): boolean {
+/** What anybody may know under any Host: probes send the address of a pod. True where it was answered. */
+function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
   switch (head.path) {
     case '/healthz':
       send(response, ok({ status: 'ok', pid: process.pid }), head.head, false);
@@ -196,9 +217,6 @@ function serveOpenly(response: HttpResponse, head: RequestHead, { door, readines
       send(response, told, head.head, false);
       return true;
     }
-    case SESSION_PATH:
-      send(response, door.sessionOf(head), head.head, false);
-      return true;
     default:
       return false;
   }

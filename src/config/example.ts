@@ -16,6 +16,7 @@ listen:
 admin:
   host: 127.0.0.1           # TOLLGATE_ADMIN_HOST
   port: 8081                # TOLLGATE_ADMIN_PORT
+  hosts: []                 # names that it is reached by, beside localhost and its address; TOLLGATE_ADMIN_HOSTS
 workers: 1                  # threads that call upstreams
 data: ./data                # the books; relative to this file; TOLLGATE_DATA
 

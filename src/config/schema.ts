@@ -21,6 +21,8 @@ import { tlsSchema } from './tls.js';
 
 /** Every listener and worker holds the whole catalogue. */
 const PLANS_MAX = 1_000;
+/** Names that one admin port has. */
+const ADMIN_HOSTS_MAX = 100;
 /** Processes that one supervisor could watch. */
 const PROCESSES_MAX = 64;
 /** A listener parses smaller bodies itself: beyond 1 MiB every other call of its thread would wait for milliseconds. */
@@ -65,6 +67,21 @@ export const settingsSchema = Type.Object(
       {
         host: host('TOLLGATE_ADMIN_HOST', 'Address of the admin interface, health and metrics.'),
         port: port('TOLLGATE_ADMIN_PORT', 8081, 'Port of the admin interface, health and metrics.'),
+        hosts: Type.Array(
+          Type.String({
+            pattern: '^(?:\\*|(?:\\*\\.)?[0-9A-Za-z._-]{1,253}|\\[[0-9A-Fa-f:.]{2,45}\\])$',
+            description: 'A name, an address, *.name for all names below it, or * for every Host.',
+            'x-want': 'a host name or address without scheme and port, such as gateway.example or [fd00::1]',
+          } satisfies Annotations),
+          {
+            default: [],
+            maxItems: ADMIN_HOSTS_MAX,
+            description:
+              'Names that the admin port is reached by beside localhost, 127.0.0.1, [::1] and admin.host; any address where admin.host is not of the loopback. Under another Host it answers only /healthz, /readyz and who sends the admin token, so that no web page can read it by DNS rebinding. In the variable separated by commas.',
+            'x-environment': 'TOLLGATE_ADMIN_HOSTS',
+            'x-want': 'a list of host names',
+          } satisfies Annotations,
+        ),
       },
       section('Where operators are served.'),
     ),

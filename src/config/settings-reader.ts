@@ -69,6 +69,7 @@ export class SettingsReader {
     const override = this.#overrideOf(declaration, path);
     if (override !== undefined) {
       this.#overridden.set(formatPath(path), override.origin);
+      if (declaration.type === 'array') return this.#readWords(declaration, override, path);
       return this.#readLeaf(declaration, override.value, path, override.origin);
     }
     if (raw === undefined) {
@@ -115,6 +116,20 @@ export class SettingsReader {
     const items = declaration.items ?? {};
     // Null and not undefined, which would stand for a setting that was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
+  }
+
+  /** A list from a variable or an option: texts between commas. */
+  #readWords(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
+    const { items = {}, maxItems = Infinity } = declaration;
+    const words = String(value)
+      .split(',')
+      .map((word) => word.trim())
+      .filter((word) => word !== '');
+    if (words.length > maxItems) {
+      this.#options.report(path, `got ${words.length} entries, want at most ${maxItems}`, origin);
+      return undefined;
+    }
+    return words.map((word, index) => this.#readLeaf(items, word, [...path, index], origin));
   }
 
   /** A map whose names are the operator's own, as headers are. */

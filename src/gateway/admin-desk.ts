@@ -15,7 +15,10 @@ import { findPort } from './port-probe.js';
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
-export interface AdminDeskOptions extends Omit<AdminOptions, 'host' | 'port' | 'live' | 'status'> {
+export interface AdminDeskOptions extends Omit<
+  AdminOptions,
+  'host' | 'port' | 'allowedHosts' | 'live' | 'status'
+> {
   /** Of all processes. */
   readonly status: () => Promise<StatusDocument>;
   /** Where the course of the figures is kept; only by the gateway that has the interface. */
@@ -41,7 +44,7 @@ export class AdminDesk {
   /** Opens the port, which it returns; rejects where it can't be had. With `probes` it must be nobody's. */
   async open(probes: boolean): Promise<number> {
     const { place, readiness, status, accounts, history: rows, clock, log } = this.#options;
-    const { host, port } = place.admin;
+    const { host, port, hosts: allowedHosts } = place.admin;
     this.#recorder ??= new HistoryRecorder({ status, accounts, rows, clock, log });
     this.#server = await startAdmin({
       ...this.#options,
@@ -49,6 +52,7 @@ export class AdminDesk {
       readiness: () => this.#follows || readiness(),
       live: this.#recorder,
       host,
+      allowedHosts,
       port: probes ? await findPort(host, port) : port,
     });
     const adminPort = this.#server.port;

@@ -160,6 +160,7 @@ void t.test('an address that cannot be had is named', async (t) => {
   const options = {
     host: '203.0.113.1',
     port: 9,
+    allowedHosts: [],
     token: TOKEN,
     registry: house.registry,
     flushBooks: () => Promise.resolve(),

@@ -38,7 +38,10 @@ export interface AdminHouse extends House {
   send(method: string, path: string, body?: unknown, more?: Partial<RequestOptions>): Promise<Answer>;
 }
 
-export async function startAdminHouse(t: Test): Promise<AdminHouse> {
+export async function startAdminHouse(
+  t: Test,
+  { host = '127.0.0.1', allowedHosts = [] }: { host?: string; allowedHosts?: readonly string[] } = {},
+): Promise<AdminHouse> {
   const house = openHouse(t.testdir());
   const log = new ListLog();
   const history = new History();
@@ -71,8 +74,9 @@ export async function startAdminHouse(t: Test): Promise<AdminHouse> {
   };
   const logged: LogView = { level: 'info', access_log: false, sample_percent: 100 };
   const server = await startAdmin({
-    host: '127.0.0.1',
+    host,
     port: 0,
+    allowedHosts,
     token: TOKEN,
     registry: house.registry,
     desk: ownDesk(house.registry),

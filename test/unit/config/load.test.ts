@@ -11,7 +11,7 @@ void t.test('no file: the demo, with every default', (t) => {
   t.equal(demo, true);
   t.strictSame(settings, {
     listen: { host: '127.0.0.1', port: 8080, listeners: 1 },
-    admin: { host: '127.0.0.1', port: 8081 },
+    admin: { host: '127.0.0.1', port: 8081, hosts: [] },
     workers: 1,
     processes: 1,
     data: join(world.folder, 'data'),
@@ -102,7 +102,7 @@ void t.test('command line before environment before file before default', (t) =>
   const file = 'listen: { host: 10.0.0.1, port: 1001 }\nadmin: { host: 10.0.0.4, port: 1004 }\n';
   const world = worldOf(t, { 'tollgate.yaml': `${SOUND_YAML}${file}` });
   t.same(world.load().settings.listen, { host: '10.0.0.1', port: 1001, listeners: 1 });
-  t.same(world.load().settings.admin, { host: '10.0.0.4', port: 1004 });
+  t.same(world.load().settings.admin, { host: '10.0.0.4', port: 1004, hosts: [] });
   for (const [name, value, section, setting] of names) {
     const { settings } = world.load({}, { [name]: value });
     t.equal(String((settings[section] as Record<string, unknown>)[setting]), value, name);
@@ -112,7 +112,27 @@ void t.test('command line before environment before file before default', (t) =>
   const environment = Object.fromEntries(names.map(([name, value]) => [name, value]));
   const { settings } = world.load({ host: '::1', port: 0, adminPort: 9 }, environment);
   t.same(settings.listen, { host: '::1', port: 0, listeners: 1 });
-  t.same(settings.admin, { host: '10.0.0.3', port: 9 });
+  t.same(settings.admin, { host: '10.0.0.3', port: 9, hosts: [] });
+  t.end();
+});
+
+void t.test('a list from the environment: words between commas', (t) => {
+  const file = 'admin: { hosts: [one.example, "*.two.example", "[fd00::1]", "*"] }\n';
+  const world = worldOf(t, { 'tollgate.yaml': `${SOUND_YAML}${file}` });
+  const hostsUnder = (text: string) => world.load({}, { TOLLGATE_ADMIN_HOSTS: text }).settings.admin.hosts;
+  t.same(hostsUnder(''), ['one.example', '*.two.example', '[fd00::1]', '*']);
+  t.same(hostsUnder('gateway'), ['gateway']);
+  t.same(hostsUnder(' gateway ,, *.svc.local,10.0.0.1, '), ['gateway', '*.svc.local', '10.0.0.1']);
+  t.same(hostsUnder(','), []);
+  const want = 'want a host name or address without scheme and port, such as gateway.example or [fd00::1]';
+  const faulty = ['http://a', 'a:8081', 'a b', 'a*', '*a', '*.', 'fd00::1', 'a/b', 'a@b'];
+  t.same(
+    world.faults({}, { TOLLGATE_ADMIN_HOSTS: `ok,${faulty.join(',')}` }),
+    faulty.map((name, at) => `TOLLGATE_ADMIN_HOSTS: admin.hosts[${at + 1}]: got "${name}", ${want}`),
+  );
+  t.same(world.faults({}, { TOLLGATE_ADMIN_HOSTS: Array(101).fill('a').join(',') }), [
+    'TOLLGATE_ADMIN_HOSTS: admin.hosts: got 101 entries, want at most 100',
+  ]);
   t.end();
 });
 
