@@ -154,5 +154,13 @@ function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatu
     breaker: SEVERITY[Math.max(SEVERITY.indexOf(left.breaker), SEVERITY.indexOf(right.breaker))]!,
     attempts: left.attempts + right.attempts,
     failures: left.failures + right.failures,
+    last_failure: laterOf(left.last_failure, right.last_failure),
   };
+}
+
+function laterOf(
+  left: UpstreamStatus['last_failure'],
+  right: UpstreamStatus['last_failure'],
+): UpstreamStatus['last_failure'] {
+  return (right?.at ?? 0) > (left?.at ?? 0) ? right : left;
 }

@@ -131,7 +131,7 @@ function upstreamOf(
   { model, name, priority, weight, slot }: NamedUpstream,
   reader: MetricsReader,
 ): UpstreamStatus {
-  const { attempts, callsInFlight, failures, breakers } = reader.upstream(slot);
+  const { attempts, callsInFlight, failures, lastFailure, breakers } = reader.upstream(slot);
   return {
     model,
     name,
@@ -141,6 +141,8 @@ function upstreamOf(
     breaker: worstOf(breakers),
     attempts,
     failures: [...failures.values()].reduce((sum, count) => sum + count, 0),
+    last_failure:
+      lastFailure === undefined ? null : { kind: lastFailure.kind, at: Math.floor(lastFailure.atMs / 1_000) },
   };
 }
 

@@ -130,7 +130,10 @@ export const UPSTREAM_IN_FLIGHT = 2;
 export const UPSTREAM_BREAKER = 3;
 export const UPSTREAM_FAILURES = 4;
 export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
-export const UPSTREAM_WORDS = wholeLines(UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length);
+/** Of the last failure: when it was, in Unix milliseconds, and its place in FAILURE_KINDS. 0 and 0 before the first. */
+export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
+export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
+export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILED_KIND + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /** A thread's stripe, rewritten once a period by the thread itself; without a heap while there is no such thread. */

@@ -35,6 +35,8 @@ import {
   UPSTREAM_ATTEMPTS,
   UPSTREAM_BREAKER,
   UPSTREAM_DISBELIEVED,
+  UPSTREAM_FAILED_AT,
+  UPSTREAM_FAILED_KIND,
   UPSTREAM_FAILURES,
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_RETRIES,
@@ -69,6 +71,8 @@ export interface UpstreamReading {
   readonly retries: number;
   readonly callsInFlight: number;
   readonly failures: ReadonlyMap<FailureKind, number>;
+  /** Of all workers; undefined before the first. */
+  readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
   /** Workers by the state that their breaker is in. */
@@ -129,7 +133,12 @@ export class MetricsReader {
   upstream(upstreamSlot: number): UpstreamReading {
     const at = upstreamAt(upstreamSlot);
     const breakers = new Map<BreakerState, number>(BREAKER_STATES.map((state) => [state, 0]));
+    let lastFailure: UpstreamReading['lastFailure'];
     for (const words of this.#workers) {
+      const atMs = words[at + UPSTREAM_FAILED_AT]!;
+      if (atMs > (lastFailure?.atMs ?? 0)) {
+        lastFailure = { kind: FAILURE_KINDS[words[at + UPSTREAM_FAILED_KIND]!]!, atMs };
+      }
       const state = BREAKER_STATES[words[at + UPSTREAM_BREAKER]!]!;
       breakers.set(state, breakers.get(state)! + 1);
     }
@@ -138,6 +147,7 @@ export class MetricsReader {
       retries: sum(this.#workers, at + UPSTREAM_RETRIES),
       callsInFlight: sum(this.#workers, at + UPSTREAM_IN_FLIGHT),
       failures: row(this.#workers, at + UPSTREAM_FAILURES, FAILURE_KINDS),
+      lastFailure,
       disbelieved: row(this.#workers, at + UPSTREAM_DISBELIEVED, DISBELIEF_REASONS),
       breakers,
     };

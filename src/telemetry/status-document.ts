@@ -42,6 +42,8 @@ export interface UpstreamStatus {
   readonly breaker: BreakerState;
   readonly attempts: number;
   readonly failures: number;
+  /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
+  readonly last_failure: { readonly kind: string; readonly at: number } | null;
 }
 
 export interface ThreadStatus {

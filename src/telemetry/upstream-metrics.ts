@@ -2,6 +2,7 @@
  * What an upstream worker counts of its upstreams, in its own stripe: see metrics-layout.ts. Upstream worker. Plain stores,
  * no allocation.
  */
+import type { WallMs } from '../core/units.js';
 import {
   BREAKER_STATES,
   FAILURE_KINDS,
@@ -9,6 +10,8 @@ import {
   UPSTREAM_ATTEMPTS,
   UPSTREAM_BREAKER,
   UPSTREAM_DISBELIEVED,
+  UPSTREAM_FAILED_AT,
+  UPSTREAM_FAILED_KIND,
   UPSTREAM_FAILURES,
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_RETRIES,
@@ -48,8 +51,13 @@ export class UpstreamMetrics {
     this.#words[upstreamAt(slot) + UPSTREAM_IN_FLIGHT]! -= 1;
   }
 
-  countFailure(slot: number, kind: FailureKind): void {
-    this.#words[upstreamAt(slot) + UPSTREAM_FAILURES + FAILURE_KINDS.indexOf(kind)]! += 1;
+  countFailure(slot: number, kind: FailureKind, nowMs: WallMs): void {
+    const at = upstreamAt(slot);
+    const kindIndex = FAILURE_KINDS.indexOf(kind);
+    this.#words[at + UPSTREAM_FAILURES + kindIndex]! += 1;
+    // Two stores: a reader between them may take the moment of this failure for that of the one before.
+    this.#words[at + UPSTREAM_FAILED_KIND] = kindIndex;
+    this.#words[at + UPSTREAM_FAILED_AT] = nowMs;
   }
 
   /** The usage that it reported was not believed. */

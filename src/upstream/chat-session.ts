@@ -145,7 +145,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const attempt = this.#attempt!;
     this.#attempt = undefined;
     this.room.clear();
-    this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind);
+    this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
       if (failure.ours)
         this.#shared.faults.write(
@@ -168,7 +168,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
     const { target } = this.#attempt!.taken;
     if (!isHeldUp) {
-      this.#shared.metrics.countFailure(target.slot, failure.kind);
+      this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
       this.#shared.faults.write(
         'warn',
         target.name,

@@ -29,7 +29,7 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
   for (const credit of CREDITS) {
     const { accountId, key } = await admin.customer({ credit });
     ids.push(accountId);
-    for (let calls = 0; calls < ids.length; calls++) await gateway.chat(key, 'Hello');
+    for (const _ of ids) await gateway.chat(key, 'Hello');
   }
   const { page, faults } = await (await startBrowser(t)).open({ viewport: { width: 1440, height: 900 } });
   const open = (place: string): Promise<unknown> => page.goto(`http://127.0.0.1:${admin.port}/#/${place}`);

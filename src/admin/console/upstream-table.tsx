@@ -2,7 +2,7 @@
  * How the upstreams are. Browser.
  */
 import { Badge, Name, type Tone } from './controls.js';
-import { number, short } from './format.js';
+import { ago, moment, number, short, words } from './format.js';
 import type { Picture } from './live.js';
 import { figure, Table } from './table.js';
 import type { UpstreamStatus } from './views.js';
@@ -25,6 +25,15 @@ function stateOf(
   return [tone, `${short(failures)} of ${short(attempts)} failed in ${number(Math.round(seconds))} s`];
 }
 
+function LastFailure({ of: { last_failure: last } }: { readonly of: UpstreamStatus }) {
+  if (last === null) return <td>–</td>;
+  return (
+    <td title={moment(last.at)}>
+      {words(last.kind)}, {ago(last.at, Date.now())}
+    </td>
+  );
+}
+
 export function UpstreamTable({ pictures }: { readonly pictures: readonly Picture[] }) {
   const status = pictures.at(-1);
   const first = pictures[0];
@@ -40,6 +49,7 @@ export function UpstreamTable({ pictures }: { readonly pictures: readonly Pictur
         figure('Calls/s'),
         figure('Calls'),
         figure('Failed'),
+        'Last failure',
         figure('Priority'),
         figure('Weight'),
       ]}
@@ -64,6 +74,7 @@ export function UpstreamTable({ pictures }: { readonly pictures: readonly Pictur
             <td class="figure">{seconds > 0 ? number((attempts - before) / seconds) : '–'}</td>
             <td class="figure">{short(attempts)}</td>
             <td class="figure">{short(failures)}</td>
+            <LastFailure of={upstream} />
             <td class="figure">{upstream.priority}</td>
             <td class="figure">{upstream.weight}</td>
           </tr>

@@ -27,6 +27,7 @@ const STATUS: StatusView = {
     breaker: at === 1 ? 'half_open' : 'closed',
     attempts: 10,
     failures: at,
+    last_failure: null,
   })),
   threads: Array.from({ length: 6 }, (_, at) => ({
     name: `listener-${at}`,

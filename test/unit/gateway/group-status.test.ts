@@ -37,7 +37,16 @@ function statusOf(place: number, calls: number, more: Partial<ProcessStatus> = {
     refusals: { rate_limit_exceeded: calls },
     overhead_ms: histogram,
     models: [{ id: 'm', ...figures }],
-    upstreams: [{ ...upstream, calls_in_flight: 1, breaker: 'closed', attempts: calls, failures: 1 }],
+    upstreams: [
+      {
+        ...upstream,
+        calls_in_flight: 1,
+        breaker: 'closed',
+        attempts: calls,
+        failures: 1,
+        last_failure: { kind: 'timeout', at: 1_000 - place },
+      },
+    ],
     threads: [{ name: 'main', event_loop_delay_ms_p99: 1, heap_bytes: 2 }],
     store: { ok: true, last_error: null, unflushed_accounts: 1 },
     sharing: null,
@@ -92,7 +101,16 @@ void t.test('of several, with one that has ended', (t) => {
       { id: 'm', cost: '205.00', outcomes: { ok: 205 } },
       { id: 'n', cost: '5.00' },
     ],
-    upstreams: [{ name: 'host:1', calls_in_flight: 2, breaker: 'open', attempts: 20, failures: 4 }],
+    upstreams: [
+      {
+        name: 'host:1',
+        calls_in_flight: 2,
+        breaker: 'open',
+        attempts: 20,
+        failures: 4,
+        last_failure: { at: 1_000 },
+      },
+    ],
     threads: [{ name: '0/main' }, { name: '4/main' }],
     store: { ok: false, last_error: 'no space', unflushed_accounts: 3 },
     processes: [

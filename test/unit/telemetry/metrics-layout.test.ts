@@ -1,6 +1,7 @@
 /** The layout: every counter has words of its own, in whatever stripe and block, and is read back under its name. */
 import t from 'tap';
 import { CATALOG_ENTRIES_MAX } from '#src/core/limits.js';
+import { asWallMs } from '#src/core/units.js';
 import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import {
   DISBELIEF_REASONS,
@@ -11,16 +12,20 @@ import {
   OTHER_ROUTES,
   OUTCOMES,
   REFUSAL_REASONS,
+  UPSTREAM_FAILED_AT,
+  UPSTREAM_FAILED_KIND,
   UPSTREAM_SLOTS_MAX,
   UPSTREAM_STRIPE_WORDS,
   createMetrics,
   modelSlotOf,
   openStripes,
   threadNames,
+  upstreamAt,
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
 
+const NOW = asWallMs(1_763_800_000_000);
 const LINE_BYTES = 64;
 const TOKENS = { promptTokens: 100, cachedTokens: 40, completionTokens: 7 };
 
@@ -81,12 +86,17 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
         ...DISBELIEF_REASONS.map(
           (reason) => (metrics: UpstreamMetrics) => metrics.countDisbelieved(slot, reason),
         ),
-        ...FAILURE_KINDS.map((kind) => (metrics: UpstreamMetrics) => metrics.countFailure(slot, kind)),
+        ...FAILURE_KINDS.map((kind) => (metrics: UpstreamMetrics) => metrics.countFailure(slot, kind, NOW)),
       ];
       for (const step of steps) {
         const buffers = createMetrics(1, 2);
         step(new UpstreamMetrics(buffers, worker));
+        // Every failure is the last one for a while.
+        const last = [UPSTREAM_FAILED_AT, UPSTREAM_FAILED_KIND].map(
+          (at) => `${worker}:${upstreamAt(slot) + at}`,
+        );
         for (const word of touched(openStripes(buffers.upstreams, UPSTREAM_STRIPE_WORDS))) {
+          if (last.includes(word)) continue;
           if (seen.has(word)) t.fail(`${step.toString()} writes ${word} again`);
           seen.add(word);
         }
@@ -124,10 +134,13 @@ void t.test('listeners and workers add up under the names that were counted', (t
   const workers = [0, 1].map((index) => new UpstreamMetrics(buffers, index));
   for (const metrics of workers) metrics.attemptBegun(2, metrics === workers[1]);
   workers[1]!.setBreaker(2, 'open');
-  workers[0]!.countFailure(2, 'credentials');
+  workers[0]!.countFailure(2, 'credentials', NOW);
+  t.same(reader.upstream(3).lastFailure, undefined);
+  workers[1]!.countFailure(2, 'timeout', asWallMs(NOW - 1));
   const upstream = reader.upstream(2);
   t.match(upstream, { attempts: 2, retries: 1, callsInFlight: 2 });
   t.equal(upstream.failures.get('credentials'), 1);
+  t.same(upstream.lastFailure, { kind: 'credentials', atMs: NOW });
   t.same(
     [...upstream.breakers],
     [
@@ -150,7 +163,7 @@ void t.test(
     const worker = new UpstreamMetrics(buffers, 0);
     worker.attemptBegun(7, false);
     new ListenerMetrics(buffers, 0).countRefusal('overloaded');
-    new UpstreamMetrics(buffers, 0).countFailure(7, 'timeout');
+    new UpstreamMetrics(buffers, 0).countFailure(7, 'timeout', NOW);
     t.equal(reader.callsInFlight(), 0);
     t.equal(reader.refusals().get('overloaded'), 2);
     const upstream = reader.upstream(7);
