@@ -35,6 +35,8 @@ export interface AdminContext {
   }) => Promise<ReloadResult>;
   /** Takes what is named of it, and tells what is logged then. */
   readonly changeLog: (change: LogChange) => LogView;
+  /** Upstreams of that model, or of all, are called again at once. Resolves when all processes have heard of it. */
+  readonly resetUpstreams: (model: string | undefined) => Promise<void>;
   /** Who has called most, of the last spans; empty where a command answers from the store. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
   /** Every setting in force; none where a command answers from the store, without a gateway. */

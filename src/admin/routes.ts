@@ -14,6 +14,7 @@ import { openapiRoute } from './openapi-routes.js';
 import type { Route } from './route.js';
 import { SETTINGS_ROUTES } from './settings-routes.js';
 import { STATUS_ROUTES } from './status-routes.js';
+import { UPSTREAM_ROUTES } from './upstream-routes.js';
 import { USAGE_ROUTES } from './usage-routes.js';
 
 export const ADMIN_ROUTES: readonly Route[] = [
@@ -29,5 +30,6 @@ export const ADMIN_ROUTES: readonly Route[] = [
   ...SETTINGS_ROUTES,
   ...RELOAD_ROUTES,
   ...LOG_ROUTES,
+  ...UPSTREAM_ROUTES,
   openapiRoute(() => ADMIN_ROUTES),
 ];

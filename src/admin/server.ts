@@ -39,6 +39,7 @@ export interface AdminOptions {
   readonly status: AdminContext['status'];
   readonly reload: AdminContext['reload'];
   readonly changeLog: AdminContext['changeLog'];
+  readonly resetUpstreams: AdminContext['resetUpstreams'];
   readonly settings: AdminContext['settings'];
   readonly hosts: AdminContext['hosts'];
   /** What the console's charts are fed from. */
@@ -75,6 +76,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     status,
     reload,
     changeLog,
+    resetUpstreams,
     settings,
     hosts,
     metrics,
@@ -91,6 +93,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
       status,
       reload,
       changeLog,
+      resetUpstreams,
       settings,
       hosts,
       accountSpans,

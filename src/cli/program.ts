@@ -13,6 +13,7 @@ import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { addReloadCommand } from './reload-command.js';
 import { addServeCommand } from './serve.js';
 import { addStatusCommand } from './status-command.js';
+import { addUpstreamCommands } from './upstream-commands.js';
 import { addUsageCommand } from './usage-command.js';
 
 /** A new one; parsing throws `CommanderError` in place of ending the process. */
@@ -35,6 +36,7 @@ export function createProgram(): Command {
   addReloadCommand(program);
   addLogCommand(program);
   addHostCommands(program);
+  addUpstreamCommands(program);
   addHealthCommand(program);
   addMockUpstreamCommand(program);
   return program;

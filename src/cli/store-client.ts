@@ -38,6 +38,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     changeLog: () => {
       throw new Refusal(NO_GATEWAY);
     },
+    resetUpstreams: () => Promise.reject(new Refusal(NO_GATEWAY)),
     accountSpans: () => [],
     settings: () => [],
     hosts: undefined,

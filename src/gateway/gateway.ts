@@ -102,6 +102,7 @@ export class Gateway {
       status: () => this.#figures.status(),
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
+      resetUpstreams: (model) => this.#resetUpstreams(model),
       settings: () => this.#inForce,
       hosts: this.#books.hosts,
       accounts: () => this.#figures.accounts(),
@@ -235,6 +236,11 @@ export class Gateway {
     return this.#logs.change(change);
   }
 
+  /** An operator says that upstreams of that model, or all, are well. */
+  resetUpstreams(model: string | undefined): void {
+    this.#workers.resetUpstreams(model);
+  }
+
   showInForce(inForce: readonly SettingInForce[]): void {
     this.#inForce = inForce;
   }
@@ -301,6 +307,12 @@ export class Gateway {
       this.#log.info('an operator changed what is logged, until the next reload', view);
     }
     return view;
+  }
+
+  #resetUpstreams(model: string | undefined): Promise<void> {
+    this.resetUpstreams(model);
+    this.#log.info('an operator had upstreams called again at once', { model: model ?? 'all' });
+    return this.#options.supervisor.resetUpstreams(model);
   }
 
   #facts(): Omit<StatusFacts, 'slot'> {

@@ -162,6 +162,9 @@ process.on('message', (message: ToGateway) => {
     case 'log':
       gateway?.changeLog(message.change);
       return;
+    case 'reset_upstreams':
+      gateway?.resetUpstreams(message.model);
+      return;
     case 'drain':
       void drain(message.replaced);
   }

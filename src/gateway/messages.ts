@@ -73,6 +73,13 @@ export interface TellLog {
   readonly change: LogChange;
 }
 
+/** Either way. May arrive twice: it says that upstreams are well, which they still are. */
+export interface TellUpstreamReset {
+  readonly kind: 'reset_upstreams';
+  /** Of this model alone; undefined: of all. */
+  readonly model: string | undefined;
+}
+
 export interface DrainGateway {
   readonly kind: 'drain';
   /** Another gateway serves in its place: connections at rest are given time to come back with a last request. */
@@ -138,6 +145,7 @@ export type ToGateway =
   | ReadingsAnswer
   | ShowInForce
   | TellLog
+  | TellUpstreamReset
   | DrainGateway;
 
 export interface GatewayReady {
@@ -203,4 +211,5 @@ export type FromGateway =
   | GatewayReading
   | AskReadings
   | AskReload
-  | TellLog;
+  | TellLog
+  | TellUpstreamReset;

@@ -92,6 +92,12 @@ export class UpstreamWorkers {
     });
   }
 
+  /** Upstreams of that model, or of all, are called again at once. A worker that is started later knows nothing bad of them. */
+  resetUpstreams(model: string | undefined): void {
+    for (const control of this.#controls.values())
+      control.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);
+  }
+
   /** Ends all tasks, then the threads. */
   async close(): Promise<void> {
     this.#closing = true;

@@ -13,6 +13,7 @@ import type {
   ReloadOutcome,
   ReloadRequest,
   TellLog,
+  TellUpstreamReset,
 } from './messages.js';
 import type { GroupReading, Reading, ReadingKind } from './readings.js';
 
@@ -25,7 +26,7 @@ const READINGS_MS_MAX = 3_000;
 
 const REFUSED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
-type ToSupervisor = AskReload | AskReadings | GatewayReading | TellLog;
+type ToSupervisor = AskReload | AskReadings | GatewayReading | TellLog | TellUpstreamReset;
 
 export class SupervisorLink {
   readonly #send: (message: ToSupervisor) => void;
@@ -70,6 +71,15 @@ export class SupervisorLink {
   /** All gateways log so from now on, this one among them. */
   tellLog(change: LogChange): void {
     this.#send({ kind: 'log', change });
+  }
+
+  /**
+   * Upstreams of that model, or of all, are called again at once by all gateways, this one among them. Resolves when each has heard of
+   * it: messages arrive in their order, so whoever answers the errand has had the order before. Never rejects.
+   */
+  async resetUpstreams(model: string | undefined): Promise<void> {
+    this.#send({ kind: 'reset_upstreams', model });
+    await this.readings('changes');
   }
 
   onAnswer(answer: ReloadAnswer | ReadingsAnswer): void {

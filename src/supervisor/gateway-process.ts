@@ -42,6 +42,8 @@ export interface GatewayCallbacks {
   onReadingsAsked(what: ReadingKind): Promise<GroupReading>;
   /** An operator changes there what all gateways log. */
   onLogChanged(change: TellLog['change']): void;
+  /** An operator there says that upstreams of that model, or of all, are well. */
+  onUpstreamsReset(model: string | undefined): void;
 }
 
 export interface GatewayProcessOptions {
@@ -175,6 +177,10 @@ export class GatewayProcess {
     this.#send({ kind: 'log', change });
   }
 
+  resetUpstreams(model: string | undefined): void {
+    this.#send({ kind: 'reset_upstreams', model });
+  }
+
   kill(): void {
     this.#child.kill('SIGKILL');
   }
@@ -213,6 +219,9 @@ export class GatewayProcess {
         return;
       case 'log':
         this.#callbacks.onLogChanged(message.change);
+        return;
+      case 'reset_upstreams':
+        this.#callbacks.onUpstreamsReset(message.model);
         return;
       case 'ask_reload':
         void this.#callbacks

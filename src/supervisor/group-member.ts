@@ -30,6 +30,7 @@ export interface MemberOwner {
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
   onReadingsAsked(what: ReadingKind): Promise<GroupReading>;
   onLogChanged(change: TellLog['change']): void;
+  onUpstreamsReset(model: string | undefined): void;
 }
 
 export class GroupMember implements PrimaryCandidate {
@@ -86,6 +87,7 @@ export class GroupMember implements PrimaryCandidate {
       onReloadAsked: (request) => this.#owner.onReloadAsked(request),
       onReadingsAsked: (what) => this.#owner.onReadingsAsked(what),
       onLogChanged: (change) => this.#owner.onLogChanged(change),
+      onUpstreamsReset: (model) => this.#owner.onUpstreamsReset(model),
     });
     return started;
   }

@@ -154,6 +154,9 @@ export class ProcessGroup {
         onLogChanged: (change) => {
           for (const member of this.#members) member.process?.changeLog(change);
         },
+        onUpstreamsReset: (model) => {
+          for (const member of this.#members) member.process?.resetUpstreams(model);
+        },
       },
       { slot, settings, isTrial },
     );

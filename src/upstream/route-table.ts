@@ -45,6 +45,12 @@ export class RouteTable {
     }
   }
 
+  /** The upstreams of that model, or of all, are called again at once, whatever was known of them. */
+  reset(modelId: string | undefined): void {
+    for (const [index, { id }] of this.#routes.entries())
+      if (modelId === undefined || modelId === id) this.#choices[index]!.reset(undefined);
+  }
+
   /** Where calls go from now on: nobody calls models that were removed. */
   get targets(): UpstreamTarget[] {
     return this.#routes.flatMap(({ retired, targets }) => (retired === undefined ? targets : []));

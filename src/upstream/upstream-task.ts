@@ -74,6 +74,9 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
             turn: message.turn,
           } satisfies FromUpstreamWorker);
           return;
+        case 'reset':
+          routes.reset(message.model);
+          return;
         case 'listener':
           links.get(message.index)?.cancelAll();
           links.set(message.index, new WorkerLink(message.link, table, startSession));

@@ -34,6 +34,8 @@ export type ToUpstreamWorker =
   | { readonly kind: 'listener'; readonly index: number; readonly link: FrameLink }
   /** Calls go here from now on; indices mean what they meant. `routes_taken` follows. */
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
+  /** What an operator says is well is called again at once: upstreams of that model, or of all where none is named. */
+  | { readonly kind: 'reset'; readonly model: string | undefined }
   /** Abort what is left and return from the task. */
   | { readonly kind: 'close' };
 

@@ -30,6 +30,7 @@ const GOOD_BODIES: Readonly<Record<string, Readonly<Record<string, unknown>>>> =
   'POST /admin/v1/keys': { account: ACCOUNT, name: 'fresh' },
   'POST /admin/v1/keys/{key}/rotate': { grace: 0 },
   'POST /admin/v1/reload': { dry_run: false },
+  'POST /admin/v1/upstreams/reset': { model: 'mock-model' },
   'PUT /admin/v1/log': { level: 'info', access_log: false, sample_percent: 100 },
 };
 

@@ -2,7 +2,7 @@
  * Upstreams as they are, and models with their prices. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
-import { get, wordsOf } from './api.js';
+import { get, post, wordsOf } from './api.js';
 import { Money, Name, Problem } from './controls.js';
 import { number } from './format.js';
 import type { Picture } from './live.js';
@@ -13,6 +13,21 @@ import type { List, Model } from './views.js';
 export function UpstreamsPage({ pictures }: { readonly pictures: readonly Picture[] }) {
   const [models, setModels] = useState<readonly Model[]>([]);
   const [problem, setProblem] = useState<string>();
+  const [told, setTold] = useState('');
+  const [busy, setBusy] = useState(false);
+  const reset = async (): Promise<void> => {
+    setBusy(true);
+    setTold('');
+    setProblem(undefined);
+    try {
+      await post('/upstreams/reset');
+      setTold('Done: all upstreams are called again.');
+    } catch (error) {
+      setProblem(wordsOf(error));
+    } finally {
+      setBusy(false);
+    }
+  };
   useEffect(() => {
     get<List<Model>>('/models').then(
       ({ data }) => setModels(data),
@@ -23,8 +38,12 @@ export function UpstreamsPage({ pictures }: { readonly pictures: readonly Pictur
     <>
       <div class="head">
         <h1>Upstreams</h1>
+        <button type="button" disabled={busy} onClick={() => void reset()}>
+          Call all again now
+        </button>
       </div>
       <Problem text={problem} />
+      <p role="status">{told}</p>
       <UpstreamTable pictures={pictures} />
       <p class="muted">
         An upstream that fails too often is not called for a while, then tried with single calls, then healthy

@@ -75,6 +75,7 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['POST', '/reload'],
   ['GET', '/log'],
   ['PUT', '/log', { level: 'warn' }],
+  ['POST', '/upstreams/reset', {}],
   ['GET', '/hosts'],
   ['DELETE', '/hosts/host_2'],
   ['GET', '/openapi.json'],

@@ -168,6 +168,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     readiness: () => true,
     status: () => ({}),
     reload: house.reload,
+    resetUpstreams: () => Promise.resolve(),
     changeLog: () => ({ level: 'info' as const, access_log: false, sample_percent: 100 }),
     settings: () => [],
     hosts: undefined,

@@ -85,6 +85,7 @@ export async function startAdminHouse(
     status: () => ({ calls_in_flight: 3 }),
     reload: (request) => started.reload(request),
     changeLog: (change) => Object.assign(logged, change),
+    resetUpstreams: () => Promise.resolve(),
     settings: () => SETTINGS,
     hosts: { list: () => started.hosts.list(), forget: (id) => started.hosts.forget(id) },
     live: {
