@@ -27,13 +27,16 @@ const LIVE_LIMITS = [
   'client_idle_timeout_ms',
 ] as const satisfies readonly (keyof Settings['limits'])[];
 
+/** Undefined where left out: then no name of the settings. */
+const LIVE_LISTEN = ['tls', 'cors'] as const satisfies readonly (keyof Settings['listen'])[];
+
 /** Where the socket is and how many threads accept. */
 const FIXED_LISTEN = ['host', 'port', 'listeners'] as const satisfies readonly (keyof Settings['listen'])[];
 
 /** The path of each, as `limits.body_bytes`. */
 export const LIVE_PATHS: readonly string[] = [
   ...LIVE_SETTINGS,
-  'listen.tls',
+  ...LIVE_LISTEN.map((name) => `listen.${name}`),
   ...LIVE_LIMITS.map((name) => `limits.${name}`),
 ];
 
@@ -50,7 +53,10 @@ export function adoptLive(current: Settings, next: Settings): Settings {
     limits,
     listen: {
       ...pick(current.listen, FIXED_LISTEN),
-      ...pick(next.listen, next.listen.tls === undefined ? [] : ['tls']),
+      ...pick(
+        next.listen,
+        LIVE_LISTEN.filter((name) => next.listen[name] !== undefined),
+      ),
     },
   };
 }

@@ -12,6 +12,7 @@ import {
   WORKERS_MAX,
 } from '../core/limits.js';
 import { whole, type Annotations, type Declaration } from './annotations.js';
+import { corsSchema } from './cors-schema.js';
 import { idempotencySchema } from './idempotency-schema.js';
 import { accessLogSchema, logSchema, usageLogSchema } from './log-schema.js';
 import { MODELS_MAX, modelSchema } from './model-schema.js';
@@ -60,6 +61,7 @@ export const settingsSchema = Type.Object(
         port: port('TOLLGATE_PORT', 8080, 'Port that callers reach.'),
         listeners: whole(1, LISTENERS_MAX, 1, 'threads', 'Threads that accept calls, all on one port.'),
         tls: Type.Optional(tlsSchema),
+        cors: Type.Optional(corsSchema),
       },
       section('Where callers are served.'),
     ),

@@ -17,7 +17,7 @@ export interface SettingsDifference {
 }
 
 /** Maps whose values belong together and are told as one. */
-const WHOLE_MAPS: ReadonlySet<string> = new Set(['price', 'headers', 'tls']);
+const WHOLE_MAPS: ReadonlySet<string> = new Set(['price', 'headers', 'tls', 'cors']);
 
 interface Change {
   readonly path: SettingPath;

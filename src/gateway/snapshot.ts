@@ -6,6 +6,7 @@ import { picoUnitsPerToken } from '../core/money.js';
 import type { PicoUnits } from '../core/units.js';
 import { matchesModel } from '../config/model-pattern.js';
 import type { Settings } from '../config/schema.js';
+import type { CorsSettings } from '../listener/cors.js';
 import type { TlsFiles } from '../listener/listen-apps.js';
 import type { ListenerSettings } from '../listener/messages.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
@@ -82,7 +83,12 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
     lowBalance: settings.low_balance,
     durability: settings.durability,
     tls: tlsFilesOf(settings.listen),
+    cors: corsOf(settings.listen),
   };
+}
+
+function corsOf({ cors }: Settings['listen']): CorsSettings | undefined {
+  return cors && { origins: cors.origins, maxAgeSeconds: cors.max_age_seconds };
 }
 
 function tlsFilesOf({ tls }: Settings['listen']): TlsFiles | undefined {

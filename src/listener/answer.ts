@@ -42,8 +42,8 @@ export function writeHead(
   contentType: string,
   moreLines = '',
 ): void {
-  const { requestId, rateLimit } = context;
-  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${moreLines}\r\nx-request-id: ${requestId}`;
+  const { requestId, rateLimit, corsLines } = context;
+  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${moreLines}${corsLines}\r\nx-request-id: ${requestId}`;
   if (rateLimit === undefined) {
     res.writeStatus(head);
     return;
@@ -116,8 +116,8 @@ export function endWithBody(
   else res.endWithoutBody();
 }
 
-/** The answer to a HEAD that ends the connection, which µWS's `endWithoutBody` does for none that has its own length. */
-function closeAfterHead(res: HttpResponse): void {
+/** An answer without a body that ends the connection, as to a HEAD, which µWS's `endWithoutBody` does for none that has its own length. */
+export function closeAfterHead(res: HttpResponse): void {
   let gone = false;
   res.onAborted(() => (gone = true));
   // With the empty line that ends the head.

@@ -72,6 +72,7 @@ function partsOf({ catalog, lowBalance, durability }: ListenerSettings): Pipelin
 const server = new ListenerServer(
   partsOf(init.settings),
   init.settings.limits,
+  init.settings.cors,
   init.requestPrefix,
   new AskPort(init.parserPort),
   new BodyBudget(init.bodies, init.index),
@@ -105,7 +106,7 @@ main.on('message', (message: ToListener) => {
       held.onCommit(message.ok);
       return;
     case 'settings':
-      server.replace(partsOf(message.settings), message.settings.limits);
+      server.replace(partsOf(message.settings), message.settings.limits, message.settings.cors);
       if (!server.replaceTls(message.settings.tls))
         log.error('the certificate cannot be used; the one before stays in force');
       say({ kind: 'settings_taken', turn: message.turn });

@@ -14,6 +14,7 @@ import type { AccessBuffer } from '../telemetry/access-layout.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-sampling.js';
+import type { CorsSettings } from './cors.js';
 import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
@@ -37,6 +38,8 @@ export interface ListenerSettings {
   readonly durability: 'interval' | 'commit';
   /** Undefined where it serves without. */
   readonly tls: TlsFiles | undefined;
+  /** Undefined where scripts of other pages may not call. */
+  readonly cors: CorsSettings | undefined;
 }
 
 export interface ListenerTracing {

@@ -16,6 +16,7 @@ import { DISCARDED_BYTES_MAX, readBody } from './body-reader.js';
 import type { CallTracer } from './call-tracer.js';
 import type { BodyParser } from './chat-arrival.js';
 import { ChatExchange } from './chat-exchange.js';
+import { Cors, type CorsSettings } from './cors.js';
 import { DiscardBudget } from './discard-budget.js';
 import { DescriptorGuard } from './descriptor-guard.js';
 import { Draining } from './draining.js';
@@ -54,6 +55,7 @@ export class ListenerServer {
   #parts: PipelineParts;
   #limits: ListenerLimits;
   #models: ModelRoutes;
+  #cors: Cors | undefined;
   readonly #apps = new ListenApps((app) => this.#route(app));
   readonly #requestPrefix: string;
   readonly #tracer: CallTracer;
@@ -67,6 +69,7 @@ export class ListenerServer {
   constructor(
     parts: PipelineParts,
     limits: ListenerLimits,
+    cors: CorsSettings | undefined,
     requestPrefix: string,
     parser: BodyParser,
     bodies: BodyBudget,
@@ -77,6 +80,7 @@ export class ListenerServer {
     this.discards = new DiscardBudget(parts.clock);
     this.#limits = limits;
     this.#models = new ModelRoutes(parts, this);
+    this.#cors = cors && new Cors(cors);
     this.parser = parser;
     this.bodies = bodies;
     this.claims = claims;
@@ -98,10 +102,11 @@ export class ListenerServer {
   }
 
   /** Settings were reloaded: what comes from now on is served by these; admitted calls keep their plan, model and price. */
-  replace(parts: PipelineParts, limits: ListenerLimits): void {
+  replace(parts: PipelineParts, limits: ListenerLimits, cors: CorsSettings | undefined): void {
     this.#parts = parts;
     this.#limits = limits;
     this.#models = new ModelRoutes(parts, this);
+    this.#cors = cors && new Cors(cors);
   }
 
   /** Listens beside the other listeners. False where the port can't be had, or the certificate not be used. */
@@ -199,14 +204,34 @@ export class ListenerServer {
     app.any(path, (res, req) => {
       this.#head.read(req);
       const problem = this.#head.problem() ?? (this.#head.isChunked ? NO_CHUNKS : undefined);
-      if (problem === undefined) serve(res, req);
-      else this.#refuseLast(res, req, route, problem);
+      if (problem !== undefined) this.#refuseLast(res, req, route, problem);
+      else if (this.#cors !== undefined && this.#isPreflight(req)) this.#allow(res, this.#cors);
+      else serve(res, req);
     });
   }
 
   #newContext(): CallContext {
     this.#requestCount += 1;
-    return new CallContext(requestIdOf(this.#requestPrefix, this.#requestCount), this.#requestCount);
+    return new CallContext(
+      requestIdOf(this.#requestPrefix, this.#requestCount),
+      this.#requestCount,
+      this.#cors === undefined ? '' : this.#cors.linesFor(this.#head.origin),
+    );
+  }
+
+  /** A browser asks before a script's call; without both headers it is a method that nothing here has. */
+  #isPreflight(req: HttpRequest): boolean {
+    return (
+      req.getMethod() === 'options' &&
+      this.#head.origin !== undefined &&
+      req.getHeader('access-control-request-method') !== ''
+    );
+  }
+
+  #allow(res: HttpResponse, cors: Cors): void {
+    this.parts.metrics.countRequest('other', 'ok');
+    const { corsLines, requestId } = this.#newContext();
+    cors.writePreflight(res, corsLines, requestId, this.endsConnections);
   }
 
   #chat(res: HttpResponse, req: HttpRequest): void {

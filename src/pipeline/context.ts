@@ -39,6 +39,8 @@ export class CallContext {
   readonly requestId: string;
   /** The count part of the identifier. */
   readonly requestNumber: number;
+  /** Of the answer's head: what scripts in browsers may do with it. Empty where nothing is said. */
+  readonly corsLines: string;
   caller: Caller | undefined = undefined;
   /** Of a chat call that belongs to a trace, once its caller is known. */
   trace: CallTrace | undefined = undefined;
@@ -51,8 +53,9 @@ export class CallContext {
   modelIndex: number | undefined = undefined;
   admission: Admission | undefined = undefined;
 
-  constructor(requestId: string, requestNumber: number) {
+  constructor(requestId: string, requestNumber: number, corsLines = '') {
     this.requestId = requestId;
     this.requestNumber = requestNumber;
+    this.corsLines = corsLines;
   }
 }
