@@ -5,6 +5,7 @@ import t from 'tap';
 import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
 import { HAS_BROWSER, shoot, startBrowser } from '../support/browser.js';
+import { eventually } from '../support/gateway.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 const WIDTHS = [1440, 1024, 390] as const;
@@ -41,11 +42,10 @@ void t.test('sorted, in full, within reach', SKIP, async (t) => {
 
   const sortBy = async (name: string, expected: readonly string[]): Promise<void> => {
     await page.getByRole('button', { name }).click();
-    await page
-      .waitForFunction(
-        `JSON.stringify([...document.querySelectorAll('.rows .row-name .name')].map((name) => name.textContent)) === ${JSON.stringify(JSON.stringify(expected))}`,
-      )
-      .catch(async () => t.same(await namesOf(page), expected, name));
+    await eventually(`${name}: ${expected.join(', ')}`, async () =>
+      JSON.stringify(await namesOf(page)) === JSON.stringify(expected) ? true : undefined,
+    );
+    t.same(await namesOf(page), expected, name);
   };
   const [first, second, third, fourth] = created as [string, string, string, string];
   const byBalance = [third, fourth, first, second];
