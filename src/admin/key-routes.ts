@@ -100,7 +100,7 @@ export const KEY_ROUTES: readonly Route[] = [
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/rotate',
-    summary: 'Put a new key in the place of another. The answer holds it this once.',
+    summary: `Put a new key in the place of another, which is still taken for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default. The answer holds it this once.`,
     body: Rotation,
     answerSchema: RotatedKeyView,
     answer: ({ id, body: { grace } }, { desk }) =>

@@ -62,12 +62,16 @@ export function addKeyCommands(program: Command): void {
     );
 
   addPlaceOptions(
-    keys.command('rotate').description('Put a new key in the place of another. It is shown this once.'),
+    keys
+      .command('rotate')
+      .description(
+        'Put a new key in the place of another, which is still taken for an hour, or for --grace. It is shown this once.',
+      ),
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .option(
       '--grace <duration>',
-      'how long the former one is still taken, 1h by default; 0: not at all',
+      'how long the former one is still taken, 1h by default; 0: it is refused at once, as after a leak',
       durationSeconds,
     )
     .addHelpText('after', exampleText('keys rotate laptop --grace 24h'))

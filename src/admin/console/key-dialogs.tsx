@@ -64,7 +64,8 @@ export function RotateKeyDialog({
       }
     >
       <p>
-        A new key takes the place of <bdi class="long-name">{apiKey.name}</bdi>.
+        A new key takes the place of <bdi class="long-name">{apiKey.name}</bdi>. The former one works on for
+        the time chosen here; if it has leaked, choose no time.
       </p>
       <Choice
         label="The former key is still taken for"
