@@ -124,7 +124,11 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   return new Promise((resolve, reject) => {
     const onListening = (socket: us_listen_socket | false): void => {
       if (socket === false) {
-        reject(new Error(`The admin interface cannot listen on ${host}:${port}: is the port in use?`));
+        reject(
+          new Error(
+            `The admin interface cannot listen on ${host}:${port}: is the port in use? See admin.host and admin.port.`,
+          ),
+        );
         return;
       }
       let open = true;

@@ -1,10 +1,19 @@
-/** Runs the command that the arguments name. Exit codes: 0 done, 1 refused, 2 wrong usage. */
+/** Runs the command that the arguments name. Exit codes: 0 done, 1 refused, 2 wrong usage, 141 when nobody reads its output. */
 import { CommanderError } from 'commander';
 import { Misuse } from './output.js';
 import { createProgram } from './program.js';
 
 const EXIT_REFUSED = 1;
 const EXIT_USAGE = 2;
+/** What a shell shows of a program that SIGPIPE has ended, as `head` ends those whose output it has enough of. */
+const EXIT_PIPE = 141;
+/** They go on when nobody reads what they have said at their start. */
+const SERVERS: readonly (string | undefined)[] = ['serve', 'mock-upstream'];
+
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code !== 'EPIPE') throw error;
+  if (!SERVERS.includes(process.argv[2])) process.exit(EXIT_PIPE);
+});
 
 try {
   await createProgram().parseAsync();

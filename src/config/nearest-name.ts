@@ -19,6 +19,27 @@ export function editDistance(left: string, right: string): number {
   return above[b.length]!;
 }
 
+/** What other gateways call a setting of ours: too far from its name to be found by distance. */
+const SYNONYMS: Readonly<Record<string, string>> = {
+  rpm: 'requests_per_minute',
+  rpm_limit: 'requests_per_minute',
+  rate_limit: 'requests_per_minute',
+  requests_per_min: 'requests_per_minute',
+  rpd: 'calls_per_day',
+  rpd_limit: 'calls_per_day',
+  requests_per_day: 'calls_per_day',
+  daily_limit: 'calls_per_day',
+  api_key: 'key',
+  api_base: 'url',
+  base_url: 'url',
+};
+
+/** The name here of what others call so; undefined if it is none of theirs. */
+export function synonymOf(name: string): string | undefined {
+  const plain = name.toLowerCase().replaceAll('-', '_');
+  return Object.hasOwn(SYNONYMS, plain) ? SYNONYMS[plain] : undefined;
+}
+
 /** The first of the candidates with the smallest distance to `name`; undefined where there is none. */
 export function nearestName<C>(
   name: string,

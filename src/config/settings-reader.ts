@@ -4,7 +4,7 @@
  */
 import type { Declaration } from './annotations.js';
 import { interpolate, type Environment, type Interpolation } from './interpolation.js';
-import { nearestName } from './nearest-name.js';
+import { nearestName, synonymOf } from './nearest-name.js';
 import { describe, formatPath, type SettingPath } from './problems.js';
 
 /** A value that wins over the file's, and where it came from: `--port` or `TOLLGATE_PORT`. */
@@ -211,6 +211,9 @@ export class SettingsReader {
       name: sibling,
       path: formatPath([...path, sibling]),
     }));
+    const synonym = synonymOf(name);
+    const meant = siblings.find((sibling) => sibling.name === synonym);
+    if (meant !== undefined) return meant.path;
     // Siblings come first, so that another section's setting is named only where it is nearer.
     const known = [...siblings, ...this.#knownNames];
     return nearestName(name, known, (candidate) => candidate.name)?.path ?? 'none';

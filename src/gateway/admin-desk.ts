@@ -53,7 +53,7 @@ export class AdminDesk {
       live: this.#recorder,
       host,
       allowedHosts,
-      port: probes ? await findPort(host, port) : port,
+      port: probes ? await findPort(host, port, 'admin') : port,
     });
     const adminPort = this.#server.port;
     writeGatewayFile(place.data, { pid: process.pid, adminHost: host, adminPort });

@@ -184,7 +184,7 @@ export class Gateway {
       ? await this.#books.desk.change((registry) => registry.ensureDemo())
       : { accountId: undefined, key: undefined };
     const { host, port: wantedPort } = settings.listen;
-    const port = joins ? wantedPort : await findPort(host, wantedPort);
+    const port = joins ? wantedPort : await findPort(host, wantedPort, 'listen');
     this.#port = port;
 
     // Every thread that faces the network runs without code from strings. Not this one: lmdb's `ordered-binary` needs it

@@ -8,8 +8,16 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 
-/** `port`, or a free one where it is 0. Throws an Error that names the address where it can't be listened on. */
-export async function findPort(host: string, port: number): Promise<number> {
+const ADVICE = {
+  listen: 'listen.host and listen.port (TOLLGATE_HOST, TOLLGATE_PORT)',
+  admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
+};
+
+/**
+ * `port`, or a free one where it is 0. Throws an Error that names the address where it can't be listened on, and the
+ * settings of `section` that choose it.
+ */
+export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<number> {
   const server = createServer();
   try {
     server.listen({ host, port, exclusive: true });
@@ -17,7 +25,7 @@ export async function findPort(host: string, port: number): Promise<number> {
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? String(error);
     throw new Error(
-      `Cannot listen on ${host}:${port} (${code}). Stop what uses the port, or set listen.host and listen.port (TOLLGATE_HOST, TOLLGATE_PORT).`,
+      `Cannot listen on ${host}:${port} (${code}). Stop what uses the port, or set ${ADVICE[section]}.`,
       { cause: error },
     );
   }

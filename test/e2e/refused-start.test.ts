@@ -42,6 +42,12 @@ void t.test('a port that somebody uses', async (t) => {
   t.match(stderr, `Cannot listen on 127.0.0.1:${port} (EADDRINUSE)`);
   t.match(stderr, 'TOLLGATE_PORT');
   t.equal(stdout, '');
+
+  const admin = await serve(temporaryFolder(t), ['--port', '0', '--admin-port', String(port)]);
+  t.equal(admin.code, 1);
+  t.match(admin.stderr, `Cannot listen on 127.0.0.1:${port} (EADDRINUSE)`);
+  t.match(admin.stderr, 'admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)', 'the setting of this port');
+  t.notMatch(admin.stderr, 'listen.port', 'and not that of the other');
 });
 
 void t.test('a data folder that another gateway serves from', async (t) => {

@@ -96,6 +96,21 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '{ wieght: 2, url:',
     '4: models[0].upstreams[0].wieght: unknown setting, the nearest known one is models[0].upstreams[0].weight',
   ],
+  ...[
+    ['rpm: 60', 'requests_per_minute'],
+    ['RPM: 60', 'requests_per_minute'],
+    ['rpm_limit: 60', 'requests_per_minute'],
+    ['requests-per-min: 60', 'requests_per_minute'],
+    ['rpd: 60', 'calls_per_day'],
+    ['requests_per_day: 60', 'calls_per_day'],
+  ].map(
+    ([written = '', meant]) =>
+      [
+        ', calls_per_day: 1000',
+        `, calls_per_day: 1000, ${written}`,
+        `6: plans[0].${written.split(':')[0]}: unknown setting, the nearest known one is plans[0].${meant}`,
+      ] as const,
+  ),
   // Variables.
   [
     '"echo:"',

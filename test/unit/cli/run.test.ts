@@ -1,0 +1,29 @@
+/** A command whose output nobody reads ends without a word, as other tools do. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+import t from 'tap';
+
+const MAIN = fileURLToPath(new URL('../../../../dist/cli/main.js', import.meta.url));
+
+for (const words of [
+  ['config', 'schema'],
+  ['config', 'example'],
+  ['config', 'check', '--json'],
+]) {
+  void t.test(`${words.join(' ')}, to a pipe that is closed`, async (t) => {
+    const child = spawn(process.execPath, [MAIN, ...words], {
+      cwd: t.testdir(),
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    // Closed before the program has come to its first line.
+    child.stdout.destroy();
+    const [stderr, [code]] = await Promise.all([
+      text(child.stderr),
+      once(child, 'exit') as Promise<[number | null]>,
+    ]);
+    t.equal(stderr, '');
+    t.equal(code, 141);
+  });
+}
