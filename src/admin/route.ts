@@ -24,8 +24,8 @@ export interface AdminContext {
   /** For what is no account's and changes nothing. */
   readonly registry: Registry;
   readonly desk: RegistryDesk;
-  /** Resolves when what was settled until now is in the store; at once where no gateway runs. */
-  readonly flushBooks: () => Promise<void>;
+  /** Resolves when what was settled until now is in the store; at once where no gateway runs. False where some of it is not. */
+  readonly flushBooks: () => Promise<boolean>;
   /** What `/admin/v1/status` shows; JSON-ready. */
   readonly status: () => object | Promise<object>;
   /** Reads the settings anew; with `dryRun` only tells what would change, with `restart` replaces the gateways. */

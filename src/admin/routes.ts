@@ -6,6 +6,7 @@ import { ACCOUNT_ROUTES } from './account-routes.js';
 import { BULK_ROUTES } from './bulk-routes.js';
 import { CATALOG_ROUTES } from './catalog-routes.js';
 import { CREDIT_ROUTES } from './credit-routes.js';
+import { FLUSH_ROUTES } from './flush-route.js';
 import { HOST_ROUTES } from './host-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
 import { LOG_ROUTES } from './log-routes.js';
@@ -31,5 +32,6 @@ export const ADMIN_ROUTES: readonly Route[] = [
   ...RELOAD_ROUTES,
   ...LOG_ROUTES,
   ...UPSTREAM_ROUTES,
+  ...FLUSH_ROUTES,
   openapiRoute(() => ADMIN_ROUTES),
 ];

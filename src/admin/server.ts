@@ -32,7 +32,7 @@ export interface AdminOptions {
   readonly registry: Registry;
   readonly desk: RegistryDesk;
   /** See AdminContext. */
-  readonly flushBooks: () => Promise<void>;
+  readonly flushBooks: () => Promise<boolean>;
   /** False while the gateway starts or drains. */
   readonly readiness: () => boolean;
   /** What `/admin/v1/status` shows; JSON-ready. */

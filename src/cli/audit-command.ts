@@ -1,6 +1,7 @@
 /** `tollgate audit`: whether the books on disk balance; reads them itself, beside a running gateway too. */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
+import { openHttpClient } from './http-client.js';
 import { exampleText, printFields, printJson, printLine } from './output.js';
 import { addBooksOptions, type PlaceOptions } from './place.js';
 
@@ -10,6 +11,9 @@ interface AuditOptions extends PlaceOptions {
 
 /** Of those in the report, so that a terminal shows their beginning; `--json` gives all of the report. */
 const LINES_MAX = 50;
+
+/** For all processes of a running gateway to write what they have settled: the books can be audited without that too. */
+const FLUSH_MS_MAX = 5_000;
 
 const EXIT_DIFFERS = 1;
 const EXIT_USAGE = 2;
@@ -44,6 +48,7 @@ async function run(options: AuditOptions): Promise<void> {
     import('../store/audit.js'),
   ]);
   const { settings } = loadSettings({ config: options.config, data: options.data, secrets: false });
+  await flushGateway(settings.data);
   const { accounts: accountsMax, keys: keysMax } = settings.limits;
   const [report, { decimalOf }] = await Promise.all([
     audit(settings.data, { accountsMax, keysMax }),
@@ -52,6 +57,27 @@ async function run(options: AuditOptions): Promise<void> {
   if (options.json === true) printJson(viewOf(report, decimalOf));
   else await print(report, decimalOf);
   if (report.differencesCount > 0) process.exitCode = EXIT_DIFFERS;
+}
+
+/** The running gateway's last calls belong to its books. Where it cannot be had to write them, that is said. */
+async function flushGateway(dataPath: string): Promise<void> {
+  const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
+  const address = await findGateway(dataPath);
+  if (address === undefined) return;
+  const problem = await askToFlush(dataPath, adminOrigin(address));
+  if (problem === undefined) return;
+  process.stderr.write(`Calls of the last moments may be missing here: ${problem}\n`);
+}
+
+/** Undefined where all is written. */
+async function askToFlush(dataPath: string, origin: string): Promise<string | undefined> {
+  try {
+    const client = await openHttpClient(dataPath, origin, FLUSH_MS_MAX);
+    const { flushed } = (await client.call('POST', '/flush')) as { flushed: boolean };
+    return flushed ? undefined : 'a process of the gateway could not write them now.';
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }
 
 type Decimal = (amount: bigint) => string;

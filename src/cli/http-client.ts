@@ -6,7 +6,11 @@ import { Refusal } from './output.js';
 const CALL_TIMEOUT_MS = 30_000;
 
 /** `dataPath` is the folder with the token's file, where one is known. Throws `Refusal` where there is no token. */
-export async function openHttpClient(dataPath: string | undefined, origin: string): Promise<AdminClient> {
+export async function openHttpClient(
+  dataPath: string | undefined,
+  origin: string,
+  timeoutMs = CALL_TIMEOUT_MS,
+): Promise<AdminClient> {
   const { findAdminToken, tokenPath } = await import('../admin/token.js');
   const token = findAdminToken(dataPath, process.env);
   if (token === undefined) {
@@ -20,7 +24,7 @@ export async function openHttpClient(dataPath: string | undefined, origin: strin
       method,
       headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
       body: body === undefined ? null : JSON.stringify(body),
-      signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+      signal: AbortSignal.timeout(timeoutMs),
       redirect: 'error',
     });
     return { status: response.status, text: await response.text(), warning: response.headers.get('warning') };

@@ -32,7 +32,7 @@ export function openStoreClient(settings: Settings): AdminClient {
   const api = new AdminApi({
     registry,
     desk: ownDesk(registry),
-    flushBooks: () => Promise.resolve(),
+    flushBooks: () => Promise.resolve(true),
     status: () => ({}),
     reload: () => Promise.resolve({ applied: [], restartNeeded: [], replacing: 0, problems: [NO_GATEWAY] }),
     changeLog: () => {

@@ -15,8 +15,8 @@ const FLUSH_PERIOD_MS = 50;
 export interface GroupErrandsOptions {
   /** Asks the supervisor; undefined where this gateway is alone. */
   readonly readAll: ((what: ReadingKind) => Promise<GroupReading>) | undefined;
-  /** Writes what this gateway has settled. */
-  readonly flush: () => void;
+  /** Writes what this gateway has settled; false where it cannot be written now. */
+  readonly flush: () => boolean;
   /** What is read of the store from now on is as new as what the others have written. */
   readonly refresh: () => void;
 }
@@ -24,7 +24,7 @@ export interface GroupErrandsOptions {
 export class GroupErrands {
   readonly #options: GroupErrandsOptions;
   #flushedMs = -Infinity;
-  #next: Promise<void> | undefined;
+  #next: Promise<boolean> | undefined;
 
   constructor(options: GroupErrandsOptions) {
     this.#options = options;
@@ -44,23 +44,21 @@ export class GroupErrands {
     }
   }
 
-  /** Resolves when what any gateway had settled before is in the store, or could not be written now. */
-  flushAll(): Promise<void> {
+  /** Resolves when what any gateway had settled before is in the store; false where some could not be written now. */
+  flushAll(): Promise<boolean> {
     return (this.#next ??= this.#flushNext());
   }
 
-  async #flushNext(): Promise<void> {
+  async #flushNext(): Promise<boolean> {
     const waitMs = Math.max(0, this.#flushedMs + FLUSH_PERIOD_MS - performance.now());
     await new Promise<void>((resolve) => setTimeout(resolve, waitMs));
     // Whoever asks from here on may be about a later call.
     this.#next = undefined;
     this.#flushedMs = performance.now();
     const { readAll, flush, refresh } = this.#options;
-    if (readAll === undefined) {
-      flush();
-      return;
-    }
-    await readAll('books');
+    if (readAll === undefined) return flush();
+    const { members } = await readAll('books');
     refresh();
+    return members.length > 0 && members.every(({ reading }) => reading.books === true);
   }
 }

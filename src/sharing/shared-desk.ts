@@ -37,7 +37,7 @@ export interface SharedDeskOptions {
   /** Resolves when every process of this host serves by the changes up to that, with how many do not after a bounded wait. */
   readonly confirm: (change: number) => Promise<number>;
   /** Resolves when what these had settled is in the store. */
-  readonly flushAll: () => Promise<void>;
+  readonly flushAll: () => Promise<unknown>;
 }
 
 /**

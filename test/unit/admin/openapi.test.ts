@@ -73,6 +73,7 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['GET', '/status'],
   ['GET', '/settings'],
   ['POST', '/reload'],
+  ['POST', '/flush'],
   ['GET', '/log'],
   ['PUT', '/log', { level: 'warn' }],
   ['POST', '/upstreams/reset', {}],

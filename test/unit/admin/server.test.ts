@@ -163,7 +163,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     allowedHosts: [],
     token: TOKEN,
     registry: house.registry,
-    flushBooks: () => Promise.resolve(),
+    flushBooks: () => Promise.resolve(true),
     desk: ownDesk(house.registry),
     readiness: () => true,
     status: () => ({}),

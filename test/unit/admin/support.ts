@@ -80,7 +80,7 @@ export async function startAdminHouse(
     token: TOKEN,
     registry: house.registry,
     desk: ownDesk(house.registry),
-    flushBooks: () => Promise.resolve(),
+    flushBooks: () => Promise.resolve(true),
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),
     reload: (request) => started.reload(request),

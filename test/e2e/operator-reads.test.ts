@@ -1,0 +1,42 @@
+/**
+ * What an operator reads right after a call has that call in it, of one process or of several: the audit of the books on disk beside
+ * the gateway.
+ */
+import t from 'tap';
+import { startBed } from '../support/bed.js';
+import { runCommand } from '../support/command.js';
+
+const CALLS = 3;
+
+for (const processes of [1, 2]) {
+  void t.test(`the audit beside a gateway of processes: ${processes}`, async (t) => {
+    const { gateway } = await startBed(t, { processes, flush_interval_ms: 60_000 });
+    const { key, accountId } = await gateway.admin.customer();
+    for (let calls = 1; calls <= CALLS; calls += 1) {
+      t.equal((await gateway.chat(key, 'Hello')).status, 200);
+      const end = await runCommand(gateway.folder, ['audit', '--json']);
+      t.equal(end.stderr, '');
+      const account = (await gateway.admin.send('GET', `/admin/v1/accounts/${accountId}`)).json();
+      const { spent } = account as { readonly spent: string };
+      t.not(spent, '0.00');
+      t.match(end.json(), { ok: true, spent }, `call ${calls}`);
+    }
+    t.equal(await gateway.stop(), 0);
+  });
+}
+
+void t.test(
+  'a gateway that cannot be asked is told of, and the books are audited all the same',
+  async (t) => {
+    const { gateway } = await startBed(t);
+    const end = await runCommand(gateway.folder, ['audit'], {
+      TOLLGATE_ADMIN_TOKEN: 'a token of another gateway, long enough',
+    });
+    t.match(end, {
+      code: 0,
+      stdout: /The books balance\./,
+      stderr: /^Calls of the last moments may be missing/,
+    });
+    t.equal(await gateway.stop(), 0);
+  },
+);
