@@ -128,6 +128,12 @@ export const JOURNAL_RECORDS_MIN = 65_536;
 /** The end of an answer waits so long for its charge to reach the disk; a disk that needs longer is taken for broken. */
 export const COMMIT_WAIT_MS_MAX = 10_000;
 
+/**
+ * A listener that ends has cut its calls and waits so long for what is to be charged for them: an upstream worker
+ * aborts a thousand calls and counts what was relayed of them in a fraction of a second.
+ */
+export const CUT_CALLS_WAIT_MS_MAX = 2_000;
+
 /** Rows of usage that are kept in memory because they may grow further; beyond it they are read from disk when needed. */
 export const USAGE_ROWS_HOT_MAX = 200_000;
 

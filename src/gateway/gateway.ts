@@ -278,7 +278,7 @@ export class Gateway {
     const callsInFlight = this.#metrics.reader.callsInFlight();
     // What is left may be connections that wait for nothing.
     if (!drained && (callsInFlight > 0 || !replaced)) {
-      this.#log.error('calls were cut: they did not end within drain_timeout_ms, and were not billed', {
+      this.#log.error('calls were cut: they did not end within drain_timeout_ms; what they had is billed', {
         callsInFlight,
       });
     }

@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
+import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import { createRequestPrefix, requestIdOf } from '../listener/request-id.js';
 import type {
   FromListener,
@@ -21,8 +21,8 @@ import { Acknowledgements } from './acknowledgements.js';
 /** More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
-/** What a listener gets to cut its connections before its thread is given up. */
-const CLOSE_MS = 2_000;
+/** What a listener gets to cut its connections and settle their calls before its thread is given up. */
+const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
 export type ListenerShape = Omit<
   ListenerInit,
@@ -139,7 +139,7 @@ export class Listeners {
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
-  /** Cuts what is left and ends the threads. */
+  /** Cuts what is left, and ends the threads once what was delivered is in their journals. */
   async close(): Promise<void> {
     this.#draining = true;
     const exits = [...this.#listeners.values()].map(({ thread }) => {

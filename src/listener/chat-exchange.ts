@@ -2,6 +2,7 @@
  * One chat-completion request on its socket, from its body to the last byte of its answer. Listener thread.
  *
  *     reading → asking (other threads) → waiting (for the worker's first frame) → answering → held → leaving → done
+ *                                                    └→ withdrawn (the gateway ends, and the client has had nothing) → done
  *
  * Asked is about large bodies, an Idempotency-Key, and leases where limits are shared. A repeat of a call with an Idempotency-Key goes from asking to leaving: it gets the answer of the first.
  *
@@ -40,7 +41,7 @@ import type { ListenerLimits } from './messages.js';
 import { Replay } from './replay.js';
 import type { ListenerServer } from './server.js';
 
-type Phase = 'reading' | 'asking' | 'waiting' | 'answering' | 'held' | 'leaving' | 'done';
+type Phase = 'reading' | 'asking' | 'waiting' | 'withdrawn' | 'answering' | 'held' | 'leaving' | 'done';
 
 const NO_WORKER: ErrorRecord = {
   code: 'overloaded',
@@ -60,6 +61,11 @@ const ACCOUNT_BODIES_FULL: ErrorRecord = {
   detail: 'account_bodies_in_work',
   message: 'The account has as many bytes of requests in work as one account may. Retry after 1 second.',
   retryAfterSeconds: 1,
+};
+
+const STOPPED: ErrorRecord = {
+  code: 'internal_error',
+  message: 'The gateway has stopped before the call was answered. The call was not billed; try it again.',
 };
 
 const NOT_IN_BOOKS: ErrorRecord = {
@@ -336,6 +342,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   }
 
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
+    if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
     const { parts } = this.#server;
     // The worker has let go of it; a slow client may take long over the answer.
     this.#giveBackBody();
@@ -357,6 +364,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
 
   /** Its client gets what has come so far and pays for it, as if it had left then: a cut connection, not an error, is what it sees. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
+    if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
     const { parts } = this.#server;
     this.#keyed?.keyed.giveUp();
     this.#meter.charged(settle(this.#context, usage, parts), upstreamWaitMs);
@@ -507,6 +515,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     if (this.#phase === 'reading' || this.#phase === 'leaving') {
       this.#finish('client_gone');
     } else if (admission !== undefined && (this.#phase === 'waiting' || this.#phase === 'answering')) {
+      // Who had nothing yet when the gateway itself cut the connection pays for nothing.
+      if (this.#phase === 'waiting' && this.#server.isClosing) this.#phase = 'withdrawn';
       this.#server.parts.link.cancel(admission.slot);
     }
   }

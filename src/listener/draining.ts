@@ -2,6 +2,7 @@
  * How a listener comes to its end: what it waits for before every connection is cut. Listener thread.
  *
  *     serving → stopping (accepts no more connections) → draining (every head says close) → rest (all connections are cut)
+ *             → over (what was cut is settled)
  *
  * A connection that was told `close` ends with its response. One that was not told is kept: its client may send the next request at
  * any moment, and a connection that is closed then loses that request. It is served, and told. So a client that keeps its connections
@@ -30,6 +31,7 @@ export class Draining {
   #isLate = false;
   #restTimer: NodeJS.Timeout | undefined;
   #onDrained: (() => void) | undefined;
+  #onCallsOver: (() => void) | undefined;
 
   constructor(cut: () => void) {
     this.#cut = cut;
@@ -71,14 +73,25 @@ export class Draining {
 
   onCallEnded(requestNumber: number): void {
     this.#calls -= 1;
+    this.#lookForCalls();
     if (!this.#begun) return;
     if (requestNumber > this.#lastBefore) this.#lateCalls -= 1;
     this.#look();
   }
 
-  close(): void {
+  /** Every connection was cut. Calls back once, when the last of their calls was settled. */
+  close(onCallsOver: () => void): void {
     clearTimeout(this.#restTimer);
     this.#onDrained = undefined;
+    this.#onCallsOver = onCallsOver;
+    this.#lookForCalls();
+  }
+
+  #lookForCalls(): void {
+    if (this.#onCallsOver === undefined || this.#calls > 0) return;
+    // Not within the last frame of a call.
+    setImmediate(this.#onCallsOver);
+    this.#onCallsOver = undefined;
   }
 
   #look(): void {

@@ -7,6 +7,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
+import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
 import { clockOf } from '../ledger/authority-clock.js';
 import { JournalWriter } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
@@ -80,8 +81,13 @@ const server = new ListenerServer(
   new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox }),
 );
 
-function end(exitCode: number): void {
-  server.close();
+/** Who keeps a stream up to the end pays for what was relayed. Main thread and workers wait for this one meanwhile. */
+function close(): void {
+  setTimeout(() => end(0), CUT_CALLS_WAIT_MS_MAX);
+  server.close(() => end(0));
+}
+
+function end(exitCode: number): never {
   outbox?.flush();
   link.close();
   process.exit(exitCode);
@@ -91,6 +97,7 @@ process.on('uncaughtException', (error) => {
   log.error('listener failed and is being replaced; its calls were cut and not billed', {
     error: error.stack,
   });
+  server.close(() => undefined);
   end(1);
 });
 
@@ -118,7 +125,7 @@ main.on('message', (message: ToListener) => {
       server.drainLate();
       return;
     case 'close':
-      end(0);
+      close();
   }
 });
 

@@ -64,6 +64,7 @@ export class ListenerServer {
   readonly #sweeper: NodeJS.Timeout;
   #address = { host: '', port: 0 };
   #stopping = false;
+  #isClosing = false;
   readonly #draining = new Draining(() => this.#apps.close());
 
   constructor(
@@ -139,12 +140,19 @@ export class ListenerServer {
     this.#draining.beginLate();
   }
 
-  /** Cuts every connection. */
-  close(): void {
+  /** The connections are being cut by this side. */
+  get isClosing(): boolean {
+    return this.#isClosing;
+  }
+
+  /** Cuts every connection, as if each client had left; calls back once what they have had is settled. */
+  close(onSettled: () => void): void {
+    this.#stopping = true;
+    this.#isClosing = true;
     clearInterval(this.#sweeper);
     this.descriptors.close();
-    this.#draining.close();
     this.#apps.close();
+    this.#draining.close(onSettled);
   }
 
   /** An exchange has begun. */

@@ -3,6 +3,7 @@
  * small while it waits. Supervisor process.
  */
 import { SystemClock } from '../core/clock.js';
+import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { isReplaceable } from '../config/live-settings.js';
@@ -19,8 +20,8 @@ import { RESTART_PAUSES } from './restart-policy.js';
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Two million keys are read in seconds; a start that takes two minutes has hung. */
 const READY_MS_MAX = 120_000;
-/** The last flush takes milliseconds; a slow disk gets this long. */
-const EXIT_GRACE_MS = 5_000;
+/** Calls that are cut have CUT_CALLS_WAIT_MS_MAX; the last flush takes milliseconds, and a slow disk gets the rest. */
+const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 /** A reload waits twice for threads, SETTINGS_WAIT_MS_MAX each; a gateway that was just started again has to start first. */
 const RELOAD_MS_MAX = 60_000;
 /** Of looks at the configuration file; a change takes effect after two of them. */
