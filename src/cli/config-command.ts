@@ -3,6 +3,7 @@ import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
+import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addImportCommand } from './import-command.js';
 import { exampleText } from './output.js';
 import { addConfigOption } from './place.js';
@@ -10,6 +11,7 @@ import { addConfigOption } from './place.js';
 interface CheckOptions {
   readonly config?: string;
   readonly json?: boolean;
+  readonly probe?: boolean;
 }
 
 export function addConfigCommands(program: Command): void {
@@ -21,7 +23,8 @@ export function addConfigCommands(program: Command): void {
         'Read the configuration as serve would and tell every fault; exits with 1 where there is one.',
       ),
   )
-    .option('--json', 'print {"ok", "source", "problems"}')
+    .option('--json', 'print {"ok", "source", "problems"}, with --probe also "upstreams"')
+    .option('--probe', 'also call each upstream once, as upstreams test does')
     .addHelpText('after', exampleText('config check --config /etc/tollgate/tollgate.yaml'))
     .action(check);
   config
@@ -57,13 +60,23 @@ async function check(options: CheckOptions): Promise<void> {
   ]);
   try {
     const loaded = loadSettings({ config: options.config });
-    const report = { ok: true, source: loaded.source ?? null, problems: [] };
+    const views = options.probe === true ? await probed(loaded) : undefined;
+    const ok = views?.every((view) => view.ok) ?? true;
+    if (!ok) process.exitCode = 1;
+    const report = { ok, source: loaded.source ?? null, problems: [], ...(views && { upstreams: views }) };
     process.stdout.write(options.json === true ? `${JSON.stringify(report)}\n` : `${summaryOf(loaded)}\n`);
+    if (views !== undefined && options.json !== true)
+      await (await import('./upstream-test-view.js')).printProbes(views);
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;
     process.stdout.write(`${JSON.stringify({ ok: false, source: null, problems: error.problems })}\n`);
     process.exitCode = 1;
   }
+}
+
+async function probed({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
+  const { probeUpstreams } = await import('../gateway/upstream-probe.js');
+  return (await probeUpstreams(settings, undefined)) ?? [];
 }
 
 function summaryOf({ settings, source }: LoadedSettings): string {

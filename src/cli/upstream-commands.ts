@@ -2,11 +2,25 @@
 import type { Command } from 'commander';
 import type { UpstreamResetView } from '../admin/upstream-routes.js';
 import { withGateway } from './admin-client.js';
-import { exampleText, nonEmpty, printJson, printLine } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { exampleText, nonEmpty, printJson, printLine, Refusal } from './output.js';
+import { addConfigOption, addPlaceOptions, type PlaceOptions } from './place.js';
 
 export function addUpstreamCommands(program: Command): void {
-  const upstreams = program.command('upstreams').description('Call upstreams again that are left alone.');
+  const upstreams = program
+    .command('upstreams')
+    .description('Test the providers behind the models, and call those again that are left alone.');
+
+  addConfigOption(
+    upstreams
+      .command('test')
+      .description(
+        'Call each upstream of the configuration once, with a request of a few tokens, and say what came back and what to do; exits with 1 where one does not serve.',
+      ),
+  )
+    .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
+    .option('--json', 'print JSON')
+    .addHelpText('after', exampleText('upstreams test', 'upstreams test gpt-4o-mini --json'))
+    .action(test);
 
   addPlaceOptions(
     upstreams
@@ -27,4 +41,20 @@ function reset(model: string | undefined, options: PlaceOptions): Promise<void> 
     if (options.json === true) printJson(view);
     else printLine(`All upstreams are called again: ${view.models.join(', ')}`);
   });
+}
+
+async function test(
+  model: string | undefined,
+  { config, json }: Pick<PlaceOptions, 'config' | 'json'>,
+): Promise<void> {
+  const [{ loadSettings }, { probeUpstreams }, { allServe, printProbes }] = await Promise.all([
+    import('../config/load.js'),
+    import('../gateway/upstream-probe.js'),
+    import('./upstream-test-view.js'),
+  ]);
+  const views = await probeUpstreams(loadSettings({ config }).settings, model);
+  if (views === undefined) throw new Refusal(`There is no model '${model}' in the configuration.`);
+  if (json === true) printJson({ data: views });
+  else await printProbes(views);
+  if (!allServe(views)) process.exitCode = 1;
 }

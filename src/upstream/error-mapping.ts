@@ -39,7 +39,7 @@ const NOT_FOUND = 404;
 const TOO_LARGE = 413;
 const MISPLACED_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 305, 307, 308, 405, 410]);
 /** What APIs call a model that they do not know. The gateway knows the caller's model, so the name that is set for it here is wrong. */
-const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
+export const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
   'model_not_found',
   'invalid_model',
   'unknown_model',
