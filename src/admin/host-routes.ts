@@ -2,7 +2,7 @@
  * `/admin/v1/hosts`: the hosts that share accounts, limits and money with this one. Main thread.
  */
 import { Type, type Static } from 'typebox';
-import { invalid } from '../registry/record-id.js';
+import { conflict } from '../registry/record-id.js';
 import { listOf, listSchema } from './fields.js';
 import { CLOSED, defineRoute, type AdminContext, type Route } from './route.js';
 
@@ -58,7 +58,7 @@ export const HOST_ROUTES: readonly Route[] = [
 
 function hostsOf({ hosts }: AdminContext): SharedHosts {
   if (hosts === undefined)
-    throw invalid('this gateway shares with no other host: its settings have no sharing');
+    throw conflict('this gateway shares with no other host: its settings have no sharing');
   return hosts;
 }
 

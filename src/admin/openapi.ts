@@ -69,6 +69,8 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
     'account' in { ...route.query.properties, ...route.body.properties }
       ? (['not_found'] as const)
       : []),
+    // Without sharing there are no hosts, and a key is rotated once.
+    ...(['hosts', 'rotate'].some((word) => route.segments.includes(word)) ? (['conflict'] as const) : []),
     ...(method === 'GET' ? [] : (['request_too_large'] as const)),
     'rate_limit_exceeded',
     ...(method === 'GET' ? [] : (['overloaded'] as const)),

@@ -54,6 +54,10 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     when: 'the call that first had this `Idempotency-Key` still runs; `Retry-After`',
     remedy: 'wait, then ask again',
   },
+  conflict: {
+    when: 'admin interface: what is asked for does not go with how things are: the key has been rotated, there is no `sharing`',
+    remedy: 'look at it anew',
+  },
   request_timeout: {
     when: 'nothing of the body came for `limits.client_idle_timeout_ms`, or it took half an hour; the connection ends',
     remedy: 'send the body without long pauses',

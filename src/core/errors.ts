@@ -22,6 +22,7 @@ export const ERROR_KINDS = {
   invalid_parameters: { status: 400, type: 'invalid_request_error' },
   not_found: { status: 404, type: 'invalid_request_error' },
   request_in_progress: { status: 409, type: 'invalid_request_error' },
+  conflict: { status: 409, type: 'invalid_request_error' },
   method_not_allowed: { status: 405, type: 'invalid_request_error' },
   request_timeout: { status: 408, type: 'invalid_request_error' },
   request_too_large: { status: 413, type: 'invalid_request_error' },

@@ -4,7 +4,7 @@
 import { ceilDiv, type WallMs } from '../core/units.js';
 import type { KeyRecord } from './key-record.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
-import { invalid } from './record-id.js';
+import { conflict, invalid } from './record-id.js';
 
 const MS_PER_SECOND = 1_000;
 
@@ -40,7 +40,7 @@ export function endOfGrace(nowMs: WallMs, graceSeconds: number): number {
 export function assertRotatable(record: KeyRecord, nowMs: WallMs): void {
   const { id, name, replacedById } = record;
   if (replacedById !== undefined) {
-    throw invalid(`the key ${id} (${name}) has been rotated already: ${replacedById} is in its place`);
+    throw conflict(`the key ${id} (${name}) has been rotated already: ${replacedById} is in its place`);
   }
   if (!record.active) throw invalid(`the key ${id} (${name}) is disabled: enable it, or create another`);
   if (isExpired(record, nowMs)) throw invalid(`the key ${id} (${name}) has expired: create another`);

@@ -76,6 +76,11 @@ export function invalid(message: string): ProxyError {
   return new ProxyError('invalid_parameters', 'downstream', message);
 }
 
+/** What was asked for is well formed and does not go with how things are. */
+export function conflict(message: string): ProxyError {
+  return new ProxyError('conflict', 'downstream', message);
+}
+
 export function notFound(message: string): ProxyError {
   return new ProxyError('not_found', 'downstream', message);
 }

@@ -204,6 +204,16 @@ void t.test('errors', async (t) => {
     t.match(checkError(t, answer, 'request_too_large', 'over'), /100000|100,000/);
   });
 
+  await t.test('unsupported_media_type', async (t) => {
+    const send = (coding: string): Promise<Answer> =>
+      gateway.request(key, { body: GOOD_BODY, headers: { 'content-encoding': coding } });
+    for (const coding of ['gzip', 'br', 'zstd', 'deflate', 'GZIP', 'gzip, identity', 'x'.repeat(1_000)]) {
+      const message = checkError(t, await send(coding), 'unsupported_media_type', coding);
+      t.match(message, 'Content-Encoding');
+    }
+    for (const coding of ['identity', 'Identity', '']) t.equal((await send(coding)).status, 200, coding);
+  });
+
   await t.test('overloaded', async (t) => {
     await mock.resetStats();
     const streams = await Promise.all(

@@ -1,4 +1,5 @@
 /** `tollgate hosts …` at gateways that are two hosts, and at one that shares with nobody. */
+import { checkError } from '../support/error-answer.js';
 import t from 'tap';
 import type { HostView } from '#src/admin/host-routes.js';
 import { runCommand, type CommandEnd } from '../support/command.js';
@@ -28,6 +29,11 @@ void t.test('hosts are listed, and one that is alive is not forgotten', NO_REDIS
 
 void t.test('a gateway that shares with no other host', async (t) => {
   const gateway = await startGateway(t, { config: testSettings('echo:') });
+  for (const [method, path] of [
+    ['GET', '/admin/v1/hosts'],
+    ['DELETE', '/admin/v1/hosts/other'],
+  ] as const)
+    checkError(t, await gateway.admin.send(method, path), 'conflict', `${method} ${path}`);
   const end = await runCommand(gateway.folder, ['hosts', 'list']);
   t.match(end, { code: 1, stderr: /this gateway shares with no other host: its settings have no sharing/ });
 });

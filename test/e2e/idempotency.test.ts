@@ -170,12 +170,15 @@ void t.test('repeats', async (t) => {
 
   await t.test('what is no key', async (t) => {
     const { key, accountId } = await gateway.admin.customer();
-    for (const text of ['k'.repeat(256), 'schl\u00fcssel', 'a\tb']) {
+    for (const text of ['', 'k'.repeat(256), 'schl\u00fcssel', 'a\tb']) {
       const answer = await keyed(bed, key, text, bodyOf('Hello'));
       t.match(checkError(t, answer, 'invalid_parameters', text), /Idempotency-Key must be 1 to 255/);
     }
     t.equal((await keyed(bed, key, 'k'.repeat(255), bodyOf('Hello'))).status, 200);
     t.equal((await gateway.admin.account(accountId)).calls_today, 1);
+    const without = await gateway.request(key, { body: bodyOf('Hello') });
+    t.equal(without.status, 200, 'no header is no wrong one');
+    t.equal((await gateway.admin.account(accountId)).calls_today, 2);
   });
 
   await t.test('what was refused is not kept', async (t) => {

@@ -131,6 +131,44 @@ void t.test('the openai package over https', { skip }, async (t) => {
   t.equal(await gateway.stop(), 0);
 });
 
+void t.test('what was recorded is not read with the key: no key exchange by RSA', { skip }, async (t) => {
+  const mock = await startMock(t);
+  const folder = temporaryFolder(t);
+  const rsa = selfSigned('rsa')!;
+  writeFileSync(join(folder, 'cert.pem'), rsa.certificate);
+  writeFileSync(join(folder, 'key.pem'), rsa.key);
+  const listen = { tls: { cert_file: 'cert.pem', key_file: 'key.pem' } };
+  const gateway = await startGateway(t, { folder, config: testSettings(mock.url, { listen }) });
+  const cipherOf = async (ciphers: string): Promise<string | undefined> => {
+    const socket = connect({
+      host: '127.0.0.1',
+      port: gateway.port,
+      rejectUnauthorized: false,
+      maxVersion: 'TLSv1.2',
+      ciphers: `${ciphers}:@SECLEVEL=0`,
+    });
+    try {
+      await once(socket, 'secureConnect');
+      return socket.getCipher().name;
+    } catch {
+      return undefined;
+    } finally {
+      socket.destroy();
+    }
+  };
+  for (const cipher of ['ECDHE-RSA-AES128-GCM-SHA256', 'ECDHE-RSA-AES256-GCM-SHA384'])
+    t.equal(await cipherOf(cipher), cipher, 'with forward secrecy');
+  for (const cipher of [
+    'AES128-SHA',
+    'AES256-SHA',
+    'AES128-SHA256',
+    'AES128-GCM-SHA256',
+    'AES256-GCM-SHA384',
+    'kRSA',
+  ])
+    t.equal(await cipherOf(cipher), undefined, cipher);
+});
+
 void t.test(
   'a changed certificate: new connections see it, those that there are go on',
   { skip },

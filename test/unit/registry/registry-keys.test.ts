@@ -203,7 +203,7 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
   t.equal(registry.keys.find('ci').record.id, old.record.id, 'and the old one’s again');
 
   registry.keys.setActive('ci', false);
-  t.throws(() => registry.keys.rotate('ci', 60), { code: 'invalid_parameters', message: /rotated already/ });
+  t.throws(() => registry.keys.rotate('ci', 60), { code: 'conflict', message: /rotated already/ });
   await store.close();
 });
 
