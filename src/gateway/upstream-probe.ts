@@ -33,7 +33,7 @@ const BODY_BYTES_MAX = 64 * 1024;
 const PROBES_MAX = 8;
 const OUTPUT_TOKENS = 5;
 /** What models say that know the newer name alone. */
-const OTHER_LIMIT = /max_completion_tokens/;
+const OTHER_LIMIT = 'max_completion_tokens';
 
 /** Of the model with that id or alias, or of all; undefined where there is no such model. One line each, as in the settings. */
 export async function probeUpstreams(
@@ -85,7 +85,7 @@ async function probe(http: UpstreamClient, model: string, target: UpstreamTarget
     };
   }
   let call = await callOnce(http, target, model, 'max_tokens');
-  if (call.reply.kind === 'answer' && call.reply.status === 400 && OTHER_LIMIT.test(call.reply.body))
+  if (call.reply.kind === 'answer' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT))
     call = await callOnce(http, target, model, 'max_completion_tokens');
   const { reply, firstByteMs } = call;
   const { ok, result, advice, answeredModel, usageReported } = verdictOf(target, model, reply);
