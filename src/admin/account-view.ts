@@ -14,6 +14,12 @@ export const AccountView = Type.Object(
     name: Type.String(),
     plan: Type.String(),
     active: Type.Boolean(),
+    plan_missing: Type.Optional(
+      Type.Literal(true, {
+        description:
+          'there if the plan is not in the settings: calls are refused until it is, or another is set',
+      }),
+    ),
     /** What can be spent now: credited less held less spent. */
     balance: Money,
     held: Money,
@@ -37,6 +43,7 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
     name: record.name,
     plan: record.planId,
     active: record.active,
+    ...(statement.planMissing === true ? { plan_missing: true as const } : {}),
     balance: decimalOf(statement.available),
     held: decimalOf(statement.held),
     spent: decimalOf(statement.spent),

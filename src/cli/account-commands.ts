@@ -92,7 +92,11 @@ const COLUMNS: readonly Column<AccountView>[] = [
   { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
   { title: 'ID', text: ({ id }) => id, align: 'left' },
   { title: 'PLAN', text: ({ plan }) => plan, align: 'left', cut: true },
-  { title: 'ACTIVE', text: ({ active }) => yesNo(active), align: 'left' },
+  {
+    title: 'ACTIVE',
+    text: ({ active, plan_missing }) => (plan_missing ? 'no plan' : yesNo(active)),
+    align: 'left',
+  },
   { title: 'BALANCE', text: ({ balance }) => balance, align: 'right' },
   { title: 'HELD', text: ({ held }) => held, align: 'right' },
   { title: 'SPENT', text: ({ spent }) => spent, align: 'right' },
@@ -123,7 +127,12 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
     ['name', account.name],
     ['id', account.id],
     ['plan', account.plan],
-    ['active', yesNo(account.active)],
+    [
+      'active',
+      account.plan_missing === true
+        ? `no: the plan ${account.plan} is not in the settings; put it back, or use accounts set-plan`
+        : yesNo(account.active),
+    ],
     ['balance', account.balance],
     ['held', account.held],
     ['spent', account.spent],

@@ -3,6 +3,7 @@
  */
 import type { ErrorRecord } from '../core/errors.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
+import { NO_PLAN_INDEX } from '../registry/catalog.js';
 import { digestOf, isWellFormedKey, KEY_CHARS } from '../registry/key-digest.js';
 import type { CallContext } from './context.js';
 import type { PipelineParts } from './parts.js';
@@ -33,6 +34,12 @@ const DISABLED_ACCOUNT: ErrorRecord = {
   detail: 'account_disabled',
   message: 'The account of the API key has been disabled. Ask the administrator to enable it.',
 };
+const PLANLESS_ACCOUNT: ErrorRecord = {
+  code: 'key_disabled',
+  detail: 'account_disabled',
+  message:
+    'The plan of this account is not in the settings of the gateway. Ask the administrator to put it back, or to move the account to another plan.',
+};
 
 const MS_PER_SECOND = 1_000;
 
@@ -54,7 +61,9 @@ export function authenticate(
   const nowSeconds = Math.floor(parts.clock.wallMs() / MS_PER_SECOND);
   if (parts.keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = parts.keys.accountOf(key);
-  if (!parts.ledger.isActive(account)) return DISABLED_ACCOUNT;
+  if (!parts.ledger.isActive(account)) {
+    return parts.ledger.planIndexOf(account) === NO_PLAN_INDEX ? PLANLESS_ACCOUNT : DISABLED_ACCOUNT;
+  }
   if (parts.keys.noteUse(key, nowSeconds)) parts.ledger.keys.mark(key);
   const keyLimit = parts.keys.isLimited(key) ? parts.ledger.keys.limitOf(key) : undefined;
   const planIndex = parts.ledger.planIndexOf(account);

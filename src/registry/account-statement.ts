@@ -11,6 +11,8 @@ const MINUTE_MS = 60_000;
 
 export interface AccountStatement {
   readonly record: AccountRecord;
+  /** True if the settings do not have its plan: its calls are refused, active or not. */
+  readonly planMissing?: boolean;
   /** credited = available + held + spent. */
   readonly available: PicoUnits;
   readonly held: PicoUnits;

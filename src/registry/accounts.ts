@@ -136,6 +136,12 @@ export class Accounts {
   }
 
   statementOf(record: AccountRecord): AccountStatement {
+    const statement = this.#moneyOf(record);
+    const planMissing = findPlanIndex(this.#options.catalog, record.planId) === undefined;
+    return planMissing ? { ...statement, planMissing } : statement;
+  }
+
+  #moneyOf(record: AccountRecord): AccountStatement {
     const { live, store, clock, uses } = this.#options;
     const nowMs = recordMomentMs(clock);
     if (live !== undefined) return liveStatement(record, live.ledger.snapshot(record.index), nowMs);

@@ -1,6 +1,7 @@
 import t from 'tap';
 import { authenticate } from '#src/pipeline/authenticate.js';
 import { CallContext } from '#src/pipeline/context.js';
+import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
 import { openHouse, type House } from './support.js';
 
@@ -56,6 +57,12 @@ void t.test('disabling a key or its account counts from the next request on', (t
   t.equal(code(), undefined);
   parts.ledger.setActive(account, false);
   t.equal(code(), 'key_disabled');
+  const refusal = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
+  const planIndex = parts.ledger.planIndexOf(account);
+  t.match(refusal()?.message, /^The account of the API key has been disabled/);
+  parts.ledger.setPlan(account, NO_PLAN_INDEX);
+  t.match(refusal(), { code: 'key_disabled', message: /^The plan of this account is not in the settings/ });
+  parts.ledger.setPlan(account, planIndex);
   parts.ledger.setActive(account, true);
   parts.keys.remove(keyIndex);
   t.equal(code(), 'invalid_api_key', 'a deleted key is unknown');

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { viewOfAccount } from '#src/admin/account-view.js';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
@@ -65,7 +66,10 @@ void t.test('an account whose plan has gone is disabled and told, until it is mo
   t.equal(after.ledger.isActive(FIRST), false);
   after.registry.accounts.setActive('a', true);
   t.equal(after.ledger.isActive(FIRST), false, 'enabling alone does not give it limits');
+  const shown = viewOfAccount(after.registry.accounts.find('a'));
+  t.match(shown, { plan: 'paid', active: true, plan_missing: true }, 'the cause is shown');
   after.registry.accounts.setPlan('a', 'free');
+  t.notOk('plan_missing' in viewOfAccount(after.registry.accounts.find('a')));
   t.equal(after.ledger.isActive(FIRST), true);
   await after.store.close();
 });
