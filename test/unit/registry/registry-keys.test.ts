@@ -188,7 +188,7 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
   });
   // Not earlier than a minute from now, in whole seconds.
   const replaced = { ...old.record, expiresSeconds: NOW + 61, replacedById: made.record.id };
-  t.same(made.replaced, { record: replaced, expired: false, lastUsedSeconds: NOW });
+  t.same(made.replaced, { record: replaced, accountName: 'acme', expired: false, lastUsedSeconds: NOW });
   t.same(store.keys.find(old.record.id), replaced);
   t.same(store.keys.find(made.record.id), made.record);
   t.same([keyTable.isExpired(oldIndex, NOW + 60), keyTable.isExpired(oldIndex, NOW + 61)], [false, true]);
