@@ -15,6 +15,8 @@ const MASK = '***';
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
+/** The same, but for a zero that is a digit and has an x behind it by accident. */
+const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
 /** Of a letter in decimal. */
 const CODES = /\d{2,3}/g;
 /** `%2D`, `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`. */
@@ -150,7 +152,8 @@ function decodingsOf(text: string): string[] {
   for (const run of new Set([...runsOf(text, BASE64_RUN), ...runsOf(joined, BASE64_RUN)]))
     for (let start = 0; start < 4; start++)
       decoded.push(Buffer.from(run.slice(start), 'base64').toString('latin1'));
-  for (const run of runsOf(text.replace(BETWEEN_HEX, ''), HEX_RUN))
+  const bareHex = [BETWEEN_HEX, BETWEEN_WHOLE_HEX].map((between) => text.replace(between, ''));
+  for (const run of new Set(bareHex.flatMap((hex) => runsOf(hex, HEX_RUN))))
     for (let start = 0; start < 2; start++)
       decoded.push(Buffer.from(run.slice(start), 'hex').toString('latin1'));
   const codes = runsOf(text, CODES);
