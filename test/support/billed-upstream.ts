@@ -194,8 +194,9 @@ class Play {
     };
   }
 
-  #usage(): object {
-    const { words } = this.#sent;
+  /** `coming`: words of the event that brings the report, which are not sent yet. */
+  #usage(coming = 0): object {
+    const words = this.#sent.words + coming;
     return { prompt_tokens: PROMPT_TOKENS, completion_tokens: words, total_tokens: PROMPT_TOKENS + words };
   }
 
@@ -209,7 +210,9 @@ class Play {
       finish_reason: null,
       ...(padding > 0 && { padding: 'x'.repeat(padding) }),
     };
-    return event(this.#object([choice], isTold ? this.#usage() : undefined));
+    return event(
+      this.#object([choice], isTold ? this.#usage(usage === 'each' ? wordsPerEvent : 0) : undefined),
+    );
   }
 
   async #write(text: string): Promise<void> {
