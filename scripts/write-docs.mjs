@@ -1,6 +1,6 @@
 /**
- * Writes the README's tables of settings, errors, commands and metrics from the code, between their markers. `npm run docs`, after a
- * build; with `--check` it changes nothing and exits with 1 where the README is not what it would write.
+ * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, commands, metrics. `npm run docs`,
+ * after a build; with `--check` it changes nothing and exits with 1 if a page is not what it would write.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -11,28 +11,29 @@ import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS } from '../dist/core/error-meanings.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
 
-const README = fileURLToPath(new URL('../README.md', import.meta.url));
+const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
 
-const TABLES = {
-  settings: settingsTable,
-  errors: errorsTable,
-  commands: commandsTable,
-  metrics: metricsTable,
-};
+/** Page, name of its markers, and what is between them. */
+const TABLES = [
+  ['configuration.md', 'settings', settingsTable],
+  ['errors.md', 'errors', errorsTable],
+  ['commands.md', 'commands', commandsTable],
+  ['metrics.md', 'metrics', metricsTable],
+];
 
-const before = readFileSync(README, 'utf8');
-let after = before;
-for (const [name, table] of Object.entries(TABLES)) {
+for (const [page, name, table] of TABLES) {
+  const path = DOCS + page;
+  const before = readFileSync(path, 'utf8');
   const marked = new RegExp(`(<!-- ${name}: written by npm run docs -->\n)[^]*?(<!-- end of ${name} -->)`);
-  if (!marked.test(after)) throw new Error(`README.md has no markers of ${name}`);
-  after = after.replace(marked, (_, start, end) => `${start}\n${table()}\n\n${end}`);
-}
-after = await format(after, { ...(await resolveConfig(README)), parser: 'markdown' });
-if (!process.argv.includes('--check')) {
-  writeFileSync(README, after);
-} else if (after !== before) {
-  process.stderr.write('README.md is not what npm run docs writes\n');
-  process.exitCode = 1;
+  if (!marked.test(before)) throw new Error(`docs/${page} has no markers of ${name}`);
+  const filled = before.replace(marked, (_, start, end) => `${start}\n${table()}\n\n${end}`);
+  const after = await format(filled, { ...(await resolveConfig(path)), parser: 'markdown' });
+  if (!process.argv.includes('--check')) {
+    writeFileSync(path, after);
+  } else if (after !== before) {
+    process.stderr.write(`docs/${page} is not what npm run docs writes\n`);
+    process.exitCode = 1;
+  }
 }
 
 function tableOf(titles, rows) {

@@ -1,5 +1,5 @@
 /**
- * A picture of a run for the README: CPU time a request of each contender, a group of bars a scenario.
+ * A picture of a run for docs/benchmarks.md: CPU time a request of each contender, a group of bars a scenario.
  *
  *     node build/bench/load/chart.js report.json > chart.svg
  *

@@ -1,4 +1,4 @@
-/** What each error means and what helps: for the README and for whoever asks. Pure; any thread. */
+/** What each error means and what helps: for docs/errors.md and for whoever asks. Pure; any thread. */
 import type { ErrorCode } from './errors.js';
 
 export interface ErrorMeaning {

@@ -31,6 +31,7 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
   for (const name of [
     'dist',
     'deploy',
+    'docs',
     'src/admin/console/screenshots',
     'README.md',
     'LICENSE',
@@ -78,7 +79,7 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
   );
   t.same(strangers, [], 'and no others');
 
-  // What README says can be deleted.
+  // What docs/operations.md says can be deleted.
   const uws = join(installed, 'node_modules/uWebSockets.js');
   for (const name of readdirSync(uws)) {
     const own = `uws_${process.platform}_${process.arch}_${process.versions.modules}.node`;

@@ -3,6 +3,7 @@
  * a megabyte, after as many different words as would fill any cache.
  */
 import { readFileSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import t from 'tap';
 import { countTokens } from '#src/upstream/token-count.js';
 import { newSeed, random } from '../support/protocol-values.js';
@@ -129,8 +130,10 @@ const costOf = (
 
 const prose =
   readFileSync('README.md', 'utf8') +
-  readdirSync('src/ledger')
-    .map((name) => readFileSync(`src/ledger/${name}`, 'utf8'))
+  ['docs', 'src/ledger']
+    .flatMap((folder) => readdirSync(folder).map((name) => join(folder, name)))
+    .filter((path) => /\.(?:md|c?ts)$/.test(path))
+    .map((path) => readFileSync(path, 'utf8'))
     .join('');
 
 for (const tokenizer of TOKENIZERS) {

@@ -63,8 +63,8 @@ function corpus(): Map<string, string> {
     ['json', readFileSync('package-lock.json', 'utf8').slice(0, 50_000)],
     ...ODDITIES.map((text): [string, string] => [JSON.stringify(text), text]),
   ]);
-  for (const folder of ['src/upstream', 'src/ledger', 'test/unit/upstream']) {
-    for (const name of readdirSync(folder))
+  for (const folder of ['docs', 'src/upstream', 'src/ledger', 'test/unit/upstream']) {
+    for (const name of readdirSync(folder).filter((file) => /\.(?:md|c?ts)$/.test(file)))
       texts.set(name, readFileSync(join(folder, name), 'utf8').replace(LONG_RUN, '$1'));
   }
   return texts;
