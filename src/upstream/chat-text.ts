@@ -13,8 +13,29 @@ export interface Prompt {
   readonly beyondText: boolean;
 }
 
-/** Fields of a message or of a stream's delta whose text the model read or wrote. */
-const TEXT_FIELDS = ['content', 'reasoning_content', 'reasoning', 'refusal'] as const;
+/**
+ * Where the text stands that a model read or wrote, in a message, in a delta of a stream, and in a choice itself:
+ *
+ *     where                                     what is there                              of whom
+ *     content, refusal                          a text, or parts of text and thinking      OpenAI; Mistral answers in parts
+ *     reasoning_content, reasoning, thinking,   the same thoughts under one name or more   DeepSeek; vLLM, which sends two names for a
+ *       reasoning_details, thinking_blocks      than one: the longest of them counts       while; OpenRouter, which does so too; LiteLLM
+ *     audio.transcript                          what was spoken                            OpenAI
+ *     tool_calls[].function, function_call      name; arguments, a text or the object      OpenAI; some servers send the object
+ *     tool_calls[].custom                       name, input                                OpenAI
+ *     text of the choice                        a text                                     completions, as text-generation servers send them
+ */
+const TEXT_FIELDS = ['content', 'refusal'] as const;
+const THOUGHT_FIELDS = [
+  'reasoning_content',
+  'reasoning',
+  'thinking',
+  'reasoning_details',
+  'thinking_blocks',
+] as const;
+const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
+/** A list of parts, a part, its list of parts, a part of that. */
+const PARTS_DEPTH_MAX = 4;
 
 /** Texts of a request: role, name, content, tool calls of each message, and the tools' definitions as the JSON they came in. */
 export function promptOf(body: string): Prompt {
@@ -32,11 +53,7 @@ export function promptOf(body: string): Prompt {
       texts.push(message.name);
     }
     if (Array.isArray(message.content)) {
-      for (const part of message.content as unknown[]) {
-        const text = isRecord(part) ? (part.text ?? part.refusal) : undefined;
-        if (typeof text === 'string') texts.push(text);
-        else beyondText = true;
-      }
+      beyondText ||= (message.content as unknown[]).some((part) => textsIn(part).length === 0);
     }
     collectWritten(message, (_key, text) => texts.push(text));
   }
@@ -50,7 +67,7 @@ export function promptOf(body: string): Prompt {
 export function answerTexts(answer: string): string[] {
   const texts: string[] = [];
   for (const [, choice] of choicesOf(parsedJson(answer))) {
-    if (isRecord(choice.message)) collectWritten(choice.message, (_key, text) => texts.push(text));
+    collectChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
   }
   return texts;
 }
@@ -75,8 +92,7 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     bytes = end;
     if (data === undefined) return;
     for (const [index, choice] of choicesOf(parsedJson(data))) {
-      if (!isRecord(choice.delta)) continue;
-      collectWritten(choice.delta, (key, text) => {
+      collectChoice(choice, choice.delta ?? choice.message, (key, text) => {
         chars += text.length;
         const place = `${index}/${key}`;
         const list = pieces.get(place);
@@ -97,23 +113,56 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
     .map((choice, place) => [String(typeof choice.index === 'number' ? choice.index : place), choice]);
 }
 
-/** Calls `visit` for the text fields and the tool calls of a message or delta; `key` is the same for pieces of one text. */
-function collectWritten(message: Record<string, unknown>, visit: (key: string, text: string) => void): void {
-  for (const field of TEXT_FIELDS) {
-    const text = message[field];
-    if (typeof text === 'string' && text !== '') visit(field, text);
-  }
-  visitFunction('function_call', message.function_call, visit);
+type Visit = (key: string, text: string) => void;
+
+/** Calls `visit` for each text of a choice, whose message or delta is `message`; `key` is the same for pieces of one text. */
+function collectChoice(choice: Record<string, unknown>, message: unknown, visit: Visit): void {
+  if (isRecord(message)) collectWritten(message, visit);
+  visitText('text', choice.text, visit);
+}
+
+function collectWritten(message: Record<string, unknown>, visit: Visit): void {
+  for (const field of TEXT_FIELDS) visitText(field, message[field], visit);
+  visitThoughts(message, visit);
+  if (isRecord(message.audio)) visitText('audio', message.audio.transcript, visit);
+  visitCalled('function_call', message.function_call, visit);
   if (!Array.isArray(message.tool_calls)) return;
   for (const [place, call] of (message.tool_calls as unknown[]).entries()) {
     if (!isRecord(call)) continue;
-    const index = typeof call.index === 'number' ? call.index : place;
-    visitFunction(`tool_calls/${index}`, call.function, visit);
+    const key = `tool_calls/${typeof call.index === 'number' ? call.index : place}`;
+    visitCalled(key, call.function, visit);
+    visitCalled(key, call.custom, visit);
   }
 }
 
-function visitFunction(key: string, called: unknown, visit: (key: string, text: string) => void): void {
+function visitText(key: string, value: unknown, visit: Visit): void {
+  // Nearly always.
+  if (value === undefined || value === null) return;
+  const text = textsIn(value).join('');
+  if (text !== '') visit(key, text);
+}
+
+function visitThoughts(message: Record<string, unknown>, visit: Visit): void {
+  let longest = '';
+  for (const field of THOUGHT_FIELDS) {
+    if (message[field] === undefined || message[field] === null) continue;
+    const text = textsIn(message[field]).join('');
+    if (text.length > longest.length) longest = text;
+  }
+  if (longest !== '') visit('thoughts', longest);
+}
+
+function visitCalled(key: string, called: unknown, visit: Visit): void {
   if (!isRecord(called)) return;
-  if (typeof called.name === 'string') visit(`${key}/name`, called.name);
-  if (typeof called.arguments === 'string') visit(`${key}/arguments`, called.arguments);
+  visitText(`${key}/name`, called.name, visit);
+  const given = called.arguments ?? called.input;
+  visitText(`${key}/arguments`, isRecord(given) ? JSON.stringify(given) : given, visit);
+}
+
+/** The texts in a text, a part or a list of parts. */
+function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
+  if (typeof value === 'string') return [value];
+  if (depth === 0) return [];
+  if (Array.isArray(value)) return (value as unknown[]).flatMap((part) => textsIn(part, depth - 1));
+  return isRecord(value) ? PART_FIELDS.flatMap((field) => textsIn(value[field], depth - 1)) : [];
 }
