@@ -10,6 +10,7 @@
  * client has nothing yet, good events that come together with a bad one are held back with it.
  */
 import { isUtf8 } from 'node:buffer';
+import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { eventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import { garbageFailure } from './error-mapping.js';
@@ -32,7 +33,9 @@ function isFinished(choice: unknown): boolean {
 function hasText(choices: unknown): boolean {
   if (!Array.isArray(choices)) return false;
   return (choices as unknown[]).some((choice) => {
-    const delta = isRecord(choice) ? choice.delta : undefined;
+    if (!isRecord(choice)) return false;
+    if (choice.text) return true;
+    const delta = choice.delta ?? choice.message;
     if (!isRecord(delta)) return false;
     return Object.entries(delta).some(([name, text]) => name !== 'role' && Boolean(text));
   });
@@ -47,25 +50,35 @@ export class StreamReader implements AnswerBodyReader {
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
   readonly #includeUsage: boolean;
+  readonly #choices: number;
   readonly #splitter = new SseSplitter();
   readonly #forms = new EventForms();
   /** An event with choices has been seen, so this is a chat-completion stream. */
   #accepted = false;
-  /** The last event with choices told why the generation ended. */
-  #finished = false;
+  /** Of each choice that has come, whether the last event that had it told why its generation ended. */
+  readonly #ends = new Map<unknown, boolean>();
+  /** How many have not ended. */
+  #open = 0;
   #done = false;
   #over = false;
   #relayed = false;
 
-  constructor(sink: AnswerSink, meter: UsageMeter, includeUsage: boolean) {
+  /** `choices`: how many were asked for. */
+  constructor(sink: AnswerSink, meter: UsageMeter, includeUsage: boolean, choices: number) {
     this.#sink = sink;
     this.#meter = meter;
     this.#includeUsage = includeUsage;
+    this.#choices = choices;
   }
 
-  /** The last event with choices told why the generation ended: the text is whole, with or without `[DONE]`. */
+  /** As many choices as were asked for have ended: the text is whole, with or without `[DONE]`. */
   get isWhole(): boolean {
-    return this.#relayed && (this.#done || this.#finished);
+    return this.#relayed && (this.#done || (this.#finished && this.#ends.size >= this.#choices));
+  }
+
+  /** All choices that have come have ended: more may come, and some upstreams give one whatever was asked for. */
+  get #finished(): boolean {
+    return this.#open === 0 && this.#ends.size > 0;
   }
 
   onData(chunk: Uint8Array): void {
@@ -101,9 +114,9 @@ export class StreamReader implements AnswerBodyReader {
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
   }
 
-  /** Whether an event that tells nothing but text leaves the stream where it stands. */
+  /** Whether an event that tells nothing but text leaves the stream where it stands: it would open a choice that has ended. */
   get #tellsNothing(): boolean {
-    return this.#accepted && !this.#finished && !this.#done;
+    return this.#accepted && this.#open === this.#ends.size && !this.#done;
   }
 
   /** Judges each event from `from` on that is of no known form; those that stand next to each other are relayed together. */
@@ -163,8 +176,24 @@ export class StreamReader implements AnswerBodyReader {
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };
     this.#accepted = true;
-    if (choices?.length) this.#finished = choices.some(isFinished);
-    return usage === undefined && !this.#finished ? 'text' : 'relay';
+    const hasEnded = choices !== undefined && this.#follow(choices);
+    return usage === undefined && !hasEnded ? 'text' : 'relay';
+  }
+
+  /** Takes note of which choices go on and which end; whether one ends. */
+  #follow(choices: readonly unknown[]): boolean {
+    let hasEnded = false;
+    for (const [place, choice] of choices.entries()) {
+      const index = (isRecord(choice) ? choice.index : undefined) ?? place;
+      const ends = isFinished(choice);
+      const before = this.#ends.get(index);
+      hasEnded ||= ends;
+      if (before === ends || (before === undefined && this.#ends.size === CHOICES_MAX)) continue;
+      if (before === false) this.#open--;
+      if (!ends) this.#open++;
+      this.#ends.set(index, ends);
+    }
+    return hasEnded;
   }
 
   /** Of an event that holds bytes that are no UTF-8. */

@@ -53,7 +53,7 @@ function readWhole(answer: Uint8Array): Sink {
 
 function readStream(stream: Uint8Array, pieceBytes = stream.length): Sink {
   const sink = new Sink();
-  const reader = new StreamReader(sink, new UsageMeter(), true);
+  const reader = new StreamReader(sink, new UsageMeter(), true, 1);
   for (let at = 0; at < stream.length; at += pieceBytes) reader.onData(stream.subarray(at, at + pieceBytes));
   reader.onEnd();
   return sink;

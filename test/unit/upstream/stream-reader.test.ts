@@ -33,13 +33,14 @@ function read(
   chunks: readonly (string | Uint8Array)[],
   includeUsage = false,
   end = true,
-): { sink: Sink; meter: UsageMeter } {
+  choices = 1,
+): { sink: Sink; meter: UsageMeter; reader: StreamReader } {
   const sink = new Sink();
   const meter = new UsageMeter();
-  const reader = new StreamReader(sink, meter, includeUsage);
+  const reader = new StreamReader(sink, meter, includeUsage, choices);
   for (const chunk of chunks) reader.onData(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
   if (end) reader.onEnd();
-  return { sink, meter };
+  return { sink, meter, reader };
 }
 
 const CONTENT = [
@@ -182,5 +183,61 @@ void t.test('an event of the longest kind passes', (t) => {
     read([sse(chunkOf('a')), long + long + CONTENT + DONE]).sink.relayed,
     sse(chunkOf('a')) + long + long + CONTENT,
   );
+  t.end();
+});
+
+/** An event that has these choices, those in capitals with the reason of their end. */
+const eventOf = (choices: string): string =>
+  sse({
+    choices: choices.split('').map((letter) => ({
+      index: letter.toLowerCase().charCodeAt(0) - 97,
+      delta: { content: 'x' },
+      finish_reason: letter >= 'a' ? null : 'stop',
+    })),
+  });
+
+void t.test(
+  'the end of one choice is not the end of the stream: every order of two and three choices',
+  (t) => {
+    let count = 0;
+    const check = (choices: number, events: readonly string[]): void => {
+      count++;
+      const isEnded = new Map<string, boolean>();
+      for (const letter of events.join('')) isEnded.set(letter.toLowerCase(), letter < 'a');
+      const haveEnded = [...isEnded.values()].every(Boolean);
+      const chunks = events.map(eventOf);
+      const note = `${choices} choices: ${events.join(' ')}`;
+      const { reader } = read(chunks, false, false, choices);
+      if (reader.isWhole !== (haveEnded && isEnded.size >= choices)) t.fail(`isWhole, ${note}`);
+      // In one piece what is known by its form is not looked at.
+      const joined = read([chunks.join('')], false, false, choices).reader;
+      if (joined.isWhole !== reader.isWhole) t.fail(`in one piece, ${note}`);
+      // Some upstreams give one choice whatever was asked for: they end in order.
+      const { sink } = read(chunks, false, true, choices);
+      if ((sink.rest === DONE) !== haveEnded) t.fail(`at the end, ${note}`);
+      if ((sink.failure === undefined) !== haveEnded) t.fail(`refused, ${note}`);
+    };
+    const grow = (
+      choices: number,
+      alphabet: readonly string[],
+      events: readonly string[],
+      left: number,
+    ): void => {
+      if (events.length > 0) check(choices, events);
+      if (left > 0) for (const event of alphabet) grow(choices, alphabet, [...events, event], left - 1);
+    };
+    grow(1, ['a', 'A'], [], 5);
+    grow(2, ['a', 'A', 'b', 'B', 'ab', 'aB', 'AB'], [], 4);
+    grow(3, ['a', 'A', 'B', 'c', 'C'], [], 5);
+    t.ok(count > 5_000, `${count} streams`);
+    t.end();
+  },
+);
+
+void t.test('an upstream that makes up choices without end keeps no more than can be asked for', (t) => {
+  const chunks = Array.from({ length: 10_000 }, (_, index) =>
+    sse({ choices: [{ index, delta: { content: 'x' } }] }),
+  );
+  t.ok(read(chunks).sink.failure, 'they have not ended');
   t.end();
 });
