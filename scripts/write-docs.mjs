@@ -6,31 +6,52 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { createProgram } from '../dist/cli/program.js';
+import { isLive, isReplaceable } from '../dist/config/live-settings.js';
 import { settingsDeclaration } from '../dist/config/schema.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
-import { ERROR_MEANINGS } from '../dist/core/error-meanings.js';
+import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '../dist/core/error-meanings.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
 
 const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
 
 /** Page, name of its markers, and what is between them. */
-const TABLES = [
-  ['configuration.md', 'settings', settingsTable],
-  ['errors.md', 'errors', errorsTable],
-  ['commands.md', 'commands', commandsTable],
-  ['metrics.md', 'metrics', metricsTable],
+const PARTS = [
+  ['configuration.md', 'settings', settingsPart],
+  ['errors.md', 'errors', errorsPart],
+  ['errors.md', 'reasons', reasonsPart],
+  ['commands.md', 'commands', commandsPart],
+  ['metrics.md', 'metrics', metricsPart],
 ];
+const RETRY_WORDS = {
+  no: 'no, not before something is changed',
+  wait: 'yes, after the seconds of `Retry-After`, which is always sent',
+  'back-off': 'yes, after growing pauses, or after `Retry-After` if it is sent',
+};
+const RETRY_SHORT = { no: 'no', wait: 'after `Retry-After`', 'back-off': 'with growing pauses' };
+/** Options that many commands have: told once. */
+const COMMON_OPTIONS = ['--config', '--data', '--admin-url', '--json'];
 
-for (const [page, name, table] of TABLES) {
-  const path = DOCS + page;
-  const before = readFileSync(path, 'utf8');
+const pages = new Map();
+
+for (const [page, name, part] of PARTS) {
+  const text = pages.get(page) ?? readFileSync(DOCS + page, 'utf8');
   const marked = new RegExp(`(<!-- ${name}: written by npm run docs -->\n)[^]*?(<!-- end of ${name} -->)`);
-  if (!marked.test(before)) throw new Error(`docs/${page} has no markers of ${name}`);
-  const filled = before.replace(marked, (_, start, end) => `${start}\n${table()}\n\n${end}`);
-  const after = await format(filled, { ...(await resolveConfig(path)), parser: 'markdown' });
+  if (!marked.test(text)) throw new Error(`docs/${page} has no markers of ${name}`);
+  pages.set(
+    page,
+    text.replace(marked, (_, start, end) => `${start}\n${part()}\n\n${end}`),
+  );
+}
+for (const [page, text] of pages) {
+  const path = DOCS + page;
+  const after = await format(text, {
+    ...(await resolveConfig(path)),
+    parser: 'markdown',
+    proseWrap: 'always',
+  });
   if (!process.argv.includes('--check')) {
     writeFileSync(path, after);
-  } else if (after !== before) {
+  } else if (after !== readFileSync(path, 'utf8')) {
     process.stderr.write(`docs/${page} is not what npm run docs writes\n`);
     process.exitCode = 1;
   }
@@ -41,45 +62,74 @@ function tableOf(titles, rows) {
   return [line(titles), line(titles.map(() => '---')), ...rows.map(line)].join('\n');
 }
 
-function metricsTable() {
-  const rows = METRIC_FAMILIES.map(({ name, type, labels, help }) => [
-    `\`${name}\``,
-    type,
-    labels.map((label) => `\`${label}\``).join(', '),
-    help,
-  ]);
-  return tableOf(['metric', 'type', 'labels', 'meaning'], rows);
+function metricsPart() {
+  return METRIC_FAMILIES.map(({ name, type, labels, help }) => {
+    const named = labels.map((label) => `\`${label}\``).join(', ');
+    return `- **\`${name}\`**, ${type}${named === '' ? '' : ` by ${named}`}.\n  ${help}`;
+  }).join('\n');
 }
 
-function settingsTable() {
-  const rows = [];
-  walk(settingsDeclaration, '', rows);
-  return tableOf(['setting', 'default', 'range', 'meaning'], rows);
+/** A section for each setting at the top that has settings below it; those that have none come first, together. */
+function settingsPart() {
+  const { properties, required } = settingsDeclaration;
+  const entries = Object.entries(properties);
+  const isSection = ([, property]) => property.properties !== undefined || listOf(property) !== undefined;
+  const single = entries.filter((entry) => !isSection(entry));
+  const sections = entries.filter(isSection);
+  return [
+    '### The whole gateway',
+    single.map(([name, property]) => settingEntry([name], property, required.includes(name))).join('\n'),
+    ...sections.flatMap(([name, property]) => [
+      `### \`${name}\``,
+      property.description,
+      entriesBelow([name], property, required.includes(name)).join('\n'),
+    ]),
+  ].join('\n\n');
 }
 
-function walk(declaration, prefix, rows) {
-  for (const [name, property] of Object.entries(declaration.properties ?? {})) {
-    const path = prefix === '' ? name : `${prefix}.${name}`;
-    const required = declaration.required?.includes(name) ?? false;
-    const isSection = property.properties !== undefined;
-    const isListOfMaps = property.items?.properties !== undefined;
-    if (!isSection) rows.push(settingRow(isListOfMaps ? `${path}[]` : path, property, required));
-    if (isSection) walk(property, path, rows);
-    if (isListOfMaps) walk(property.items, `${path}[]`, rows);
-  }
+/** What one entry of a list of maps holds; undefined for any other setting. */
+function listOf({ items }) {
+  return items?.properties === undefined ? undefined : items;
 }
 
-function settingRow(path, property, required) {
+/** `path` as live-settings.js takes it, with `[]` behind the name of a list. */
+function entriesBelow(path, property, isWanted) {
+  const declaration = listOf(property) ?? property;
+  const own = listOf(property) === undefined ? [] : [settingEntry(path, property, isWanted)];
+  const prefix = listOf(property) === undefined ? path : [...path.slice(0, -1), `${path.at(-1)}[]`];
+  const below = Object.entries(declaration.properties).flatMap(([name, child]) => {
+    const wanted = declaration.required?.includes(name) ?? false;
+    return child.properties !== undefined || listOf(child) !== undefined
+      ? entriesBelow([...prefix, name], child, wanted)
+      : [settingEntry([...prefix, name], child, wanted)];
+  });
+  return [...own, ...below];
+}
+
+function settingEntry(path, property, isWanted) {
   const environment = property['x-environment'];
-  const meaning = property.description + (environment === undefined ? '' : ` \`${environment}\``);
-  return [`\`${path}\``, defaultOf(property, required), rangeOf(property), meaning];
+  const facts = [
+    rangeOf(property),
+    defaultOf(property, isWanted, path),
+    ...(environment === undefined ? [] : [`\`${environment}\``]),
+    whenOf(path),
+  ];
+  return `- **\`${path.join('.')}\`**: ${facts.join('; ')}.\n  ${property.description}`;
 }
 
-function defaultOf(property, required) {
+function whenOf(path) {
+  const plain = path.map((name) => name.replace('[]', ''));
+  if (isLive(plain)) return 'reload';
+  return isReplaceable(plain) ? 'replacement' : 'restart';
+}
+
+function defaultOf(property, isWanted, path) {
   const { default: preset } = property;
-  if (preset === undefined) return required ? '_wanted_' : '–';
-  if (Array.isArray(preset) || typeof preset === 'object') return `\`${JSON.stringify(preset)}\``;
-  return typeof preset === 'number' ? numberOf(preset, property) : `\`${preset}\``;
+  const section = path.slice(0, -1).join('.');
+  if (preset === undefined && !isWanted) return 'no default';
+  if (preset === undefined) return section === '' ? 'must be set' : `must be set in \`${section}\``;
+  if (typeof preset === 'object') return `default \`${JSON.stringify(preset)}\``;
+  return `default ${typeof preset === 'number' ? numberOf(preset, property) : `\`${preset}\``}`;
 }
 
 /** Counts are grouped by thousands; what counts nothing, a port, is not. */
@@ -88,36 +138,74 @@ function numberOf(number, property) {
 }
 
 function rangeOf(property) {
-  if (property.enum !== undefined) return property.enum.map((word) => `\`${word}\``).join(', ');
-  if (property.type === 'boolean') return '`true`, `false`';
-  if (property.minimum === undefined && property.maximum === undefined) return property['x-unit'] ?? '';
+  if (property.enum !== undefined) return property.enum.map((word) => `\`${word}\``).join(' or ');
+  if (property.type === 'boolean') return '`true` or `false`';
+  if (property.type === 'array') return listOf(property) === undefined ? 'list of texts' : 'list of maps';
+  if (property.type === 'object') return 'map';
+  const unit = property['x-unit'];
+  if (property.type === 'string') return unit === undefined ? 'text' : `decimal text, ${unit}`;
   const { minimum, maximum } = property;
-  const unit = property['x-unit'] === undefined ? '' : ` ${property['x-unit']}`;
-  return `${numberOf(minimum, property)} – ${numberOf(maximum, property)}${unit}`;
+  const range = `${numberOf(minimum, property)} to ${numberOf(maximum, property)}`;
+  return `whole number, ${range}${unit === undefined ? '' : ` ${unit}`}`;
 }
 
-function errorsTable() {
-  const rows = Object.entries(ERROR_KINDS).map(([code, { status, type }]) => {
-    const { when, remedy } = ERROR_MEANINGS[code];
-    return [String(status), `\`${code}\``, `\`${type}\``, when, remedy];
-  });
-  return tableOf(['status', 'code', 'type', 'when', 'what helps'], rows);
-}
-
-function commandsTable() {
-  return tableOf(
-    ['command', 'what it does'],
-    leavesOf(createProgram(), '').map(({ words, command }) => [
-      `\`${words}\``,
-      command.description().replaceAll('<', '&lt;'),
+function errorsPart() {
+  const kinds = Object.entries(ERROR_KINDS).sort(([, a], [, b]) => a.status - b.status);
+  const summary = tableOf(
+    ['status', 'code', 'type', 'retry'],
+    kinds.map(([code, { status, type }]) => [
+      String(status),
+      `[\`${code}\`](#${status}-${code})`,
+      `\`${type}\``,
+      RETRY_SHORT[ERROR_MEANINGS[code].retry],
     ]),
   );
+  const sections = kinds.map(([code, { status }]) => {
+    const { when, caller, operator, retry } = ERROR_MEANINGS[code];
+    const lines = [
+      `- When: ${when}`,
+      `- Caller: ${caller}`,
+      ...(operator === null ? [] : [`- Operator: ${operator}`]),
+      `- Retry: ${RETRY_WORDS[retry]}.`,
+    ];
+    return `### ${status} \`${code}\`\n\n${lines.join('\n')}`;
+  });
+  return [summary, ...sections].join('\n\n');
+}
+
+function reasonsPart() {
+  return Object.entries(REFUSAL_MEANINGS)
+    .map(([reason, meaning]) => `- **\`${reason}\`**: ${meaning}`)
+    .join('\n');
+}
+
+function commandsPart() {
+  const leaves = leavesOf(createProgram(), '');
+  const summary = tableOf(
+    ['command', 'what it does'],
+    leaves.map(({ words, command }) => [`\`${words}\``, escaped(command.description())]),
+  );
+  const options = leaves.flatMap(({ name, command }) => {
+    const own = command.options.filter(({ long, hidden }) => !hidden && !COMMON_OPTIONS.includes(long));
+    if (own.length === 0) return [];
+    const lines = own.map(({ flags, description, argChoices }) => {
+      const choices = argChoices === undefined ? '' : `: ${argChoices.join(', ')}`;
+      return `- \`${flags}\`: ${escaped(description)}${choices}`;
+    });
+    return [`### \`${name}\`\n\n${lines.join('\n')}`];
+  });
+  return [summary, '## Options', ...options].join('\n\n');
+}
+
+function escaped(text) {
+  return text.replaceAll('<', '&lt;');
 }
 
 /** Commands that do something, with what they must be given. */
 function leavesOf(command, prefix) {
   return command.commands.flatMap((child) => {
-    if (child.commands.length > 0) return leavesOf(child, `${prefix}${child.name()} `);
+    const name = prefix + child.name();
+    if (child.commands.length > 0) return leavesOf(child, `${name} `);
     const inputs = child.registeredArguments.map((argument) =>
       argument.required ? `<${argument.name()}>` : `[${argument.name()}]`,
     );
@@ -125,6 +213,6 @@ function leavesOf(command, prefix) {
       .filter(({ mandatory, hidden }) => mandatory && !hidden)
       .map(({ flags }) => flags);
     const options = wanted.filter((flags) => flags.includes('<') && !flags.startsWith('--by'));
-    return [{ words: [prefix + child.name(), ...inputs, ...options].join(' '), command: child }];
+    return [{ name, words: [name, ...inputs, ...options].join(' '), command: child }];
   });
 }

@@ -1,85 +1,153 @@
-/** What each error means and what helps: for docs/errors.md and for whoever asks. Pure; any thread. */
-import type { ErrorCode } from './errors.js';
+/** What each error means and what helps: for docs/errors.md, which `npm run docs` writes. Pure; any thread. */
+import type { ErrorCode, RefusalDetail } from './errors.js';
+
+/**
+ * Whether the same request can succeed later. `no`: not before something is changed. `wait`: after the seconds of
+ * `Retry-After`, which is always sent. `back-off`: after growing pauses, or after `Retry-After` if it is sent.
+ */
+export type RetryAdvice = 'no' | 'wait' | 'back-off';
 
 export interface ErrorMeaning {
-  /** When a caller is told it. */
+  /** When a caller gets it. */
   readonly when: string;
-  /** What the caller or the operator does about it. */
-  readonly remedy: string;
+  /** What the caller does about it. */
+  readonly caller: string;
+  /** What the operator of the gateway does about it; null if only the caller can do something. */
+  readonly operator: string | null;
+  readonly retry: RetryAdvice;
 }
 
-/** Every code has one: a new code without it does not compile. Markdown. */
+/** Every code has a meaning: a new code without one does not compile. Markdown; whole sentences. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   missing_api_key: {
-    when: 'no `Authorization: Bearer …`',
-    remedy: 'send the key',
+    when: 'The request has no header `Authorization: Bearer …`, or its token is empty.',
+    caller: 'Send the key with every request.',
+    operator: null,
+    retry: 'no',
   },
   invalid_api_key: {
-    when: 'malformed, unknown or deleted key',
-    remedy: 'copy the whole key, or `keys create`',
+    when: 'The key is malformed, unknown or deleted.',
+    caller: 'Copy the whole key, `sk-` and 43 characters. If it was deleted or rotated, ask for a new one.',
+    operator: 'Make a new key: `tollgate keys create`. A key is shown once and cannot be shown again.',
+    retry: 'no',
   },
   key_disabled: {
-    when: 'the key or its account was disabled, or the key has expired',
-    remedy: '`keys enable`, `accounts enable`, or a new key',
+    when: 'The key or its account was disabled, or the key has expired.',
+    caller: 'Ask whoever runs the gateway.',
+    operator: '`tollgate keys enable`, `tollgate accounts enable`, or a new key if it has expired.',
+    retry: 'no',
   },
   insufficient_quota: {
-    when: "the balance does not cover the call's worst case",
-    remedy: '`accounts credit`, a lower `max_tokens`, or `low_balance: clamp`',
+    when: "The balance does not cover the call's worst case: the whole prompt and as many tokens as the call may generate.",
+    caller: 'Lower `max_tokens`, shorten the prompt, or top up.',
+    operator:
+      '`tollgate accounts credit`. With `low_balance: clamp` the gateway lowers `max_tokens` to what the balance pays.',
+    retry: 'no',
   },
   rate_limit_exceeded: {
-    when: "the minute's requests are used up; `Retry-After`, `X-RateLimit-*`",
-    remedy: 'wait as long as the answer says, or `accounts set-plan`',
+    when: "The minute's requests of the plan, or of the key, are used up.",
+    caller: 'Wait for the seconds of `Retry-After`, or until the Unix time of `X-RateLimit-Reset`.',
+    operator: 'Move the account to a larger plan: `tollgate accounts set-plan`.',
+    retry: 'wait',
   },
   daily_limit_exceeded: {
-    when: "the day's calls are used up (until 00:00 UTC+8); `Retry-After`",
-    remedy: 'wait, or `accounts set-plan`',
+    when: "The day's calls of the plan, or of the key, are used up. The next day begins at 00:00 UTC+8.",
+    caller: 'Wait for the seconds of `Retry-After`; they may be hours.',
+    operator: 'Move the account to a larger plan: `tollgate accounts set-plan`.',
+    retry: 'wait',
   },
   model_not_found: {
-    when: 'unknown, or not on the plan (404 under `/v1/models/{id}`)',
-    remedy: '`GET /v1/models` lists what the key may use',
+    when: 'The model is unknown, or the plan does not have it. `GET /v1/models/{id}` gives it with status 404.',
+    caller: 'Name a model of `GET /v1/models`, which lists what the key may use.',
+    operator: 'Add the model to `models`, or to the `models` of the plan.',
+    retry: 'no',
   },
   invalid_parameters: {
-    when: 'a field breaks its rule, which the message names; also what a provider refused with 400',
-    remedy: 'correct the request',
+    when: 'A field of the body, or a header, breaks its rule, which the message names. The provider refused the request with its own 400: the message is the provider’s.',
+    caller: 'Correct the request as the message says.',
+    operator: null,
+    retry: 'no',
   },
   not_found: {
-    when: 'nothing is served at this path',
-    remedy: 'the base address ends with `/v1`',
+    when: 'The gateway serves nothing at this path.',
+    caller: 'Use a base address that ends with `/v1`.',
+    operator: null,
+    retry: 'no',
   },
   method_not_allowed: {
-    when: 'the path is there, the method is not; `Allow`',
-    remedy: 'use the method that the answer names',
+    when: 'The path exists, but not for this method.',
+    caller: 'Use a method that the header `Allow` names.',
+    operator: null,
+    retry: 'no',
   },
   request_in_progress: {
-    when: 'the call that first had this `Idempotency-Key` still runs; `Retry-After`',
-    remedy: 'wait, then ask again',
+    when: 'The call that first had this `Idempotency-Key` is still running.',
+    caller:
+      'Wait for the seconds of `Retry-After`, then send the same request: it gets the response of the first.',
+    operator: null,
+    retry: 'wait',
   },
   conflict: {
-    when: 'admin interface: what is asked for does not go with how things are: the key has been rotated, there is no `sharing`',
-    remedy: 'look at it anew',
+    when: 'Admin interface alone: the change does not fit the present state. The key was rotated before, or there is no `sharing`.',
+    caller: 'Read the state again and decide anew.',
+    operator: null,
+    retry: 'no',
   },
   request_timeout: {
-    when: 'nothing of the body came for `limits.client_idle_timeout_ms`, or it took half an hour; the connection ends',
-    remedy: 'send the body without long pauses',
+    when: 'Nothing of the body came for `limits.client_idle_timeout_ms`, or the whole body took longer than half an hour. The connection ends.',
+    caller: 'Send the body without long pauses, on a new connection.',
+    operator: 'If callers are slow by nature, raise `limits.client_idle_timeout_ms`.',
+    retry: 'back-off',
   },
   request_too_large: {
-    when: "the body is above `limits.body_bytes` or the plan's `body_bytes`",
-    remedy: 'send less, or raise the limit',
+    when: "The body is longer than `limits.body_bytes`, or than the plan's `body_bytes`.",
+    caller: 'Send less.',
+    operator: 'Raise the limit; each body in work takes twice its length in memory.',
+    retry: 'no',
   },
   unsupported_media_type: {
-    when: 'the body is compressed: `Content-Encoding`',
-    remedy: 'send the JSON as it is',
+    when: 'The body is compressed: the request has a header `Content-Encoding`.',
+    caller: 'Send the JSON as it is.',
+    operator: null,
+    retry: 'no',
   },
   internal_error: {
-    when: 'our fault; not billed',
-    remedy: 'retry; the log has the reason under the `x-request-id`',
+    when: 'The gateway failed. The call is not billed and does not count toward the day.',
+    caller: 'Retry. If it stays, report the `x-request-id`.',
+    operator: 'The log has the reason under the `x-request-id`.',
+    retry: 'back-off',
   },
   provider_unavailable: {
-    when: "the provider's fault, at every upstream of the model; not billed",
-    remedy: 'retry; `status` shows which upstream fails',
+    when: 'The provider failed, at every upstream of the model. The call is not billed and does not count toward the day.',
+    caller: 'Retry.',
+    operator:
+      '`tollgate status` shows which upstream fails, and `tollgate upstreams test` why. A second upstream takes over: [providers](providers.md).',
+    retry: 'back-off',
   },
   overloaded: {
-    when: 'as many calls in flight, or bytes of bodies in work, as allowed, or the books cannot be written; `Retry-After`',
-    remedy: 'retry; raise `limits.calls_in_flight` or `limits.bodies_in_work_bytes`, or look at the disk',
+    when: 'The gateway has no capacity for this call now. The message names which bound was reached.',
+    caller: 'Wait for the seconds of `Retry-After`. Send fewer calls at a time.',
+    operator:
+      'The metric `tollgate_refusals_total` counts refusals by `reason`, which names the bound: see [below](#reasons-behind-a-code).',
+    retry: 'wait',
   },
+};
+
+/** What each `reason` of `tollgate_refusals_total` means that is no code, and the setting that moves it. Markdown; whole sentences. */
+export const REFUSAL_MEANINGS: Readonly<Record<RefusalDetail, string>> = {
+  account_disabled: '`key_disabled`: the account was disabled, not the key.',
+  calls_in_flight: 'All `limits.calls_in_flight` are in use.',
+  account_calls_in_flight:
+    "The account has all of `limits.calls_in_flight_per_account`, or of the plan's `calls_in_flight`, in use.",
+  books_behind: 'The journal of ended calls is full: the disk takes charges more slowly than calls end.',
+  books_closed:
+    'The disk takes no charges, and `on_store_error: refuse` or `durability: commit` is set. Look at the disk.',
+  authority_lost:
+    'The server of `sharing` cannot be reached and what was leased is used up: [hosts](sharing.md).',
+  no_worker: 'The upstream workers are being replaced, after a failure or at a reload.',
+  large_bodies:
+    'Too many bodies above `limits.parse_inline_bytes` wait to be parsed (`limits.parse_wait_ms`).',
+  bodies_in_work: 'Bodies in work take all of `limits.bodies_in_work_bytes`.',
+  account_bodies_in_work: 'The bodies of one account take half of `limits.bodies_in_work_bytes`.',
+  file_descriptors: 'The system gives the process no more sockets: raise the limit of open files.',
 };

@@ -30,7 +30,17 @@ export type ErrorName = keyof typeof TABLE;
 export interface ErrorAnswer {
   readonly status: number;
   readonly body: string;
+  /** Left out of what came as an event of a stream. */
+  readonly headers?: Readonly<Record<string, string | string[] | undefined>> | ReadonlyMap<string, string>;
 }
+
+/** Always with `Retry-After`: docs/errors.md says so to callers. */
+const WITH_RETRY_AFTER: readonly ErrorName[] = [
+  'rate_limit_exceeded',
+  'daily_limit_exceeded',
+  'request_in_progress',
+  'overloaded',
+];
 
 /** Shorter ones do not say what to do. */
 const MESSAGE_CHARS_MIN = 15;
@@ -55,5 +65,11 @@ export function checkError(
   t.equal(body.error.type, type, `${name}: type`);
   t.type(body.error.message, 'string');
   t.ok(body.error.message.length >= MESSAGE_CHARS_MIN, `${name}: message "${body.error.message}"`);
+  if (answer.headers !== undefined && WITH_RETRY_AFTER.includes(code)) {
+    const { headers } = answer;
+    const entries: Iterable<readonly [string, unknown]> =
+      headers instanceof Map ? headers : Object.entries(headers);
+    t.match(String(new Map(entries).get('retry-after')), /^[1-9]\d*$/, `${name}: Retry-After`);
+  }
   return body.error.message;
 }
