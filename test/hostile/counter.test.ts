@@ -1,8 +1,9 @@
-/** One caller's hostile texts and large bodies do not hold up another's, and what leaves is billed. */
-import { request as send } from 'node:http';
+/** One caller's hostile texts and large bodies do not hold up another's, what leaves is billed, and what waits too long is told so. */
+import { request as send, type ClientRequest } from 'node:http';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { TEST_MODEL, eventually, type Gateway } from '../support/gateway.js';
+import { scrape } from '../support/metrics.js';
 import { steered } from '../support/mock.js';
 
 /** It was 21 s beside nested bodies and 157 s beside counts; now it is some turns of 250 ms, and the machine has other work. */
@@ -11,6 +12,9 @@ const BODIES = process.env.TOLLGATE_HOSTILE_FULL === undefined ? 20 : 60;
 const COUNTS = 4;
 /** Some 50 s each of old: more of them than the counter threads. */
 const EVIL_TEXT = "'s".repeat(1_900_000);
+
+/** A stream whose usage is counted by the gateway. */
+const UNREPORTED = 'chunks=1000&bytes=9000&chunk_ms=50&usage=missing';
 
 const bodyOf = (text: string, query: string): Buffer =>
   Buffer.from(
@@ -21,9 +25,9 @@ const bodyOf = (text: string, query: string): Buffer =>
     }),
   );
 
-/** Posts `body` and leaves with the first bytes of the answer. */
-const leave = (gateway: Gateway, key: string, body: Buffer): Promise<void> =>
-  new Promise((resolve) => {
+/** Posts `body` and resolves with the first bytes of the answer. */
+const begin = (gateway: Gateway, key: string, body: Buffer): Promise<ClientRequest> =>
+  new Promise((resolve, reject) => {
     const outgoing = send(
       {
         host: '127.0.0.1',
@@ -33,14 +37,18 @@ const leave = (gateway: Gateway, key: string, body: Buffer): Promise<void> =>
         headers: { authorization: `Bearer ${key}`, 'content-length': body.length },
       },
       (incoming) => {
+        if (incoming.statusCode !== 200) reject(new Error(`answered ${incoming.statusCode ?? 'nothing'}`));
         incoming.on('error', () => undefined);
-        incoming.once('data', () => outgoing.destroy());
+        incoming.once('data', () => resolve(outgoing));
       },
     );
-    outgoing.on('error', () => undefined);
-    outgoing.once('close', resolve);
+    outgoing.on('error', reject);
     outgoing.end(body);
   });
+
+const leave = async (gateway: Gateway, key: string, body: Buffer): Promise<void> => {
+  (await begin(gateway, key, body)).destroy();
+};
 
 void t.test("another's call of 100 KB is answered beside hostile counts and bodies", async (t) => {
   const { gateway } = await startBed(t);
@@ -56,7 +64,7 @@ void t.test("another's call of 100 KB is answered beside hostile counts and bodi
   };
   t.comment(`alone ${(await answeredMs()).toFixed(0)} ms`);
 
-  const evil = bodyOf(EVIL_TEXT, 'chunks=1000&bytes=9000&chunk_ms=50&usage=missing');
+  const evil = bodyOf(EVIL_TEXT, UNREPORTED);
   await Promise.all(Array.from({ length: COUNTS }, () => leave(gateway, attacker.key, evil)));
   for (let call = 0; call < 3; call++) {
     const tookMs = await answeredMs();
@@ -93,3 +101,69 @@ void t.test("another's call of 100 KB is answered beside hostile counts and bodi
   t.ok(usage.prompt_tokens > COUNTS * 1_900_000, `${usage.prompt_tokens} tokens`);
   t.equal(await gateway.stop(), 0);
 });
+
+/** Accounts that count at the same time: so many turns of 250 ms on two threads are a second. */
+const COUNTING_ACCOUNTS = 8;
+/** Half of what a call waits then; the threads may need longer to start. */
+const PARSE_WAIT_MS = 500;
+
+void t.test(
+  'a large call that waits longer than parse_wait_ms is told 503 and has taken nothing',
+  async (t) => {
+    const { gateway } = await startBed(t, { limits: { parse_wait_ms: PARSE_WAIT_MS } });
+    const customer = () => gateway.admin.customer({ credit: '100000.00' });
+    const [other, ...counting] = await Promise.all(Array.from({ length: 1 + COUNTING_ACCOUNTS }, customer));
+    const { key, accountId } = other!;
+    const large = bodyOf('x '.repeat(50_000), 'bytes=20');
+    const headers = { 'idempotency-key': 'told-503-at-first' };
+
+    const evil = bodyOf(EVIL_TEXT.slice(0, 2_400_000), UNREPORTED);
+    const streams: ClientRequest[] = [];
+    // One after another, and again after a refusal: their own bodies are not to wait.
+    for (const caller of counting)
+      streams.push(await eventually('a stream', () => begin(gateway, caller.key, evil)));
+    const refusals = async (): Promise<number> =>
+      (await scrape(gateway.admin.port)).value('tollgate_refusals_total', { reason: 'large_bodies' });
+    const refusalsBefore = await refusals();
+    for (const stream of streams) stream.destroy();
+
+    let served = 0;
+    const refused = await eventually(
+      'a call that waits too long',
+      async () => {
+        const startMs = performance.now();
+        const answer = await gateway.request(key, { body: large });
+        const tookMs = performance.now() - startMs;
+        if (answer.status !== 503) return void (served += 1);
+        return { answer, tookMs, keyed: await gateway.request(key, { body: large, headers }) };
+      },
+      15_000,
+    );
+    const { answer, tookMs, keyed } = refused;
+    t.comment(`refused after ${tookMs.toFixed(0)} ms; ${served} calls were served before`);
+    t.ok(tookMs >= PARSE_WAIT_MS - 1, 'it had its time');
+    t.ok(tookMs < ANSWER_MS_MAX, 'and not much more');
+    for (const { status, body, headers: told } of [answer, keyed]) {
+      t.equal(status, 503);
+      t.equal(told['retry-after'], '5');
+      t.match(body, /"code":"overloaded"/);
+      t.match(body, /within 500 ms, .* Retry after 5 seconds/);
+    }
+
+    const account = await gateway.admin.account(accountId);
+    t.equal(account.calls_today, served, 'the day has its calls');
+    t.equal(account.requests_this_minute, served + 2, 'the minute is used by whoever has a key');
+    t.equal(Number(account.held), 0, 'no money is held');
+    t.equal((await refusals()) - refusalsBefore, 2, 'the metrics tell both');
+
+    await eventually('the counts to be over, and all memory to be free', async () => {
+      const metricsNow = await scrape(gateway.admin.port);
+      return metricsNow.value('tollgate_bodies_in_work_bytes', {}) === 0 ? true : undefined;
+    });
+    const again = await gateway.request(key, { body: large, headers });
+    t.equal(again.status, 200);
+    t.notOk('idempotent-replayed' in again.headers, 'the key of a call that was refused is free');
+    t.equal((await gateway.admin.account(accountId)).calls_today, served + 1);
+    t.equal(await gateway.stop(), 0);
+  },
+);
