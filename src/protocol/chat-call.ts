@@ -3,9 +3,10 @@
  * Plain record: it crosses from the counter pool to a listener for large bodies. Any thread.
  */
 
+import type { Span } from './chat-scan.js';
+
 /** The members in which a request bounds its output. */
-export const OUTPUT_TOKENS_FIELDS = ['max_tokens', 'max_completion_tokens'] as const;
-export type OutputTokensField = (typeof OUTPUT_TOKENS_FIELDS)[number];
+export type OutputTokensField = 'max_tokens' | 'max_completion_tokens';
 
 export interface ChatCall {
   readonly model: string;
@@ -29,4 +30,9 @@ export interface ChatCall {
   /** Where the value of `model` (with its quotes) stands in `body` or, in bytes, in `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
+  /** Where, by the same measure, the values of the two fields stand; both places are 0 where it was not given. */
+  readonly maxTokens: Span;
+  readonly maxCompletionTokens: Span;
+  /** And the brace that closes the body. */
+  readonly bodyEnd: number;
 }

@@ -11,8 +11,18 @@ import type { ChatRequest } from './chat-schema.js';
 export type ChatRequestResult =
   { readonly ok: true; readonly call: ChatCall } | { readonly ok: false; readonly error: ErrorRecord };
 
-/** The form in which a body goes on, and where the model's name stands in it. */
-export type BodyForm = Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody' | 'modelStart' | 'modelEnd'>;
+/** The form in which a body goes on, and where in it stands what may be changed. */
+export type BodyForm = Pick<
+  ChatCall,
+  | 'body'
+  | 'bodyIsAscii'
+  | 'largeBody'
+  | 'modelStart'
+  | 'modelEnd'
+  | 'maxTokens'
+  | 'maxCompletionTokens'
+  | 'bodyEnd'
+>;
 
 /** What a body is changed by so that a stream tells its usage, in bytes of the body; undefined where it does, or is no stream. */
 export function usageSplice(scan: ChatScan): Splice | undefined {
@@ -45,6 +55,9 @@ export function callOf(request: ChatRequest, bodyBytes: number, form: BodyForm):
     bodyBytes,
     modelStart: form.modelStart,
     modelEnd: form.modelEnd,
+    maxTokens: form.maxTokens,
+    maxCompletionTokens: form.maxCompletionTokens,
+    bodyEnd: form.bodyEnd,
   };
 }
 

@@ -99,7 +99,10 @@ const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 export class ChatScan {
   /** Place of the body's last brace. */
   end = 0;
+  /** Values of members, as those below. */
   model: Span = NOWHERE;
+  maxTokens: Span = NOWHERE;
+  maxCompletionTokens: Span = NOWHERE;
   /** The value of `stream_options`, and within it that of `include_usage`; NOWHERE where it is not given. */
   streamOptions: Span = NOWHERE;
   includeUsage: Span = NOWHERE;
@@ -159,9 +162,13 @@ export class ChatScan {
         else if (index === REQUEST_STREAM_OPTIONS) {
           standIn.stream_options = this.#streamOptions();
           this.streamOptions = { start, end: reader.at };
-        } else if (index === REQUEST_MAX_TOKENS) standIn.max_tokens = this.#integer();
-        else if (index === REQUEST_MAX_COMPLETION_TOKENS) standIn.max_completion_tokens = this.#integer();
-        else if (index === REQUEST_N) standIn.n = this.#integer();
+        } else if (index === REQUEST_MAX_TOKENS) {
+          standIn.max_tokens = this.#integer();
+          this.maxTokens = { start, end: reader.at };
+        } else if (index === REQUEST_MAX_COMPLETION_TOKENS) {
+          standIn.max_completion_tokens = this.#integer();
+          this.maxCompletionTokens = { start, end: reader.at };
+        } else if (index === REQUEST_N) standIn.n = this.#integer();
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
         else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
         else this.#inner(REQUEST, index);

@@ -6,9 +6,9 @@
  * milliseconds.
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
-import type { Splice } from './chat-body.js';
+import { splicedBytes, splicedText, type Splice } from './chat-body.js';
 import { callOf, usageSplice, type BodyForm, type ChatRequestResult } from './chat-request.js';
-import { ChatScan, type Span } from './chat-scan.js';
+import { ChatScan, NOWHERE, type Span } from './chat-scan.js';
 import { BodyFault } from './json-reader.js';
 
 /**
@@ -34,20 +34,18 @@ export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
   const scan = scanOf(bytes, bodyIsAscii);
   if (!(scan instanceof ChatScan)) return scan;
   const splice = usageSplice(scan);
-  const { start, end } = modelAfter(scan, splice);
   if (bytes.length >= BODY_AS_BYTES_MIN) {
-    const largeBody = splicedCopy(bytes, splice);
-    const form: BodyForm = { body: '', bodyIsAscii, largeBody, modelStart: start, modelEnd: end };
-    return { ok: true, call: callOf(scan.request, bytes.length, form) };
+    const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice], growthOf(splice));
+    return {
+      ok: true,
+      call: callOf(scan.request, bytes.length, formOf(scan, splice, bodyIsAscii, largeBody)),
+    };
   }
-  const body = textOf(scan.bytes, bodyIsAscii);
-  const form: BodyForm = {
-    body: spliced(body, scan.bytes, splice),
-    bodyIsAscii,
-    largeBody: undefined,
-    modelStart: bodyIsAscii ? start : start - scan.model.start + unitAt(scan.bytes, body, scan.model.start),
-    modelEnd: bodyIsAscii ? end : end - scan.model.end + unitAt(scan.bytes, body, scan.model.end),
-  };
+  const text = textOf(scan.bytes, bodyIsAscii);
+  const inUnits = bodyIsAscii ? splice : splice && spliceInUnits(scan.bytes, text, splice);
+  const body = inUnits === undefined ? text : splicedText(text, [inUnits]);
+  const places = bodyIsAscii ? scan : placesInUnits(scan, text);
+  const form = formOf(places, inUnits, bodyIsAscii, undefined, body);
   return { ok: true, call: callOf(scan.request, bytes.length, form) };
 }
 
@@ -69,14 +67,12 @@ export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestRe
   const scan = scanOf(bytes, bodyIsAscii);
   if (!(scan instanceof ChatScan)) return scan;
   const splice = usageSplice(scan);
-  const { start, end } = modelAfter(scan, splice);
   const largeBody = memory.subarray(0, length + growthOf(splice));
   if (splice !== undefined) {
     memory.copyWithin(splice.start + splice.text.length, splice.end, length);
     memory.write(splice.text, splice.start, 'latin1');
   }
-  const form: BodyForm = { body: '', bodyIsAscii, largeBody, modelStart: start, modelEnd: end };
-  return { ok: true, call: callOf(scan.request, length, form) };
+  return { ok: true, call: callOf(scan.request, length, formOf(scan, splice, bodyIsAscii, largeBody)) };
 }
 
 function scanOf(bytes: Uint8Array, bodyIsAscii: boolean): ChatScan | ChatRequestResult {
@@ -93,24 +89,59 @@ function growthOf(splice: Splice | undefined): number {
   return splice === undefined ? 0 : splice.text.length - (splice.end - splice.start);
 }
 
-/** Where the model's name stands once the splice, which does not touch it, is made. */
-function modelAfter({ model }: ChatScan, splice: Splice | undefined): Span {
-  if (splice === undefined || splice.start >= model.start) return model;
-  const growth = growthOf(splice);
-  return { start: model.start + growth, end: model.end + growth };
+/** Where a body has what may be changed in it. */
+type Places = Pick<ChatScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
+
+/** What goes on, with its places once `splice` is made, which touches none of them. */
+function formOf(
+  places: Places,
+  splice: Splice | undefined,
+  bodyIsAscii: boolean,
+  largeBody: Uint8Array | undefined,
+  body = '',
+): BodyForm {
+  const model = moved(places.model, splice);
+  return {
+    body,
+    bodyIsAscii,
+    largeBody,
+    modelStart: model.start,
+    modelEnd: model.end,
+    maxTokens: moved(places.maxTokens, splice),
+    maxCompletionTokens: moved(places.maxCompletionTokens, splice),
+    bodyEnd: places.end + growthOf(splice),
+  };
 }
 
-/** In memory of its own. What is added to a body is ASCII. */
-function splicedCopy(bytes: Uint8Array, splice: Splice | undefined): Buffer {
-  const copy = Buffer.allocUnsafeSlow(bytes.length + growthOf(splice));
-  if (splice === undefined) {
-    copy.set(bytes);
-    return copy;
-  }
-  copy.set(bytes.subarray(0, splice.start));
-  copy.write(splice.text, splice.start, 'latin1');
-  copy.set(bytes.subarray(splice.end), splice.start + splice.text.length);
-  return copy;
+function moved(span: Span, splice: Splice | undefined): Span {
+  if (splice === undefined || splice.start >= span.start) return span;
+  const growth = growthOf(splice);
+  return { start: span.start + growth, end: span.end + growth };
+}
+
+function placesInUnits(
+  { bytes, model, maxTokens, maxCompletionTokens, end }: ChatScan,
+  text: string,
+): Places {
+  return {
+    model: { start: unitAt(bytes, text, model.start), end: unitAt(bytes, text, model.end) },
+    maxTokens: asciiInUnits(bytes, text, maxTokens),
+    maxCompletionTokens: asciiInUnits(bytes, text, maxCompletionTokens),
+    end: unitAt(bytes, text, end),
+  };
+}
+
+/** What stands there is ASCII. */
+function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
+  if (span.end === 0) return NOWHERE;
+  const start = unitAt(bytes, text, span.start);
+  return { start, end: start + span.end - span.start };
+}
+
+/** What is taken out is `null` or `false` at most. */
+function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }: Splice): Splice {
+  const unit = unitAt(bytes, text, start);
+  return { start: unit, end: unit + end - start, text: added };
 }
 
 /**
@@ -119,12 +150,6 @@ function splicedCopy(bytes: Uint8Array, splice: Splice | undefined): Buffer {
  */
 function textOf(bytes: Buffer, isAscii: boolean): string {
   return isAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
-}
-
-function spliced(text: string, bytes: Buffer, splice: Splice | undefined): string {
-  if (splice === undefined) return text;
-  const start = unitAt(bytes, text, splice.start);
-  return text.slice(0, start) + splice.text + text.slice(start + splice.end - splice.start);
 }
 
 /** Where in `text` the character begins that begins at the byte `at`. What is looked for stands near the start or the end, as a rule. */

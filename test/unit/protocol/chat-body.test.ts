@@ -2,12 +2,34 @@
 import t from 'tap';
 import type { ChatCall } from '#src/protocol/chat-call.js';
 import { withModelId, withModelName, withOutputTokensMax } from '#src/protocol/chat-body.js';
+import { readLargeChatBytes } from '#src/protocol/request-bytes.js';
 import { readText } from '../../support/read-text.js';
 
 function read(text: string): ChatCall {
   const result = readText(text);
   if (!result.ok) throw new Error(result.error.message);
   return result.call;
+}
+
+/** The same as a large body, which goes on as bytes. */
+function readLarge(text: string): ChatCall {
+  const result = readLargeChatBytes([Buffer.from(text)]);
+  if (!result.ok) throw new Error(result.error.message);
+  return result.call;
+}
+
+/** What goes upstream, and what stands at the places that the call names. */
+function written(call: ChatCall): { body: string; model: string; fields: string[]; end: string } {
+  const { largeBody, body } = call;
+  const bytes = largeBody === undefined ? Buffer.from(body, 'utf16le') : Buffer.from(largeBody);
+  const at = (start: number, end: number): string =>
+    largeBody === undefined ? body.slice(start, end) : bytes.subarray(start, end).toString();
+  return {
+    body: largeBody === undefined ? body : bytes.toString(),
+    model: at(call.modelStart, call.modelEnd),
+    fields: [call.maxTokens, call.maxCompletionTokens].map(({ start, end }) => at(start, end)),
+    end: at(call.bodyEnd, Infinity).trimEnd(),
+  };
 }
 
 /** Asserts that `after` is `before` with one piece put in for another, and gives both pieces. */
@@ -117,13 +139,53 @@ void t.test('output tokens are lowered in the field that was used, or added', (t
     [',"max_tokens":null,"max_completion_tokens":null', 7, { max_tokens: 7 }, 7],
     [',"max_tokens":null,"max_completion_tokens":9', 7, { max_completion_tokens: 7 }, 7],
   ];
+  const forms: ((fields: string) => string)[] = [
+    (fields) => `{"model":"m",${MESSAGES}${fields}}`,
+    (fields) => `{"a":1${fields},${MESSAGES},"model":"m"}`,
+    (fields) => ` {"é€🚀":"🚀é"${fields} , ${MESSAGES},"stream":true , "model":"m" } \n`,
+    (fields) => `{"stream":true,"stream_options":{},"model":"m",${MESSAGES},"🚀":"é€"${fields}}`,
+  ];
   for (const [fields, value, change, outputTokensMax] of cases) {
-    for (const text of [`{"model":"m",${MESSAGES}${fields}}`, `{"a":1${fields},${MESSAGES},"model":"m"}`]) {
-      const lowered = withOutputTokensMax(read(text), value);
-      t.same(JSON.parse(lowered.body), { ...(JSON.parse(text) as object), ...change }, lowered.body);
-      t.equal(lowered.body.slice(lowered.modelStart, lowered.modelEnd), '"m"');
-      t.equal(lowered.outputTokensMax, outputTokensMax);
+    for (const text of forms.map((form) => form(fields))) {
+      for (const call of [read(text), readLarge(text)]) {
+        const before = JSON.parse(written(call).body) as Record<string, unknown>;
+        const lowered = withOutputTokensMax(call, value);
+        const { body, model, fields: values, end } = written(lowered);
+        const after = { ...before, ...change };
+        t.same(JSON.parse(body), after, body);
+        t.equal(model, '"m"');
+        const { max_tokens, max_completion_tokens } = after as Record<string, unknown>;
+        const expected = [max_tokens, max_completion_tokens].map((field) =>
+          field === undefined ? '' : JSON.stringify(field),
+        );
+        t.same(values, expected, 'the values are where the call says');
+        t.equal(end, '}');
+        t.equal(lowered.outputTokensMax, outputTokensMax);
+
+        // First the alias, then the plan, then the balance.
+        const again = withOutputTokensMax(withModelId(lowered, 'longer-é€'), 0);
+        const last = JSON.parse(written(again).body) as Record<string, unknown>;
+        t.same(written(again).model, '"longer-é€"');
+        for (const field of ['max_tokens', 'max_completion_tokens'])
+          t.ok(last[field] === undefined || last[field] === null || last[field] === 0, written(again).body);
+        t.equal(again.outputTokensMax, 0);
+        t.equal(written(again).end, '}');
+      }
     }
+  }
+  t.end();
+});
+
+void t.test('a large body is copied and not read again', (t) => {
+  for (const fields of ['', ',"max_tokens":1000', ',"max_completion_tokens":null']) {
+    const call = readLarge(`{"model":"m"${fields},${MESSAGES},"x":"${'\\n'.repeat(1_000)}"}`);
+    const text = written(call).body;
+    // What a second reading would fail on.
+    const start = text.indexOf('\\n');
+    call.largeBody!.fill(0, start, text.lastIndexOf('\\n'));
+    const lowered = withOutputTokensMax(call, 7);
+    t.match(pieces(written(call).body, written(lowered).body).in, /7$/);
+    t.equal(lowered.largeBody!.buffer.byteLength, lowered.largeBody!.length, 'into memory of its own');
   }
   t.end();
 });
