@@ -15,7 +15,7 @@ import {
   testSettings,
   type Gateway,
 } from '../support/gateway.js';
-import { BilledUpstream, WORD, type Script, type Sent } from '../support/billed-upstream.js';
+import { BilledUpstream, ONE_CHOICE, WORD, type Script, type Sent } from '../support/billed-upstream.js';
 import { SlowReader } from '../support/slow-reader.js';
 
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
@@ -37,6 +37,7 @@ const scriptOf = (number: number, reads: boolean): Script => ({
   ending: 'end',
   endingAt: 0,
   padding: reads ? 0 : 10_000,
+  ...ONE_CHOICE,
 });
 
 type End = 'stop' | 'replace' | 'supervisor killed';

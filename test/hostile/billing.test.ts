@@ -1,39 +1,81 @@
 /**
  * Nobody eats for nothing: random callers on random upstreams, and the books held against what the upstreams sent and the callers
  * received. What is received and not charged is only what the contract gives away: an upstream that failed by itself before the text was
- * whole, of which the caller is told by an error event. The seed is printed; TOLLGATE_HOSTILE_SEED repeats a run.
+ * whole, or a worker of ours that did, of which the caller is told by an error event. The seed is printed; TOLLGATE_HOSTILE_SEED repeats
+ * a run.
  *
- * A word is a token. Charged is at least what was received and at most what was sent, within 2 %: of long streams without a report the
- * tokens are scaled up from their beginning.
+ * A visit is some calls on one kept connection, each of an account of its own. Drawn are how each call reads or leaves, its text's place in
+ * the answer, its choices, the upstream's usage and its end. A word is a token. Charged is at least what was received and at most what was
+ * sent, within 2 %: of long streams without a report the tokens are scaled up from their beginning.
  */
-import t from 'tap';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
-import { eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
-import { randomOf, type Random } from '../support/random.js';
-import { BilledUpstream, drawScript, WORD, type Script, type Sent } from '../support/billed-upstream.js';
-import { callAs, drawCaller, type Caller, type Received } from '../support/hostile-caller.js';
+import type { Customer } from '../support/admin-client.js';
+import { eventually, startGateway, temporaryFolder, testSettings, type Gateway } from '../support/gateway.js';
+import { oneOf, randomOf, type Random } from '../support/random.js';
+import {
+  BilledUpstream,
+  drawScript,
+  ONE_CHOICE,
+  WORD,
+  type Script,
+  type Sent,
+} from '../support/billed-upstream.js';
+import { drawCaller, HostileConnection, type Caller, type Received } from '../support/hostile-caller.js';
 
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
-const CALLS = FULL ? 5_000 : 320;
-const CALLS_AT_ONCE = 80;
 const SEED = Number(process.env.TOLLGATE_HOSTILE_SEED ?? Date.now() % 1_000_000);
+const VISITS_AT_ONCE = 80;
+const CALLS_OF_VISIT_MAX = 4;
+
+interface World {
+  readonly name: string;
+  readonly visits: number;
+  readonly settings: object;
+  /** Pool threads, which upstream workers and counters are, are killed all the time. */
+  readonly kills: boolean;
+}
+
+/** A visit has 2.5 calls. */
+const WORLDS: readonly World[] = [
+  { name: 'one worker', visits: FULL ? 2_000 : 130, settings: { workers: 1 }, kills: false },
+  {
+    name: 'workers that are killed, and ends that wait for the disk',
+    visits: FULL ? 1_000 : 80,
+    settings: { workers: 2, durability: 'commit' },
+    kills: true,
+  },
+];
+const KILL_EVERY_MS = 700;
+/** From an order to a thread's end, and from a caller's end to its call's. */
+const KILL_TAKES_MS = 500;
+const KILL_PRELOAD = join(process.cwd(), 'test/fixtures/fault-preload.mjs');
 
 const INPUT = 1_500_000;
 const OUTPUT = 2_250_000;
 /** "role", its text and the frame of one message; reported prompts are smaller. */
 const PROMPT_TOKENS_MAX = 40;
 const TOLERANCE = 0.02;
+/** Of a count whose thread was killed, from lengths: a word has 5 bytes, and 4 are taken for a token. */
+const ESTIMATE_TOLERANCE = 0.3;
 /** An upstream that was blocked for so long before it failed did so because its caller did not read. */
 const BLOCKED_MS = 1_000;
+/** Clocks of two processes on a busy machine differ by so much of a timeout. */
+const CLOCK_TOLERANCE = 0.3;
 
+const IDLE_MS = 1_500;
+const TOTAL_MS = 4_000;
 const UPSTREAM = {
   first_byte_timeout_ms: 20_000,
-  idle_timeout_ms: 700,
-  total_timeout_ms: 1_500,
+  idle_timeout_ms: IDLE_MS,
+  total_timeout_ms: TOTAL_MS,
   breaker_failures: 0,
 };
-/** Of the upstream whose caller stalls for longer. */
-const TOTAL_TIMEOUT_MS = 500;
+/** Of the upstream whose caller stalls for longer; what it sends takes some 100 ms. */
+const STALLED_TOTAL_MS = 1_500;
 const SETTINGS = {
   upstream: UPSTREAM,
   limits: { stream_buffer_bytes: 65_536, client_idle_timeout_ms: 1_000 },
@@ -45,80 +87,190 @@ interface Played {
   readonly script: Script;
   readonly sent: Sent;
   readonly received: Received;
+  /** A pool thread was killed while it went on. */
+  readonly sawKill: boolean;
   readonly spent: number;
 }
 
 /** Why it breaks the contract; undefined where it holds. */
-function faultOf({ caller, script, sent, received, spent }: Played): string | undefined {
-  const { words, hasError } = received;
+function faultOf({ caller, script, sent, received, sawKill, spent }: Played): string | undefined {
+  const { words, hasError, isGood } = received;
   if (spent === 0) {
     if (words === 0) return undefined;
-    if (!sent.failed || sent.wasWhole) return 'text for nothing, and the upstream did not fail';
-    if (sent.blockedMs >= BLOCKED_MS) return 'text for nothing, and the caller had held the upstream up';
-    return caller.leaves || hasError ? undefined : 'nothing is charged, and no error event said so';
+    if (isGood) return 'a good answer for nothing';
+    if (!caller.leaves && !hasError) return 'nothing is charged, and no error event said so';
+    if (sawKill) return undefined;
+    const seemsFailed = sent.failed || sent.silentMs >= IDLE_MS * (1 - CLOCK_TOLERANCE);
+    if (!seemsFailed || sent.wasWhole) return 'text for nothing, and the upstream did not fail';
+    return sent.blockedMs >= BLOCKED_MS
+      ? 'text for nothing, and the caller had held the upstream up'
+      : undefined;
   }
   if (hasError) return 'an error event, and it is charged';
   if (spent < words * OUTPUT * (1 - TOLERANCE)) return `charged ${spent / OUTPUT} words of ${words}`;
-  const most = (PROMPT_TOKENS_MAX * INPUT + (sent.words + 2) * OUTPUT) * (1 + TOLERANCE);
+  const tolerance = sawKill ? ESTIMATE_TOLERANCE : TOLERANCE;
+  const most = (PROMPT_TOKENS_MAX * INPUT + (sent.words + 2) * OUTPUT) * (1 + tolerance);
   if (spent > most) return `charged ${spent / OUTPUT} words, sent were ${sent.words}`;
-  // A machine that is busy makes an upstream of megabytes wait for any caller.
+  // A machine that is busy makes an upstream of megabytes wait for any caller, and lets a whole call's time run out.
   const isOwn = sent.failed && !sent.wasWhole && script.padding === 0;
-  if (isOwn && caller.kind === 'reads') return 'charged, and the upstream failed by itself';
+  const isInTime = sent.livedMs < TOTAL_MS * (1 - CLOCK_TOLERANCE);
+  if (isOwn && isInTime && caller.kind === 'reads') return 'charged, and the upstream failed by itself';
   return undefined;
 }
 
-async function playOne(
-  gateway: Gateway,
-  upstream: BilledUpstream,
+interface Call {
+  readonly number: number;
+  readonly caller: Caller;
+  readonly script: Script;
+  readonly sent: Sent;
+  readonly customer: Customer;
+}
+
+/** What one run of a world knows. */
+interface Run {
+  readonly gateway: Gateway;
+  readonly upstream: BilledUpstream;
+  readonly killsMs: readonly number[];
+}
+
+async function drawVisit({ gateway, upstream }: Run, random: Random, visit: number): Promise<Call[]> {
+  const count = 1 + Math.floor(random() * CALLS_OF_VISIT_MAX);
+  const calls: Call[] = [];
+  for (let at = 0; at < count; at++) {
+    const script = drawScript(random);
+    const caller = drawCaller(random, script, at < count - 1);
+    const number = visit * CALLS_OF_VISIT_MAX + at;
+    const sent = upstream.expect(`call-${number}`, script);
+    const customer = await gateway.admin.customer({ credit: '1000.00' });
+    calls.push({ number, caller, script, sent, customer });
+  }
+  return calls;
+}
+
+/** Its calls, and how many of them went over a connection that had served another. */
+async function playVisit(
+  run: Run,
   random: Random,
-  number: number,
-): Promise<Played> {
-  const script = drawScript(random);
-  const caller = drawCaller(random, script);
-  const customer = await gateway.admin.customer({ credit: '1000.00' });
-  const name = `call-${number}`;
-  const sent = upstream.expect(name, script);
-  const received = await callAs(caller, gateway.port, customer.key, name);
+  visit: number,
+): Promise<{ played: Played[]; kept: number }> {
+  const calls = await drawVisit(run, random, visit);
+  const connection = new HostileConnection(run.gateway.port);
+  const made: (Call & { received: Received; startMs: number; endMs: number })[] = [];
+  for (const call of calls) {
+    const { caller, customer, number, script } = call;
+    const startMs = performance.now();
+    const received = await connection.call(caller, customer.key, `call-${number}`, script.asked);
+    made.push({ ...call, received, startMs, endMs: performance.now() });
+  }
+  connection.close();
+  const played: Played[] = [];
+  for (const { customer, startMs, endMs, ...call } of made) {
+    const spent = await spentOf(run.gateway, customer.accountId, JSON.stringify(call));
+    const sawKill = run.killsMs.some((ms) => ms >= startMs - KILL_TAKES_MS && ms <= endMs + KILL_TAKES_MS);
+    played.push({ ...call, sawKill, spent });
+  }
+  return { played, kept: connection.kept };
+}
+
+/** Once nothing is held any more. */
+async function spentOf(gateway: Gateway, accountId: string, what: string): Promise<number> {
   const account = await eventually(
-    `nothing held by ${name}: ${JSON.stringify({ script, caller })}`,
+    `nothing held by ${what}`,
     async () => {
-      const view = await gateway.admin.account(customer.accountId);
+      const view = await gateway.admin.account(accountId);
       return view.held === '0.00' ? view : undefined;
     },
     20_000,
   );
-  const law = picoUnitsOf(account.credited)! - picoUnitsOf(account.balance)! - picoUnitsOf(account.spent)!;
+  const spent = picoUnitsOf(account.spent)!;
+  const law = picoUnitsOf(account.credited)! - picoUnitsOf(account.balance)! - spent;
   if (law !== 0n) throw new Error(`credited = available + spent fails by ${law}`);
-  return { number, caller, script, sent, received, spent: Number(picoUnitsOf(account.spent)!) };
+  return Number(spent);
 }
 
-void t.test(`${CALLS} calls of random callers on random upstreams, seed ${SEED}`, async (t) => {
+/** Kills one of the pool's threads again and again until `isOver`. */
+async function killThreads(
+  folder: string,
+  random: Random,
+  killsMs: number[],
+  isOver: () => boolean,
+): Promise<void> {
+  const killed = new Set<string>();
+  while (!isOver()) {
+    await sleep(KILL_EVERY_MS);
+    const names = readdirSync(folder)
+      .filter((file) => file.startsWith('pool-') && file.endsWith('.code') && !killed.has(file))
+      // Of the latest, as those before are dead.
+      .sort((one, other) => Number(one.slice(5, -5)) - Number(other.slice(5, -5)))
+      .slice(-3);
+    if (names.length === 0) continue;
+    const name = oneOf(random, names);
+    killed.add(name);
+    killsMs.push(performance.now());
+    writeFileSync(join(folder, name.replace('.code', '.throw')), '');
+  }
+}
+
+async function playWorld(t: Test, { visits, settings, kills }: World): Promise<void> {
   const upstream = await BilledUpstream.start(t);
-  const gateway = await startGateway(t, { config: withRoom(testSettings(upstream.url, SETTINGS)) });
+  const folder = temporaryFolder(t);
+  const gateway = await startGateway(t, {
+    config: withRoom(testSettings(upstream.url, { ...SETTINGS, ...settings })),
+    ...(kills && { env: { NODE_OPTIONS: `--import=${KILL_PRELOAD}`, TOLLGATE_TEST_FAULTS: folder } }),
+  });
   const startMs = performance.now();
+  const killsMs: number[] = [];
+  const run: Run = { gateway, upstream, killsMs };
   const played: Played[] = [];
+  let keptCalls = 0;
   let next = 0;
   const work = async (): Promise<void> => {
     for (;;) {
-      const number = next++;
-      if (number >= CALLS) return;
-      played.push(await playOne(gateway, upstream, randomOf(SEED * 100_003 + number), number));
+      const visit = next++;
+      if (visit >= visits) return;
+      const made = await playVisit(run, randomOf(SEED * 100_003 + visit), visit);
+      played.push(...made.played);
+      keptCalls += made.kept;
     }
   };
-  await Promise.all(Array.from({ length: CALLS_AT_ONCE }, work));
-  t.comment(`${((performance.now() - startMs) / 1_000).toFixed(1)} s, seed ${SEED}`);
+  let isOver = false;
+  const killing = kills ? killThreads(folder, randomOf(SEED), killsMs, () => isOver) : undefined;
+  await Promise.all(Array.from({ length: VISITS_AT_ONCE }, work)).finally(() => (isOver = true));
+  await killing;
+  t.comment(
+    `${played.length} calls, ${keptCalls} on a kept connection, ${killsMs.length} threads killed, ` +
+      `${((performance.now() - startMs) / 1_000).toFixed(1)} s, seed ${SEED}`,
+  );
   const faults = played.flatMap((one) => {
     const fault = faultOf(one);
     return fault === undefined ? [] : [{ fault, ...one }];
   });
-  t.strictSame(faults.slice(0, 5), [], `seed ${SEED}: ${faults.length} of ${CALLS} calls break the contract`);
+  t.strictSame(
+    faults.slice(0, 5),
+    [],
+    `seed ${SEED}: ${faults.length} of ${played.length} calls break the contract`,
+  );
   const free = played.filter(({ spent, received }) => spent === 0 && received.words > 0);
   const cut = played.filter(({ spent, received }) => spent > 0 && !received.isWhole);
-  t.comment(`${free.length} given away, ${cut.length} charged for a part`);
-  t.ok(free.length > 0 && cut.length > 0, 'both kinds were played');
-  t.notMatch(gateway.log().join('\n'), /inside of the gateway|invariant/);
+  const several = played.filter(({ script, received }) => script.choices > 1 && received.words > 0);
+  t.comment(
+    `${free.length} given away, ${cut.length} charged for a part, ${several.length} of several choices`,
+  );
+  t.ok(free.length > 0 && cut.length > 0 && several.length > 0 && keptCalls > 0, 'all kinds were played');
+  if (kills) {
+    const lost = played.filter(
+      ({ sawKill, sent, spent }) => sawKill && spent === 0 && !sent.failed && sent.words > 0,
+    );
+    t.comment(`${lost.length} calls were lost with their worker`);
+    t.ok(lost.length > 0, 'a worker died under its calls');
+  } else t.notMatch(gateway.log().join('\n'), /inside of the gateway|invariant/);
   t.equal(await gateway.stop(), 0);
-});
+}
+
+for (const world of WORLDS)
+  void t.test(`${world.visits} visits of random callers to random upstreams: ${world.name}`, (t) =>
+    playWorld(t, world),
+  );
 
 /** So that no bill is bounded by the hold. */
 function withRoom(settings: object): object {
@@ -130,7 +282,7 @@ void t.test('a caller who does not read, and the timeout of a whole call', async
   const upstream = await BilledUpstream.start(t);
   // Its stall is longer than the timeout of a whole call, and shorter than what a caller may stall.
   const settings = testSettings(upstream.url, {
-    upstream: { ...UPSTREAM, total_timeout_ms: TOTAL_TIMEOUT_MS },
+    upstream: { ...UPSTREAM, total_timeout_ms: STALLED_TOTAL_MS },
     limits: { ...SETTINGS.limits, client_idle_timeout_ms: 60_000 },
   });
   const gateway = await startGateway(t, { config: withRoom(settings) });
@@ -143,18 +295,21 @@ void t.test('a caller who does not read, and the timeout of a whole call', async
     ending: 'end',
     endingAt: words,
     padding: 300,
+    ...ONE_CHOICE,
   };
   const caller: Caller = {
     kind: 'stalls',
     leaves: false,
     stream: true,
     atBytes: 0,
-    stallMs: 3 * TOTAL_TIMEOUT_MS,
+    stallMs: 2 * STALLED_TOTAL_MS,
     key: undefined,
   };
   const { accountId, key } = await gateway.admin.customer({ credit: '1000.00' });
   upstream.expect('stalled', script);
-  const received = await callAs(caller, gateway.port, key, 'stalled');
+  const connection = new HostileConnection(gateway.port);
+  const received = await connection.call(caller, key, 'stalled', 1);
+  connection.close();
   const { spent } = await eventually('nothing held', async () => {
     const view = await gateway.admin.account(accountId);
     return view.held === '0.00' ? view : undefined;

@@ -7,6 +7,7 @@ import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Scope } from './mock.js';
 import { oneOf, type Random } from './random.js';
+import { streamChoice, TEXT_KINDS, wholeChoice, type TextKind } from './text-kinds.js';
 
 /** One token, with the space before it. */
 export const WORD = ' word';
@@ -28,41 +29,91 @@ export type Ending = (typeof ENDINGS)[number];
 /** `early`: in the first event alone. `each`: in each, as far as it has come. `twice`: early and at the end. */
 export const USAGES = ['none', 'end', 'early', 'each', 'twice'] as const;
 
+/** Of several choices: their texts come by turns, or a choice comes once the one before it has ended. */
+export const ORDERS = ['by turns', 'in a row'] as const;
+
 export interface Script {
+  /** Events with text, of all choices together. */
   readonly events: number;
   readonly wordsPerEvent: number;
   readonly pauseMs: number;
   readonly usage: (typeof USAGES)[number];
   readonly ending: Ending;
-  /** Events before the ending, if it is a failure; with `events` the finish reason was sent, with one more also `[DONE]`. */
+  /**
+   * Events before the ending, if it is a failure: those with text, and one for the finish reason of each choice. With all of them the
+   * text was whole, with one more also `[DONE]` was sent.
+   */
   readonly endingAt: number;
   /** Bytes in each event that are no text. */
   readonly padding: number;
+  /** `n` of the request; some providers give one choice whatever was asked for. */
+  readonly asked: number;
+  readonly choices: number;
+  readonly order: (typeof ORDERS)[number];
+  /** Where the text stands. */
+  readonly kind: TextKind;
 }
+
+/** What most scripts do. */
+export const ONE_CHOICE = { asked: 1, choices: 1, order: 'by turns', kind: TEXT_KINDS[0]! } as const;
 
 /** What became of a script; read it once the call is over. */
 export interface Sent {
   words: number;
-  /** The finish reason was sent. */
+  /** As many choices as were asked for have their finish reason, or `[DONE]` was sent. */
   wasWhole: boolean;
   /** It has failed by itself, as its script says. */
   failed: boolean;
   /** How long its socket had taken nothing then. */
   blockedMs: number;
+  /** How long it had lived then. */
+  livedMs: number;
+  /** Its longest silence before that though its socket took everything: on a busy machine it may pass for a failure. */
+  silentMs: number;
 }
+
+/** Each is generated once. */
+const KINDS = TEXT_KINDS.filter(({ copies }) => copies === undefined);
 
 export function drawScript(random: Random): Script {
   const isLong = random() < 0.05;
   const events = isLong ? 400 : Math.floor(random() * 25) + 1;
+  const asked = random() < 0.7 ? 1 : 2 + Math.floor(random() * 3);
+  const choices = random() < 0.85 ? asked : 1;
   return {
     events,
     wordsPerEvent: isLong ? 100 : Math.floor(random() * 4) + 1,
     pauseMs: isLong || random() < 0.5 ? 0 : Math.floor(random() * 12),
     usage: oneOf(random, USAGES),
     ending: oneOf(random, ENDINGS),
-    endingAt: Math.floor(random() * (events + 2)),
+    endingAt: Math.floor(random() * (events + choices + 1)),
     padding: isLong ? 20_000 : 0,
+    asked,
+    choices,
+    order: oneOf(random, ORDERS),
+    kind: random() < 0.5 ? TEXT_KINDS[0]! : oneOf(random, KINDS),
   };
+}
+
+/** An event of a stream: a piece of text of a choice, or why that choice ended. */
+interface Step {
+  readonly choice: number;
+  readonly isEnd: boolean;
+}
+
+function stepsOf({ events, choices, order }: Script): Step[] {
+  const perChoice = Math.ceil(events / choices);
+  const texts = Array.from({ length: events }, (_, number) =>
+    order === 'by turns' ? number % choices : Math.floor(number / perChoice),
+  );
+  const steps = texts.flatMap((choice, number) => [
+    { choice, isEnd: false },
+    ...(texts.includes(choice, number + 1) ? [] : [{ choice, isEnd: true }]),
+  ]);
+  for (let choice = 0; choice < choices; choice++) {
+    if (!texts.includes(choice)) steps.push({ choice, isEnd: true });
+  }
+  return steps;
 }
 
 export class BilledUpstream {
@@ -99,7 +150,7 @@ export class BilledUpstream {
 
   /** The call with that text plays the script. */
   expect(name: string, script: Script): Sent {
-    const sent: Sent = { words: 0, wasWhole: false, failed: false, blockedMs: 0 };
+    const sent: Sent = { words: 0, wasWhole: false, failed: false, blockedMs: 0, livedMs: 0, silentMs: 0 };
     this.#calls.set(name, { script, sent });
     return sent;
   }
@@ -114,6 +165,8 @@ class Play {
   readonly #stream: boolean;
   #isGone = false;
   #blockedAtMs: number | undefined;
+  readonly #startMs = performance.now();
+  #spokeMs = performance.now();
   #onFree: () => void = () => undefined;
 
   constructor(response: ServerResponse, script: Script, sent: Sent, stream: boolean) {
@@ -132,41 +185,47 @@ class Play {
   }
 
   async run(): Promise<void> {
-    const { events, endingAt, ending } = this.#script;
+    const { asked, choices, endingAt, ending } = this.#script;
+    const steps = stepsOf(this.#script);
     const fails = ending !== 'end' && ending !== 'no done';
     if (!this.#stream) {
-      await this.#whole(fails && endingAt <= events);
+      await this.#whole(steps, fails && endingAt <= steps.length);
       return;
     }
     this.#response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
-    for (let number = 0; number < events; number += 1) {
+    for (const [number, step] of steps.entries()) {
       if (fails && number === endingAt) {
         await this.#end();
         return;
       }
-      await this.#write(this.#chunk(number));
-      this.#sent.words += this.#script.wordsPerEvent;
+      await this.#write(this.#chunk(step, number));
+      if (!step.isEnd) this.#sent.words += this.#script.wordsPerEvent;
       if (this.#isGone) return;
     }
-    await this.#write(event(this.#object([{ index: 0, delta: {}, finish_reason: 'stop' }], undefined)));
-    this.#sent.wasWhole = true;
-    if (fails && endingAt === events) {
+    this.#sent.wasWhole = choices >= asked;
+    if (fails && endingAt === steps.length) {
       await this.#end();
       return;
     }
     const { usage } = this.#script;
     if (usage === 'end' || usage === 'twice') await this.#write(event(this.#object([], this.#usage())));
-    if (ending !== 'no done') await this.#write('data: [DONE]\n\n');
+    if (ending !== 'no done') {
+      await this.#write('data: [DONE]\n\n');
+      this.#sent.wasWhole = true;
+    }
     if (fails) await this.#end();
     else this.#response.end();
   }
 
-  async #whole(fails: boolean): Promise<void> {
-    const words = this.#script.events * this.#script.wordsPerEvent;
-    const message = { role: 'assistant', content: WORD.repeat(words) };
-    this.#sent.words = words;
+  async #whole(steps: readonly Step[], fails: boolean): Promise<void> {
+    const { choices: count, kind, wordsPerEvent } = this.#script;
+    const choices = Array.from({ length: count }, (_, index) => {
+      const events = steps.filter(({ choice, isEnd }) => choice === index && !isEnd).length;
+      return wholeChoice(kind, index, WORD.repeat(events * wordsPerEvent));
+    });
+    this.#sent.words = this.#script.events * wordsPerEvent;
     const usage = this.#script.usage === 'none' ? undefined : this.#usage();
-    const text = JSON.stringify(this.#object([{ index: 0, message, finish_reason: 'stop' }], usage));
+    const text = JSON.stringify(this.#object(choices, usage));
     this.#response.writeHead(200, {
       'content-type': 'application/json',
       'content-length': Buffer.byteLength(text),
@@ -200,27 +259,28 @@ class Play {
     return { prompt_tokens: PROMPT_TOKENS, completion_tokens: words, total_tokens: PROMPT_TOKENS + words };
   }
 
-  #chunk(number: number): string {
-    const { usage, wordsPerEvent, padding } = this.#script;
-    const delta = { content: WORD.repeat(wordsPerEvent) };
+  #chunk({ choice, isEnd }: Step, number: number): string {
+    const { usage, wordsPerEvent, padding, kind } = this.#script;
     const isTold = usage === 'each' || (number === 0 && (usage === 'early' || usage === 'twice'));
-    const choice = {
-      index: 0,
-      delta,
-      finish_reason: null,
-      ...(padding > 0 && { padding: 'x'.repeat(padding) }),
-    };
-    return event(
-      this.#object([choice], isTold ? this.#usage(usage === 'each' ? wordsPerEvent : 0) : undefined),
-    );
+    const coming = usage === 'each' && !isEnd ? wordsPerEvent : 0;
+    const parts = isEnd
+      ? { index: choice, delta: {}, finish_reason: 'stop' }
+      : {
+          ...streamChoice(kind, choice, WORD.repeat(wordsPerEvent)),
+          ...(padding > 0 && { padding: 'x'.repeat(padding) }),
+        };
+    return event(this.#object([parts], isTold ? this.#usage(coming) : undefined));
   }
 
   async #write(text: string): Promise<void> {
     if (this.#isGone) return;
+    const nowMs = performance.now();
+    this.#sent.silentMs = Math.max(this.#sent.silentMs, nowMs - this.#spokeMs);
     if (!this.#response.write(text)) {
-      this.#blockedAtMs ??= performance.now();
+      this.#blockedAtMs ??= nowMs;
       await new Promise<void>((resolve) => (this.#onFree = resolve));
     }
+    this.#spokeMs = performance.now();
     if (this.#script.pauseMs > 0) await new Promise((resolve) => setTimeout(resolve, this.#script.pauseMs));
   }
 
@@ -228,7 +288,7 @@ class Play {
     const { ending } = this.#script;
     if (ending === 'too long') {
       while (!this.#isGone) {
-        await this.#write(this.#chunk(1));
+        await this.#write(this.#chunk({ choice: 0, isEnd: false }, 1));
         this.#sent.words += this.#script.wordsPerEvent;
         await new Promise((resolve) => setTimeout(resolve, 20));
       }
@@ -237,8 +297,10 @@ class Play {
     // What was written before is to be out before a reset.
     await new Promise((resolve) => setTimeout(resolve, 5));
     if (this.#isGone) return;
+    const nowMs = performance.now();
     this.#sent.failed = true;
-    this.#sent.blockedMs = this.#blockedAtMs === undefined ? 0 : performance.now() - this.#blockedAtMs;
+    this.#sent.blockedMs = this.#blockedAtMs === undefined ? 0 : nowMs - this.#blockedAtMs;
+    this.#sent.livedMs = nowMs - this.#startMs;
     if (ending === 'reset') this.#response.socket?.resetAndDestroy();
     else if (ending === 'close') this.#response.socket?.destroy();
     else if (ending === 'error') this.#response.end(event({ error: { message: 'x' } }));
