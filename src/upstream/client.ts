@@ -4,7 +4,26 @@
  * Order of callbacks: onStart once, then onData any number of times, then exactly one of onEnd and onError; onError
  * alone is possible. After abort() nothing is called any more.
  */
-import type { UpstreamTarget } from './target.js';
+/** What the HTTP client knows of an upstream. */
+export interface HttpTarget {
+  /** For messages and logs: the URL without its path's query and without credentials. */
+  readonly name: string;
+  /** `http:` or `https:` origin, or ECHO_ORIGIN. */
+  readonly origin: string;
+  /** Path of the call: `/v1/chat/completions`. */
+  readonly path: string;
+  /** Provider's key; undefined if the upstream wants none. */
+  readonly key: string | undefined;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly connectTimeoutMs: number;
+  readonly firstByteTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  readonly totalTimeoutMs: number;
+  /** Connections from one worker. */
+  readonly connectionsMax: number;
+  /** Certificates (PEM) that are trusted in place of the well-known ones. */
+  readonly ca: string | undefined;
+}
 
 /** Why there is no (whole) answer. `code` is the client's own (`ECONNREFUSED`, `HTTP1_INVALID`), for the log. */
 export interface UpstreamFault {
@@ -41,7 +60,7 @@ export interface UpstreamCall {
  */
 export interface UpstreamClient {
   start(
-    target: UpstreamTarget,
+    target: HttpTarget,
     body: string | Uint8Array,
     requestId: string,
     handler: UpstreamHandler,

@@ -5,11 +5,10 @@ import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
 import type { Roster } from '../core/roster.js';
 import type { MonotonicMs } from '../core/units.js';
-import type { UpstreamCall, UpstreamFault, UpstreamHandler } from './client.js';
+import type { HttpTarget, UpstreamCall, UpstreamFault, UpstreamHandler } from './client.js';
 import type { ConnectionFault, Http1Connection } from './http1-connection.js';
 import type { ResponseHead } from './http1-head.js';
 import type { Http1Pool } from './http1-pool.js';
-import type { UpstreamTarget } from './target.js';
 import type { Waiter } from './waiting-line.js';
 
 type TimeoutCode =
@@ -28,7 +27,7 @@ export interface Http1Request {
 }
 
 export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
-  readonly #target: UpstreamTarget;
+  readonly #target: HttpTarget;
   readonly #handler: UpstreamHandler;
   readonly #clock: Clock;
   /** All that run, for their deadlines. */
@@ -59,7 +58,7 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   #started = false;
   #sent = false;
 
-  constructor(target: UpstreamTarget, handler: UpstreamHandler, clock: Clock, calls: Roster<Http1Call>) {
+  constructor(target: HttpTarget, handler: UpstreamHandler, clock: Clock, calls: Roster<Http1Call>) {
     this.#target = target;
     this.#handler = handler;
     this.#clock = clock;

@@ -4,12 +4,11 @@
  */
 import type { Clock } from '../core/clock.js';
 import { Roster } from '../core/roster.js';
-import type { UpstreamCall, UpstreamClient, UpstreamHandler } from './client.js';
+import type { HttpTarget, UpstreamCall, UpstreamClient, UpstreamHandler } from './client.js';
 import { Http1Call } from './http1-call.js';
 import type { ConnectionFault } from './http1-connection.js';
 import { Http1Pool } from './http1-pool.js';
 import { fixedHeadOf, headOf } from './http1-request.js';
-import type { UpstreamTarget } from './target.js';
 
 /** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms. */
 const SWEEP_PERIOD_MS = 50;
@@ -25,7 +24,7 @@ export interface Http1ClientOptions {
   /** Of Tollgate, for the User-Agent. */
   readonly version: string;
   /** The upstream has sent an answer that no call had asked for; its connections are not kept for a while. */
-  readonly onUnasked?: (target: UpstreamTarget) => void;
+  readonly onUnasked?: (target: HttpTarget) => void;
 }
 
 interface Route {
@@ -37,9 +36,9 @@ interface Route {
 export class Http1Client implements UpstreamClient {
   readonly #clock: Clock;
   readonly #userAgent: string;
-  readonly #onUnasked: (target: UpstreamTarget) => void;
+  readonly #onUnasked: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
-  readonly #routes = new Map<UpstreamTarget, Route>();
+  readonly #routes = new Map<HttpTarget, Route>();
   /** Pools of targets that are gone, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
   readonly #calls = new Roster<Http1Call>();
@@ -55,7 +54,7 @@ export class Http1Client implements UpstreamClient {
   }
 
   start(
-    target: UpstreamTarget,
+    target: HttpTarget,
     body: string | Uint8Array,
     requestId: string,
     handler: UpstreamHandler,
@@ -87,7 +86,7 @@ export class Http1Client implements UpstreamClient {
    * Only these targets are called from now on: connections to others are closed, idle ones at once and those in use when their
    * calls have ended. A late call of another target opens a connection of its own.
    */
-  retain(targets: readonly UpstreamTarget[]): void {
+  retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
     for (const target of this.#routes.keys()) if (!kept.has(target)) this.#routes.delete(target);
     const keptKeys = new Set(targets.map(poolKeyOf));
@@ -109,7 +108,7 @@ export class Http1Client implements UpstreamClient {
     }
   }
 
-  #routeOf(target: UpstreamTarget): Route {
+  #routeOf(target: HttpTarget): Route {
     let route = this.#routes.get(target);
     if (route === undefined) {
       route = { pool: this.#poolOf(target), fixedHead: fixedHeadOf(target, this.#userAgent) };
@@ -118,7 +117,7 @@ export class Http1Client implements UpstreamClient {
     return route;
   }
 
-  #poolOf(target: UpstreamTarget): Http1Pool {
+  #poolOf(target: HttpTarget): Http1Pool {
     const key = poolKeyOf(target);
     let pool = this.#pools.get(key);
     if (pool === undefined) {
@@ -130,6 +129,6 @@ export class Http1Client implements UpstreamClient {
 }
 
 /** Targets of one key share their connections. */
-function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: UpstreamTarget): string {
+function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget): string {
   return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
 }

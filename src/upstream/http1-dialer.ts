@@ -5,13 +5,13 @@
  * taken for each. (libuv asks for memory right before it reads, on all systems but Windows.)
  */
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
+import type { HttpTarget } from './client.js';
 import {
   connect as connectTls,
   createSecureContext,
   type ConnectionOptions,
   type SecureContext,
 } from 'node:tls';
-import type { UpstreamTarget } from './target.js';
 
 /** What one read may bring: as much as the system's socket buffers give in one go at the usual sizes. */
 const READ_BYTES_MAX = 64 * 1024;
@@ -41,7 +41,7 @@ export class Dialer {
   /** The last that the other side gave: saves a connection half of its handshake. */
   #session: Buffer | undefined;
 
-  constructor({ origin, ca }: UpstreamTarget) {
+  constructor({ origin, ca }: HttpTarget) {
     const url = new URL(origin);
     this.isSecure = url.protocol === 'https:';
     this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');

@@ -12,7 +12,7 @@ import type { MonotonicMs } from '../core/units.js';
 import type { Http1Call } from './http1-call.js';
 import { Http1Connection, type ConnectionFault, type ConnectionOwner } from './http1-connection.js';
 import { Dialer } from './http1-dialer.js';
-import type { UpstreamTarget } from './target.js';
+import type { HttpTarget } from './client.js';
 import { WaitingLine } from './waiting-line.js';
 
 /** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
@@ -66,7 +66,7 @@ export class Http1Pool implements ConnectionOwner {
   #retired = false;
 
   /** `onUnasked`: the upstream has sent an answer that nobody asked for. */
-  constructor(target: UpstreamTarget, clock: Clock, onUnasked: () => void) {
+  constructor(target: HttpTarget, clock: Clock, onUnasked: () => void) {
     this.#onUnasked = onUnasked;
     this.#clock = clock;
     this.#dialer = new Dialer(target);

@@ -1,7 +1,7 @@
 /**
  * The head of a request. What is the same for all calls of an upstream is put together once. Pure; upstream worker.
  */
-import type { UpstreamTarget } from './target.js';
+import type { HttpTarget } from './client.js';
 
 /** A line end in a value would begin another header, or another request. */
 const VALUE = /^[\t -~]*$/;
@@ -9,7 +9,7 @@ const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
 /** Everything before the headers of one call; undefined where path or headers cannot be sent. */
-export function fixedHeadOf(target: UpstreamTarget, userAgent: string): string | undefined {
+export function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
     ['host', new URL(target.origin).host],
     ['connection', 'keep-alive'],

@@ -3,35 +3,19 @@
  * alone, never to a listener, a log or an answer.
  */
 import { isDeepStrictEqual } from 'node:util';
+import type { HttpTarget } from './client.js';
 
-export interface UpstreamTarget {
-  /** For messages and logs: the URL without its path's query and without credentials. */
-  readonly name: string;
+export interface UpstreamTarget extends HttpTarget {
   /** Of its counters in the metrics. */
   readonly slot: number;
-  /** `http:` or `https:` origin, or ECHO_ORIGIN. */
-  readonly origin: string;
-  /** Path of the call: `/v1/chat/completions`. */
-  readonly path: string;
-  /** Provider's key; undefined where the upstream wants none. */
-  readonly key: string | undefined;
-  readonly headers: Readonly<Record<string, string>>;
   /** The model's name there; undefined where it is the model's id. */
   readonly model: string | undefined;
   readonly weight: number;
   readonly priority: number;
-  readonly connectTimeoutMs: number;
-  readonly firstByteTimeoutMs: number;
-  readonly idleTimeoutMs: number;
-  readonly totalTimeoutMs: number;
-  /** Connections from one worker. */
-  readonly connectionsMax: number;
   /** Failures that make it be left alone for a while; 0: never. */
   readonly breakerFailuresMax: number;
   /** How long its Retry-After is kept to where no other upstream is left; 0: it is never kept to. */
   readonly parkMsMax: number;
-  /** Certificates (PEM) that are trusted in place of the well-known ones. */
-  readonly ca: string | undefined;
 }
 
 /** Origin of the built-in model. */
@@ -67,7 +51,7 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
 }
 
 /** Where its calls go, for an operator: without the query, in which a key may stand. */
-export function addressOf({ origin, path }: UpstreamTarget): string {
+export function addressOf({ origin, path }: HttpTarget): string {
   return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*$/, '')}`;
 }
 
