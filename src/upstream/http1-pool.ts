@@ -32,31 +32,20 @@ export class Http1Pool implements ConnectionOwner {
   readonly #opening = new Set<Http1Connection>();
   /** Last used last. Some may have gone meanwhile. */
   #idle: Http1Connection[] = [];
-  /** Free since this turn of the event loop. */
+  /** Free, and not among the idle ones before the end of a turn. */
   #resting: Http1Connection[] = [];
-  /** Free since the turn before. */
-  #rested: Http1Connection[] = [];
   #isTurnAwaited = false;
-  /** Of the calls that wait so many have waited for a whole turn. */
+  /** The first so many of the calls that wait have waited since the turn before, at least. */
   #ripe = 0;
-  readonly #nextTurn = (): void => {
-    this.#rested = this.#resting;
+  /** Connections that rest and calls that wait meet at the end of the next turn: in between the loop reads all that has come by now. */
+  readonly #endTurn = (): void => {
+    this.#isTurnAwaited = false;
+    this.#sendRipe();
+    for (const connection of this.#resting) if (connection.isIdle) this.#idle.push(connection);
     this.#resting = [];
     this.#ripe = this.#waiting.size;
-    // Before it runs, the loop has read all that had come by now.
-    setImmediate(this.#endTurn);
-  };
-  readonly #endTurn = (): void => {
-    const rested = this.#rested;
-    this.#rested = [];
-    for (const connection of rested) {
-      if (!connection.isIdle) continue;
-      if (this.#retired) this.#hand(connection);
-      else this.#idle.push(connection);
-    }
-    this.#sendRipe();
-    this.#isTurnAwaited = false;
-    if (this.#resting.length > 0 || (this.#waiting.size > 0 && this.#idle.length > 0)) this.#awaitTurn();
+    if (this.#ripe === 0 && this.#retired) this.#destroyFree();
+    if (this.#ripe > 0 && this.#idle.length > 0) this.#awaitTurn();
     this.#open();
   };
   /** In order. Bounded by the calls in flight, and each by its time to connect. */
@@ -87,13 +76,14 @@ export class Http1Pool implements ConnectionOwner {
   /** Sends the call after this turn of the event loop, or when a connection is free; calls nothing of it before it has returned. */
   take(call: Http1Call): void {
     this.#waiting.add(call);
-    if (this.#idle.length > 0) this.#awaitTurn();
+    if (this.#idle.length > 0 || this.#resting.length > 0) this.#awaitTurn();
     this.#open();
   }
 
   /** The call waits no longer. Idempotent. */
   forget(call: Http1Call): void {
     this.#waiting.remove(call);
+    this.#countOut();
   }
 
   /** Gives up connections that did not open in time, and those that were idle for too long. */
@@ -104,22 +94,22 @@ export class Http1Pool implements ConnectionOwner {
     }
     if (nowMs < this.#idleCheckMs) return;
     this.#idleCheckMs = nowMs + IDLE_CHECK_MS;
-    for (const connection of this.#idle) {
+    for (const connection of [...this.#idle, ...this.#resting]) {
       if (connection.isIdle && connection.isExpired(nowMs)) connection.destroy();
     }
     this.#idle = this.#idle.filter(({ isIdle }) => isIdle);
+    this.#resting = this.#resting.filter(({ isIdle }) => isIdle);
   }
 
   /** Nothing is kept any more; calls that run or wait go on to their ends. */
   retire(): void {
     this.#retired = true;
-    for (const connection of this.#idle) connection.destroy();
-    this.#idle = [];
+    this.#destroyFree();
   }
 
   /** Ends all connections at once. */
   destroy(): void {
-    while (this.#waiting.take() !== undefined);
+    while (this.#next() !== undefined);
     for (const connection of [...this.#connections]) connection.destroy();
   }
 
@@ -132,19 +122,18 @@ export class Http1Pool implements ConnectionOwner {
       this.#hand(connection);
       return;
     }
-    if (this.#isDistrusted) {
+    if (this.#isDistrusted || (this.#retired && this.#waiting.size === 0)) {
       connection.destroy();
       return;
     }
     this.#resting.push(connection);
-    this.#awaitTurn();
+    // Without a call that waits the loop need not turn.
+    if (this.#waiting.size > 0) this.#awaitTurn();
   }
 
   onUnasked(): void {
     this.#distrustUntilMs = this.#clock.monotonicMs() + DISTRUST_MS;
-    const kept = [...this.#idle, ...this.#resting, ...this.#rested];
-    this.#idle = [];
-    for (const connection of kept) connection.destroy();
+    this.#destroyFree();
     this.#onUnasked();
   }
 
@@ -152,14 +141,13 @@ export class Http1Pool implements ConnectionOwner {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
     // One call of those for which connections are opened has lost its own.
-    if (fault !== undefined && this.#waiting.size > this.#comingSoon)
-      this.#waiting.take()!.onFault(fault, false);
+    if (fault !== undefined && this.#waiting.size > this.#comingSoon) this.#next()!.onFault(fault, false);
     this.#open();
   }
 
   /** Connections that will take a call, if nothing happens to them. */
   get #comingSoon(): number {
-    return this.#opening.size + this.#resting.length + this.#rested.length + this.#idle.length;
+    return this.#opening.size + this.#resting.length + this.#idle.length;
   }
 
   get #isDistrusted(): boolean {
@@ -169,20 +157,38 @@ export class Http1Pool implements ConnectionOwner {
   #awaitTurn(): void {
     if (this.#isTurnAwaited) return;
     this.#isTurnAwaited = true;
-    setImmediate(this.#nextTurn);
+    setImmediate(this.#endTurn);
+  }
+
+  #destroyFree(): void {
+    const free = [...this.#idle, ...this.#resting];
+    this.#idle = [];
+    this.#resting = [];
+    for (const connection of free) connection.destroy();
   }
 
   #sendRipe(): void {
-    for (; this.#ripe > 0 && this.#waiting.size > 0; this.#ripe--) {
+    while (this.#ripe > 0) {
       const connection = this.#takeIdle();
       if (connection === undefined) return;
-      this.#waiting.take()!.sendOn(connection);
+      this.#next()!.sendOn(connection);
     }
+  }
+
+  /** The call that waits longest, which waits no more. */
+  #next(): Http1Call | undefined {
+    this.#countOut();
+    return this.#waiting.take();
+  }
+
+  /** One fewer waits. Wherever it stood, it counts as a ripe one: at worst another waits for one more turn. */
+  #countOut(): void {
+    if (this.#ripe > 0) this.#ripe--;
   }
 
   /** To the call that waits longest, if one does. */
   #hand(connection: Http1Connection): void {
-    const call = this.#waiting.take();
+    const call = this.#next();
     if (call !== undefined) call.sendOn(connection);
     else if (this.#retired) connection.destroy();
     else this.#idle.push(connection);

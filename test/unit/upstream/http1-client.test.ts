@@ -119,6 +119,30 @@ void t.test('connections are kept, one call at a time on each', async (t) => {
   t.ok(upstream.connections > 5);
 });
 
+void t.test(
+  'a call on a kept connection waits for one turn of the loop, and one at rest turns no loop',
+  async (t) => {
+    const { upstream, call } = await world(t, (_request, response) => response.end('x'));
+    const pair = [call(), call()];
+    for (const { recorder } of pair) {
+      await recorder.over;
+      t.notOk(process.getActiveResourcesInfo().includes('Immediate'));
+    }
+    await turn();
+    const first = call();
+    await turn();
+    const second = call();
+    t.notOk(first.call.sent, 'the loop has read nothing since it began');
+    await turn();
+    t.ok(first.call.sent);
+    t.notOk(second.call.sent);
+    await turn();
+    t.ok(second.call.sent, 'whatever the first waited for');
+    await Promise.all([first.recorder.over, second.recorder.over]);
+    t.equal(upstream.connections, 2);
+  },
+);
+
 void t.test('nobody listens', async (t) => {
   const { call } = await world(t, () => undefined);
   const { recorder } = call({ origin: await closedOrigin() });
