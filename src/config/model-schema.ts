@@ -5,6 +5,7 @@
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { picoUnitsPerToken } from '../core/money.js';
+import { ROUTING_MEMBERS } from '../core/routing-members.js';
 import { filePath, identifier, type Annotations } from './annotations.js';
 
 /** Every listener and worker holds the whole catalogue. */
@@ -236,6 +237,16 @@ export const modelSchema = Type.Object(
         'The most that the model generates: the hold on the balance of a call that names no max_tokens.',
       'x-unit': 'tokens',
     } satisfies Annotations),
+    pass_members: Type.Array(
+      Type.Enum([...ROUTING_MEMBERS], { description: 'A member of a request.' } satisfies Annotations),
+      {
+        maxItems: ROUTING_MEMBERS.length,
+        default: [],
+        description:
+          'Members of a request that are let through although an upstream may choose another model, provider or address by them, at the price of this one. The others of their kind get 400.',
+        'x-want': 'a list of names',
+      } satisfies Annotations,
+    ),
     tokenizer: Type.Enum(['o200k_base', 'cl100k_base', 'none'], {
       default: 'o200k_base',
       description: 'Counts tokens where an upstream reports none; none estimates from the length.',

@@ -30,6 +30,7 @@ export function catalogOf(settings: Settings): Catalog {
       outputPicoUnits: tokenPrice(model.price.output),
     },
     outputTokensMax: model.max_output_tokens,
+    passMembers: model.pass_members,
   }));
   const plans = settings.plans.map((plan): PlanEntry => ({
     id: plan.id,

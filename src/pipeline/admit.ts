@@ -6,6 +6,7 @@ import { decimalOf } from '../core/money.js';
 import type { CallSlot, PicoUnits } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { withModelId, withOutputTokensMax } from '../protocol/chat-body.js';
+import type { RoutingMember } from '../core/routing-members.js';
 import { worstCaseOf, type ModelEntry } from '../registry/catalog.js';
 import type { Caller, CallContext } from './context.js';
 import type { PipelineParts } from './parts.js';
@@ -49,6 +50,8 @@ export function admit(context: CallContext, call: ChatCall, parts: PipelineParts
   if (modelIndex === undefined) return unknownModel(call.model);
   context.modelIndex = modelIndex;
   const model = parts.catalog.models[modelIndex]!;
+  const steered = call.routingMembers.find((name) => !model.passMembers.includes(name));
+  if (steered !== undefined) return wouldRoute(steered);
   const room = parts.journal.roomFor(recordsPending(parts));
   if (room !== 'room') return room === 'full' ? BOOKS_FULL : BOOKS_CLOSED;
   const slot = parts.link.acquire();
@@ -161,6 +164,13 @@ export function unknownModel(model: string): ErrorRecord {
   return {
     code: 'model_not_found',
     message: `The model ${JSON.stringify(model.slice(0, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
+  };
+}
+
+function wouldRoute(member: RoutingMember): ErrorRecord {
+  return {
+    code: 'invalid_parameters',
+    message: `${member} must not be given: by it an upstream may choose another model, provider or address than the call is priced for. Who runs the gateway can let it through with pass_members of the model.`,
   };
 }
 

@@ -2,6 +2,7 @@
  * What the gateway has to know of a chat-completion request; everything else of the body passes through untouched.
  * Plain record: it crosses from the counter pool to a listener for large bodies. Any thread.
  */
+import type { RoutingMember } from '../core/routing-members.js';
 
 import type { Span } from './chat-scan.js';
 
@@ -19,6 +20,8 @@ export interface ChatCall {
   readonly outputTokensField: OutputTokensField | undefined;
   /** `n`, 1 where it was not given. */
   readonly choices: number;
+  /** Those of ROUTING_MEMBERS that were given. */
+  readonly routingMembers: readonly RoutingMember[];
   /** The body as it goes upstream but for the model's name: byte for byte the client's, except that a stream asks for usage. */
   readonly body: string;
   /** Each character of `body` is a byte of its UTF-8. */

@@ -40,7 +40,7 @@ export function usageSplice(scan: ChatScan): Splice | undefined {
 }
 
 /** The call of a valid request of `bodyBytes`, whose body goes on as `form`. */
-export function callOf(request: ChatRequest, bodyBytes: number, form: BodyForm): ChatCall {
+export function callOf({ request, routingMembers }: ChatScan, bodyBytes: number, form: BodyForm): ChatCall {
   const outputTokensMax = outputTokensMaxOf(request);
   return {
     model: request.model,
@@ -49,6 +49,7 @@ export function callOf(request: ChatRequest, bodyBytes: number, form: BodyForm):
     outputTokensMax,
     outputTokensField: outputTokensFieldOf(request, outputTokensMax),
     choices: request.n ?? 1,
+    routingMembers,
     body: form.body,
     bodyIsAscii: form.bodyIsAscii,
     largeBody: form.largeBody,

@@ -7,6 +7,7 @@
  * not known (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name that is compared.
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, MESSAGES_MAX } from '../core/limits.js';
+import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES } from './chat-rules.js';
 import { explain, explainMessage, messagesCountFault } from './explain.js';
@@ -22,6 +23,7 @@ import {
   UNKNOWN,
   type Level,
 } from './known-members.js';
+import { steeringOf, type Steering } from './steering-members.js';
 import { checkChatRequest } from './validators.js';
 
 /** Where something stands in the body, in bytes. */
@@ -94,6 +96,7 @@ const MESSAGE_STAND_IN: { role: unknown; content: unknown; tool_calls: unknown }
 };
 const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: '', messages: [MESSAGE_STAND_IN] };
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
+const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
 /** A request that was read. Places are in bytes of the body. */
 export class ChatScan {
@@ -108,6 +111,8 @@ export class ChatScan {
   includeUsage: Span = NOWHERE;
   /** Whether `stream_options` has members. */
   hasStreamOptions = false;
+  /** Those that were given. */
+  routingMembers = NO_MEMBERS;
   /** Valid, but that `messages` stand for those that were read. */
   readonly request: ChatRequest;
   readonly #reader: JsonReader;
@@ -117,6 +122,8 @@ export class ChatScan {
   #messagesFault: string | undefined;
   /** A number that is right by its value and written as some decoders do not read it. */
   #numberFault: string | undefined;
+  /** Of the name that was read last and is not known. */
+  #steering: Steering | undefined;
 
   /** Throws a BodyFault with the words for the sender. `bytes` are valid UTF-8, and `isAscii` where all of them are ASCII. */
   constructor(bytes: Uint8Array, isAscii: boolean) {
@@ -171,10 +178,20 @@ export class ChatScan {
         } else if (index === REQUEST_N) standIn.n = this.#integer();
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
         else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
-        else this.#inner(REQUEST, index);
+        else {
+          if (index === UNKNOWN && this.#steering !== undefined) this.#noteSteering(this.#steering, first);
+          this.#inner(REQUEST, index);
+        }
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
+  }
+
+  /** `first` is the value's first byte: that of `null` and `false`, which ask for nothing, or another. */
+  #noteSteering(steering: Steering, first: number): void {
+    if (first === 110 || first === 102) return;
+    if (steering.kind === 'routing') this.routingMembers = [...this.routingMembers, steering.name];
+    else throw new BodyFault(`${steering.name} must not be given, use ${steering.instead}`);
   }
 
   #messages(): unknown {
@@ -385,6 +402,12 @@ export class ChatScan {
 
   #noteOther(name: string, depth: number): void {
     const folded = foldedName(name);
+    if (depth === 1) {
+      this.#steering = steeringOf(folded);
+      if (this.#steering !== undefined && this.#steering.name !== name) {
+        throw new BodyFault(`${name.slice(0, NAME_CHARS_MAX)} must be written as ${this.#steering.name}`);
+      }
+    }
     const others = OTHERS[depth];
     if (others === undefined) {
       OTHERS[depth] = folded;

@@ -38,7 +38,7 @@ export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
     const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice], growthOf(splice));
     return {
       ok: true,
-      call: callOf(scan.request, bytes.length, formOf(scan, splice, bodyIsAscii, largeBody)),
+      call: callOf(scan, bytes.length, formOf(scan, splice, bodyIsAscii, largeBody)),
     };
   }
   const text = textOf(scan.bytes, bodyIsAscii);
@@ -46,7 +46,7 @@ export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
   const body = inUnits === undefined ? text : splicedText(text, [inUnits]);
   const places = bodyIsAscii ? scan : placesInUnits(scan, text);
   const form = formOf(places, inUnits, bodyIsAscii, undefined, body);
-  return { ok: true, call: callOf(scan.request, bytes.length, form) };
+  return { ok: true, call: callOf(scan, bytes.length, form) };
 }
 
 /**
@@ -72,7 +72,7 @@ export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestRe
     memory.copyWithin(splice.start + splice.text.length, splice.end, length);
     memory.write(splice.text, splice.start, 'latin1');
   }
-  return { ok: true, call: callOf(scan.request, length, formOf(scan, splice, bodyIsAscii, largeBody)) };
+  return { ok: true, call: callOf(scan, length, formOf(scan, splice, bodyIsAscii, largeBody)) };
 }
 
 function scanOf(bytes: Uint8Array, bodyIsAscii: boolean): ChatScan | ChatRequestResult {

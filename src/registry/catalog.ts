@@ -3,6 +3,7 @@
  * and handed to every thread. No secrets. Any thread.
  */
 import type { PicoUnits } from '../core/units.js';
+import type { RoutingMember } from '../core/routing-members.js';
 import type { Usage } from '../protocol/usage.js';
 
 /** What one token costs. */
@@ -20,6 +21,8 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
+  /** Members that choose where a call goes and are let through. */
+  readonly passMembers: readonly RoutingMember[];
   /** A reload removed it: it is listed nowhere and on no plan; calls in flight end as they were admitted. */
   readonly retired?: true;
 }

@@ -73,6 +73,35 @@ void t.test('what a plan allows', async (t) => {
   t.equal(await gateway.stop(), 0);
 });
 
+void t.test(
+  'members that would choose another model go upstream only where the model lets them',
+  async (t) => {
+    const mock = await startMock(t);
+    const named = { price: TEST_PRICE, max_output_tokens: 1_000, upstreams: [{ url: mock.url }] };
+    const gateway = await startGateway(t, {
+      config: {
+        models: [
+          { id: 'strict', ...named },
+          { id: 'open', ...named, pass_members: ['models', 'provider'] },
+        ],
+        plans: [{ id: 'ample', requests_per_minute: 1_000, calls_per_day: 1_000 }],
+      },
+    });
+    const { key } = await gateway.admin.customer();
+    const routed = { models: ['dearer'], provider: { order: ['x'], allow_fallbacks: false } };
+    for (const prompt of ['x', 'é'.repeat(LARGE_BODY_CHARS)]) {
+      const refused = await gateway.chat(key, prompt, { model: 'strict', ...routed });
+      t.match(checkError(t, refused, 'invalid_parameters', 'strict'), /^models must not be given/);
+      t.equal((await gateway.chat(key, prompt, { model: 'open', ...routed })).status, 200);
+      t.match(await sentBody(mock), { model: 'open', ...routed });
+      const more = await gateway.chat(key, prompt, { model: 'open', ...routed, api_base: 'http://x' });
+      t.match(checkError(t, more, 'invalid_parameters', 'open'), /^api_base must not be given/);
+      const longer = await gateway.chat(key, prompt, { model: 'open', max_tokens: 1, n_predict: 900 });
+      t.match(checkError(t, longer, 'invalid_parameters', 'n_predict'), /use max_tokens/);
+    }
+  },
+);
+
 void t.test('aliases name a model and nothing more', async (t) => {
   const mock = await startMock(t);
   const named = { price: TEST_PRICE, max_output_tokens: 1_000 };

@@ -12,6 +12,7 @@ void t.test('prices are shown as the settings give them', (t) => {
       createdSeconds: 1,
       price: { inputPicoUnits: picoUnits, cachedInputPicoUnits: picoUnits, outputPicoUnits: picoUnits },
       outputTokensMax: 1,
+      passMembers: [],
     };
     return (viewOfModel(model) as { price: { input: string } }).price.input;
   });

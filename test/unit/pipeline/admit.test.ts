@@ -6,7 +6,8 @@ import type { CallContext } from '#src/pipeline/context.js';
 import type { PipelineParts } from '#src/pipeline/parts.js';
 import { release, reverse, settle } from '#src/pipeline/settle.js';
 import type { Usage } from '#src/protocol/usage.js';
-import { SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
+import type { ModelEntry } from '#src/registry/catalog.js';
+import { CATALOG, SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
 
 const fundsOf = ({ parts, account }: House) => {
   const { available, held, spent, dayCalls } = parts.ledger.snapshot(account);
@@ -39,6 +40,26 @@ void t.test('an admitted call holds its worst case and is charged its cost', (t)
       uncovered: 0n,
     },
   ]);
+  t.end();
+});
+
+void t.test('a member that routes is refused, and taken where the model lets it through', (t) => {
+  const house = openHouse();
+  const call = chatCall({ models: ['dearer'], provider: { order: ['x'] } });
+  const refused = admit(knownCaller(house), call, house.parts);
+  t.match(refused, { code: 'invalid_parameters', message: /^models must not be given: .*pass_members/ });
+  t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, 'it has taken nothing');
+  const passing = (...passMembers: ModelEntry['passMembers']): PipelineParts => ({
+    ...house.parts,
+    catalog: { ...CATALOG, models: CATALOG.models.map((model) => ({ ...model, passMembers })) },
+  });
+  t.match(admit(knownCaller(house), call, passing('models')), { message: /^provider must not/ });
+  const context = knownCaller(house);
+  t.equal(admit(context, call, passing('provider', 'models')), undefined);
+  t.equal(context.admission?.call, call, 'it is not changed');
+  // What is told of a model that the plan does not have is the same with and without them.
+  const hidden = chatCall({ model: 'hidden', models: ['dearer'] });
+  t.match(admit(knownCaller(house), hidden, house.parts), { code: 'model_not_found' });
   t.end();
 });
 

@@ -41,6 +41,7 @@ const model = (id: string, price = PRICE) => ({
   createdSeconds: 0,
   price,
   outputTokensMax: 1_000,
+  passMembers: [],
 });
 const FREE = {
   inputPicoUnits: asPicoUnits(0n),

@@ -43,6 +43,7 @@ export const CATALOG: Catalog = {
       createdSeconds: 1_700_000_000,
       price: { inputPicoUnits: price, cachedInputPicoUnits: price, outputPicoUnits: price },
       outputTokensMax: 100,
+      passMembers: [],
     },
   ],
   plans: [
