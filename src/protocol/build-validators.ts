@@ -12,7 +12,11 @@ const CHECK = 'export function Check(';
 const { Code: code, External: external } = Code(ChatRequestSchema);
 
 // Code() imports TypeBox's helpers whether or not the schema needs them.
-const body = code.replace(/^import \{ \w+ \} from "typebox\/\w+"$/gm, '').trimStart();
+const body = code
+  .replace(/^import \{ \w+ \} from "typebox\/\w+"$/gm, '')
+  // A string has a character if it has a unit; other lengths would need the helper.
+  .replace(/Guard\.CodePointCount\(([\w.]+)\) >= 1\b/g, '$1.length >= 1')
+  .trimStart();
 if (
   /\b(?:Guard|Hashing|CheckContext)\b/.test(body) ||
   external.variables.length > 0 ||

@@ -94,7 +94,7 @@ const MESSAGE_STAND_IN: { role: unknown; content: unknown; tool_calls: unknown }
   content: undefined,
   tool_calls: undefined,
 };
-const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: '', messages: [MESSAGE_STAND_IN] };
+const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messages: [MESSAGE_STAND_IN] };
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 

@@ -2,8 +2,7 @@
  * The schema of a chat-completion request. Loaded at build time alone: build-validators.ts makes a standalone module of it.
  *
  * Members that are not named here pass unread. The optional ones may be null, which means "not given": common client
- * libraries send null for what their caller left out, and providers take it so. `model` has no least length, since an empty
- * name is just an unknown model.
+ * libraries send null for what their caller left out, and providers take it so.
  */
 import Type, { type Static, type TSchema } from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';
@@ -38,7 +37,7 @@ const ToolCallingMessage = Type.Object({
 });
 
 export const ChatRequestSchema = Type.Object({
-  model: Type.String(),
+  model: Type.String({ minLength: 1 }),
   messages: Type.Array(Type.Union([SpokenMessage, ToolCallingMessage]), {
     minItems: 1,
     maxItems: MESSAGES_MAX,

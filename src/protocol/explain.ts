@@ -108,6 +108,12 @@ export function messagesCountFault(count: number): string {
     : `messages must have at most ${MESSAGES_MAX} items, got ${count}`;
 }
 
+function modelFault(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== ''
+    ? undefined
+    : fault('model', 'be a non-empty string', value);
+}
+
 /**
  * The sentence for the caller: `temperature must be between 0 and 2, got 3`. `body` is a value that the validator refused;
  * one that breaks no rule is a bug here and throws. `messagesFault` is what was found wrong with its messages, if they are an array.
@@ -115,7 +121,7 @@ export function messagesCountFault(count: number): string {
 export function explain(body: unknown, messagesFault: string | undefined): string {
   if (!isFields(body)) return fault('the request body', 'be a JSON object', body);
   const found =
-    (typeof body.model === 'string' ? undefined : fault('model', 'be a string', body.model)) ??
+    modelFault(body.model) ??
     (Array.isArray(body.messages)
       ? messagesFault
       : fault('messages', 'be an array of messages', body.messages)) ??

@@ -8,7 +8,7 @@ import { BodyFault, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
  * The value of the top-level member `model` in `piece`, the first bytes of a JSON body, possibly cut anywhere. Undefined where it does not
- * stand there whole, or is not certain (no object, not JSON so far, no string, a name with an escape): then the body must be read.
+ * stand there whole, or is not certain (no object, not JSON so far, no string or an empty one, a name with an escape): then the body must be read.
  *
  * What it gives is certain: readLargeChatBytes either refuses the whole body or takes it with this model, because a second
  * `model`, in whatever letters, is refused. Never throws; at most some 6 µs a KB of the piece, and nothing of it is kept.
@@ -26,7 +26,8 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
       reader.skipValue();
       if (!isModel) continue;
       const end = reader.at;
-      if (first !== QUOTE || end - start > BODY_MODEL_BYTES_MAX) return undefined;
+      // An empty one breaks the rule of its field, which who reads the whole body tells.
+      if (first !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
       return isUtf8(reader.bytes.subarray(start, end)) ? reader.decoded(start, end) : undefined;
     } while (reader.moreMembers());
   } catch (fault) {

@@ -45,6 +45,13 @@ const CASES: readonly Case[] = [
   ['no messages', '{"model":"mock-model"}', invalid(/messages/)],
   ['no model', JSON.stringify({ messages: [USER] }), invalid(/model/)],
   ['model 3', json({ model: 3 }), invalid(/model/)],
+  ['model ""', json({ model: '' }), invalid(/^model must be a non-empty string, got ""$/)],
+  [
+    'model "", large',
+    json({ model: '', padding: 'x'.repeat(200_000) }),
+    invalid(/^model must be a non-empty string/),
+  ],
+  ['model " "', json({ model: ' ' }), ['model_not_found', /" "/]],
   ['stream "yes"', json({ stream: 'yes' }), invalid(/stream/)],
   ['an unknown role', json({ messages: [{ role: 'wizard', content: 'x' }] }), invalid(/messages\[0\]\.role/)],
   ['content 3', json({ messages: [USER, { role: 'user', content: 3 }] }), invalid(/messages\[1\]\.content/)],

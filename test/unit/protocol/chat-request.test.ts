@@ -64,9 +64,10 @@ void t.test(
       ['stream_options', true, 'stream_options must be an object, got true'],
       ['stream_options', [], 'stream_options must be an object, got an array'],
       ['stream_options', { include_usage: 1 }, 'stream_options.include_usage must be true or false, got 1'],
-      ['model', 7, 'model must be a string, got 7'],
-      ['model', null, 'model must be a string, got null'],
-      ['model', undefined, 'model must be a string, got nothing'],
+      ['model', 7, 'model must be a non-empty string, got 7'],
+      ['model', '', 'model must be a non-empty string, got ""'],
+      ['model', null, 'model must be a non-empty string, got null'],
+      ['model', undefined, 'model must be a non-empty string, got nothing'],
       ['messages', undefined, 'messages must be an array of messages, got nothing'],
       ['messages', {}, 'messages must be an array of messages, got an object'],
       ['messages', [], 'messages must have at least 1 item, got 0'],
@@ -174,7 +175,7 @@ void t.test('what is read of a call', (t) => {
 
 void t.test('__proto__ is a name like any other', (t) => {
   const text = '{"__proto__":{"model":"m","stream":true},"messages":[{"role":"user","content":""}]}';
-  t.equal(refused(text), 'model must be a string, got nothing');
+  t.equal(refused(text), 'model must be a non-empty string, got nothing');
   const given =
     '{"model":"m","__proto__":{"stream":true},"messages":[{"role":"user","content":"","__proto__":null}]}';
   t.match(accepted(undefined, given), { stream: false, body: given });

@@ -19,7 +19,7 @@ const ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'];
 const Role = Type.Union(ROLES.map((role) => Type.Literal(role)));
 const JUDGE = TypeCompiler.Compile(
   Type.Object({
-    model: Type.String(),
+    model: Type.String({ minLength: 1 }),
     messages: Type.Array(
       Type.Union([
         Type.Object({
