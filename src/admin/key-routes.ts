@@ -24,7 +24,7 @@ const GRACE_SECONDS_DEFAULT = 3_600;
 /** Of a new key, beside its account. */
 export const KeyTerms = Type.Object(
   {
-    name: Type.String({ description: 'what the key is for' }),
+    name: Type.String({ description: 'what the key is for; no other key of the account has it' }),
     expires: Type.Optional(Moment),
     expires_in: Type.Optional(
       Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),

@@ -28,7 +28,7 @@ export function addKeyCommands(program: Command): void {
 
   addPlaceOptions(keys.command('create').description('Make a key. It is shown this once.'))
     .requiredOption('--account <account>', 'id or name', nonEmpty)
-    .requiredOption('--name <name>', 'what the key is for', nonEmpty)
+    .requiredOption('--name <name>', 'what the key is for; no other key of the account has it', nonEmpty)
     .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
     .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
     .option('--requests-per-minute <n>', "less than the plan's", wholeNumber)

@@ -42,8 +42,10 @@ export function assertRotatable(record: KeyRecord, nowMs: WallMs): void {
   if (replacedById !== undefined) {
     throw conflict(`the key ${id} (${name}) has been rotated already: ${replacedById} is in its place`);
   }
-  if (!record.active) throw invalid(`the key ${id} (${name}) is disabled: enable it, or create another`);
-  if (isExpired(record, nowMs)) throw invalid(`the key ${id} (${name}) has expired: create another`);
+  if (!record.active)
+    throw invalid(`the key ${id} (${name}) is disabled: enable it, or delete it and create another`);
+  if (isExpired(record, nowMs))
+    throw invalid(`the key ${id} (${name}) has expired: delete it and create another`);
 }
 
 function afterSeconds(nowMs: WallMs, seconds: number): number {

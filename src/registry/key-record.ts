@@ -11,7 +11,7 @@ export interface KeyRecord {
   readonly id: string;
   readonly accountIndex: AccountIndex;
   readonly accountId: string;
-  /** For people; need not be unique. */
+  /** For people. Keys of several accounts may share one; of one account only those that were rotated, and such as were made before that was so. */
   readonly name: string;
   /** SHA-256 of the key, 32 bytes. */
   readonly digest: Buffer;

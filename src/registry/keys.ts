@@ -47,6 +47,18 @@ const KEY_INDEX_REST_MS = 24 * 3_600_000;
 /** Keys of one name that are looked through for the one that was not replaced: it was rotated so often at most. */
 const KEYS_OF_NAME_MAX = 100;
 
+/**
+ * Throws `invalid_parameters`. A key that was rotated gives its name to the one in its place. Books from before this rule may have several
+ * keys of one name, which go on as they were.
+ */
+function assertUnique(name: string, ofName: readonly KeyRecord[]): void {
+  const other = ofName.find(({ replacedById }) => replacedById === undefined);
+  if (other === undefined) return;
+  throw invalid(
+    `name must be unique in the account, and ${other.id} is named ${name} already: rotate it, delete it, or take another name`,
+  );
+}
+
 export class Keys {
   readonly #options: RegistryOptions;
   readonly #accounts: Accounts;
@@ -102,7 +114,7 @@ export class Keys {
       const account = this.#accounts.recordOf(found.accountId);
       const used = isLimited(found) ? this.#countsOf(found, nowMs) : undefined;
       const inherited = uses === undefined ? undefined : used;
-      const created = this.put(account, found, undefined, inherited);
+      const created = this.#make(account, found, this.takeSlots(1)[0]!, inherited);
       const old = {
         ...found,
         expiresSeconds: Math.min(found.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
@@ -137,15 +149,15 @@ export class Keys {
   }
 
   /** Makes a key in the slot and puts its record, inside a commit; `insert` follows when that is on disk. */
-  put(
-    account: AccountRecord,
-    request: NewKey,
-    index = this.takeSlots(1)[0]!,
-    inherited?: InheritedUse,
-  ): CreatedKey {
+  put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
+    assertName('name', request.name);
+    assertUnique(request.name, this.#options.store.keys.findOfAccount(account.index, request.name));
+    return this.#make(account, request, index);
+  }
+
+  #make(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
     const { store, keysMax, clock } = this.#options;
     const { name, requestsPerMinute, callsPerDay } = request;
-    assertName('name', name);
     const nowMs = recordMomentMs(clock);
     const expiresSeconds = expiryOf(request, nowMs);
     if (index >= keysMax) {

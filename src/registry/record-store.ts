@@ -57,6 +57,8 @@ export interface KeyStore {
   findAt(index: KeyIndex): KeyRecord | undefined;
   /** Keys of that name, at most `limit`. */
   findByName(name: string, limit: number): KeyRecord[];
+  /** The account's keys of that name. Costs some µs, and 2 for each key of the account where many keys have the name. */
+  findOfAccount(account: AccountIndex, name: string): KeyRecord[];
   /** Keys from slot `from` on, at most `limit`; of all accounts where none is given. */
   list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord>;
   /** Undefined for a key that was never used, or not flushed since. */

@@ -11,6 +11,9 @@ import { KEY_SLOTS_USED, type Tables } from './tables.js';
 /** Above every slot, and still a key that LMDB orders after them. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
+/** Keys of one name, of whatever account, that are read before those of the account are gone through. */
+const KEYS_READ_MAX = 20;
+
 export class KeyRows implements KeyStore {
   readonly #tables: Tables;
 
@@ -46,6 +49,16 @@ export class KeyRows implements KeyStore {
     return Array.from(range)
       .filter(([found]) => found === name)
       .map(([, id]) => this.#recordOf(id));
+  }
+
+  findOfAccount(account: AccountIndex, name: string): KeyRecord[] {
+    const named = this.findByName(name, KEYS_READ_MAX);
+    if (named.length < KEYS_READ_MAX) return named.filter(({ accountIndex }) => accountIndex === account);
+    const { keysOfAccount, keyNames } = this.#tables;
+    const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_SLOTS] });
+    return Array.from(ids)
+      .filter(({ value }) => typeof value === 'string' && keyNames.get([name, value]) !== undefined)
+      .map(({ value }) => this.#recordOf(value));
   }
 
   list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord> {

@@ -56,8 +56,9 @@ const served = (answers: readonly Answer[]): number => answers.filter(({ status 
 void t.test('limits of single keys, beside those of their account', async (t) => {
   const { gateway } = await startBed(t, { listen: { listeners: 2 }, plans: PLANS });
   const { accountId, key: free } = await gateway.admin.customer({ plan: 'ten' });
+  let keys = 0;
   const make = (body: object) =>
-    done<Created>(gateway, 'POST', '/keys', { account: accountId, name: 'k', ...body });
+    done<Created>(gateway, 'POST', '/keys', { account: accountId, name: `k${++keys}`, ...body });
 
   const minute = await make({ requests_per_minute: 4 });
   t.match(minute, { requests_per_minute: 4, calls_per_day: null, expires: null, last_used: null });

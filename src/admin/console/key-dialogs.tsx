@@ -32,7 +32,13 @@ export function NewKeyDialog({
       <p>
         For <bdi class="long-name">{account.name}</bdi>, whose limits and balance it shares.
       </p>
-      <TextField label="Name" hint="What the key is for." required value={name} onText={setName} />
+      <TextField
+        label="Name"
+        hint="What the key is for; no other key of the account has it."
+        required
+        value={name}
+        onText={setName}
+      />
       <Choice
         label="Lasts"
         value={expiresIn}

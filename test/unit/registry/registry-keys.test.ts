@@ -1,8 +1,9 @@
 /** Keys: shown once, known by their digest alone, in force on the shared table the moment a call returns. */
 import t from 'tap';
-import { asPicoUnits } from '#src/core/units.js';
-import { digestOf } from '#src/registry/key-digest.js';
-import { KEYS_MAX, openHouse, type House } from '../store/support.js';
+import { asKeyIndex, asPicoUnits } from '#src/core/units.js';
+import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { Store } from '#src/store/store.js';
+import { KEYS_MAX, StoppedClock, offlineRegistry, openHouse, type House } from '../store/support.js';
 
 function peopledHouse(path: string): House {
   const house = openHouse(path);
@@ -10,6 +11,14 @@ function peopledHouse(path: string): House {
     house.registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) });
   }
   return house;
+}
+
+/** Its store alone, which has room for any number. */
+function withoutGateway(path: string, accounts: readonly string[]): Pick<House, 'registry' | 'store'> {
+  const store = new Store(path);
+  const registry = offlineRegistry(store, new StoppedClock());
+  for (const name of accounts) registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) });
+  return { registry, store };
 }
 
 /** How the data plane sees a key. */
@@ -38,6 +47,77 @@ void t.test('a key is in force from its making to its deletion', async (t) => {
   t.equal(standingOf(house, key), undefined);
   t.throws(() => registry.keys.delete('laptop'), { code: 'not_found', message: /^there is no key laptop/ });
   t.throws(() => registry.keys.setActive(record.id, true), { code: 'not_found' });
+  await store.close();
+});
+
+void t.test('a name is had once in an account, by the key that is not replaced', async (t) => {
+  const { registry, store } = withoutGateway(t.testdir(), ['acme', 'other']);
+  const create = (name: string, account = 'acme') => registry.keys.create({ account, name }).record;
+  const taken = (id: string) => ({
+    code: 'invalid_parameters',
+    message: `name must be unique in the account, and ${id} is named ci already: rotate it, delete it, or take another name`,
+  });
+  const first = create('ci');
+  t.throws(() => create('ci'), taken(first.id));
+  for (const name of ['CI', 'ci ', 'c', 'cii']) t.ok(create(name), `${name} is another`);
+  t.ok(create('ci', 'other'), 'as it is in another account');
+  const second = registry.keys.rotate(first.id, 60).record;
+  t.throws(() => create('ci'), taken(second.id), 'the one in its place has it');
+  registry.keys.setActive(second.id, false);
+  t.throws(() => create('ci'), taken(second.id), 'also a disabled one');
+  registry.keys.delete(second.id);
+  const third = create('ci');
+  t.throws(() => create('ci'), taken(third.id));
+  const bulk = (...names: string[]) =>
+    registry.createInBulk([
+      { name: 'bulk', planId: 'free', credit: asPicoUnits(0n), keys: names.map((name) => ({ name })) },
+    ]);
+  t.throws(() => bulk('x', 'y', 'x'), { message: /^accounts\[0\]\.keys\[2\]: name must be unique/ });
+  t.equal(bulk('x', 'y')[0]!.keys.length, 2, 'the refused one left nothing');
+  await store.close();
+});
+
+void t.test('where many accounts have a key of one name', async (t) => {
+  const { registry, store } = withoutGateway(t.testdir(), ['last']);
+  const names = Array.from({ length: 60 }, (_, at) => `a${at}`);
+  const keys = [{ name: 'laptop' }, { name: 'phone' }];
+  for (const name of names) {
+    registry.createInBulk([{ name, planId: 'free', credit: asPicoUnits(0n), keys }]);
+    // With few that have the name, and with many.
+    t.throws(() => registry.keys.create({ account: name, name: 'laptop' }), { message: /unique/ }, name);
+    t.throws(() => registry.keys.create({ account: 'a0', name: 'phone' }), { message: /unique/ }, name);
+  }
+  const last = registry.accounts.find('last').record.index;
+  t.same(store.keys.findOfAccount(last, 'laptop'), []);
+  const made = registry.keys.create({ account: 'last', name: 'laptop' }).record;
+  t.same(store.keys.findOfAccount(last, 'laptop'), [made]);
+  await store.close();
+});
+
+void t.test('books with several keys of one name in an account go on', async (t) => {
+  const path = t.testdir();
+  const before = peopledHouse(path);
+  const { record, key } = before.registry.keys.create({ account: 'acme', name: 'ci' });
+  const otherKey = generateKey();
+  const other = { ...record, id: 'key_0000000000000000', index: asKeyIndex(1), digest: digestOf(otherKey) };
+  before.store.commit(() => before.store.keys.put(other));
+  await before.store.close();
+
+  const house = openHouse(path);
+  const { registry, store } = house;
+  t.same(
+    [standingOf(house, key), standingOf(house, otherKey)],
+    [
+      [0, 'active'],
+      [0, 'active'],
+    ],
+  );
+  t.throws(() => registry.keys.find('ci'), { message: /^several keys are named ci/ });
+  t.throws(() => registry.keys.create({ account: 'acme', name: 'ci' }), { message: /unique/ });
+  const rotated = registry.keys.rotate(other.id, 0);
+  t.same(standingOf(house, rotated.key), [0, 'active'], 'each can be rotated');
+  registry.keys.delete(record.id);
+  t.equal(registry.keys.find('ci').record.id, rotated.record.id);
   await store.close();
 });
 
@@ -107,7 +187,8 @@ void t.test(
   async (t) => {
     const house = peopledHouse(t.testdir());
     const { registry, store, clock } = house;
-    const make = () => registry.keys.create({ account: 'acme', name: 'k' });
+    let names = 0;
+    const make = () => registry.keys.create({ account: 'acme', name: `k${names++}` });
     const made = Array.from({ length: KEYS_MAX }, make);
     const full = { code: 'invalid_parameters', message: /limits\.keys/ };
     t.throws(make, full);

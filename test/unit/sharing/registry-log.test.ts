@@ -70,7 +70,7 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
           () => host.change(({ accounts }) => accounts.create({ name: fresh, planId: 'free', credit: none })),
           () => host.change(({ accounts }) => accounts.setPlan(name, 'paid')),
           () => host.change(({ accounts }) => accounts.setActive(name, random(2) === 0)),
-          () => host.change(({ keys }) => keys.create({ account: name, name: 'k' })),
+          () => host.change(({ keys }) => keys.create({ account: name, name: `k${random(8)}` })),
           () => host.change(({ keys }) => keys.setActive(key, random(2) === 0)),
           () => host.change(({ keys }) => keys.rotate(key, 60)),
           () => host.change(({ keys }) => keys.delete(key)),
@@ -98,6 +98,11 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
   t.comment(`80 changes, ${refused} refused, ${((performance.now() - startedMs) / 80).toFixed(1)} ms each`);
   await assertAllEqual(t, hosts, 'after the storm');
   t.equal(hosts[3]!.store.findAccountByName('all')!.credited, credited, 'every credit once');
+  const names = hosts[3]!.store.keys
+    .list(undefined, 0, 1_000)
+    .items.filter(({ replacedById }) => replacedById === undefined)
+    .map(({ accountId, name }) => `${accountId} ${name}`);
+  t.equal(new Set(names).size, names.length, 'no account has two keys of one name');
   t.ok(refused < 60, 'most were made');
 
   const late = openHost(t, redis.url, 'late');
@@ -107,6 +112,24 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
   const later = openHost(t, redis.url, 'later');
   await later.log.join();
   await assertAllEqual(t, [...hosts, later], 'and one where the log holds nothing');
+});
+
+void t.test('of hosts that make a key of one name at once, one makes it', NO_REDIS, async (t) => {
+  const redis = await startRedis(t);
+  const hosts = await joinedHosts(t, redis.url, 4);
+  await hosts[0]!.change(({ accounts }) => accounts.create({ name: 'a', planId: 'free', credit: none }));
+  await assertAllEqual(t, hosts, 'the account');
+  for (let round = 0; round < 5; round++) {
+    const made = await Promise.allSettled(
+      hosts.map((host) => host.change(({ keys }) => keys.create({ account: 'a', name: `k${round}` }))),
+    );
+    const refusals = made.flatMap((outcome) =>
+      outcome.status === 'rejected' ? [outcome.reason as Error] : [],
+    );
+    t.equal(refusals.length, 3);
+    for (const refusal of refusals)
+      t.match(refusal, { code: 'invalid_parameters', message: /^name must be unique/ });
+  }
 });
 
 void t.test('a disabled key is known on every host within a second', NO_REDIS, async (t) => {
