@@ -32,6 +32,8 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
     'dist',
     'deploy',
     'docs',
+    'CHANGELOG.md',
+    'SECURITY.md',
     'src/admin/console/screenshots',
     'README.md',
     'LICENSE',

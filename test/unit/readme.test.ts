@@ -9,8 +9,7 @@ import t from 'tap';
 const README_LINES_MAX = 200;
 const MADE = ['configuration', 'errors', 'commands', 'metrics'];
 const PAGES = [
-  'README.md',
-  'bench/README.md',
+  ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'bench/README.md'],
   ...readdirSync('docs').map((name) => join('docs', name)),
 ].filter((path) => path.endsWith('.md'));
 
@@ -53,6 +52,20 @@ void t.test('every page of docs/ is reached from the README', (t) => {
   for (const page of PAGES.filter((path) => path.startsWith('docs/'))) {
     t.ok(text.includes(`(${page})`), page);
   }
+  t.end();
+});
+
+void t.test('folders and files of the tree that pages name are there', (t) => {
+  let seen = 0;
+  for (const page of PAGES.filter((path) => path !== 'CHANGELOG.md')) {
+    for (const [, path] of readFileSync(page, 'utf8').matchAll(
+      /`((?:src|test|deploy|examples)\/[\w./-]*)`/g,
+    )) {
+      seen += 1;
+      t.ok(existsSync(path!), `${page}: ${path}`);
+    }
+  }
+  t.ok(seen > 10, `${seen} paths`);
   t.end();
 });
 
