@@ -8,15 +8,20 @@
 #     sharing     Debian's Redis server; as root on Debian. Tests start servers of their own, the service is not needed
 #     compose     Docker Compose of Debian, whose `config` wants no engine, and HAProxy; as root on Debian. Nothing is started
 #     console     Chromium, for the tests of the console in a browser; as root on Debian
+#     examples    nginx and Caddy of Debian, as root on Debian, whose services are not needed; Python with the
+#                 packages of examples/python/requirements.txt, in build/tools/examples-python
 #     deploy      Helm, built from source by the Go of this machine into build/tools; minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # Per group: the programs that are looked for, the packages that bring them, whether root is wanted to use them.
 declare -A PROGRAMS=([console]='chromium' [container]='buildah debootstrap unshare nsenter setpriv' [sharing]='redis-server'
-  [compose]='docker-compose haproxy')
+  [compose]='docker-compose haproxy' [examples]='nginx caddy python3')
 declare -A PACKAGES=([console]='chromium' [container]='buildah debootstrap util-linux' [sharing]='redis-server'
-  [compose]='docker-compose haproxy')
+  [compose]='docker-compose haproxy' [examples]='nginx caddy python3-venv')
+# Python packages, each list in an environment of its own: build/tools/GROUP-python.
+declare -A PYTHON_REQUIREMENTS=([examples]=examples/python/requirements.txt)
+PIP_SECONDS_MAX=600
 # Packages that are unpacked for their programs alone, which end up in build/tools.
 declare -A UNPACKED=([metrics]='prometheus promtool')
 declare -A AS_ROOT=([container]=yes)
@@ -63,8 +68,21 @@ for group in "$@"; do
   done
 done
 
-[ ${#missing[@]} -gt 0 ] || exit 0
-has apt-get || refuse "no apt-get to install ${missing[*]}"
-[ "$(id -u)" -eq 0 ] || refuse "not root, to install ${missing[*]}"
-{ apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
-  > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+if [ ${#missing[@]} -gt 0 ]; then
+  has apt-get || refuse "no apt-get to install ${missing[*]}"
+  [ "$(id -u)" -eq 0 ] || refuse "not root, to install ${missing[*]}"
+  { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${missing[@]}"; } \
+    > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+fi
+
+for group in "$@"; do
+  list=${PYTHON_REQUIREMENTS[$group]:-}
+  [ -n "$list" ] || continue
+  folder=build/tools/$group-python
+  # Made whole or not at all: the list is copied last.
+  ! cmp -s "$list" "$folder/installed.txt" || continue
+  rm -rf "$folder"
+  { mkdir -p build/tools && python3 -m venv "$folder" \
+    && timeout "$PIP_SECONDS_MAX" "$folder/bin/pip" install --quiet --disable-pip-version-check -r "$list" && cp "$list" "$folder/installed.txt"; } \
+    > "$log" 2>&1 || refuse "$(tail -n 3 "$log")"
+done

@@ -32,6 +32,7 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
     'dist',
     'deploy',
     'docs',
+    'examples',
     'CHANGELOG.md',
     'SECURITY.md',
     'src/admin/console/screenshots',

@@ -9,7 +9,7 @@ import t from 'tap';
 const README_LINES_MAX = 200;
 const MADE = ['configuration', 'errors', 'commands', 'metrics'];
 const PAGES = [
-  ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'bench/README.md'],
+  ...['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md', 'bench/README.md', 'examples/README.md'],
   ...readdirSync('docs').map((name) => join('docs', name)),
 ].filter((path) => path.endsWith('.md'));
 
