@@ -25,6 +25,7 @@ const SPACE = 32;
 const COLON = 58;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const DATA_FIELD = Buffer.from('data');
+const DATA_START = 'data:';
 const NONE = Buffer.alloc(0);
 
 /** A longer line is looked through byte by byte: where lines end in CR all that follows would be searched, event after event. */
@@ -164,6 +165,35 @@ export interface StreamEvent {
  */
 export function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return oneLineEventFrom(events, start) ?? anyEventFrom(events, start);
+}
+
+/**
+ * The same with its data as Latin-1. `text`: the events as Latin-1, where they were read so already; then 0.1 µs for one data line.
+ */
+export function latin1EventFrom(
+  events: Buffer,
+  text: string | undefined,
+  start: number,
+): StreamEvent | undefined {
+  const oneLine = text === undefined ? undefined : oneLineEventIn(text, start);
+  if (oneLine !== undefined) return oneLine;
+  const event = eventFrom(events, start);
+  return event?.data === undefined ? event : { end: event.end, data: latin1Of(event.data) };
+}
+
+/** UTF-8 read as Latin-1, from UTF-8 read as such. */
+function latin1Of(text: string): string {
+  return Buffer.from(text).toString('latin1');
+}
+
+function oneLineEventIn(text: string, start: number): StreamEvent | undefined {
+  const length = text.slice(start, start + ONE_LINE_BYTES_MAX).indexOf('\n');
+  const lineEnd = start + length;
+  if (length < 0 || text.charCodeAt(lineEnd + 1) !== LF || !text.startsWith(DATA_START, start))
+    return undefined;
+  const value = start + DATA_START.length;
+  const data = text.slice(text.charCodeAt(value) === SPACE ? value + 1 : value, lineEnd);
+  return data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
 /** The event, where it is one data line that ends in LF: nearly all are. A search by the system costs a tenth of a look at each byte. */

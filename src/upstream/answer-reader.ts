@@ -16,17 +16,14 @@ export class AnswerReader implements AnswerBodyReader {
   readonly #sink: AnswerSink;
   readonly #meter: UsageMeter;
   readonly #room: AnswerRoom;
-  readonly #isTraced: boolean;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  /** `isTraced`: the model that the answer names is wanted too. */
-  constructor(sink: AnswerSink, meter: UsageMeter, room: AnswerRoom, isTraced: boolean) {
+  constructor(sink: AnswerSink, meter: UsageMeter, room: AnswerRoom) {
     this.#sink = sink;
     this.#meter = meter;
     this.#room = room;
-    this.#isTraced = isTraced;
   }
 
   onData(chunk: Uint8Array): void {
@@ -50,7 +47,7 @@ export class AnswerReader implements AnswerBodyReader {
 
   #complete(answer: Buffer, members: Record<string, unknown>): void {
     this.#over = true;
-    this.#meter.report(reportIn(members), this.#isTraced ? utf8Of(members.model) : undefined);
+    this.#meter.report(reportIn(members), members.model);
     this.#meter.answered(answer);
     this.#sink.complete(answer);
   }
@@ -60,11 +57,6 @@ export class AnswerReader implements AnswerBodyReader {
     this.#chunks = [];
     this.#sink.reject(failure);
   }
-}
-
-/** A text of the answer that was read as Latin-1. */
-function utf8Of(text: unknown): string | undefined {
-  return typeof text === 'string' ? Buffer.from(text, 'latin1').toString() : undefined;
 }
 
 /** Most answers come in one chunk, which is not copied. */

@@ -189,7 +189,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
       this.#phase = 'reading';
       this.#reader = this.#request.stream
         ? new StreamReader(this, this.meter, this.#request.includeUsage, this.#request.choices)
-        : new AnswerReader(this, this.meter, this.#owner.room, this.#span !== undefined);
+        : new AnswerReader(this, this.meter, this.#owner.room);
     }
   }
 

@@ -11,7 +11,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
-import { eventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
+import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
 import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
 import { garbageFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
@@ -30,15 +30,15 @@ function isFinished(choice: unknown): boolean {
 }
 
 /** Whether an event brings anything but the role and the reason of the end. */
-function hasText(choices: unknown): boolean {
-  if (!Array.isArray(choices)) return false;
-  return (choices as unknown[]).some((choice) => {
-    if (!isRecord(choice)) return false;
+function hasText(choices: readonly unknown[]): boolean {
+  for (const choice of choices) {
+    if (!isRecord(choice)) continue;
     if (choice.text) return true;
     const delta = choice.delta ?? choice.message;
-    if (!isRecord(delta)) return false;
-    return Object.entries(delta).some(([name, text]) => name !== 'role' && Boolean(text));
-  });
+    if (!isRecord(delta)) continue;
+    for (const name in delta) if (name !== 'role' && Boolean(delta[name])) return true;
+  }
+  return false;
 }
 
 /** What is wrong with an event. */
@@ -98,17 +98,15 @@ export class StreamReader implements AnswerBodyReader {
   }
 
   #take(events: Buffer): void {
-    const isSound = isUtf8(events);
-    const forms = this.#forms;
-    const text = isSound && this.#tellsNothing && !forms.isEmpty ? events.toString('latin1') : undefined;
-    const knownEnd = text === undefined ? 0 : forms.endFrom(text, 0);
+    const text = isUtf8(events) ? events.toString('latin1') : undefined;
+    const knownEnd = text !== undefined && this.#tellsNothing ? this.#forms.endFrom(text, 0) : 0;
     if (knownEnd > 0) this.#meter.textCame();
     if (knownEnd === events.length) {
       this.#relay(events);
       return;
     }
     const wasDone = this.#done;
-    this.#look(events, isSound, text, knownEnd);
+    this.#look(events, text, knownEnd);
     if (!this.#done || this.#over) return;
     if (this.#meter.tokens !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
@@ -119,20 +117,22 @@ export class StreamReader implements AnswerBodyReader {
     return this.#accepted && this.#open === this.#ends.size && !this.#done;
   }
 
-  /** Judges each event from `from` on that is of no known form; those that stand next to each other are relayed together. */
-  #look(events: Buffer, isSound: boolean, latin1: string | undefined, from: number): void {
-    let text = latin1;
+  /**
+   * Judges each event from `from` on that is of no known form; those that stand next to each other are relayed together. `text`: the events as
+   * Latin-1, undefined where they are not all UTF-8.
+   */
+  #look(events: Buffer, text: string | undefined, from: number): void {
     let runStart = 0;
     const relayRun = (end: number, next: number): void => {
       if (end > runStart) this.#relay(events.subarray(runStart, end));
       runStart = next;
     };
     let start = from;
-    let event = eventFrom(events, start);
+    let event = latin1EventFrom(events, text, start);
     while (event !== undefined) {
       const { end, data } = event;
-      const verdict =
-        isSound || isUtf8(events.subarray(start, end)) ? this.#judge(data) : this.#judgeUnsound();
+      const isSound = text !== undefined || isUtf8(events.subarray(start, end));
+      const verdict = isSound ? this.#judge(data) : this.#judgeUnsound();
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       else if (verdict !== 'relay') {
@@ -143,15 +143,14 @@ export class StreamReader implements AnswerBodyReader {
       }
       if (this.#isOver()) return;
       start = end;
-      if (isSound && start < events.length && this.#tellsNothing && !this.#forms.isEmpty)
-        start = this.#forms.endFrom((text ??= events.toString('latin1')), start);
+      if (text !== undefined && this.#tellsNothing) start = this.#forms.endFrom(text, start);
       if (start > end) this.#meter.textCame();
-      event = eventFrom(events, start);
+      event = latin1EventFrom(events, text, start);
     }
     relayRun(events.length, events.length);
   }
 
-  /** `text`: to be relayed as well, and it tells nothing but text. */
+  /** `data` as Latin-1. `text`: to be relayed as well, and it tells nothing but text, and some. */
   #judge(data: string | undefined): 'relay' | 'text' | 'drop' | Garbage {
     // Comments keep a connection alive; the listener has its own for the client's.
     if (data === undefined || data === '') return 'drop';
@@ -171,13 +170,14 @@ export class StreamReader implements AnswerBodyReader {
     if (event.error !== undefined && event.error !== null) return { garbage: 'an error event' };
     const usage = reportIn(event);
     const isReport = usage !== undefined && this.#meter.report(usage, event.model);
-    if (!isReport && hasText(event.choices)) this.#meter.textCame();
     const choices = Array.isArray(event.choices) ? (event.choices as unknown[]) : undefined;
+    const isText = choices !== undefined && hasText(choices);
+    if (isText && !isReport) this.#meter.textCame();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };
     this.#accepted = true;
     const hasEnded = choices !== undefined && this.#follow(choices);
-    return usage === undefined && !hasEnded ? 'text' : 'relay';
+    return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
 
   /** Takes note of which choices go on and which end; whether one ends. */

@@ -54,11 +54,11 @@ export class UsageMeter {
 
   /** What the upstream calls the model, of an answer that came with a report. */
   get answerModel(): string | undefined {
-    return this.#answerModel;
+    return this.#answerModel === undefined ? undefined : Buffer.from(this.#answerModel, 'latin1').toString();
   }
 
   /**
-   * Takes note of a report, wherever it stood, and of the `model` beside it. What cannot be true does not replace what can, and false is
+   * Takes note of a report, wherever it stood, and of the `model` beside it, as Latin-1. What cannot be true does not replace what can, and false is
    * returned.
    */
   report(value: unknown, model?: unknown): boolean {

@@ -4,6 +4,7 @@ import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
 import {
   errorEvent,
   forEachEvent,
+  latin1EventFrom,
   sseEvent,
   SseSplitter,
   SSE_DONE,
@@ -12,13 +13,20 @@ import {
 
 const BOM = '\uFEFF';
 
+/** Data of all events, read in each way that there is. */
 function eventsOf(bytes: Buffer): (string | undefined)[] {
   const found: (string | undefined)[] = [];
+  const text = bytes.toString('latin1');
   let covered = 0;
   forEachEvent(bytes, (start, end, data) => {
     if (start !== covered || end <= start) throw new Error(`gap at ${covered}: ${start}..${end}`);
     covered = end;
     found.push(data);
+    for (const read of [text, undefined]) {
+      const event = latin1EventFrom(bytes, read, start);
+      const asUtf8 = event?.data && Buffer.from(event.data, 'latin1').toString();
+      if (event?.end !== end || asUtf8 !== data) throw new Error(`as Latin-1 it is ${JSON.stringify(event)}`);
+    }
   });
   if (covered !== bytes.length) throw new Error(`events end at ${covered} of ${bytes.length}`);
   return found;

@@ -13,6 +13,7 @@ function formsOf(...events: readonly string[]): EventForms {
   return forms;
 }
 
+const isUnknown = (learned: string): boolean => formsOf(learned).endFrom(learned, 0) === 0;
 const isKnown = (forms: EventForms, event: string): boolean => forms.endFrom(event, 0) === event.length;
 
 void t.test('a run goes on as long as the events are of a known form', (t) => {
@@ -23,6 +24,31 @@ void t.test('a run goes on as long as the events are of a known form', (t) => {
   t.equal(forms.endFrom(run, eventOf('b').length), run.length);
   t.equal(forms.endFrom(run.slice(0, -1), 0), run.length - eventOf('\\"\\u00e9\\\\').length, 'cut short');
   t.equal(new EventForms().endFrom(run, 0), 0, 'nothing was learned');
+  t.end();
+});
+
+void t.test('runs of events of two forms, with one, two and three texts, cut anywhere', (t) => {
+  const twoTexts = (text: string): string => eventOf(`${text}","reasoning":"${text}`);
+  const threeTexts = (text: string): string => twoTexts(`${text}","refusal":"${text}`);
+  for (const [one, other] of [
+    [eventOf, twoTexts],
+    [twoTexts, threeTexts],
+    [threeTexts, eventOf],
+  ] as const) {
+    const forms = formsOf(one('a'), other('a'));
+    for (let kinds = 0; kinds < 2 ** 4; kinds++) {
+      const events = [0, 1, 2, 3].map((place) => ((kinds >> place) & 1 ? one : other)('xyz'.slice(0, place)));
+      const run = events.join('');
+      let start = 0;
+      for (const event of events) {
+        t.equal(forms.endFrom(run, start), run.length);
+        for (const cut of [1, 2, event.length >> 1, event.length - 1])
+          t.equal(forms.endFrom(run.slice(0, start + cut), 0), start);
+        t.equal(forms.endFrom(`${run.slice(0, start)}data: {}\n\n${run.slice(start)}`, 0), start);
+        start += event.length;
+      }
+    }
+  }
   t.end();
 });
 
@@ -85,9 +111,9 @@ void t.test('two forms by turns; what serves for nothing is learned no more', (t
   const other = eventOf('a').replace('content', 'reasoning_content');
   const forms = formsOf(eventOf('a'), other);
   t.ok(isKnown(forms, eventOf('b') + other + eventOf('c')));
-  t.ok(formsOf(': comment\n\n', 'data: {"choices":[]}\n\n').isEmpty, 'events without texts have none');
-  t.ok(formsOf(`data: {"content":"${'x'.repeat(5_000)}"}\n\n`).isEmpty, 'long ones are not kept');
-  t.ok(formsOf('data: {"content":"x"}\r\n\r').isEmpty, 'the blank line goes on');
+  t.ok(isUnknown('data: {"choices":[]}\n\n'), 'events without texts have none');
+  t.ok(isUnknown(`data: {"content":"${'x'.repeat(5_000)}"}\n\n`), 'long ones are not kept');
+  t.ok(isUnknown('data: {"content":"x"}\r\n\r'), 'the blank line goes on');
 
   const vain = new EventForms();
   for (let count = 0; count < 100; count++) vain.learn(eventOf('a').replace('"x"', `"${count}"`));

@@ -40,12 +40,7 @@ class Sink implements AnswerSink {
 
 function readWhole(answer: Uint8Array): Sink {
   const sink = new Sink();
-  const reader = new AnswerReader(
-    sink,
-    new UsageMeter(),
-    new AnswerRoom(new AnswerBudget(Infinity, 0)),
-    false,
-  );
+  const reader = new AnswerReader(sink, new UsageMeter(), new AnswerRoom(new AnswerBudget(Infinity, 0)));
   reader.onData(answer);
   reader.onEnd();
   return sink;

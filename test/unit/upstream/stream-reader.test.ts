@@ -50,6 +50,13 @@ const CONTENT = [
 ].join('');
 const STREAM = CONTENT + sse(usageEvent(USAGE)) + DONE;
 
+void t.test('the model that an event with a report names', (t) => {
+  const report = { ...usageEvent(USAGE), model: 'modèle 模型' };
+  t.equal(read([CONTENT + sse(report) + DONE]).meter.answerModel, 'modèle 模型');
+  t.equal(read([CONTENT + sse(report).replaceAll(',', '\ndata:,') + DONE]).meter.answerModel, 'modèle 模型');
+  t.end();
+});
+
 void t.test('cut at every byte, the client gets the same', (t) => {
   const bytes = Buffer.from(STREAM);
   for (let cut = 0; cut <= bytes.length; cut++) {
