@@ -138,6 +138,30 @@ void t.test('frames that came at once leave with one system call', (t) => {
   t.end();
 });
 
+void t.test('what a full socket did not take of joined frames is its own, whatever others join', (t) => {
+  const framesOf = (letter: string, bytes: number): Uint8Array => new Uint8Array(Buffer.alloc(bytes, letter));
+  for (const [bytes, isEnd] of [
+    [5_000, true],
+    [8_000, false],
+  ] as const) {
+    const slow = open(true);
+    slow.writer.write(framesOf('s', 1));
+    slow.socket.takes = false;
+    slow.writer.write(framesOf('a', bytes), true);
+    if (isEnd) slow.writer.end(framesOf('b', bytes));
+    else slow.writer.write(framesOf('b', bytes));
+    t.ok(slow.socket.text.length < 2 * bytes, 'part of it waits');
+    const other = open(true);
+    other.writer.write(framesOf('c', 8_000), true);
+    other.writer.end(framesOf('d', 8_000));
+    t.equal(other.socket.text, 'c'.repeat(8_000) + 'd'.repeat(8_000));
+    slow.socket.takes = true;
+    slow.socket.writable();
+    t.equal(slow.socket.text, `s${'a'.repeat(bytes)}${'b'.repeat(bytes)}`);
+  }
+  t.end();
+});
+
 void t.test('a client that takes nothing is given up, one that takes little is not', (t) => {
   const stalled = open(true);
   stalled.socket.takes = false;
