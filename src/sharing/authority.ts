@@ -180,9 +180,9 @@ export interface SubjectView {
   readonly dayNumber: number;
   readonly dayUsed: number;
   readonly callsInFlight: number;
-  /** Lent and not yet spent, by all nodes. */
+  /** Lent and not yet spent, by all nodes, as far as they have told. */
   readonly moneyOutstanding: PicoUnits;
-  /** By all hosts, as far as they have told. */
+  /** By all hosts: this one as its store has it, the others as far as they have told. */
   readonly spent: PicoUnits;
 }
 

@@ -118,17 +118,32 @@ export function decodeAnswer([minute, day, slots, money]: RawAnswer): LeaseAnswe
   };
 }
 
-export type RawView = readonly [number, number, number, number, number, number, number, number];
+export type RawView = readonly [
+  minuteUsed: number,
+  dayNumber: number,
+  dayUsed: number,
+  callsInFlight: number,
+  outstandingHigh: number,
+  outstandingLow: number,
+  spentHigh: number,
+  spentLow: number,
+  toldHigh: number,
+  toldLow: number,
+];
 
-export function decodeView(subject: string, view: RawView): SubjectView {
-  const [minuteUsed, dayNumber, dayUsed, callsInFlight, high, low, spentHigh, spentLow] = view;
+/** `spentHere` is what the host's store has by now: what of it the server was not told yet, it still has as outstanding. */
+export function decodeView(subject: string, view: RawView, spentHere: PicoUnits | undefined): SubjectView {
+  const [minuteUsed, dayNumber, dayUsed, callsInFlight, high, low, spentHigh, spentLow, toldHigh, toldLow] =
+    view;
+  const untold = spentHere === undefined ? 0n : spentHere - moneyOf(toldHigh, toldLow);
+  const outstanding = moneyOf(high, low) - (untold < 0n ? 0n : untold);
   return {
     subject,
     minuteUsed,
     dayNumber,
     dayUsed,
     callsInFlight,
-    moneyOutstanding: moneyOf(high, low),
-    spent: moneyOf(spentHigh, spentLow),
+    moneyOutstanding: asPicoUnits(outstanding < 0n ? 0n : outstanding),
+    spent: asPicoUnits(moneyOf(spentHigh, spentLow) + untold),
   };
 }

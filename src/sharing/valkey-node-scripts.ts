@@ -154,8 +154,8 @@ call('HSET', KEYS[1], 'until', till)
 return pack(true)
 `);
 
-/** KEYS: two of each subject. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low] of
- * each. */
+/** KEYS: two of each subject. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low, the same of
+ * ARGV[2] alone] of each. */
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)
 local views = {}
@@ -165,7 +165,8 @@ for i = 1, #KEYS, 2 do
   local a = unpack_or(call('HGET', KEYS[i + 1], 'a'), {0, 0, -1, 0, 0, 0, 0})
   local minute = 0
   for j = 1, #list, 2 do if list[j] + WEIGHING >= tick then minute = minute + list[j + 1] end end
-  views[#views + 1] = {minute, d[1], d[2] + d[3] + d[4], d[5], a[6], a[7], a[4], a[5]}
+  local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. ARGV[2]), {0, 0})
+  views[#views + 1] = {minute, d[1], d[2] + d[3] + d[4], d[5], a[6], a[7], a[4], a[5], own[1], own[2]}
 end
 return pack(views)
 `);

@@ -149,7 +149,13 @@ export class ValkeyPartition {
     if (subjects.length === 0) return new Map();
     const keys = subjects.flatMap((subject) => this.#place.keys.of(subject));
     const views = (await this.#place.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
-    return new Map(subjects.map((subject, at) => [subject, decodeView(subject, views[at]!)]));
+    const { books } = this.#options;
+    return new Map(
+      subjects.map((subject, at) => {
+        const view = decodeView(subject, views[at]!, books.spentOf(subject)?.totalPicoUnits);
+        return [subject, view];
+      }),
+    );
   }
 
   /** Rejects with AuthorityLost, also where this life is not known. */

@@ -283,7 +283,10 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       return world.spend === undefined ? { ...ask, money: { ...ask.money!, spent: newer } } : ask;
     };
     await world.spend?.('a', subject, spent.totalPicoUnits);
+    if (world.spend !== undefined)
+      t.equal((await first.look([subject]))[0]!.spent, 25n, 'as its own store has it');
     await one(first, told(1, 25n, 60n));
+    for (const node of [first, second]) t.equal((await node.look([subject]))[0]!.spent, 25n);
     t.match(
       (await one(second, moneyAsk(subject, 0n, 16n))).money,
       { granted: 0n },

@@ -181,3 +181,41 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
   world.nowMs = endOfDay(dayNumber);
   t.match(await ask(20), { day: { granted: 20, dayNumber: dayNumber + 1 } });
 });
+
+void t.test(
+  'a look knows what its own host has written by now, and of others what they told',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = new ValkeyWorld(() => server.url);
+    t.teardown(() => world.close());
+    const host = new TestHost();
+    const here = await world.connect(identity('a', 0), host);
+    const beside = await world.connect(identity('a', 1), host);
+    const there = await world.connect(identity('b', 0));
+    for (const node of [here, beside, there]) await node.join();
+    // Beyond the base of the two halves, so that the difference borrows.
+    const subject = 'acct_1';
+    const lent = 5n * MONEY_BASE;
+    const spent = 2n * MONEY_BASE + 1n;
+    await world.credit(subject, asPicoUnits(lent));
+    const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(lent), most: asPicoUnits(lent) };
+    const limits = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+    await here.exchange([{ subject, limits, money }]);
+    const seen = async (node: typeof here) => {
+      const [view] = await node.look([subject]);
+      return [view!.spent, view!.moneyOutstanding];
+    };
+    t.same(await seen(beside), [0n, lent]);
+    host.spend(subject, spent);
+    for (const node of [here, beside]) t.same(await seen(node), [spent, lent - spent]);
+    t.same(await seen(there), [0n, lent], 'not told yet');
+    const nothing = asPicoUnits(0n);
+    const outstanding = asPicoUnits(lent - spent);
+    await here.exchange([{ subject, limits, money: { outstanding, least: nothing, most: nothing } }]);
+    for (const node of [here, beside, there]) t.same(await seen(node), [spent, lent - spent]);
+    // A charge is taken back: nobody has it in a lease.
+    host.spend(subject, -1n);
+    t.same(await seen(here), [spent - 1n, lent - spent]);
+  },
+);
