@@ -28,7 +28,24 @@ export const AccountView = Type.Object(
     uncovered: Money,
     calls_today: Type.Integer(),
     requests_this_minute: Type.Integer(),
-    calls_in_flight: Type.Integer(),
+    calls_in_flight: Type.Integer({ description: 'that run now, in all processes of this host' }),
+    leased: Type.Optional(
+      Type.Object(
+        {
+          /** A part of the account's balance. */
+          balance: Money,
+          calls_today: Type.Integer(),
+          requests_this_minute: Type.Integer(),
+          calls_in_flight: Type.Integer(),
+        },
+        {
+          ...CLOSED,
+          description:
+            'there if several processes share the account: what they were granted in advance and have not used. Of the balance and of ' +
+            'calls in flight it includes what calls of other hosts use; what those were granted of day and minute counts as used',
+        },
+      ),
+    ),
     created: Moment,
   },
   CLOSED,
@@ -37,7 +54,7 @@ export const AccountView = Type.Object(
 export type AccountView = Readonly<Static<typeof AccountView>>;
 
 export function viewOfAccount(statement: AccountStatement): AccountView {
-  const { record } = statement;
+  const { record, leased } = statement;
   return {
     id: record.id,
     name: record.name,
@@ -52,6 +69,16 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
     calls_today: statement.callsToday,
     requests_this_minute: statement.requestsThisMinute,
     calls_in_flight: statement.callsInFlight,
+    ...(leased === undefined
+      ? {}
+      : {
+          leased: {
+            balance: decimalOf(leased.money),
+            calls_today: leased.dayCalls,
+            requests_this_minute: leased.minute,
+            calls_in_flight: leased.callsInFlight,
+          },
+        }),
     created: secondsOf(record.createdMs),
   };
 }

@@ -140,8 +140,18 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
     ['uncovered', account.uncovered],
     ['calls today', String(account.calls_today)],
     ['requests this minute', String(account.requests_this_minute)],
+    ['calls in flight', String(account.calls_in_flight)],
+    ...leasedOf(account),
     ['created', timeText(account.created)],
   ];
+}
+
+/** Only where processes share the account. */
+function leasedOf({ leased }: AccountView): (readonly [string, string])[] {
+  if (leased === undefined) return [];
+  const { balance, calls_today: ofDay, requests_this_minute: ofMinute, calls_in_flight: calls } = leased;
+  const counted = `${ofDay} calls today, ${ofMinute} requests this minute, ${calls} calls in flight`;
+  return [['leased in advance', `${balance} of the balance, ${counted}`]];
 }
 
 export function accountPath(account: string): string {

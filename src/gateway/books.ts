@@ -28,6 +28,7 @@ import { Store } from '../store/store.js';
 import { UsageLines } from '../store/usage-lines.js';
 import { AccountTally } from '../telemetry/account-tally.js';
 import { LineFile } from '../telemetry/line-file.js';
+import type { CallsUse } from '../sharing/calls-use.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
@@ -55,7 +56,7 @@ export interface BooksOptions {
   /** What was in the listener's journal when it asked is on disk, or the disk takes nothing. */
   readonly onCommit: (listenerIndex: number, ok: boolean) => void;
   /** Asks all gateways of the supervisor. */
-  readonly readAll: (what: ReadingKind) => Promise<GroupReading>;
+  readonly readAll: (what: ReadingKind, accounts?: readonly string[]) => Promise<GroupReading>;
   readonly log: Log;
 }
 
@@ -217,6 +218,11 @@ export class Books {
   /** The number of the newest change of the registry that is in force here. */
   followChanges(): number {
     return this.#shared?.followChanges() ?? 0;
+  }
+
+  /** Where limits are shared: what the calls of this gateway use of these accounts now. */
+  callsUses(accounts: readonly string[]): CallsUse[] {
+    return this.#shared?.callsUses(accounts) ?? [];
   }
 
   /** Where other hosts share: who they are. */

@@ -70,7 +70,7 @@ export class Gateway {
       group,
       requestIdOf: (listener, request) => this.#listeners.requestIdOf(listener, request),
       onCommit: (listenerIndex, ok) => this.#listeners.answerCommit(listenerIndex, ok),
-      readAll: (what) => supervisor.readings(what),
+      readAll: (what, accounts) => supervisor.readings(what, accounts),
       log,
     });
     const { buffers, claims, flush, idNames, registry, slotsPerListener, tally } = this.#books;
@@ -221,9 +221,10 @@ export class Gateway {
   }
 
   /** The figures of this gateway; or what it was asked to do is done. */
-  async read(what: ReadingKind): Promise<Reading> {
+  async read(what: ReadingKind, accounts: readonly string[] = []): Promise<Reading> {
     if (what === 'changes') return { changes: this.#books.followChanges() };
     if (what === 'books') return { books: this.#books.flush.run() };
+    if (what === 'calls') return { calls: this.#books.callsUses(accounts) };
     return this.#figures.read(what);
   }
 

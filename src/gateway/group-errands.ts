@@ -2,6 +2,7 @@
  * What an operator's request needs of all gateways of a supervisor before it is answered: that they serve by a change, and that their
  * charges are on disk. Main thread.
  */
+import type { CallsUse } from '../sharing/calls-use.js';
 import type { GroupReading, ReadingKind } from './readings.js';
 
 /** For all gateways to have taken a change over; one that stands still for so long is named in the answer. */
@@ -14,7 +15,7 @@ const FLUSH_PERIOD_MS = 50;
 
 export interface GroupErrandsOptions {
   /** Asks the supervisor; undefined where this gateway is alone. */
-  readonly readAll: ((what: ReadingKind) => Promise<GroupReading>) | undefined;
+  readonly readAll: ((what: ReadingKind, accounts?: readonly string[]) => Promise<GroupReading>) | undefined;
   /** Writes what this gateway has settled; false where it cannot be written now. */
   readonly flush: () => boolean;
   /** What is read of the store from now on is as new as what the others have written. */
@@ -47,6 +48,12 @@ export class GroupErrands {
   /** Resolves when what any gateway had settled before is in the store; false where some could not be written now. */
   flushAll(): Promise<boolean> {
     return (this.#next ??= this.#flushNext());
+  }
+
+  /** What calls use of these accounts now, at each gateway. */
+  async callsUses(accounts: readonly string[]): Promise<CallsUse[]> {
+    const all = await this.#options.readAll?.('calls', accounts);
+    return all?.members.flatMap(({ reading: { calls = [] } }) => calls) ?? [];
   }
 
   async #flushNext(): Promise<boolean> {

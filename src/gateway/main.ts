@@ -106,9 +106,9 @@ async function lead(): Promise<void> {
   if ((await gateway?.lead()) === true) await say({ kind: 'leads' });
 }
 
-async function read({ id, what }: ReadGateway): Promise<void> {
+async function read({ id, what, accounts }: ReadGateway): Promise<void> {
   // Before it serves it has nothing to tell, and whoever asks does not wait for that.
-  await say({ kind: 'reading', id, reading: (await gateway?.read(what)) ?? {} });
+  await say({ kind: 'reading', id, reading: (await gateway?.read(what, accounts)) ?? {} });
 }
 
 async function drain(replaced: boolean): Promise<void> {

@@ -99,6 +99,8 @@ export interface ReadGateway {
   /** Named again by the answer. */
   readonly id: number;
   readonly what: ReadingKind;
+  /** Of `calls`: about these. */
+  readonly accounts?: readonly string[] | undefined;
 }
 
 export interface ReadingsAnswer {
@@ -201,6 +203,8 @@ export interface AskReadings {
   readonly kind: 'ask_readings';
   readonly id: number;
   readonly what: ReadingKind;
+  /** Of `calls`: about these. */
+  readonly accounts?: readonly string[] | undefined;
 }
 
 export type FromGateway =

@@ -2,6 +2,7 @@
  * What the gateways of one supervisor tell each other of their figures, through the supervisor: whichever has the admin
  * interface answers for all. Main thread, and supervisor process.
  */
+import type { CallsUse } from '../sharing/calls-use.js';
 import type { AccountTelling } from '../telemetry/account-tally.js';
 import type { MetricsReading } from '../telemetry/metrics-reading.js';
 import type { ProcessStatus } from './process-status.js';
@@ -16,6 +17,8 @@ export interface Readings {
   readonly changes: number;
   /** Whether what it had settled is in the store. */
   readonly books: boolean;
+  /** What its calls use of the accounts that are asked about. */
+  readonly calls: readonly CallsUse[];
 }
 
 /** Asked for to have something done: an answer that was on its way before the question is none. */
@@ -28,6 +31,7 @@ export const READING_KINDS = [
   'accounts',
   'changes',
   'books',
+  'calls',
 ] as const satisfies readonly ReadingKind[];
 
 /** Of one process; only the kind that was asked for is there. */

@@ -19,6 +19,7 @@ import type { RegistryDesk } from '../registry/registry-desk.js';
 import type { Registry } from '../registry/registry.js';
 import { Arrears } from '../sharing/arrears.js';
 import type { SubjectLimits } from '../sharing/authority.js';
+import type { CallsUse } from '../sharing/calls-use.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitDesk } from '../sharing/debits.js';
 import { serveLeases } from '../sharing/lease-desk.js';
@@ -76,12 +77,14 @@ export class SharedPart {
   readonly #debits: DebitDesk;
   readonly #hosts: Hosts | undefined;
   readonly #clock: Clock;
+  readonly #store: Store;
 
   constructor(options: SharedPartOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, clock, log } = options;
     const { accounts: accountsMax, keys: keysMax } = settings.limits;
     const { slot } = options;
     this.#clock = clock;
+    this.#store = store;
     const onTaken = (): void => this.#follower.look();
     this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
     const authorities: Authorities =
@@ -120,6 +123,7 @@ export class SharedPart {
       commit: this.#hosts?.registry.commit ?? commitHere(store),
       confirm: (change) => options.errands.confirm(change),
       flushAll: () => options.errands.flushAll(),
+      callsUses: (accounts) => options.errands.callsUses(accounts),
     });
   }
 
@@ -135,6 +139,14 @@ export class SharedPart {
   followChanges(): number {
     this.#follower.look();
     return this.#follower.appliedTo;
+  }
+
+  /** What calls of this gateway use of these accounts now. */
+  callsUses(accounts: readonly string[]): CallsUse[] {
+    return accounts.flatMap((id) => {
+      const account = this.#store.findAccount(id);
+      return (account && this.#keeper.callsUse(account.index)) ?? [];
+    });
   }
 
   /** Answers a listener that waits for leases. */

@@ -58,9 +58,9 @@ export class SupervisorLink {
     return this.#reloads.ask((id) => this.#send({ kind: 'ask_reload', id, request }));
   }
 
-  /** Figures of all gateways; of none where the supervisor does not answer in time. Never rejects. */
-  readings(what: ReadingKind): Promise<GroupReading> {
-    return this.#readings.ask((id) => this.#send({ kind: 'ask_readings', id, what }));
+  /** Figures of all gateways, `calls` of these accounts; of none where the supervisor does not answer in time. Never rejects. */
+  readings(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading> {
+    return this.#readings.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
   }
 
   /** The last figures of this gateway, which the others show from now on. */

@@ -5,7 +5,7 @@ import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
-import type { AccountUse } from './account-uses.js';
+import type { AccountUse, LeasedAhead } from './account-uses.js';
 
 const MINUTE_MS = 60_000;
 
@@ -21,6 +21,8 @@ export interface AccountStatement {
   readonly callsToday: number;
   readonly requestsThisMinute: number;
   readonly callsInFlight: number;
+  /** Where processes share the account; its money is a part of `available`. */
+  readonly leased?: LeasedAhead;
 }
 
 /** Of the running gateway. */
@@ -62,9 +64,9 @@ export function flushedStatement(
 }
 
 /**
- * Of processes that share the account: what the store says of the money, and what all of them use now; `use` is undefined
+ * Of processes that share the account: what the store says of the money, and what their calls use now; `use` is undefined
  * where that could not be had. A charge that is being written may be counted as held and as spent for a moment, so `held`
- * is what is left of the law.
+ * is what is left of the law. Leased money is told as of a moment before, so it may be more than there is.
  */
 export function sharedStatement(
   flushed: AccountStatement,
@@ -73,16 +75,22 @@ export function sharedStatement(
 ): AccountStatement {
   if (use === undefined) return flushed;
   const { credited } = flushed.record;
-  const { spent } = use;
+  const { spent, leased } = use;
   const free = credited - spent - use.held;
   const available = asPicoUnits(free < 0n ? 0n : free);
+  const isToday = use.dayNumber === dayNumberOf(nowMs);
   return {
     ...flushed,
     available,
     held: asPicoUnits(credited - spent - available),
     spent,
-    callsToday: use.dayNumber === dayNumberOf(nowMs) ? use.dayCalls : 0,
+    callsToday: isToday ? use.dayCalls : 0,
     requestsThisMinute: use.minuteUsed,
     callsInFlight: use.callsInFlight,
+    leased: {
+      ...leased,
+      dayCalls: isToday ? leased.dayCalls : 0,
+      money: leased.money < available ? leased.money : available,
+    },
   };
 }

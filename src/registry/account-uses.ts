@@ -4,16 +4,27 @@
  */
 import type { PicoUnits } from '../core/units.js';
 
+/** What processes were lent of an account in advance, and its calls do not use. */
+export interface LeasedAhead {
+  readonly minute: number;
+  readonly dayCalls: number;
+  readonly callsInFlight: number;
+  readonly money: PicoUnits;
+}
+
 export interface AccountUse {
-  /** Lent to processes and not yet in the store as spent. */
+  /** By calls of this host, or charged by them and not in the store yet. */
   readonly held: PicoUnits;
   /** Of all hosts. */
   readonly spent: PicoUnits;
-  /** Permits that weigh in the current minute, lent ones included, as are the next. */
+  /** Permits that weigh in the current minute; of other hosts, as of keys, lent ones included, as are the next. */
   readonly minuteUsed: number;
   readonly dayNumber: number;
   readonly dayCalls: number;
+  /** Of this host. */
   readonly callsInFlight: number;
+  /** To all hosts; of others also what their calls use. */
+  readonly leased: LeasedAhead;
 }
 
 export type KnownUses = ReadonlyMap<string, AccountUse>;

@@ -77,6 +77,12 @@ export class DayLease<Index extends number> {
     this.#leases.takeBackDay(this.#counted);
   }
 
+  /** What the authority counts as used of that day, and nobody has. */
+  get unused(): { readonly dayNumber: number; readonly dayUnused: number } {
+    const { dayNumber, used } = this.#leases.dayHeld(this.#counted);
+    return { dayNumber, dayUnused: Math.max(0, this.#told - used) };
+  }
+
   get isEmpty(): boolean {
     return this.#leases.dayHeld(this.#counted).unused === 0 && !this.#isShrunk;
   }

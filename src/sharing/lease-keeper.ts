@@ -16,6 +16,7 @@ import {
   type LeaseAsk,
 } from './authority.js';
 import { AuthorityContact, type ContactState } from './authority-contact.js';
+import type { CallsUse } from './calls-use.js';
 import type { LeaseSubject } from './lease-subject.js';
 import { LeaseSubjects, type SubjectPlaces } from './lease-subjects.js';
 import type { LeaseTimers } from './lease-timers.js';
@@ -109,6 +110,11 @@ export class LeaseKeeper {
     for (const account of accounts) this.#noteLow(this.#subjects.account(account, this.#nowMs));
     for (const key of keys) this.#noteLow(this.#subjects.key(key, this.#nowMs));
     this.#schedule();
+  }
+
+  /** What calls of this node use of the account now; undefined where nothing is leased. */
+  callsUse(account: AccountIndex): CallsUse | undefined {
+    return this.#subjects.findAccount(account)?.callsUse;
   }
 
   /** Gives back at once what no call holds of the account's money: an operator takes it out. */

@@ -5,6 +5,7 @@ import type { AccountIndex, PicoUnits } from '../core/units.js';
 import type { CountedLeases, Leases } from '../ledger/leases.js';
 import type { LeaseAnswer, LeaseAsk, SubjectLimits } from './authority.js';
 import type { LeaseNeed } from '../pool/lease-messages.js';
+import type { CallsUse } from './calls-use.js';
 import { DayLease } from './day-lease.js';
 import type { Denial } from './lease-terms.js';
 import type { Wait } from './lease-wait.js';
@@ -201,6 +202,19 @@ export class LeaseSubject {
     this.#day.giveBack();
     this.#slots?.giveBack();
     this.#money?.giveBack();
+  }
+
+  /** What calls use of an account now; undefined of a key. */
+  get callsUse(): CallsUse | undefined {
+    const { subject, account } = this.place;
+    if (account === undefined || this.#money === undefined) return undefined;
+    return {
+      account: subject,
+      callsInFlight: account.leases.inFlightOf(account.index),
+      held: this.#money.inUse,
+      minuteUnused: this.#minute.unused,
+      ...this.#day.unused,
+    };
   }
 
   /** Nothing is held, nothing is to be said, nobody waits: it can be forgotten. */

@@ -118,6 +118,13 @@ export class MinuteLease<Index extends number> {
     return nowMs - this.#usedMs;
   }
 
+  /** What the authority counts as used, and nobody has. */
+  get unused(): number {
+    const returned = [...this.#returned, ...(this.#unheard?.returned ?? [])];
+    const unused = this.#leases.minuteUnused(this.#counted);
+    return returned.reduce((all, { count }) => all + count, unused);
+  }
+
   get isEmpty(): boolean {
     return this.#returned.length === 0 && this.#leases.minuteUnused(this.#counted) === 0;
   }

@@ -52,6 +52,11 @@ export class MoneyLease {
     return this.#leases.available(this.#account);
   }
 
+  /** Held by calls, or charged and not in the store yet. */
+  get inUse(): PicoUnits {
+    return asPicoUnits(this.#outstanding() - this.left);
+  }
+
   /** So much is to be charged beyond all holds: at once as far as the lease goes, and then of what the authority lends. */
   owe(amount: PicoUnits): void {
     this.#owed = amount;

@@ -15,7 +15,8 @@ import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Recorded } from '../store/shared-changes.js';
 import type { Store } from '../store/store.js';
-import { AuthorityLost, EXCHANGE_ASKS_MAX, type Authority, type SubjectView } from './authority.js';
+import { AuthorityLost, EXCHANGE_ASKS_MAX, type Authority } from './authority.js';
+import { byAccount, useOf, type CallsUse } from './calls-use.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitDesk } from './debits.js';
 
@@ -38,6 +39,8 @@ export interface SharedDeskOptions {
   readonly confirm: (change: number) => Promise<number>;
   /** Resolves when what these had settled is in the store. */
   readonly flushAll: () => Promise<unknown>;
+  /** What calls use of these accounts now, as each process of this host tells it. */
+  readonly callsUses: (accounts: readonly string[]) => Promise<readonly CallsUse[]>;
 }
 
 /**
@@ -144,8 +147,11 @@ export class SharedDesk implements RegistryDesk {
     const uses = new Map<string, AccountUse>();
     try {
       for (let first = 0; first < all.length; first += EXCHANGE_ASKS_MAX) {
-        const views = await this.#options.authority.look(all.slice(first, first + EXCHANGE_ASKS_MAX));
-        for (const view of views) uses.set(view.subject, useOf(view));
+        const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
+        // Before what is spent: a charge that is written meanwhile is counted twice for a moment, never not at all.
+        const calls = byAccount(await this.#options.callsUses(page));
+        const views = await this.#options.authority.look(page);
+        for (const view of views) uses.set(view.subject, useOf(view, calls.get(view.subject)));
       }
     } catch (error) {
       if (!(error instanceof AuthorityLost)) throw error;
@@ -156,17 +162,6 @@ export class SharedDesk implements RegistryDesk {
 
 /** Another process has changed what is to be taken out, between draft and transaction. */
 class OtherDebits extends Error {}
-
-function useOf(view: SubjectView): AccountUse {
-  return {
-    held: view.moneyOutstanding,
-    spent: view.spent,
-    minuteUsed: view.minuteUsed,
-    dayNumber: view.dayNumber,
-    dayCalls: view.dayUsed,
-    callsInFlight: view.callsInFlight,
-  };
-}
 
 function refusalOf({ available, elsewhere }: DebitNotCovered): ProxyError {
   if (!elsewhere) return notCovered(available);

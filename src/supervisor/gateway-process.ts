@@ -39,7 +39,7 @@ export interface GatewayCallbacks {
   /** An operator asks this gateway for a reload; never rejects. */
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
   /** An operator asks this gateway for the figures of all; never rejects. */
-  onReadingsAsked(what: ReadingKind): Promise<GroupReading>;
+  onReadingsAsked(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading>;
   /** An operator changes there what all gateways log. */
   onLogChanged(change: TellLog['change']): void;
   /** An operator there says that upstreams of that model, or of all, are well. */
@@ -164,8 +164,8 @@ export class GatewayProcess {
   }
 
   /** Its figures; empty where it ends or does not answer in time. */
-  read(what: ReadingKind): Promise<Reading> {
-    return this.#reads.ask((id) => this.#send({ kind: 'read', id, what }));
+  read(what: ReadingKind, accounts?: readonly string[]): Promise<Reading> {
+    return this.#reads.ask((id) => this.#send({ kind: 'read', id, what, accounts }));
   }
 
   /** What its operators are shown as the settings from now on. */
@@ -214,7 +214,7 @@ export class GatewayProcess {
         return;
       case 'ask_readings':
         void this.#callbacks
-          .onReadingsAsked(message.what)
+          .onReadingsAsked(message.what, message.accounts)
           .then((readings) => this.#send({ kind: 'readings', id: message.id, readings }));
         return;
       case 'log':

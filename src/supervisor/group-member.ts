@@ -28,7 +28,7 @@ export interface MemberOwner {
   onLeads(member: GroupMember): void;
   onLastReading(member: GroupMember, reading: Reading): void;
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
-  onReadingsAsked(what: ReadingKind): Promise<GroupReading>;
+  onReadingsAsked(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading>;
   onLogChanged(change: TellLog['change']): void;
   onUpstreamsReset(model: string | undefined): void;
 }
@@ -85,7 +85,7 @@ export class GroupMember implements PrimaryCandidate {
       onLeads: () => this.#owner.onLeads(this),
       onLastReading: (reading) => this.#owner.onLastReading(this, reading),
       onReloadAsked: (request) => this.#owner.onReloadAsked(request),
-      onReadingsAsked: (what) => this.#owner.onReadingsAsked(what),
+      onReadingsAsked: (what, accounts) => this.#owner.onReadingsAsked(what, accounts),
       onLogChanged: (change) => this.#owner.onLogChanged(change),
       onUpstreamsReset: (model) => this.#owner.onUpstreamsReset(model),
     });

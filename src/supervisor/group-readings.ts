@@ -11,7 +11,7 @@ import { addEnded, endedReading } from '../telemetry/metrics-reading.js';
 
 /** Of whom figures can be asked. */
 export interface ReadableProcess {
-  read(what: ReadingKind): Promise<Reading>;
+  read(what: ReadingKind, accounts?: readonly string[]): Promise<Reading>;
 }
 
 interface Entry {
@@ -46,7 +46,8 @@ export class GroupReadings {
   }
 
   /** Takes as long as the slowest gateway, and no longer than a gateway may. */
-  collect(what: ReadingKind): Promise<GroupReading> {
+  collect(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading> {
+    if (accounts !== undefined) return this.#ask(what, accounts);
     const underWay = this.#underWay.get(what);
     if (underWay !== undefined) return ERRANDS.has(what) ? this.#collectNext(what, underWay) : underWay;
     const collected = this.#collect(what).finally(() => this.#underWay.delete(what));
@@ -63,6 +64,15 @@ export class GroupReadings {
     });
     this.#next.set(what, next);
     return next;
+  }
+
+  /** About these accounts, for who asks alone: nothing of it is kept. */
+  async #ask(what: ReadingKind, accounts: readonly string[]): Promise<GroupReading> {
+    const members = [...this.#entries].map(async ([process, { slot }]) => ({
+      slot,
+      reading: await process.read(what, accounts),
+    }));
+    return { members: await Promise.all(members), ended: {} };
   }
 
   async #collect(what: ReadingKind): Promise<GroupReading> {

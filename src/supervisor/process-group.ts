@@ -150,7 +150,7 @@ export class ProcessGroup {
         onLeads: (member) => this.#primary.onLeads(member),
         onLastReading: (member, reading) => this.#readings.note(member.process!, reading),
         onReloadAsked: (request) => this.#callbacks.onReloadAsked(request),
-        onReadingsAsked: (what) => this.#readings.collect(what),
+        onReadingsAsked: (what, accounts) => this.#readings.collect(what, accounts),
         onLogChanged: (change) => {
           for (const member of this.#members) member.process?.changeLog(change);
         },

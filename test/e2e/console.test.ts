@@ -7,8 +7,9 @@ import t from 'tap';
 import type { Page } from 'playwright-core';
 import { startBed } from '../support/bed.js';
 import { HAS_BROWSER, seriousFaults, shoot, startBrowser } from '../support/browser.js';
-import { TEST_MODEL, type Gateway } from '../support/gateway.js';
+import { TEST_MODEL, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
+import { openStream } from '../support/sse.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 
@@ -193,6 +194,27 @@ void t.test('an account can be made once there are plans to choose from', SKIP, 
   t.match(await page.getByRole('alert').textContent(), 'The gateway cannot be reached', 'why there are none');
   t.ok(await opener.isDisabled());
   t.match(faults, [/ERR_FAILED/]);
+});
+
+void t.test('an account that processes share: what they were granted in advance', SKIP, async (t) => {
+  const { gateway } = await startBed(t, { processes: 2 });
+  const { accountId, key } = await gateway.admin.customer();
+  await knownEverywhere(gateway, key);
+  const call = await openStream(gateway.port, key, {
+    model: TEST_MODEL,
+    messages: [{ role: 'user', content: steered('chunks=10000&chunk_ms=20') }],
+    stream: true,
+  });
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  await page.goto(at(gateway, `#/accounts/${accountId}`));
+  const counters = page.getByLabel('Counters');
+  await counters.getByText('1 calls in flight', { exact: true }).waitFor();
+  await counters.getByText(/^of the balance, and \d+ calls in flight: granted in advance$/).waitFor();
+  t.ok(await counters.getByText('Leased', { exact: true }).isVisible());
+  call.outgoing.destroy();
+  await counters.getByText('0 calls in flight', { exact: true }).waitFor();
+  t.same(faults, []);
 });
 
 void t.test('hostile names are text, in every field', SKIP, async (t) => {

@@ -92,7 +92,9 @@ void t.test('limits and money are those of all processes', { timeout: 600_000 },
     'all is flushed, and what lies idle given back',
     async () => {
       const books = await booksOf(gateway.admin, poor.accountId);
-      return books.calls === spender.answeredMs.length && books.account.held === '0.00' ? books : undefined;
+      const { held, leased } = books.account;
+      const isIdle = held === '0.00' && leased?.balance === '0.00';
+      return books.calls === spender.answeredMs.length && isIdle ? books : undefined;
     },
   );
   t.equal(cost, BigInt(calls) * CALL_COST);

@@ -3,13 +3,17 @@
  * gateway, to the last request and the last pico-unit.
  */
 import t from 'tap';
-import { picoUnitsOf } from '#src/core/money.js';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
+import { asPicoUnits } from '#src/core/units.js';
 import { audit } from '#src/store/audit.js';
+import type { AccountView } from '../support/admin-client.js';
 import { startBed } from '../support/bed.js';
+import { runCommand } from '../support/command.js';
 import { checkError } from '../support/error-answer.js';
 import { eventually, knownEverywhere } from '../support/gateway.js';
 import type { Answer } from '../support/http.js';
 import { steered } from '../support/mock.js';
+import { openStream } from '../support/sse.js';
 
 /** Pico-units a token, see test/support/gateway.ts. */
 const INPUT = 1_500_000n;
@@ -118,6 +122,90 @@ void t.test('limits over two processes', async (t) => {
     t.equal(picoUnitsOf(view.spent), cost);
     const sum = picoUnitsOf(view.balance)! + picoUnitsOf(view.held)! + cost;
     t.equal(sum, picoUnitsOf('100.00'), 'the law');
+  });
+
+  await t.test('what calls use is shown, and what is leased in advance apart', async (t) => {
+    const credit = '5.00';
+    const { key, accountId } = await customer('wide', credit);
+    const answers = await calls(key, 40);
+    t.equal(count(answers, 200), 40);
+    const checkLaw = ({ balance, held, spent }: AccountView, name: string): void => {
+      const sum = picoUnitsOf(balance)! + picoUnitsOf(held)! + picoUnitsOf(spent)!;
+      t.equal(sum, picoUnitsOf(credit), `${name}: credited = balance + held + spent`);
+    };
+    // Idle leases are given back after some seconds: the account is to be seen at rest before that.
+    const atRest = await eventually(
+      'the calls have ended',
+      async () => {
+        const view = await gateway.admin.account(accountId);
+        return view.held === '0.00' ? view : undefined;
+      },
+      1_500,
+    );
+    t.match(atRest, { calls_in_flight: 0, calls_today: 40, requests_this_minute: 40 });
+    t.ok(picoUnitsOf(atRest.spent)! > 0n);
+    checkLaw(atRest, 'at rest');
+    const { leased } = atRest;
+    for (const resource of ['calls_in_flight', 'calls_today', 'requests_this_minute'] as const)
+      t.ok(leased![resource] > 0, `${resource}: ${leased![resource]}`);
+    const leasedMoney = picoUnitsOf(leased!.balance)!;
+    t.ok(leasedMoney > 0n && leasedMoney <= picoUnitsOf(atRest.balance)!, `${leased!.balance} leased`);
+
+    const body = {
+      model: 'mock-model',
+      messages: [{ role: 'user', content: steered('chunks=10000&chunk_ms=20') }],
+      stream: true,
+      max_tokens: 500,
+    };
+    const running = [await openStream(gateway.port, key, body)];
+    const one = await gateway.admin.account(accountId);
+    t.equal(one.calls_in_flight, 1);
+    const hold = picoUnitsOf(one.held)!;
+    t.ok(hold >= 500n * OUTPUT && hold < 600n * OUTPUT, `held ${one.held}`);
+    checkLaw(one, 'one call');
+    // Each by a connection of its own, so that both processes have some.
+    running.push(
+      ...(await Promise.all(Array.from({ length: 19 }, () => openStream(gateway.port, key, body)))),
+    );
+    const twenty = await gateway.admin.account(accountId);
+    t.match(twenty, { calls_in_flight: 20, calls_today: 60 });
+    t.equal(picoUnitsOf(twenty.held), 20n * hold);
+    t.equal(twenty.spent, atRest.spent);
+    checkLaw(twenty, 'twenty calls');
+    const { stdout } = await runCommand(gateway.folder, ['accounts', 'show', accountId]);
+    t.match(stdout, new RegExp(`^held +${twenty.held}$`, 'm'));
+    t.match(stdout, /^calls in flight +20$/m);
+    t.match(
+      stdout,
+      /^leased in advance +0\.\d+ of the balance, \d+ calls today, \d+ requests this minute, \d+ calls in flight$/m,
+    );
+
+    // All but a part of what calls hold.
+    const debit = decimalOf(asPicoUnits(picoUnitsOf(twenty.balance)! + 1n));
+    const refused = await gateway.admin.send('POST', `/admin/v1/accounts/${accountId}/credit`, {
+      amount: `-${debit}`,
+    });
+    t.equal(refused.status, 400);
+    t.match(
+      refused.json(),
+      {
+        error: {
+          code: 'invalid_parameters',
+          message:
+            /^amount must not take more than the balance of \S+: the rest is held by calls in flight and by processes that serve the account, which give back what lies idle within 16 s; try again then$/,
+        },
+      },
+      refused.body,
+    );
+    await gateway.admin.credit(accountId, '1.00');
+    const credited = await gateway.admin.account(accountId);
+    t.match(credited, { calls_in_flight: 20, held: twenty.held, credited: '6.00' });
+    for (const { outgoing } of running) outgoing.destroy();
+    const after = await eventually('the calls have been cut', async () => {
+      const view = await gateway.admin.account(accountId);
+      return view.calls_in_flight === 0 && view.held === '0.00' ? view : undefined;
+    });
+    t.ok(picoUnitsOf(after.spent)! > picoUnitsOf(atRest.spent)!);
   });
 
   await t.test('a wide limit costs no refusal', async (t) => {

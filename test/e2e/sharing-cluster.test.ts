@@ -4,10 +4,11 @@
  */
 import t, { type Test } from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';
-import { eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
-import { startMock } from '../support/mock.js';
+import { TEST_MODEL, eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
+import { startMock, steered } from '../support/mock.js';
 import { startCluster } from '../support/redis-cluster.js';
 import { NO_REDIS } from '../support/redis-server.js';
+import { openStream } from '../support/sse.js';
 
 /** So many that each server has some. */
 const PARTITIONS = 6;
@@ -37,13 +38,40 @@ void t.test('two hosts on a Cluster', { ...NO_REDIS, timeout: 120_000 }, async (
     for (const { accountId, calls } of served) {
       const { balance, spent } = await eventually('what was spent at both hosts', async () => {
         const view = await second.admin.account(accountId);
-        return view.held === '0.00' && Number(view.spent) > 0 ? view : undefined;
+        return view.leased?.balance === '0.00' && Number(view.spent) > 0 ? view : undefined;
       });
       t.equal(picoUnitsOf(spent), BigInt(calls) * CALL_COST);
       t.equal(picoUnitsOf(balance)! + picoUnitsOf(spent)!, picoUnitsOf(CREDIT), 'the law');
     }
     const sizes = await Promise.all(cluster.servers.map(({ command }) => command('DBSIZE')));
     t.notOk(sizes.includes(':0'), `each server has some: ${sizes.join(' ')}`);
+  });
+
+  await t.test('calls are shown by their host, to the others as leased', async (t) => {
+    const { key, accountId } = await first.admin.customer({ credit: CREDIT });
+    await known(both, key);
+    const body = { messages: [{ role: 'user', content: steered('chunks=10000&chunk_ms=20') }], stream: true };
+    const call = await openStream(first.port, key, { model: TEST_MODEL, max_tokens: 500, ...body });
+    const at = (gateway: Gateway) => gateway.admin.account(accountId);
+    const here = await at(first);
+    t.equal(here.calls_in_flight, 1);
+    t.ok(picoUnitsOf(here.held)! > 0n);
+    t.equal(picoUnitsOf(here.balance)! + picoUnitsOf(here.held)!, picoUnitsOf(CREDIT), 'the law');
+    const there = await at(second);
+    t.match(there, { calls_in_flight: 0, held: '0.00', balance: CREDIT });
+    t.ok(there.leased!.calls_in_flight >= 1);
+    t.ok(picoUnitsOf(there.leased!.balance)! >= picoUnitsOf(here.held)!);
+    call.outgoing.destroy();
+    // What a host has written it knows at once, and the others when they are told.
+    const spentHere = await eventually('the call is charged', async () => {
+      const { spent, calls_in_flight: calls } = await at(first);
+      return calls === 0 && Number(spent) > 0 ? spent : undefined;
+    });
+    const told = await eventually('all is told', async () => {
+      const view = await at(second);
+      return view.leased?.balance === '0.00' ? view : undefined;
+    });
+    t.match(told, { spent: spentHere, held: '0.00', leased: { calls_in_flight: 0 } });
   });
 
   await t.test('a key is disabled', async (t) => {

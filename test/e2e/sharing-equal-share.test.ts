@@ -128,7 +128,7 @@ async function begin(t: Test): Promise<Begun> {
   await sleep(5_000);
   await eventually('something is set aside', async () => {
     const account = await admin.account(paid.accountId);
-    return account.held === '0.00' ? undefined : true;
+    return account.leased?.balance === '0.00' ? undefined : true;
   });
   const [dayBefore, paidBefore] = crowds.map(({ answered }) => answered) as [number, number];
   return { world, daily, paid, dayBefore, paidBefore };

@@ -98,7 +98,7 @@ async function limits(t: Test, world: Hosts): Promise<void> {
   const account = await eventually('all is told, and what lies idle given back', async () => {
     const { admin } = world.hosts[1]!.gateway;
     const view = await admin.account(poor.accountId);
-    return picoUnitsOf(view.spent) === cost && view.held === '0.00' ? view : undefined;
+    return picoUnitsOf(view.spent) === cost && view.leased?.balance === '0.00' ? view : undefined;
   });
   t.equal(picoUnitsOf(account.balance)! + cost, picoUnitsOf(credit), 'to the last pico-unit');
   const left = picoUnitsOf(account.balance)! / CALL_COST;
@@ -234,7 +234,7 @@ async function killedHost(t: Test, world: Hosts): Promise<Hosts> {
   t.ok(most <= 600, `${most} of 600 a minute`);
   const account = await eventually('nothing is held', async () => {
     const view = await first.gateway.admin.account(customer.accountId);
-    return view.held === '0.00' ? view : undefined;
+    return view.held === '0.00' && view.leased?.balance === '0.00' ? view : undefined;
   });
   const spent = picoUnitsOf(account.spent)!;
   t.equal(picoUnitsOf(account.balance)! + spent, picoUnitsOf('1.00'), 'the law');

@@ -14,6 +14,14 @@ export interface AccountView {
   readonly uncovered: string;
   readonly calls_today: number;
   readonly requests_this_minute: number;
+  readonly calls_in_flight: number;
+  /** Where accounts are shared with other processes. */
+  readonly leased?: {
+    readonly balance: string;
+    readonly calls_today: number;
+    readonly requests_this_minute: number;
+    readonly calls_in_flight: number;
+  };
 }
 
 export interface Customer {

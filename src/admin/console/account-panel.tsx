@@ -90,10 +90,20 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
 }
 
 function Counters({ account, plan }: { readonly account: Account; readonly plan: Plan | undefined }) {
+  const { leased } = account;
   const counters: readonly Tile[] = [
     ['Balance', <Money amount={account.balance} />, `of ${money(account.credited)} credited`],
     ['Held', <Money amount={account.held} />, `${number(account.calls_in_flight)} calls in flight`],
     ['Spent', <Money amount={account.spent} />, `since ${moment(account.created)}`],
+    ...(leased === undefined
+      ? []
+      : [
+          [
+            'Leased',
+            <Money amount={leased.balance} />,
+            `of the balance, and ${number(leased.calls_in_flight)} calls in flight: granted in advance`,
+          ] as const,
+        ]),
     [
       'This minute',
       number(account.requests_this_minute),

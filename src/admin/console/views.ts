@@ -30,6 +30,8 @@ export interface Account {
   readonly calls_today: number;
   readonly requests_this_minute: number;
   readonly calls_in_flight: number;
+  /** Where several processes share the account. */
+  readonly leased?: { readonly calls_in_flight: number; readonly balance: string };
   readonly created: number;
 }
 

@@ -3,7 +3,7 @@ import { viewOfAccount } from '#src/admin/account-view.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 
 void t.test('money is exact, seconds are whole', (t) => {
-  const view = viewOfAccount({
+  const statement = {
     record: {
       index: asAccountIndex(0),
       id: 'acct_x',
@@ -20,8 +20,8 @@ void t.test('money is exact, seconds are whole', (t) => {
     callsToday: 5,
     requestsThisMinute: 6,
     callsInFlight: 7,
-  });
-  t.same(view, {
+  };
+  const view = {
     id: 'acct_x',
     name: 'acme',
     plan: 'free',
@@ -35,6 +35,12 @@ void t.test('money is exact, seconds are whole', (t) => {
     requests_this_minute: 6,
     calls_in_flight: 7,
     created: 1,
+  };
+  t.same(viewOfAccount(statement), view);
+  const leased = { minute: 10, dayCalls: 9, callsInFlight: 8, money: asPicoUnits(1_500_000_000_000n) };
+  t.same(viewOfAccount({ ...statement, leased }), {
+    ...view,
+    leased: { balance: '1.50', calls_today: 9, requests_this_minute: 10, calls_in_flight: 8 },
   });
   t.end();
 });

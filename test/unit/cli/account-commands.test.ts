@@ -49,6 +49,7 @@ void t.test('what people see', async (t) => {
       'uncovered             0.00',
       'calls today           0',
       'requests this minute  0',
+      'calls in flight       0',
       'created               2025-01-31 12:00:00Z',
       '',
     ].join('\n'),

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
-import { flushedStatement, liveStatement } from '#src/registry/account-statement.js';
+import { flushedStatement, liveStatement, sharedStatement } from '#src/registry/account-statement.js';
 
 const nowMs = asWallMs(Date.UTC(2025, 0, 31, 12));
 const today = dayNumberOf(nowMs);
@@ -70,5 +70,41 @@ void t.test('flushed: nothing is held, and counters age', (t) => {
     requestsThisMinute: 0,
   });
   t.same(flushedStatement(record, { ...spending, dayNumber: today - 1 }, nowMs), { ...used, callsToday: 0 });
+  t.end();
+});
+
+void t.test('shared: what calls use; of what is leased no more than there is', (t) => {
+  const flushed = flushedStatement(record, undefined, nowMs);
+  t.equal(sharedStatement(flushed, undefined, nowMs), flushed, 'not known');
+  const use = {
+    held: asPicoUnits(20n),
+    spent: asPicoUnits(50n),
+    minuteUsed: 5,
+    dayNumber: today,
+    dayCalls: 7,
+    callsInFlight: 2,
+    leased: { minute: 3, dayCalls: 4, callsInFlight: 8, money: asPicoUnits(29n) },
+  };
+  const wanted = {
+    available: 30n,
+    held: 20n,
+    spent: 50n,
+    callsToday: 7,
+    requestsThisMinute: 5,
+    callsInFlight: 2,
+  };
+  t.same(sharedStatement(flushed, use, nowMs), { ...flushed, ...wanted, leased: use.leased });
+  // A charge of 15 is counted as held and as spent for a moment, and those who lent it have not heard of it.
+  const twice = { ...use, spent: asPicoUnits(85n), leased: { ...use.leased, money: asPicoUnits(44n) } };
+  t.match(sharedStatement(flushed, twice, nowMs), {
+    available: 0n,
+    held: 15n,
+    spent: 85n,
+    leased: { callsInFlight: 8, money: 0n },
+  });
+  t.match(sharedStatement(flushed, { ...use, dayNumber: today - 1 }, nowMs), {
+    callsToday: 0,
+    leased: { minute: 3, dayCalls: 0 },
+  });
   t.end();
 });

@@ -5,6 +5,7 @@ import { AccountDirectory } from '#src/registry/account-directory.js';
 import { AccountUses } from '#src/registry/account-uses.js';
 import { Registry } from '#src/registry/registry.js';
 import type { Authority, LeaseAsk } from '#src/sharing/authority.js';
+import type { CallsUse } from '#src/sharing/calls-use.js';
 import { DebitDesk } from '#src/sharing/debits.js';
 import { MemoryAuthority } from '#src/sharing/memory-authority.js';
 import { SharedDesk, commitHere, type CommitChange } from '#src/sharing/shared-desk.js';
@@ -19,6 +20,8 @@ interface SharedHouse {
   readonly other: Authority;
   /** The desk's own ends. */
   readonly ends: readonly Authority[];
+  /** What calls of this host use. */
+  readonly calls: CallsUse[];
   /** Runs before the next commit. */
   meanwhile: (() => void) | undefined;
   /** Accounts whose money this process was to give back. */
@@ -56,6 +59,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
   const recalled = new Set<string>();
   const debits = new DebitDesk(debiting, (accountId) => recalled.add(accountId));
   const follows = { count: 0 };
+  const calls: CallsUse[] = [];
   const desk = new SharedDesk({
     store,
     registry,
@@ -66,6 +70,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     commit,
     confirm: () => Promise.resolve(0),
     flushAll: () => Promise.resolve(),
+    callsUses: () => Promise.resolve(calls),
   });
   const house: SharedHouse = {
     store,
@@ -73,6 +78,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     follows,
     other,
     ends: [looking, debiting],
+    calls,
     meanwhile: undefined,
     recalled,
   };
@@ -94,18 +100,28 @@ function moneyAsk(subject: string, outstanding: number, most: number): LeaseAsk 
 }
 
 void t.test('a statement shows what all processes use', async (t) => {
-  const { desk, other, follows } = await openSharedHouse(t);
+  const { desk, other, follows, calls } = await openSharedHouse(t);
   const { record } = await desk.change(({ accounts }) =>
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
   t.equal(follows.count, 1, 'in force here at once');
   await other.exchange([moneyAsk(record.id, 0, 30)]);
+  const leased = { minute: 0, callsInFlight: 0, money: 30n };
+  const atRest = await desk.read(({ accounts }) => accounts.find('acme'));
+  t.match(atRest, { available: 100n, held: 0n, spent: 0n, requestsThisMinute: 3, callsInFlight: 0, leased });
+  const use = { account: record.id, dayNumber: 0, dayUnused: 0 };
+  calls.push(
+    { ...use, callsInFlight: 2, held: units(20), minuteUnused: 1 },
+    { ...use, account: 'acct_other', callsInFlight: 1, held: units(7), minuteUnused: 1 },
+    { ...use, callsInFlight: 1, held: units(4), minuteUnused: 1 },
+  );
   const seen = await desk.read(({ accounts }) => accounts.find('acme'));
-  t.match(seen, { available: 70n, held: 30n, spent: 0n, requestsThisMinute: 3 });
+  t.match(seen, { available: 76n, held: 24n, spent: 0n, callsInFlight: 3, requestsThisMinute: 1 });
+  t.match(seen.leased, { money: 6n, minute: 2 });
   const listed = await desk.read(({ accounts }) => accounts.list(0, 10).items);
   t.same(listed, [seen]);
   const moved = await desk.change(({ accounts }) => accounts.setPlan('acme', 'paid'));
-  t.match(moved, { available: 70n, held: 30n, record: { planId: 'paid' } });
+  t.match(moved, { available: 76n, held: 24n, callsInFlight: 3, record: { planId: 'paid' } });
   await t.rejects(
     desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(0) })),
     { code: 'invalid_parameters', message: /^name must be unique/ },
@@ -120,6 +136,11 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   );
   const { id } = record;
   await other.exchange([moneyAsk(id, 0, 30)]);
+  // Who was lent money may hold it for a call by the time of the debit: nothing of it is taken, whatever is told of calls.
+  t.match(await desk.read(({ accounts }) => accounts.find('acme')), {
+    available: 100n,
+    leased: { money: 30n },
+  });
   await t.rejects(
     desk.change(({ credits }) => credits.add('acme', units(-71), 'too much')),
     {
@@ -138,7 +159,7 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   t.equal(answers[0]!.money!.remaining, 70n, 'and nothing is kept of what was not taken');
 
   const debited = await desk.change(({ credits }) => credits.add('acme', units(-60), 'back'));
-  t.match(debited, { available: 10n, held: 30n, record: { credited: 40n } });
+  t.match(debited, { available: 40n, held: 0n, leased: { money: 30n }, record: { credited: 40n } });
   const after = await other.exchange([moneyAsk(id, 30, 11)]);
   t.match(after.answers[0]!.money, { granted: 0n, remaining: 10n });
 

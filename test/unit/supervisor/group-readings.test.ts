@@ -1,8 +1,11 @@
 /** Figures of a group while its processes answer, do not answer, and end. */
 import t from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
 import type { Reading, ReadingKind } from '#src/gateway/readings.js';
 import { GroupReadings, type ReadableProcess } from '#src/supervisor/group-readings.js';
 import type { MetricsReading } from '#src/telemetry/metrics-reading.js';
+
+const NO_USE = { callsInFlight: 0, held: asPicoUnits(0n), minuteUnused: 0, dayNumber: 0, dayUnused: 0 };
 
 class FakeProcess implements ReadableProcess {
   calls = 0;
@@ -122,4 +125,33 @@ void t.test('an errand is never answered by what was under way before it was ask
   t.equal(begun, 2, 'one collection for all of them');
   ends[1]!({ changes: 2 });
   for (const answer of await Promise.all(later)) t.match(answer, { members: [{ reading: { changes: 2 } }] });
+});
+
+void t.test('what is about accounts is for who asks alone, and nothing of it is kept', async (t) => {
+  const readings = new GroupReadings();
+  const asked: (readonly string[])[] = [];
+  const answers: (() => void)[] = [];
+  const processOf = (): ReadableProcess => ({
+    read: (_what, accounts = []) => {
+      asked.push(accounts);
+      const calls = accounts.map((account) => ({ ...NO_USE, account }));
+      return new Promise((resolve) => answers.push(() => resolve({ calls })));
+    },
+  });
+  readings.add(processOf(), 0);
+  readings.add(processOf(), 1);
+  const both = [readings.collect('calls', ['acct_a']), readings.collect('calls', ['acct_b'])];
+  t.same(asked, [['acct_a'], ['acct_a'], ['acct_b'], ['acct_b']]);
+  // The second question is answered in between.
+  for (const at of [0, 2, 3, 1]) {
+    answers[at]!();
+    await new Promise(setImmediate);
+  }
+  for (const [at, group] of (await Promise.all(both)).entries()) {
+    const account = ['acct_a', 'acct_b'][at]!;
+    t.match(group, {
+      members: [0, 1].map((slot) => ({ slot, reading: { calls: [{ account }] } })),
+      ended: {},
+    });
+  }
 });
