@@ -30,7 +30,7 @@ export function withModelId(call: ChatCall, id: string): ChatCall {
 
 /**
  * The call with at most `value` output tokens, for an account that can afford no more: lowers the field that the client used (both,
- * if it used both), or adds `max_tokens` where it gave none. `value` is an integer from 0. Costs a copy of the body, 2 ms of 10 MB.
+ * if it used both), or adds `max_tokens` where it gave none. `value` is an integer from 0. Costs a copy of the body.
  */
 export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
   const text = String(value);

@@ -1,17 +1,9 @@
 /**
- * The texts in a chat-completion request and its answer that become tokens. Nothing is trusted: what has not the expected
+ * The texts in a chat completion's messages and answers that become tokens; prompt-text.ts reads a request. Nothing is trusted: what has not the expected
  * form is passed over. Pure; counter thread, or upstream worker when the counter has failed.
  */
 import { forEachEvent } from '../protocol/sse.js';
 import { isRecord, parsedJson } from './json-value.js';
-
-export interface Prompt {
-  readonly messages: number;
-  readonly names: number;
-  readonly texts: readonly string[];
-  /** Whether there are parts whose tokens no text tells: images, audio, files. */
-  readonly beyondText: boolean;
-}
 
 /**
  * Where the text stands that a model read or wrote, in a message, in a delta of a stream, and in a choice itself:
@@ -25,43 +17,17 @@ export interface Prompt {
  *     tool_calls[].custom                       name, input                                OpenAI
  *     text of the choice                        a text                                     completions, as text-generation servers send them
  */
-const TEXT_FIELDS = ['content', 'refusal'] as const;
-const THOUGHT_FIELDS = [
+export const TEXT_FIELDS = ['content', 'refusal'] as const;
+export const THOUGHT_FIELDS = [
   'reasoning_content',
   'reasoning',
   'thinking',
   'reasoning_details',
   'thinking_blocks',
 ] as const;
-const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
+export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
 /** A list of parts, a part, its list of parts, a part of that. */
-const PARTS_DEPTH_MAX = 4;
-
-/** Texts of a request: role, name, content, tool calls of each message, and the tools' definitions as the JSON they came in. */
-export function promptOf(body: string): Prompt {
-  const request = parsedJson(body);
-  if (!isRecord(request)) return { messages: 0, names: 0, texts: [body], beyondText: false };
-  const texts: string[] = [];
-  let names = 0;
-  let beyondText = false;
-  const messages = Array.isArray(request.messages) ? (request.messages as unknown[]) : [];
-  for (const message of messages) {
-    if (!isRecord(message)) continue;
-    if (typeof message.role === 'string') texts.push(message.role);
-    if (typeof message.name === 'string') {
-      names++;
-      texts.push(message.name);
-    }
-    if (Array.isArray(message.content)) {
-      beyondText ||= (message.content as unknown[]).some((part) => textsIn(part).length === 0);
-    }
-    collectWritten(message, (_key, text) => texts.push(text));
-  }
-  for (const definitions of [request.tools, request.functions]) {
-    if (Array.isArray(definitions) && definitions.length > 0) texts.push(JSON.stringify(definitions));
-  }
-  return { messages: messages.length, names, texts, beyondText };
-}
+export const PARTS_DEPTH_MAX = 4;
 
 /** Texts of a whole answer, one for each field of each choice. */
 export function answerTexts(answer: string): string[] {
@@ -121,7 +87,8 @@ function collectChoice(choice: Record<string, unknown>, message: unknown, visit:
   visitText('text', choice.text, visit);
 }
 
-function collectWritten(message: Record<string, unknown>, visit: Visit): void {
+/** The same of a message or a delta. */
+export function collectWritten(message: Record<string, unknown>, visit: Visit): void {
   for (const field of TEXT_FIELDS) visitText(field, message[field], visit);
   visitThoughts(message, visit);
   if (isRecord(message.audio)) visitText('audio', message.audio.transcript, visit);
@@ -160,7 +127,7 @@ function visitCalled(key: string, called: unknown, visit: Visit): void {
 }
 
 /** The texts in a text, a part or a list of parts. */
-function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
+export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
   if (typeof value === 'string') return [value];
   if (depth === 0) return [];
   if (Array.isArray(value)) return (value as unknown[]).flatMap((part) => textsIn(part, depth - 1));

@@ -7,7 +7,8 @@ import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
-import { addStreamTexts, answerTexts, promptOf, type StreamTexts } from './chat-text.js';
+import { addStreamTexts, answerTexts, type StreamTexts } from './chat-text.js';
+import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, textCounterOf, type TextCounter } from './tokenizer.js';
 
@@ -97,13 +98,13 @@ export class TokenCount {
     this.#tally = tally;
   }
 
-  /** Parses the request's body, some 20 ms a megabyte. */
+  /** Reads the request's body, which is bounded by its bytes: see prompt-text.ts. */
   static begin(request: CountRequest): TokenCount {
     const { tokenizer, body, completionBytes, relayedBytes } = request;
     const completion = completionTexts(request);
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
-    const prompt = promptOf(typeof body === 'string' ? body : Buffer.from(body).toString());
+    const prompt = promptOf(body);
     const tally: CountTally = {
       promptTokens:
         (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
