@@ -3,6 +3,7 @@
  */
 import { totalmem } from 'node:os';
 import type { Settings } from '../config/schema.js';
+import { containerMemoryBytes } from './container-memory.js';
 
 /** A rest of the same size is for threads and books, one for the answers, and one for what is not collected yet. */
 const SHARE_OF_MEMORY = 1 / 4;
@@ -13,12 +14,8 @@ const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
   const { bodies_in_work_bytes: given } = limits;
   if (given !== undefined) return given;
-  return Math.min(DEFAULT_BYTES_MAX, Math.floor((memoryBytes() / processes) * SHARE_OF_MEMORY));
-}
-
-/** What the container may have; the machine's where it has no limit, which is told as 0 or as more than there is. */
-function memoryBytes(): number {
-  const machine = totalmem();
-  const container = process.constrainedMemory();
-  return container > 0 ? Math.min(container, machine) : machine;
+  return Math.min(
+    DEFAULT_BYTES_MAX,
+    Math.floor((Math.min(containerMemoryBytes(), totalmem()) / processes) * SHARE_OF_MEMORY),
+  );
 }
