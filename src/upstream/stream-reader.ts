@@ -7,7 +7,7 @@
  * its usage, its error and its end; and a member that an object has twice is JSON, of which the last is read here.
  *
  * What becomes of an event depends on the events before it alone, never on how the bytes were cut, but for one thing: while the
- * client has nothing yet, good events that come together with a bad one are held back with it.
+ * client has nothing yet, good events that come together with a bad one are held back with it, unless the text is whole.
  */
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
@@ -73,7 +73,11 @@ export class StreamReader implements AnswerBodyReader {
 
   /** As many choices as were asked for have ended: the text is whole, with or without `[DONE]`. */
   get isWhole(): boolean {
-    return this.#relayed && (this.#done || (this.#finished && this.#ends.size >= this.#choices));
+    return this.#relayed && this.#hasWholeText;
+  }
+
+  get #hasWholeText(): boolean {
+    return this.#done || (this.#finished && this.#ends.size >= this.#choices);
   }
 
   /** All choices that have come have ended: more may come, and some upstreams give one whatever was asked for. */
@@ -136,8 +140,8 @@ export class StreamReader implements AnswerBodyReader {
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       else if (verdict !== 'relay') {
-        // While the client has nothing, what came with the bad event is held back: another upstream may still answer.
-        if (this.#relayed) relayRun(start, end);
+        // While the client has nothing, a part that came with the bad event is held back: another upstream may still answer.
+        if (this.#relayed || this.#hasWholeText) relayRun(start, end);
         this.#reject(verdict.garbage);
         return;
       }

@@ -138,13 +138,16 @@ void t.test('what is refused, and that nothing of it went down', (t) => {
     t.equal(sink.relayed, '');
     t.equal(sink.endings, 1);
   }
-  const { sink } = read([CONTENT + sse({ error: 'x' })]);
+  const { sink } = read([sse(chunkOf('he')) + sse({ error: 'x' })]);
   t.equal(
     sink.relayed,
     '',
-    'good events that came with the bad one are held back while another upstream may answer',
+    'a part that came with the bad event is held back while another upstream may answer',
   );
   t.match(sink.failure?.cause, /error event/);
+  const whole = read([CONTENT + sse({ error: 'x' })]).sink;
+  t.equal(whole.relayed, CONTENT, 'a whole text is not');
+  t.equal(whole.rest, DONE);
   t.end();
 });
 
