@@ -12,9 +12,9 @@ import { onQuietTurn } from './quiet-turn.js';
 
 /**
  * Without a call for so long, a gateway that is stopped is at rest although connections are open: a client that calls again as soon as
- * it has its answer has done so by then.
+ * it has its answer has done so by then, also over an ocean (some 200 ms there and back) or on a machine that is busy.
  */
-const REST_MS = 100;
+const REST_MS = 400;
 
 export class Draining {
   /** Cuts every connection: none of them has a call. */

@@ -15,6 +15,8 @@ const CHUNKS = 20;
 /** Two streams take longer than a drain may, one does not. */
 const CHUNK_MS = 40;
 const DRAIN_MS = 1_300;
+/** Over an ocean and back. */
+const FAR_MS = 200;
 
 const requestOf = (key: string, stream: boolean): string => {
   const steering = stream ? `chunks=${CHUNKS}&chunk_ms=${CHUNK_MS}` : 'chunks=1';
@@ -38,8 +40,8 @@ interface Seen {
   readonly faults: string[];
 }
 
-/** Calls without a pause on connections that are kept as long as the gateway keeps them, until it is ended. */
-function startCallers(t: Test, gateway: Gateway, key: string, count: number, stream: boolean) {
+/** Calls one after the other, `pauseMs` apart, on connections that are kept as long as the gateway keeps them, until it is ended. */
+function startCallers(t: Test, gateway: Gateway, key: string, count: number, stream: boolean, pauseMs = 0) {
   const seen: Seen = { whole: 0, told: 0, closed: 0, faults: [] };
   const text = requestOf(key, stream);
   let on = true as boolean;
@@ -52,7 +54,7 @@ function startCallers(t: Test, gateway: Gateway, key: string, count: number, str
         await sleep(20);
         continue;
       }
-      await callOn(connection, text, stream, seen, () => on);
+      await callOn(connection, text, stream, seen, () => on, pauseMs);
       connection.close();
     }
   };
@@ -70,6 +72,7 @@ async function callOn(
   stream: boolean,
   seen: Seen,
   isOn: () => boolean,
+  pauseMs: number,
 ): Promise<void> {
   for (let calls = 0; isOn(); calls += 1) {
     connection.send(text);
@@ -86,6 +89,7 @@ async function callOn(
       (eventData(answer.body).at(-1) === '[DONE]' && isWholeText(textOf(chunksOf(answer.body)), CHUNKS));
     if (answer.status !== 200 || !isWhole) seen.faults.push(`${answer.status} ${answer.body.slice(-200)}`);
     else seen.whole += 1;
+    if (pauseMs > 0) await sleep(pauseMs);
     if (answer.headers.get('connection')?.toLowerCase() === 'close') {
       seen.told += 1;
       if (await Promise.race([connection.closed.then(() => true), sleep(5_000, false)])) seen.closed += 1;
@@ -135,6 +139,19 @@ void t.test('SIGTERM of a lone gateway under streams on kept connections', async
     t.equal(seen.closed, seen.told, 'and it did');
   }
   t.notOk(gateway.log().some((line) => line.includes('calls were cut')));
+});
+
+void t.test('SIGTERM of a lone gateway whose only client is far away', async (t) => {
+  const { gateway, mock } = await startBed(t, { drain_timeout_ms: DRAIN_MS * 8 });
+  const { key } = await gateway.admin.customer();
+  const end = startCallers(t, gateway, key, 1, true, FAR_MS);
+  await eventually('its stream', async () => ((await mock.stats()).open > 0 ? true : undefined));
+  await sleep(CHUNK_MS * 4);
+  t.equal(await gateway.stop(), 0);
+  const seen = await end();
+  t.same(seen.faults, [], 'its next call is not lost');
+  t.equal(seen.told, 1, 'and told');
+  t.equal(seen.whole, 2);
 });
 
 void t.test('every head says close while a gateway drains, whatever was asked for', async (t) => {
