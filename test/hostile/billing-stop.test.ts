@@ -19,7 +19,7 @@ import { BilledUpstream, ONE_CHOICE, WORD, type Script, type Sent } from '../sup
 import { SlowReader } from '../support/slow-reader.js';
 
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
-const STREAMS = FULL ? 400 : 20;
+const STREAMS = FULL ? 100 : 20;
 const DRAIN_MS = 300;
 const INPUT = 1_500_000;
 const OUTPUT = 2_250_000;
