@@ -1,7 +1,7 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'build/', 'data/', 'node_modules/', '.tap/'] },
+  { ignores: ['dist/', 'build/', 'data/', 'node_modules/', '.tap/', 'bench/peers/python/'] },
   {
     files: ['**/*.ts', '**/*.tsx', '**/*.cts'],
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],

@@ -2,7 +2,8 @@
  * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, commands, metrics. `npm run docs`,
  * after a build; with `--check` it changes nothing and exits with 1 if a page is not what it would write.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { createProgram } from '../dist/cli/program.js';
@@ -11,8 +12,11 @@ import { settingsDeclaration } from '../dist/config/schema.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '../dist/core/error-meanings.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
+import { peersChart } from './peers-chart.mjs';
 
 const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
+const CHART = `${DOCS}images/peers.svg`;
+const measured = JSON.parse(readFileSync(new URL('../bench/peers/measured.json', import.meta.url), 'utf8'));
 
 /** Page, name of its markers, and what is between them. */
 const PARTS = [
@@ -21,6 +25,8 @@ const PARTS = [
   ['errors.md', 'reasons', reasonsPart],
   ['commands.md', 'commands', commandsPart],
   ['metrics.md', 'metrics', metricsPart],
+  ['benchmarks.md', 'peers', peersPart],
+  ['../README.md', 'peers', shortPeersPart],
 ];
 const RETRY_WORDS = {
   no: 'no, not before something is changed',
@@ -44,15 +50,16 @@ for (const [page, name, part] of PARTS) {
 }
 for (const [page, text] of pages) {
   const path = DOCS + page;
-  const after = await format(text, {
-    ...(await resolveConfig(path)),
-    parser: 'markdown',
-    proseWrap: 'always',
-  });
+  const options = { ...(await resolveConfig(path)), parser: 'markdown', proseWrap: 'always' };
+  write(path, await format(text, options));
+}
+write(CHART, peersChart(measured));
+
+function write(path, text) {
   if (!process.argv.includes('--check')) {
-    writeFileSync(path, after);
-  } else if (after !== readFileSync(path, 'utf8')) {
-    process.stderr.write(`docs/${page} is not what npm run docs writes\n`);
+    writeFileSync(path, text);
+  } else if (!existsSync(path) || text !== readFileSync(path, 'utf8')) {
+    process.stderr.write(`${relative(process.cwd(), path)} is not what npm run docs writes\n`);
     process.exitCode = 1;
   }
 }
@@ -60,6 +67,56 @@ for (const [page, text] of pages) {
 function tableOf(titles, rows) {
   const line = (cells) => `| ${cells.map((cell) => cell.replaceAll('|', '\\|')).join(' | ')} |`;
   return [line(titles), line(titles.map(() => '---')), ...rows.map(line)].join('\n');
+}
+
+function peersPart() {
+  const { date, build, machine, load, contenders } = measured;
+  const rangeText = ({ lowest, highest }) => (lowest === undefined ? '' : ` (${lowest}–${highest})`);
+  const cost = (figures) =>
+    figures === null
+      ? ['fails', '']
+      : [
+          figures.cpuMicros.toLocaleString('en') + rangeText(figures),
+          figures.requestsPerSecond.toLocaleString('en'),
+        ];
+  const rows = contenders.map(({ name, whole, stream, mebibytes }) => [
+    name,
+    ...cost(whole),
+    `${whole.p50Ms.toLocaleString('en')} / ${whole.p99Ms.toLocaleString('en')}`,
+    ...cost(stream),
+    String(mebibytes),
+  ]);
+  const titles = [
+    '',
+    'whole: CPU µs',
+    'requests/s',
+    'p50 / p99 ms',
+    'stream of 20: CPU µs',
+    'requests/s',
+    'MiB',
+  ];
+  return [
+    `Measured on ${date} with build ${build}, in one run, on ${machine}: ${load}.`,
+    tableOf(titles, rows),
+    'What was on:',
+    contenders.map(({ name, on }) => `- ${name}: ${on}`).join('\n'),
+  ].join('\n\n');
+}
+
+/** What a small call costs, and how many times the own figure that is. */
+function shortPeersPart() {
+  const { date, contenders } = measured;
+  const own = contenders.find(({ kind }) => kind === 'own').whole.cpuMicros;
+  const rows = contenders.map(({ name, kind, whole: { cpuMicros, requestsPerSecond } }) => [
+    kind === 'floor' ? `${name} (the floor: checks nothing)` : name,
+    cpuMicros.toLocaleString('en'),
+    `${cpuMicros < 10 * own ? (cpuMicros / own).toFixed(1) : Math.round(cpuMicros / own)} ×`,
+    requestsPerSecond.toLocaleString('en'),
+  ]);
+  return [
+    `CPU time of a small call on ${date}, all threads and processes:`,
+    tableOf(['', 'CPU µs', 'of ours', 'requests/s'], rows),
+  ].join('\n\n');
 }
 
 function metricsPart() {

@@ -9,6 +9,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { plainNode } from '../../bench/support/plain-node.js';
 import { chartOf, type ChartReport } from '../../bench/load/chart.js';
+import { measuredOf, type PeersReport } from '../../bench/load/peers.js';
 import { temporaryFolder } from '../support/gateway.js';
 
 const run = promisify(execFile);
@@ -78,6 +79,23 @@ void t.test('bench --smoke', async (t) => {
     ['direct', 'tollgate'].map((contender) => ({ contender, served: 50, cut: 0 })),
   );
   t.match(report.keyCounts, [{ keys: 1_000 }]);
+  t.match(
+    measuredOf(report as unknown as PeersReport, '2026-01-31', 'abcdef0'),
+    {
+      date: '2026-01-31',
+      build: 'abcdef0',
+      contenders: [
+        {
+          name: 'Tollgate',
+          kind: 'own',
+          whole: { cpuMicros: Number, requestsPerSecond: Number, p99Ms: Number },
+          stream: { cpuMicros: Number, requestsPerSecond: Number },
+          mebibytes: Number,
+        },
+      ],
+    },
+    'what docs/benchmarks.md is written from',
+  );
   t.match(chartOf(report as unknown as ChartReport), /<text class="group"[^>]*>stream-200<\/text>/);
 });
 

@@ -11,6 +11,7 @@ export const CONTENDER_NAMES = [
   'haproxy',
   'relay',
   'portkey',
+  'litellm',
   'tollgate',
   'any',
   'tollgate-2',

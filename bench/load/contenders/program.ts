@@ -62,6 +62,10 @@ export interface ProgramOptions {
   readonly config?: (folder: string) => string;
   readonly args: (folder: string, configFile: string) => readonly string[];
   readonly port: number;
+  /** Beside this process's own. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** 10 seconds if it is left out. */
+  readonly readyTimeoutMs?: number;
 }
 
 /** Resolves when something listens on the port; rejects with what the program said where it ends before or is late. */
@@ -71,6 +75,7 @@ export async function startProgram(scope: Scope, options: ProgramOptions): Promi
   if (options.config !== undefined) writeFileSync(configFile, options.config(folder));
   const child = spawn(options.file, options.args(folder, configFile), {
     cwd: folder,
+    env: { ...process.env, ...options.env },
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let said = '';
@@ -84,7 +89,7 @@ export async function startProgram(scope: Scope, options: ProgramOptions): Promi
     child.kill('SIGTERM');
     await end;
   });
-  const endMs = performance.now() + READY_TIMEOUT_MS;
+  const endMs = performance.now() + (options.readyTimeoutMs ?? READY_TIMEOUT_MS);
   while (!(await listens(options.port))) {
     if (child.pid === undefined || child.exitCode !== null || performance.now() > endMs)
       throw new Error(`${options.file} does not listen on port ${options.port}: ${said}`);

@@ -7,6 +7,7 @@ import { startBare } from './bare.js';
 import { THREADS, type Contender, type ContenderName } from './contender.js';
 import { directTo } from './direct.js';
 import { startHaproxy } from './haproxy.js';
+import { startLitellm } from './litellm.js';
 import { startNginx } from './nginx.js';
 import { startPortkey } from './portkey.js';
 import { startRelay } from './relay.js';
@@ -34,6 +35,7 @@ export async function startContenders(scope: Scope, { names, upstreamPort, any }
     haproxy: () => startHaproxy(scope, mock.port),
     relay: () => startRelay(scope, mock.port),
     portkey: () => startPortkey(scope, mock.url),
+    litellm: () => startLitellm(scope, mock.url),
     tollgate: () => startTollgate(scope, mock),
     any: () => Promise.resolve(any && anyContender(any)),
     'tollgate-2': () => startTollgate(scope, mock, 'tollgate-2', THREADS['tollgate-2']),

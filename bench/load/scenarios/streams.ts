@@ -15,7 +15,7 @@ function stream(chunks: number): Scenario {
     caller: 'paying',
     body: bodyOf(prompt),
     status: 200,
-    contenders: PROXIES,
+    contenders: [...PROXIES, 'litellm'],
     check: (answer) => {
       const read = chunksOf(answer.body);
       if (!isWholeText(textOf(read), chunks)) throw new Error(`not whole: ${answer.body.slice(0, 500)}`);

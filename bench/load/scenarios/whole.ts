@@ -17,7 +17,7 @@ function whole(name: string, prompt: Prompt): Scenario {
     body: bodyOf(prompt),
     status: 200,
     // Portkey 1.15.2 answers streams with 500 on Node 20: it changes the headers of a fetched answer, which are immutable.
-    contenders: [...PROXIES, 'relay', 'portkey'],
+    contenders: [...PROXIES, 'relay', 'portkey', 'litellm'],
     check: (answer) => {
       const { choices, usage } = answer.json() as WholeAnswer;
       const content = choices[0]?.message.content ?? '';
