@@ -4,7 +4,8 @@
  * The number of the day and its count share one 64-bit word, so the exchange that first writes a new day is also the one
  * that starts its count: the roll happens once. The day of an account never goes back: where the calendar's clock is set
  * back over midnight, calls go on counting toward the later day until the clock has caught up, so that no day's limit is
- * given twice.
+ * given twice. If it is set back by days, that later day was a mistake, which would refuse calls for as many days: what was
+ * counted then counts for the day that it is.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -32,6 +33,17 @@ export function endOfDay(dayNumber: number): WallMs {
   return asWallMs((dayNumber + 1) * DAY_MS - ZONE_OFFSET_MS);
 }
 
+/** When calls are admitted again of who has none left, having last called on `dayNumber`: if the clock was set back, tomorrow's midnight. */
+export function resetOfDay(dayNumber: number, wallMs: WallMs): WallMs {
+  const today = dayNumberOf(wallMs);
+  return endOfDay(isMistaken(dayNumber, today) ? today : Math.max(dayNumber, today));
+}
+
+/** Whether a clock that showed this day has been set back by days. */
+function isMistaken(dayNumber: number, today: number): boolean {
+  return dayNumber > today + 1;
+}
+
 /** The word of a day and a count of its calls. */
 export function dayWordOf(dayNumber: number, calls: number): bigint {
   return (BigInt(dayNumber) << DAY_SHIFT) | BigInt(calls);
@@ -57,16 +69,22 @@ export class DayCounter<Index extends number = AccountIndex> implements DayCalls
   /** Takes a call of today; returns the number of the day it was taken from, undefined where `callsPerDay` is reached. */
   take(counted: Index, callsPerDay: number): number | undefined {
     const index = counted * COUNTED_WORDS64 + DAY;
-    const today = dayNumberOf(this.#clock.wallMs());
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const word = Atomics.load(this.#words64, index);
       const day = Number(word >> DAY_SHIFT);
+      // After the word, so that a clock which only goes on never shows less than the word's day.
+      const today = dayNumberOf(this.#clock.wallMs());
       if (today > day) {
         if (callsPerDay < 1) return undefined;
         if (Atomics.compareExchange(this.#words64, index, word, dayWordOf(today, 1)) === word) return today;
         continue;
       }
-      if (Number(BigInt.asUintN(32, word)) >= callsPerDay) return undefined;
+      const calls = Number(BigInt.asUintN(32, word));
+      if (isMistaken(day, today)) {
+        Atomics.compareExchange(this.#words64, index, word, dayWordOf(today, calls));
+        continue;
+      }
+      if (calls >= callsPerDay) return undefined;
       if (Atomics.compareExchange(this.#words64, index, word, word + 1n) === word) return day;
     }
     throw new Error('invariant broken: a call of the day is taken or refused in bounded tries');

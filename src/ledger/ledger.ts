@@ -20,7 +20,7 @@ import {
 import type { Balance, Funds, Settlement } from './balance.js';
 import { Calls, type Admission, type TakenDay } from './calls.js';
 import { countersOf, type LowLeases } from './counters.js';
-import { dayNumberOf, endOfDay, type DayCalls } from './day.js';
+import { resetOfDay, type DayCalls } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import type { KeyDay, KeyLimits } from './key-limits.js';
 import { COUNTED_WORDS32, openLedgerViews, STANDING, type LedgerBuffers } from './layout.js';
@@ -239,9 +239,10 @@ export class Ledger {
     return this.#dirty.drain(visit, max);
   }
 
-  /** The next 00:00 UTC+8. Any thread. */
-  nextResetOfDay(): WallMs {
-    return endOfDay(dayNumberOf(this.#clock.wallMs()));
+  /** When an account, or with `key` that key, is admitted again if it has no call of the day left. Any thread. */
+  resetOfDay(account: AccountIndex, key?: KeyIndex): WallMs {
+    const { dayNumber } = key === undefined ? this.#day.read(account) : this.keys.countsOf(key);
+    return resetOfDay(dayNumber, this.#clock.wallMs());
   }
 
   #setStanding(account: AccountIndex, planIndex: number, active: boolean): void {

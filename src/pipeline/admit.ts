@@ -3,7 +3,7 @@
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
-import type { CallSlot, PicoUnits } from '../core/units.js';
+import type { CallSlot, PicoUnits, WallMs } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { withModelId, withOutputTokensMax } from '../protocol/chat-body.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -109,9 +109,9 @@ function take(
     case 'too_many_in_flight':
       return ACCOUNT_OVERLOADED;
     case 'key_daily_limit_exceeded':
-      return dailyLimit('key', ofKey!, parts);
+      return dailyLimit('key', ofKey!, parts.ledger.resetOfDay(caller.account, caller.key), parts);
     case 'daily_limit_exceeded':
-      return dailyLimit('plan', callsPerDay, parts);
+      return dailyLimit('plan', callsPerDay, parts.ledger.resetOfDay(caller.account), parts);
     case 'insufficient_quota':
       return insufficient(hold, caller, parts);
   }
@@ -174,8 +174,13 @@ function wouldRoute(member: RoutingMember): ErrorRecord {
   };
 }
 
-function dailyLimit(whose: 'plan' | 'key', callsPerDay: number, parts: PipelineParts): ErrorRecord {
-  const retryAfterSeconds = secondsUntil(parts.ledger.nextResetOfDay(), parts);
+function dailyLimit(
+  whose: 'plan' | 'key',
+  callsPerDay: number,
+  resetWallMs: WallMs,
+  parts: PipelineParts,
+): ErrorRecord {
+  const retryAfterSeconds = secondsUntil(resetWallMs, parts);
   return {
     code: 'daily_limit_exceeded',
     message: `The ${whose} allows ${callsPerDay} calls per day and they are used up. Retry after ${retryAfterSeconds} seconds, at 00:00 UTC+8.`,

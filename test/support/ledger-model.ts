@@ -159,11 +159,10 @@ export function takeTurns(job: ModelJob, ledger: Ledger, steps: readonly Step[])
 
 export function see(ledger: Ledger, accounts: number): unknown {
   return {
-    nextResetOfDay: ledger.nextResetOfDay(),
     accounts: Array.from({ length: accounts }, (_, index) => {
       const account = index as AccountIndex;
       const [planIndex, active] = [ledger.planIndexOf(account), ledger.isActive(account)];
-      return { ...ledger.snapshot(account), planIndex, active };
+      return { ...ledger.snapshot(account), planIndex, active, resetOfDay: ledger.resetOfDay(account) };
     }),
   };
 }
@@ -292,15 +291,19 @@ export class ModelLedger {
     return weighing.reduce((sum, permit) => sum + permit.count, 0);
   }
 
+  #dayOf(dayNumber: number): number {
+    return dayNumber > this.today + 1 ? this.today : Math.max(dayNumber, this.today);
+  }
+
   see(): unknown {
     return {
-      nextResetOfDay: ((this.today + 1) * DAY_32NDS - ZONE_32NDS) / 32,
       accounts: this.accounts.map(({ dirty: _dirty, permits: _permits, ...account }, index) => ({
         ...account,
         available: this.availableOf(index),
         held: this.heldOf(index),
         minuteUsed: this.usedOf(index, this.tick),
         callsInFlight: this.callsInFlightOf(index),
+        resetOfDay: ((this.#dayOf(account.dayNumber) + 1) * DAY_32NDS - ZONE_32NDS) / 32,
       })),
     };
   }
@@ -384,6 +387,8 @@ export class ModelLedger {
 
   #admit({ account: index, slot, callsPerDay, hold }: Operation & { kind: 'admit' }): unknown {
     const account = this.accounts[index]!;
+    // One that was set back by days takes the count with it.
+    if (account.dayNumber > this.today + 1) account.dayNumber = this.today;
     // A calendar that was set back goes on with the later day.
     const dayNumber = Math.max(account.dayNumber, this.today);
     const dayCalls = dayNumber === account.dayNumber ? account.dayCalls : 0;
@@ -422,6 +427,6 @@ export class ModelLedger {
 
   #giveBackCall(index: number, dayNumber: number): void {
     const account = this.accounts[index]!;
-    if (account.dayNumber === dayNumber) account.dayCalls--;
+    if (account.dayNumber === dayNumber && account.dayCalls > 0) account.dayCalls--;
   }
 }

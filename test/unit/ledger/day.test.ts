@@ -68,6 +68,22 @@ void t.test('a clock set back over midnight goes on with the later day', (t) => 
   t.end();
 });
 
+void t.test('a clock set back by days takes what was counted with it', (t) => {
+  for (const days of [2, 3, 365]) {
+    const { clock, day } = createDay();
+    t.equal(day.take(ACCOUNT, 2), TODAY);
+    clock.wall += days * DAY_MS;
+    t.equal(day.take(ACCOUNT, 2), TODAY + days);
+    clock.wall -= days * DAY_MS;
+    t.equal(day.take(ACCOUNT, 2), TODAY, 'one call was counted on the mistaken day');
+    t.equal(day.take(ACCOUNT, 2), undefined);
+    t.same(day.read(ACCOUNT), { dayNumber: TODAY, dayCalls: 2 });
+    clock.wall = MIDNIGHT_MS + DAY_MS;
+    t.equal(day.take(ACCOUNT, 2), TODAY + 1, 'midnight comes as ever');
+  }
+  t.end();
+});
+
 void t.test('a thread stopped at any step: the day rolls once, none too many, none lost', (t) => {
   for (const before of [0, 1, 2]) {
     for (const afterMidnight of [false, true]) {

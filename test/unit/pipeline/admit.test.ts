@@ -1,6 +1,8 @@
+import { randomInt } from 'node:crypto';
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
 import { decimalOf } from '#src/core/money.js';
+import { dayNumberOf } from '#src/ledger/day.js';
 import { admit } from '#src/pipeline/admit.js';
 import type { CallContext } from '#src/pipeline/context.js';
 import type { PipelineParts } from '#src/pipeline/parts.js';
@@ -13,6 +15,18 @@ const fundsOf = ({ parts, account }: House) => {
   const { available, held, spent, dayCalls } = parts.ledger.snapshot(account);
   return { available: decimalOf(available), held: decimalOf(held), spent: decimalOf(spent), dayCalls };
 };
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+function randomOf(seed: number): (below: number) => number {
+  let state = seed | 1;
+  return (below) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % below;
+  };
+}
 const USAGE: Usage = { promptTokens: 10, cachedTokens: 4, completionTokens: 5, source: 'reported' };
 
 void t.test('an admitted call holds its worst case and is charged its cost', (t) => {
@@ -60,6 +74,65 @@ void t.test('a member that routes is refused, and taken where the model lets it 
   // What is told of a model that the plan does not have is the same with and without them.
   const hidden = chatCall({ model: 'hidden', models: ['dearer'] });
   t.match(admit(knownCaller(house), hidden, house.parts), { code: 'model_not_found' });
+  t.end();
+});
+
+void t.test('Retry-After of a day that is used up is true, however the clock is set', (t) => {
+  const seed = Number(process.env.TEST_SEED ?? randomInt(1, 2 ** 31));
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  const spans = [
+    1_000,
+    5_000,
+    60_000,
+    HOUR_MS,
+    12 * HOUR_MS,
+    DAY_MS - 1,
+    DAY_MS,
+    25 * HOUR_MS,
+    2 * DAY_MS,
+    400 * DAY_MS,
+  ];
+  for (let world = 0; world < 300; world++) {
+    const house = openHouse();
+    const { clock, parts } = house;
+    const keyLimit = world % 2 === 0 ? undefined : { requestsPerMinute: undefined, callsPerDay: 2 };
+    if (keyLimit !== undefined) parts.ledger.keys.open(house.keyIndex, keyLimit);
+    const ask = (): ErrorRecord | undefined => {
+      const context = knownCaller(house, {}, keyLimit);
+      const refused = admit(context, chatCall({ model: 'free', max_tokens: 0 }), parts);
+      if (refused !== undefined) return refused;
+      settle(context, USAGE, parts);
+      parts.link.release(context.admission!.slot);
+      house.records();
+      return undefined;
+    };
+    // Around a midnight.
+    clock.stepMs = SECONDS_TO_MIDNIGHT * 1_000 + (random(7) - 3) * 2_000;
+    let latestDay = 0;
+    for (let step = 0; step < 12; step++) {
+      const refused = Array.from({ length: 4 }, ask).find((answer) => answer !== undefined);
+      if (refused === undefined) throw new Error('four calls are more than a day has');
+      const day = dayNumberOf(clock.wallMs());
+      const seconds = refused.retryAfterSeconds!;
+      const name = `seed ${seed}, world ${world}, step ${step}: ${refused.message}`;
+      if (refused.code !== 'daily_limit_exceeded') t.fail(name);
+      if (!refused.message.includes(`Retry after ${seconds} seconds, at 00:00 UTC+8.`)) t.fail(name);
+      latestDay = latestDay > day + 1 ? day : Math.max(latestDay, day);
+      // Longer than a day only if the clock was set back over midnight: the later day is not given twice.
+      const most = latestDay > day ? 2 * 86_400 : 86_400;
+      if (!Number.isInteger(seconds) || seconds < 1 || seconds > most) t.fail(name);
+      const before = clock.nowMs;
+      clock.nowMs += seconds * 1_000 - 1_001;
+      if (ask() === undefined) t.fail(`early: ${name}`);
+      clock.nowMs = before + seconds * 1_000;
+      const again = ask();
+      if (again !== undefined) t.fail(`after waiting: ${name}; then ${again.message}`);
+      latestDay = Math.max(latestDay, dayNumberOf(clock.wallMs()));
+      clock.stepMs += (random(2) === 0 ? 1 : -1) * spans[random(spans.length)]!;
+      clock.nowMs += random(10_000);
+    }
+  }
   t.end();
 });
 

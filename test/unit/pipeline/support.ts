@@ -70,13 +70,15 @@ export const SECONDS_TO_MIDNIGHT = 4 * 60 * 60;
 
 export class StillClock {
   nowMs = 0;
+  /** By which the calendar was set forward, or back. */
+  stepMs = 0;
 
   monotonicMs() {
     return asMonotonicMs(1_000_000 + this.nowMs);
   }
 
   wallMs() {
-    return asWallMs(NOON_MS + this.nowMs);
+    return asWallMs(NOON_MS + this.nowMs + this.stepMs);
   }
 }
 
