@@ -52,6 +52,20 @@ void t.test(`${ACCOUNTS} accounts: search, scroll, open`, SKIP, async (t) => {
   await page.getByText(`${ACCOUNTS.toLocaleString('en')} accounts`).waitFor();
   t.ok((await page.locator('.row').count()) < 100, 'rows in sight are drawn, and no others');
 
+  // What a gateway answers after a start whose settings have lost the plan.
+  const found = await gateway.admin.send('GET', '/admin/v1/accounts?limit=1');
+  const { id } = (found.json() as { data: { id: string }[] }).data[0]!;
+  await page.route(`**/admin/v1/accounts/${id}`, async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...((await answer.json()) as object), plan_missing: true } });
+  });
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts/${id}`);
+  await page.locator('.panel .badge', { hasText: 'Plan missing' }).waitFor();
+  await page.getByRole('alert').getByText('The settings have no plan ample').waitFor();
+  t.equal(await page.locator('.panel-head .badge.good').count(), 0, 'it is not told as active');
+  await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts`);
+  await page.getByText(`${ACCOUNTS.toLocaleString('en')} accounts`).waitFor();
+
   const times = { search: [] as number[], scroll: [] as number[], open: [] as number[] };
   for (let round = 1; round <= 5; round++) {
     const row = Math.floor((ACCOUNTS / 6) * round);

@@ -3,7 +3,7 @@
  */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountOrder, AccountRows, SortedBy } from './account-rows.js';
-import { Badge, Money, Name } from './controls.js';
+import { Money, Name, StandingBadge } from './controls.js';
 import { short } from './format.js';
 import { addressOf } from './route.js';
 import type { Account } from './views.js';
@@ -157,7 +157,7 @@ function Row({ row, count, account, open }: RowProps) {
         >
           <span class="row-name">
             <Name text={account.name} />
-            {account.active ? null : <Badge tone="bad">Disabled</Badge>}
+            {account.active && account.plan_missing !== true ? null : <StandingBadge account={account} />}
           </span>
           <span class="row-plan muted">{account.plan}</span>
           <span class="row-figure row-minute muted">{short(account.requests_this_minute)}</span>

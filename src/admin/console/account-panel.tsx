@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks';
 import { CreditDialog, PlanDialog, StandingDialog } from './account-dialogs.js';
 import { AccountCourse } from './account-course.js';
 import { AccountHours } from './account-hours.js';
-import { Badge, CopyButton, Money, Problem } from './controls.js';
+import { Badge, CopyButton, Money, Problem, StandingBadge } from './controls.js';
 import { moment, money, number, short } from './format.js';
 import { Icon } from './icons.js';
 import { KeyTable } from './key-table.js';
@@ -18,6 +18,9 @@ import type { Account, Plan } from './views.js';
 const REFRESH_MS = 2_000;
 
 type Question = 'credit' | 'plan' | 'standing';
+
+const withoutPlan = ({ plan }: Account): string =>
+  `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
 interface AccountPanelProps {
   readonly id: string;
@@ -53,7 +56,7 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <bdi class="long-name">{account.name}</bdi>
             </h2>
             <p class="marks">
-              <Badge tone={account.active ? 'good' : 'bad'}>{account.active ? 'Active' : 'Disabled'}</Badge>
+              <StandingBadge account={account} />
               <Badge tone="plain">{account.plan}</Badge>
               <code>{account.id}</code>
               <CopyButton text={account.id} what="the account’s id" />
@@ -70,6 +73,7 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               </button>
             </p>
           </div>
+          <Problem text={account.plan_missing === true ? withoutPlan(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <KeyTable account={account} />
           <AccountCourse account={account.id} />

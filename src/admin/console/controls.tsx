@@ -5,6 +5,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
 import { DECIMALS_OF_MONEY, money } from './format.js';
 import { Icon } from './icons.js';
+import type { Account } from './views.js';
 
 interface FieldProps {
   readonly label: string;
@@ -124,6 +125,16 @@ export type Tone = 'good' | 'warn' | 'bad' | 'plain';
 
 export function Badge({ tone, children }: { readonly tone: Tone; readonly children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+/** Whether the keys of an account are taken. */
+export function StandingBadge({ account }: { readonly account: Pick<Account, 'active' | 'plan_missing'> }) {
+  if (!account.active) return <Badge tone="bad">Disabled</Badge>;
+  return account.plan_missing === true ? (
+    <Badge tone="bad">Plan missing</Badge>
+  ) : (
+    <Badge tone="good">Active</Badge>
+  );
 }
 
 /** What went wrong, in words; read out at once. */

@@ -22,6 +22,8 @@ export interface Account {
   readonly name: string;
   readonly plan: string;
   readonly active: boolean;
+  /** Its keys are refused until it is on a plan of the settings. */
+  readonly plan_missing?: true;
   readonly balance: string;
   readonly held: string;
   readonly spent: string;
