@@ -6,6 +6,7 @@ import type { SpendingRecord } from '../registry/account-record.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import type { UsageRecord } from '../registry/usage-record.js';
 import type { AnswerChanges } from './answer-table.js';
+import type { HostClocks } from './host-clocks.js';
 
 /** What a flush writes; the rows agree with each other, so they are written together. */
 export interface BooksRows {
@@ -13,5 +14,7 @@ export interface BooksRows {
   readonly usages: Iterable<UsageRecord>;
   /** Of calls that are charged with these rows. */
   readonly answers?: AnswerChanges | undefined;
+  /** Of the moment of these rows; absent where several gateways share the limits. */
+  readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
 }

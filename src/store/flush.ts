@@ -19,6 +19,8 @@ import type { Log } from '../telemetry/log.js';
 import type { AnswerChanges } from './answer-table.js';
 import type { KeyUses } from './key-uses.js';
 import type { FlushMark } from './flush-mark.js';
+import { hostClocks } from './host-clocks.js';
+import { bootId } from './process-identity.js';
 import type { SpendingTotals } from './spent-totals.js';
 import { BooksHealth } from './books-health.js';
 import type { BooksRows } from './books-rows.js';
@@ -95,6 +97,7 @@ export class LedgerFlush {
   readonly #usage: UsageBook;
   readonly #meter: FlushMeter;
   readonly #health: BooksHealth;
+  readonly #bootId = bootId();
   /** Accounts whose rows are to be written; those of a run that failed are written by the next. */
   readonly #accounts = new Set<AccountIndex>();
   /** The commit of the last rows has failed, and whether they are on disk has not been looked up yet. */
@@ -203,6 +206,7 @@ export class LedgerFlush {
             spendings: this.#spendings(),
             usages: this.#usage.rows(),
             answers,
+            clocks: mark === undefined ? hostClocks(this.#options.clock, this.#bootId) : undefined,
             keyUses: keyUses?.rows(),
           });
         });

@@ -13,8 +13,17 @@ export function identityOf(pid: number): string | undefined {
     const [state] = fields;
     const startTicks = fields[START_FIELD];
     if (startTicks === undefined || state === 'Z' || state === 'X') return undefined;
-    const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
-    return `${pid} ${startTicks} ${boot}`;
+    const boot = bootId();
+    return boot === undefined ? undefined : `${pid} ${startTicks} ${boot}`;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Text that no other boot of any machine has; undefined where the system does not tell. */
+export function bootId(): string | undefined {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
   } catch {
     return undefined;
   }

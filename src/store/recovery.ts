@@ -13,7 +13,8 @@ import type { Catalog } from '../registry/catalog.js';
 import { openKey, restoreKeyUse } from '../registry/key-use.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { Clock } from '../core/clock.js';
-import { asPicoUnits } from '../core/units.js';
+import { asPicoUnits, asWallMs, type WallMs } from '../core/units.js';
+import { hostClocks } from './host-clocks.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
@@ -54,9 +55,10 @@ export function recover(options: RecoveryOptions): Recovered {
 }
 
 function recoverAccounts(options: RecoveryOptions): number {
-  const { store, ledger, totals, directory, catalog, accountsMax, clock, log } = options;
+  const { store, ledger, totals, directory, catalog, accountsMax, log } = options;
   let accounts = 0;
   let withoutPlan = 0;
+  const nowMs = momentOf(options);
   const isCopy = totals === undefined && store.copy.position() !== undefined;
   for (const record of store.accounts()) {
     assertCapacity(record.index, accountsMax, 'accounts');
@@ -67,7 +69,7 @@ function recoverAccounts(options: RecoveryOptions): number {
     directory?.set(record);
     if (spending !== undefined && totals !== undefined) {
       totals.open(record.index, spending.spent, spending.uncovered);
-      ledger.restoreMinute(record.index, spending.minuteUsed, clock.wallMs() - spending.takenMs);
+      ledger.restoreMinute(record.index, spending.minuteUsed, nowMs - spending.takenMs);
     }
     accounts++;
     if (findPlanIndex(catalog, record.planId) !== undefined) continue;
@@ -85,9 +87,10 @@ function recoverAccounts(options: RecoveryOptions): number {
   return accounts;
 }
 
-function recoverKeys({ store, ledger, keyTable, totals, keysMax, clock }: RecoveryOptions): number {
+function recoverKeys(options: RecoveryOptions): number {
+  const { store, ledger, keyTable, totals, keysMax } = options;
   const live = { ledger, keyTable };
-  const nowMs = clock.wallMs();
+  const nowMs = momentOf(options);
   let keys = 0;
   for (const record of store.keys.all()) {
     assertCapacity(record.index, keysMax, 'keys');
@@ -99,6 +102,11 @@ function recoverKeys({ store, ledger, keyTable, totals, keysMax, clock }: Recove
     restoreKeyUse(key, totals === undefined ? { ...use, ...NO_COUNTS } : use, live, nowMs);
   }
   return keys;
+}
+
+/** Now, by the calendar of the last flush: the age of what that wrote must not depend on how the clock was set since. */
+function momentOf({ store, clock }: RecoveryOptions): WallMs {
+  return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));
 }
 
 function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'): void {

@@ -32,6 +32,7 @@ import {
   readSpending,
   readUsage,
 } from './record-codec.js';
+import { putClocks, steppedMs, type HostClocks } from './host-clocks.js';
 import { HistoryRows } from './history-rows.js';
 import { KeyRows } from './key-rows.js';
 import { RegistryCopy } from './registry-copy.js';
@@ -194,14 +195,20 @@ export class Store implements RecordStore {
   }
 
   /** Writes absolute totals; in a transaction. */
-  putBooks({ spendings, usages, answers, keyUses }: BooksRows): void {
+  putBooks({ spendings, usages, answers, clocks, keyUses }: BooksRows): void {
     const { spending, usage } = this.#tables;
     for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
     for (const record of usages) {
       usage.putSync([record.account, record.hour, record.keyId, record.modelId], packUsage(record));
     }
     if (answers !== undefined) this.answers.apply(answers);
+    if (clocks !== undefined) putClocks(this.#tables, clocks);
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
+  }
+
+  /** See host-clocks.ts. */
+  steppedMs(now: HostClocks | undefined): number {
+    return steppedMs(this.#tables, now);
   }
 
   /** Of the flushes of one life of a gateway that shares the store with others; see `FlushMark`. */

@@ -19,6 +19,7 @@
  *     key_uses           key slot                  → last use and counts of the last flush
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes
+ *     meta               'clocks'                  → what the machine's clocks showed at the last flush; see host-clocks.ts
  *     answers            [account slot, idempotency key]            → kept answer
  *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the answer counts for
  *     meta               'answer_bytes'            → sum of these

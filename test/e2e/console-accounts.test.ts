@@ -57,7 +57,10 @@ void t.test(`${ACCOUNTS} accounts: search, scroll, open`, SKIP, async (t) => {
   const { id } = (found.json() as { data: { id: string }[] }).data[0]!;
   await page.route(`**/admin/v1/accounts/${id}`, async (route) => {
     const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...((await answer.json()) as object), plan_missing: true } });
+    await route.fulfill({
+      response: answer,
+      json: { ...((await answer.json()) as object), plan_missing: true },
+    });
   });
   await page.goto(`http://127.0.0.1:${gateway.admin.port}/#/accounts/${id}`);
   await page.locator('.panel .badge', { hasText: 'Plan missing' }).waitFor();

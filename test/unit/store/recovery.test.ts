@@ -3,8 +3,19 @@ import { viewOfAccount } from '#src/admin/account-view.js';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
+import { hostClocks } from '#src/store/host-clocks.js';
 import { recover } from '#src/store/recovery.js';
-import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, flushOf, openHouse, serve } from './support.js';
+import { Store } from '#src/store/store.js';
+import {
+  ACCOUNTS_MAX,
+  CATALOG,
+  KEYS_MAX,
+  ListLog,
+  StoppedClock,
+  flushOf,
+  openHouse,
+  serve,
+} from './support.js';
 
 const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, catalog: CATALOG };
 const FIRST = asAccountIndex(0);
@@ -151,4 +162,52 @@ void t.test('a start finds what keys may do, and what they have done', async (t)
   t.same(lastUses, [now - rotated.record.index, now - plain.record.index]);
   t.equal(after.registry.keys.find(rich.record.id).lastUsedSeconds, undefined);
   await after.store.close();
+});
+
+void t.test('a restart with another calendar forgets no minute and prolongs none', async (t) => {
+  const minutes = 60_000;
+  for (const setMs of [0, 1_000, -1_000, 3_600_000, -3_600_000, 30 * 86_400_000, -30 * 86_400_000]) {
+    for (const restMs of [0, 20_000, 2 * minutes]) {
+      const path = t.testdir();
+      const before = openHouse(path);
+      before.registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(1_000n) });
+      const { record } = before.registry.keys.create({ account: 'a', name: 'k', requestsPerMinute: 10 });
+      before.clock.nowMs += minutes;
+      for (let n = 0; n < 7; n++) {
+        before.ledger.takeMinute(FIRST, 60);
+        before.ledger.keys.takeMinute(record.index, 10);
+      }
+      t.ok(flushOf(before, new ListLog()).run());
+      await before.store.close();
+
+      const after = openHouse(path);
+      after.clock.nowMs = before.clock.nowMs + restMs + setMs;
+      after.clock.setMs = setMs;
+      recover({ ...after, ...CAPACITY, log: new ListLog() });
+      const expected = restMs < minutes ? 7 : 0;
+      const name = `set by ${setMs} ms, after ${restMs} ms`;
+      t.equal(after.ledger.minuteUsedOf(FIRST), expected, name);
+      t.equal(after.ledger.keys.countsOf(record.index).minuteUsed, expected, name);
+      after.clock.nowMs += minutes + 2_000;
+      t.equal(after.ledger.minuteUsedOf(FIRST), 0, `${name}, a minute on`);
+      await after.store.close();
+    }
+  }
+});
+
+void t.test('after a boot, and of books that know no clocks, ages go by the calendar', async (t) => {
+  const store = new Store(t.testdir());
+  const clock = new StoppedClock();
+  const now = hostClocks(clock, 'this boot');
+  t.equal(store.steppedMs(now), 0, 'books of before');
+  store.commit(() => store.putBooks({ spendings: new Map(), usages: [], clocks: now }));
+  clock.setMs = 5_000;
+  clock.nowMs += 5_000;
+  t.equal(store.steppedMs(hostClocks(clock, 'this boot')), 5_000);
+  t.equal(store.steppedMs(hostClocks(clock, 'another')), 0);
+  t.equal(store.steppedMs(undefined), 0);
+  clock.setMs += 1;
+  t.equal(store.steppedMs(hostClocks(clock, 'this boot')), 0, 'a monotonic clock that went back is another');
+  t.match(hostClocks(clock)?.boot, /^[0-9a-f-]{36}$/);
+  await store.close();
 });

@@ -20,9 +20,11 @@ import { picoUnitsPerToken } from '#src/core/money.js';
 
 export class StoppedClock implements Clock {
   nowMs = Date.UTC(2025, 0, 31, 12);
+  /** By which the calendar, `nowMs`, was set forward. */
+  setMs = 0;
 
   monotonicMs(): MonotonicMs {
-    return asMonotonicMs(this.nowMs);
+    return asMonotonicMs(this.nowMs - this.setMs);
   }
 
   wallMs(): WallMs {
