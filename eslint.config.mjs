@@ -7,7 +7,7 @@ export default tseslint.config(
     extends: [tseslint.configs.strictTypeChecked, tseslint.configs.stylisticTypeChecked],
     languageOptions: {
       parserOptions: {
-        project: ['./tsconfig.json', './test/tsconfig.json', './src/admin/console/tsconfig.json'],
+        project: ['./tsconfig.json', './test/tsconfig.json', './src/console/tsconfig.json'],
         tsconfigRootDir: import.meta.dirname,
       },
     },

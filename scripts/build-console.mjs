@@ -1,5 +1,5 @@
 /**
- * Builds the console: src/admin/console into dist/admin/console, each file under a name with the digest of its content and
+ * Builds the console: src/console into dist/console, each file under a name with the digest of its content and
  * with a compressed twin. Run from the package's root by finish-build.mjs.
  */
 import { createHash } from 'node:crypto';
@@ -7,8 +7,8 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { constants, gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
-const SOURCE = 'src/admin/console';
-const TARGET = 'dist/admin/console';
+const SOURCE = 'src/console';
+const TARGET = 'dist/console';
 /** Of all files together, compressed: what a phone on a bad line loads in a second. */
 const GZIP_BYTES_MAX = 150_000;
 

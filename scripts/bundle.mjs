@@ -17,7 +17,7 @@ const CHUNKS = 'chunks';
 const ENTRIES = [
   'cli/main',
   'gateway/main',
-  'listener/listener.thread',
+  'request/listener.thread',
   'telemetry/span-export.thread',
   'upstream/counter-task',
   'upstream/upstream-task',

@@ -47,7 +47,7 @@ const UNREAD = [
 const bundle = JSON.parse(readFileSync('dist/bundle.json', 'utf8'));
 
 for (const name of readdirSync('dist', { recursive: true })) {
-  const isCompiled = /\.(?:js|d\.[cm]?ts)$/.test(name) && !name.startsWith('admin/console/');
+  const isCompiled = /\.(?:js|d\.[cm]?ts)$/.test(name) && !name.startsWith('console/');
   if (isCompiled && !bundle.files.includes(name)) rmSync(join('dist', name));
 }
 

@@ -14,9 +14,9 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import type { LeaseAsk } from '#src/sharing/authority.js';
+import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
-import { LmdbAuthority } from '#src/sharing/lmdb-authority.js';
+import { LmdbAuthority } from '#src/sharing/lmdb-coordinator.js';
 import { Store } from '#src/store/store.js';
 import { machineLine } from '../support/machine.js';
 

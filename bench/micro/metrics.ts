@@ -12,7 +12,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import { createMetrics, modelSlotOf, type Outcome } from '#src/telemetry/metrics-layout.js';
-import { ThreadHealth } from '#src/telemetry/thread-health.js';
+import { ThreadHealth } from '#src/telemetry/histogram.js';
 import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
 
 const ROUNDS = 7;

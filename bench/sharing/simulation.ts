@@ -4,7 +4,7 @@
  * is the reference, the network is played. Requests go to hosts at random, which is the worst for leases.
  */
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-authority.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
 import { EventTime, LeaseNode, randomOf } from '../../test/support/lease-world.js';
 
 export interface SimulationOptions {

@@ -8,8 +8,8 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
-import type { LeaseAsk } from '#src/sharing/authority.js';
-import { ValkeyAuthority } from '#src/sharing/valkey-authority.js';
+import type { LeaseAsk } from '#src/sharing/coordinator.js';
+import { ValkeyAuthority } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import { machineLine } from '../support/machine.js';
 

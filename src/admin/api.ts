@@ -2,13 +2,13 @@
  * The admin interface without its sockets: a request as plain text in, an answer as plain text out. Main thread. The
  * server hands it what comes over HTTP; a command, while no gateway runs, calls it directly.
  */
-import { jsonText } from '../core/json-text.js';
+import { jsonText } from '../core/json.js';
 import { ProxyError } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
-import type { RegistryDesk } from '../registry/registry-desk.js';
+import type { RegistryDesk } from '../registry/registry-service.js';
 import { diskFaultOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
-import { answerOfError, methodNotAllowed, type AdminAnswer } from './answer.js';
+import { answerOfError, methodNotAllowed, type AdminAnswer } from './response.js';
 import {
   ADMIN_BODY_BYTES_MAX,
   JSON_TYPE,

@@ -5,9 +5,9 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { HttpResponse } from 'uWebSockets.js';
-import type { RequestHead } from './request-head.js';
+import type { RequestHead } from './request.js';
 
-const FOLDER = fileURLToPath(new URL('../admin/console/', import.meta.url));
+const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
 /** Where everything but the page itself is; the build puts a digest of the content in each name. */
 const ASSETS = '/console/';
 const PAGE = 'index.html';

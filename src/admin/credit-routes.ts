@@ -2,10 +2,10 @@
  * `/admin/v1/accounts/{account}/credit` and `…/credits`: money put in and taken out, and the journal of it. Main thread.
  */
 import { Type, type Static } from 'typebox';
-import { jsonText } from '../core/json-text.js';
+import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import type { CreditRecord } from '../registry/account-record.js';
-import { AccountView, viewOfAccount } from './account-view.js';
+import { AccountView, viewOfAccount } from './account-routes.js';
 import {
   Amount,
   Moment,

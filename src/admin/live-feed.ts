@@ -8,14 +8,14 @@
  * All subscribers get the same bytes, made once; what is made for none is not made.
  */
 import type { HttpResponse } from 'uWebSockets.js';
-import { ProxyError, type ErrorRecord } from '../core/errors.js';
-import { jsonText } from '../core/json-text.js';
+import { type ErrorRecord, ProxyError } from '../core/errors.js';
+import { jsonText } from '../core/json.js';
+import { errorResponses } from '../protocol/openapi.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
-import { HISTORY_RINGS, type EndedSpan, type History, type RingName } from '../telemetry/history.js';
-import { answerOfError, send } from './answer.js';
+import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
-import { compileReader } from './input-reader.js';
-import { parseQuery } from './query-string.js';
+import { compileReader, parseQuery } from './input-reader.js';
+import { answerOfError, send } from './response.js';
 
 const readQuery = compileReader(RangeQuery, 'query parameter');
 
@@ -114,3 +114,37 @@ function ringOf(query: string): RingName | ErrorRecord {
     throw error;
   }
 }
+
+/*
+ * `GET /admin/v1/live` as the OpenAPI document tells of it: it answers without an end, so it is no route of the table. Pure; main
+ * thread.
+ */
+
+export const LIVE_PATH = '/live';
+
+export const LIVE_OPERATION = {
+  operationId: 'getLive',
+  summary: 'Stream the status every two seconds, and the course of its figures.',
+  parameters: [{ name: 'range', in: 'query', required: false, schema: RangeQuery.properties.range }],
+  responses: {
+    200: {
+      description: 'A stream that ends when the caller leaves, or the gateway.',
+      content: {
+        'text/event-stream': {
+          schema: {
+            type: 'string',
+            description:
+              'Server-sent events: `history` once, first, with the spans of the range that have ended; `now` every two seconds with what `/admin/v1/status` answers; `span` whenever one of the range has ended.',
+          },
+        },
+      },
+    },
+    ...errorResponses([
+      'invalid_parameters',
+      'missing_api_key',
+      'invalid_api_key',
+      'rate_limit_exceeded',
+      'overloaded',
+    ]),
+  },
+};

@@ -2,7 +2,7 @@
  * `/admin/v1/log`: what a running gateway logs, seen and changed until it is started or reloaded. Main thread.
  */
 import { Type, type Static } from 'typebox';
-import { LOG_LEVELS } from '../telemetry/log-switch.js';
+import { LOG_LEVELS } from '../telemetry/log.js';
 import { CLOSED, defineRoute, type Route } from './route.js';
 
 const LEVEL = Type.Enum([...LOG_LEVELS], { description: 'least severe events that are written' });

@@ -4,8 +4,8 @@
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
 import { packageVersion } from '../core/version.js';
-import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi-errors.js';
-import { LIVE_OPERATION, LIVE_PATH } from './live-operation.js';
+import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi.js';
+import { LIVE_OPERATION, LIVE_PATH } from './live-feed.js';
 import { JSON_TYPE, isVariable, type Route } from './route.js';
 
 const PREFIX = '/admin/v1';

@@ -8,7 +8,7 @@
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
-import { answerOfError, ok, send, type AdminAnswer } from './answer.js';
+import { answerOfError, ok, send, type AdminAnswer } from './response.js';
 
 /** Of the body: a long conversation. What is longer is tried with a program. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;

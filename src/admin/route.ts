@@ -3,16 +3,16 @@
  * OpenAPI document is made from. Main thread.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
-import type { SettingChange } from '../config/settings-changes.js';
+import type { SettingChange } from '../config/settings-difference.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import type { Registry } from '../registry/registry.js';
-import type { RegistryDesk } from '../registry/registry-desk.js';
-import type { AccountSpan } from '../telemetry/account-figures.js';
+import type { RegistryDesk } from '../registry/registry-service.js';
+import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { SharedHosts } from './host-routes.js';
 import { compileReader } from './input-reader.js';
 import type { LogChange, LogView } from './log-routes.js';
-import { parseQuery } from './query-string.js';
+import { parseQuery } from './input-reader.js';
 
 /** A body is a handful of fields; the longest is a note of 500 characters. */
 export const ADMIN_BODY_BYTES_MAX = 64 * 1024;

@@ -7,20 +7,58 @@
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
+import type { RegistryDesk } from '../registry/registry-service.js';
 import type { Registry } from '../registry/registry.js';
-import type { RegistryDesk } from '../registry/registry-desk.js';
+import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
 import type { Log } from '../telemetry/log.js';
 import { AllowedHosts } from './allowed-hosts.js';
-import { answer, answerOfError, methodNotAllowed, ok, send } from './answer.js';
 import { AdminApi, type AdminRequest } from './api.js';
-import { collectBody } from './body-collector.js';
+import { Door } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
-import { Door } from './door.js';
 import { LiveFeed, type LiveSource } from './live-feed.js';
-import { serveMetrics, type RenderMetrics } from './metrics-page.js';
-import { PLAYGROUND_BODY_BYTES_MAX, Playground, type PublicAddress } from './playground.js';
-import { readHead, type RequestHead } from './request-head.js';
+import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
+import { collectBody, readHead, type RequestHead } from './request.js';
+import { answer, answerOfError, methodNotAllowed, ok, send } from './response.js';
 import { ADMIN_BODY_BYTES_MAX, type AdminContext } from './route.js';
+
+/*
+ * `GET /metrics` on the admin port, without a token: the page is made in pieces, so the client may leave meanwhile. Main thread.
+ */
+
+export type RenderMetrics = (format: MetricsFormat) => Promise<MetricsPage>;
+
+/** `accept`: the request's header, which chooses Prometheus' text or OpenMetrics. `head`: the headers alone are wanted. */
+export function serveMetrics(
+  response: HttpResponse,
+  accept: string,
+  head: boolean,
+  render: RenderMetrics,
+  log: Log,
+): void {
+  let gone = false;
+  response.onAborted(() => {
+    gone = true;
+  });
+  render(formatOf(accept)).then(
+    ({ contentType, body }) => {
+      if (gone) return;
+      response.cork(() => {
+        response.writeHeader('content-type', contentType);
+        response.writeHeader('cache-control', 'no-store');
+        if (!head) {
+          response.end(body);
+          return;
+        }
+        response.writeHeader('content-length', String(body.length));
+        response.endWithoutBody();
+      });
+    },
+    (error: unknown) => {
+      log.error('the metrics could not be rendered', { error: String(error) });
+      if (!gone) response.cork(() => response.writeStatus('500 Internal Server Error').end());
+    },
+  );
+}
 
 export interface AdminOptions {
   readonly host: string;

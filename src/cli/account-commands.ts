@@ -2,12 +2,12 @@
  * `tollgate accounts …`; what moves money is in credit-commands.ts. What they need is loaded when one of them runs.
  */
 import type { Command } from 'commander';
-import type { AccountView } from '../admin/account-view.js';
+import type { AccountView } from '../admin/account-routes.js';
 import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';
-import { addConfirmation, confirm, type ConfirmationOptions } from './confirmation.js';
+import { addConfirmation, confirm, type ConfirmationOptions } from './output.js';
 import { addCreditCommands } from './credit-commands.js';
 import { exampleText, nonEmpty, printFields, printJson, printTable, timeText, yesNo } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 interface ListOptions extends PlaceOptions {

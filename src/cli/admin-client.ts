@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { openHttpClient } from './http-client.js';
 import { Misuse, Refusal } from './output.js';
-import { ADMIN_URL_RULE, adminOriginOf, type PlaceOptions } from './place.js';
+import { ADMIN_URL_RULE, adminOriginOf, type PlaceOptions } from './data-options.js';
 
 export type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 

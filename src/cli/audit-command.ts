@@ -3,7 +3,7 @@ import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './http-client.js';
 import { exampleText, printFields, printJson, printLine } from './output.js';
-import { addBooksOptions, type PlaceOptions } from './place.js';
+import { addBooksOptions, type PlaceOptions } from './data-options.js';
 
 interface AuditOptions extends PlaceOptions {
   readonly repair?: boolean;

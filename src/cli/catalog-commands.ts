@@ -1,9 +1,9 @@
 /** `tollgate plans list` and `tollgate models list`: what the settings in force offer. */
 import type { Command } from 'commander';
-import type { ModelView, PlanView } from '../admin/catalog-view.js';
+import type { ModelView, PlanView } from '../admin/catalog-routes.js';
 import { withAdminClient } from './admin-client.js';
 import { exampleText, printJson, printTable } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 export function addCatalogCommands(program: Command): void {

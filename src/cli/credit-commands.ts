@@ -3,7 +3,7 @@ import { InvalidArgumentError, type Command } from 'commander';
 import { accountPath, showAccount } from './account-commands.js';
 import { listAll, withAdminClient } from './admin-client.js';
 import { exampleText, nonEmpty, printJson, printTable, timeText } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 interface CreditOptions extends PlaceOptions {

@@ -1,7 +1,7 @@
 /** `tollgate health`: whether the gateway on this data directory takes calls, for the health checks of containers. */
 import type { Command } from 'commander';
 import { exampleText, Refusal } from './output.js';
-import { addBooksOptions } from './place.js';
+import { addBooksOptions } from './data-options.js';
 
 interface HealthOptions {
   readonly config?: string;

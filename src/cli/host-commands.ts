@@ -2,9 +2,9 @@
 import type { Command } from 'commander';
 import type { HostView } from '../admin/host-routes.js';
 import { listAll, withGateway } from './admin-client.js';
-import { addConfirmation, confirm, type ConfirmationOptions } from './confirmation.js';
+import { addConfirmation, confirm, type ConfirmationOptions } from './output.js';
 import { exampleText, nonEmpty, printJson, printLine, printTable, timeText, yesNo } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 const COLUMNS: readonly Column<HostView>[] = [

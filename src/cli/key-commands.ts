@@ -1,14 +1,95 @@
 /**
  * `tollgate keys …`. What they need is loaded when one of them runs.
  */
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/key-view.js';
 import { listAll, withAdminClient } from './admin-client.js';
-import { addConfirmation, confirm, type ConfirmationOptions } from './confirmation.js';
-import { durationSeconds, momentSeconds, wholeNumber } from './key-arguments.js';
-import { KEY_COLUMNS, keyFields } from './key-text.js';
-import { exampleText, nonEmpty, printFields, printJson, printLine, printTable, timeText } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import {
+  addConfirmation,
+  confirm,
+  type ConfirmationOptions,
+  exampleText,
+  nonEmpty,
+  printFields,
+  printJson,
+  printLine,
+  printTable,
+  timeText,
+} from './output.js';
+import type { Column } from './table.js';
+
+/*
+ * What the options of `tollgate keys` mean: durations, moments, counts. Pure.
+ */
+
+const SECONDS_OF_UNIT: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+/** Seconds of `90`, `90s`, `15m`, `24h` or `30d`. */
+export function durationSeconds(text: string): number {
+  const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
+  if (count === undefined)
+    throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted.');
+  return Number(count) * SECONDS_OF_UNIT[unit]!;
+}
+
+/** Unix seconds of `2030-01-31`, `2030-01-31T12:00Z` or such seconds themselves. A day begins at 00:00 UTC. */
+export function momentSeconds(text: string): number {
+  const ms = /^\d{1,11}$/.test(text)
+    ? Number(text) * 1_000
+    : /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
+      ? Date.parse(text)
+      : NaN;
+  if (!Number.isNaN(ms)) return Math.floor(ms / 1_000);
+  throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
+}
+
+/** A whole number; its bounds are the registry's to say. */
+export function wholeNumber(text: string): number {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('A whole number is wanted.');
+}
+
+/*
+ * How commands show keys to people. Pure.
+ */
+
+export const KEY_COLUMNS: readonly Column<KeyView>[] = [
+  { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
+  { title: 'ID', text: ({ id }) => id, align: 'left' },
+  { title: 'ACCOUNT', text: ({ account_name: name }) => name, align: 'left', cut: true },
+  { title: 'KEY', text: ({ prefix }) => prefix, align: 'left' },
+  { title: 'ACTIVE', text: activeText, align: 'left' },
+  { title: 'LAST USED', text: lastUsedText, align: 'left' },
+  { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
+];
+
+/** `shown` is the key itself when it is new, else its beginning. Limits and successors are told where there are any. */
+export function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
+  const fields: (readonly [string, string])[] = [
+    ['name', key.name],
+    ['id', key.id],
+    ['account', `${key.account_name} (${key.account})`],
+    ['active', activeText(key)],
+    ['created', timeText(key.created)],
+    ['last used', lastUsedText(key)],
+    ['expires', key.expires === null ? 'never' : timeText(key.expires)],
+  ];
+  if (key.requests_per_minute !== null) fields.push(['requests per minute', String(key.requests_per_minute)]);
+  if (key.calls_per_day !== null) fields.push(['calls per day', String(key.calls_per_day)]);
+  if (key.replaced_by !== null) fields.push(['replaced by', key.replaced_by]);
+  fields.push(['key', shown]);
+  return fields;
+}
+
+function activeText({ active, expired }: KeyView): string {
+  if (!active) return 'no';
+  return expired ? 'expired' : 'yes';
+}
+
+function lastUsedText({ last_used: lastUsed }: KeyView): string {
+  return lastUsed === null ? 'never' : timeText(lastUsed);
+}
 
 const KEY_ARGUMENT = "the key's id, or its name where that is unique";
 

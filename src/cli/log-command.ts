@@ -1,10 +1,10 @@
 /** `tollgate log`: what the running gateway logs, seen and changed until it is reloaded. */
 import { InvalidArgumentError, Option, type Command } from 'commander';
 import type { LogChange, LogView } from '../admin/log-routes.js';
-import { LOG_LEVELS, type LogLevel } from '../telemetry/log-switch.js';
+import { LOG_LEVELS, type LogLevel } from '../telemetry/log.js';
 import { withGateway } from './admin-client.js';
 import { exampleText, printFields, printJson } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 
 interface LogOptions extends PlaceOptions {
   readonly level?: LogLevel;

@@ -3,7 +3,9 @@
  *
  * Tables are loaded when one is printed: the widths of characters take 0.05 s, which `serve` and `health` have no use for.
  */
-import { InvalidArgumentError } from 'commander';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline/promises';
+import { type Command, InvalidArgumentError } from 'commander';
 import type { Column } from './table.js';
 
 /** A command was understood, but cannot be done; the message says why and is all that the operator is shown. Exit code 1. */
@@ -73,4 +75,36 @@ export function nonEmpty(text: string): string {
 /** The last lines of a command's help. */
 export function exampleText(...lines: string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
+}
+
+/* Asks before what cannot be undone, or stops callers. */
+
+export interface ConfirmationOptions {
+  readonly yes?: boolean;
+}
+
+export function addConfirmation(command: Command): Command {
+  return command.option('--yes', 'do not ask');
+}
+
+/**
+ * Returns where `--yes` was given, or a person at a terminal says yes. Throws `Misuse` where nobody is there to ask, and
+ * `Refusal` for any other answer.
+ */
+export async function confirm(question: string, { yes }: ConfirmationOptions): Promise<void> {
+  if (yes === true) return;
+  if (!process.stdin.isTTY)
+    throw new Misuse('Nobody is here to confirm: give --yes to go on without asking.');
+  // The question goes where output is not captured.
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    // Ctrl-D at a terminal rejects; at another end of the input the question would wait for ever.
+    const answer = await Promise.race([
+      terminal.question(`${question} [y/N] `).catch(() => ''),
+      once(terminal, 'close').then(() => ''),
+    ]);
+    if (!/^y(es)?$/i.test(answer.trim())) throw new Refusal('Nothing was changed.');
+  } finally {
+    terminal.close();
+  }
 }

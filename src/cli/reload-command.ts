@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { ReloadView } from '../admin/reload-route.js';
 import { withAdminClient } from './admin-client.js';
 import { exampleText, printJson, printLine } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 
 interface ReloadOptions extends PlaceOptions {
   readonly dryRun?: boolean;

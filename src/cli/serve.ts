@@ -2,7 +2,7 @@
 import { InvalidArgumentError, type Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import { exampleText } from './output.js';
-import { addBooksOptions } from './place.js';
+import { addBooksOptions } from './data-options.js';
 import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
 
 interface ServeOptions {
@@ -60,7 +60,7 @@ async function serve(options: ServeOptions): Promise<void> {
     import('../supervisor/supervisor.js'),
     import('./banner.js'),
     import('../telemetry/log.js'),
-    import('../telemetry/log-switch.js'),
+    import('../telemetry/log.js'),
     import('../core/version.js'),
   ]);
   const load = (): LoadedSettings => loadSettings(options);

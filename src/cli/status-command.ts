@@ -4,9 +4,9 @@ import type { Command } from 'commander';
 import { withGateway, type AdminClient } from './admin-client.js';
 import { LiveScreen } from './live-screen.js';
 import { exampleText, printJson, Refusal } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 import { figuresOf } from './status-figures.js';
-import type { StatusSample, StatusView } from './status-view.js';
+import type { StatusSample, StatusView } from './status-figures.js';
 
 const PERIOD_MS = 1_000;
 

@@ -1,6 +1,23 @@
 /** Rates and percentiles from two answers of the status route. Pure. */
-import type { HistogramView } from '../telemetry/status-document.js';
-import type { StatusSample, StatusView } from './status-view.js';
+import type { HistogramView, SharingStatus, StatusDocument } from '../telemetry/status-document.js';
+
+/*
+ * The document of `GET /admin/v1/status` as the screen reads it. Every field may be missing, for a gateway of another
+ * version answers too.
+ */
+
+export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tokens' | 'sharing'>> {
+  readonly limits?: Pick<StatusDocument['limits'], 'calls_in_flight'>;
+  readonly tokens?: Partial<StatusDocument['tokens']>;
+  readonly sharing?: Pick<SharingStatus, 'state' | 'reason' | 'lost_seconds' | 'registry'> | null;
+}
+
+/** An answer and when it came. */
+export interface StatusSample {
+  readonly status: StatusView;
+  /** Of a monotonic clock. */
+  readonly atMs: number;
+}
 
 /** Undefined is what cannot be known: a field that is missing, or a rate before there are two answers. */
 export interface Rate {

@@ -4,7 +4,7 @@ import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
 import { catalogOf } from '../gateway/snapshot.js';
 import { Registry } from '../registry/registry.js';
-import { ownDesk } from '../registry/registry-desk.js';
+import { ownDesk } from '../registry/registry-service.js';
 import { Store } from '../store/store.js';
 import { createLog } from '../telemetry/log.js';
 import type { AdminClient } from './admin-client.js';

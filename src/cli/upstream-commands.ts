@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { UpstreamResetView } from '../admin/upstream-routes.js';
 import { withGateway } from './admin-client.js';
 import { exampleText, nonEmpty, printJson, printLine, Refusal } from './output.js';
-import { addConfigOption, addPlaceOptions, type PlaceOptions } from './place.js';
+import { addConfigOption, addPlaceOptions, type PlaceOptions } from './data-options.js';
 
 export function addUpstreamCommands(program: Command): void {
   const upstreams = program

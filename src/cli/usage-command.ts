@@ -3,7 +3,7 @@ import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/usage-view.js';
 import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { exampleText, Misuse, nonEmpty, printJson, printTable, timeText } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './place.js';
+import { addPlaceOptions, type PlaceOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 const GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;

@@ -2,11 +2,28 @@
  * What single declarations cannot say: names that must be unique or must exist, settings that exclude each other, and what
  * this version does not have yet. Works on the sound parts of settings with faults. Pure; any thread.
  */
-import { matchesModel } from './model-pattern.js';
+import type { SettingPath } from './config-error.js';
 import { nearestName } from './nearest-name.js';
-import type { SettingPath } from './problems.js';
 import type { SettingsDraft } from './schema.js';
 import { checkSharing } from './sharing-schema.js';
+
+/* Which models a plan names. Pure; any thread. */
+
+/** Whether `pattern`, in which `*` stands for any characters, names the model `id`. Cost: linear in both, no regexp. */
+export function matchesModel(pattern: string, id: string): boolean {
+  const [head = '', ...rest] = pattern.split('*');
+  const tail = rest.pop();
+  if (tail === undefined) return pattern === id;
+  if (!id.startsWith(head) || !id.endsWith(tail)) return false;
+  const end = id.length - tail.length;
+  let position = head.length;
+  for (const part of rest) {
+    const found = id.indexOf(part, position);
+    if (found < 0) return false;
+    position = found + part.length;
+  }
+  return position <= end;
+}
 
 type Report = (path: SettingPath, text: string) => void;
 

@@ -1,7 +1,7 @@
 /**
  * Which settings take effect while the gateway runs, and which when its processes are replaced; the others need a restart. Pure; supervisor process.
  */
-import type { SettingPath } from './problems.js';
+import type { SettingPath } from './config-error.js';
 import type { Settings } from './schema.js';
 
 const LIVE_SETTINGS = [

@@ -4,7 +4,7 @@
  */
 import type { Declaration } from './annotations.js';
 import { isLive } from './live-settings.js';
-import { formatPath, type SettingPath } from './problems.js';
+import { formatPath, type SettingPath } from './config-error.js';
 
 export interface SettingInForce {
   /** `models.gpt-4o-mini.price.input`. */

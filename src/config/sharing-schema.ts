@@ -4,7 +4,7 @@
  */
 import { Type } from 'typebox';
 import { whole, type Annotations } from './annotations.js';
-import type { SettingPath } from './problems.js';
+import type { SettingPath } from './config-error.js';
 import type { SettingsDraft } from './schema.js';
 import { parseSharingUrl } from './sharing-url.js';
 

@@ -6,7 +6,7 @@ import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { resolve } from 'node:path';
 import { Type } from 'typebox';
 import { filePath, type Annotations } from './annotations.js';
-import type { SettingPath } from './problems.js';
+import type { SettingPath } from './config-error.js';
 import { readBounded } from './yaml-source.js';
 
 /** A chain of ten certificates with long names; a key is some 3 KB. */

@@ -11,7 +11,7 @@ import {
   type Node,
   type ParsedNode,
 } from 'yaml';
-import { ConfigError, type SettingPath } from './problems.js';
+import { ConfigError, type SettingPath } from './config-error.js';
 
 /** A thousand models with comments are some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;

@@ -4,7 +4,7 @@
  * An expected failure is a `ProxyError` with a code of this catalogue. Between threads it travels as an `ErrorRecord`,
  * because structured clone drops the `code` of an Error. Match on `code`, never on class or message.
  */
-import { jsonText } from './json-text.js';
+import { jsonText } from './json.js';
 
 export interface ErrorKind {
   readonly status: number;

@@ -18,9 +18,9 @@ import {
   COUNTER_THREADS_MAX,
 } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
-import type { Answer, Question, Withdrawal } from '../pool/ask-port.js';
-import { createPool } from '../pool/piscina.js';
-import { giveBackCounterStripe } from '../telemetry/counter-stripe.js';
+import type { Answer, Question, Withdrawal } from '../channel/ask-port.js';
+import { createPool } from './thread-pool.js';
+import { giveBackCounterStripe } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';

@@ -8,9 +8,8 @@ import type { AccessBuffer } from '../telemetry/access-layout.js';
 import { AccessReader } from '../telemetry/access-ring.js';
 import { LineBuffer } from '../telemetry/line-buffer.js';
 import { LineFile } from '../telemetry/line-file.js';
-import type { Log } from '../telemetry/log.js';
-import { LogSwitch, type LogSwitchBuffer } from '../telemetry/log-switch.js';
-import { StandardErrorLines } from '../telemetry/standard-error-lines.js';
+import { type Log, LogSwitch, type LogSwitchBuffer } from '../telemetry/log.js';
+import { StandardErrorLines } from '../telemetry/standard-error.js';
 import { AccessLines, type AccessNames } from './access-line.js';
 
 /** A busy listener's calls of this time fit its ring eight times; on a screen lines come without a wait that is felt. */
@@ -126,4 +125,20 @@ function isSameFile(
 function outputOf({ path, rotate_bytes: rotateBytes, keep }: Settings['access_log'], log: Log): Output {
   if (path === undefined) return new StandardErrorLines();
   return new LineFile({ name: 'access log', path, rotateBytes, keep, log });
+}
+
+/*
+ * Where the gateways of a group write the logs of their calls: each to files of its own, because a file is rotated by the one
+ * who writes it. Main thread.
+ */
+
+/** The first writes `path`, the others `path.p1`, `path.p2` and so on. */
+export function withOwnLogs(settings: Settings, slot: number): Settings {
+  const { usage_log: usageLog, access_log: accessLog } = settings;
+  const own = (path: string): string => (slot === 0 ? path : `${path}.p${slot}`);
+  return {
+    ...settings,
+    ...(usageLog === undefined ? {} : { usage_log: { ...usageLog, path: own(usageLog.path) } }),
+    access_log: accessLog.path === undefined ? accessLog : { ...accessLog, path: own(accessLog.path) },
+  };
 }

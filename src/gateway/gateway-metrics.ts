@@ -12,14 +12,14 @@ import {
   type MetricsFormat,
   type MetricsPage,
 } from '../telemetry/exposition.js';
-import type { LogSwitchBuffer } from '../telemetry/log-switch.js';
+import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { MetricsReading } from '../telemetry/metrics-reading.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { AccountSample, MetricsSource } from '../telemetry/metrics-source.js';
-import type { SharingReading } from '../telemetry/sharing-reading.js';
-import type { SpanCounts } from '../telemetry/span-room.js';
-import { ThreadHealth } from '../telemetry/thread-health.js';
+import type { SharingReading } from '../telemetry/metrics-reading.js';
+import type { SpanCounts } from '../telemetry/span-outbox.js';
+import { ThreadHealth } from '../telemetry/histogram.js';
 import { UpstreamNames } from '../telemetry/upstream-names.js';
 
 /** Accounts that have labels, oldest first, where they are switched on: three samples each, some 10 ms a scrape. */

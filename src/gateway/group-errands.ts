@@ -2,8 +2,10 @@
  * What an operator's request needs of all gateways of a supervisor before it is answered: that they serve by a change, and that their
  * charges are on disk. Main thread.
  */
+import { invariant } from '../core/errors.js';
 import type { CallsUse } from '../sharing/calls-use.js';
-import type { GroupReading, ReadingKind } from './readings.js';
+import { identityOf } from '../store/process-identity.js';
+import type { GroupReading, ReadingKind } from './snapshots.js';
 
 /** For all gateways to have taken a change over; one that stands still for so long is named in the answer. */
 const CONFIRM_MS_MAX = 1_500;
@@ -68,4 +70,42 @@ export class GroupErrands {
     refresh();
     return members.length > 0 && members.every(({ reading }) => reading.books === true);
   }
+}
+
+/*
+ * One commit for all listeners that ask in the same turn of the event loop, and for all that ask while it is being made. Main
+ * thread.
+ */
+
+export class GroupCommit {
+  readonly #commit: () => boolean;
+  readonly #onCommit: (listenerIndex: number, ok: boolean) => void;
+  /** Listeners whose answers wait for the disk. */
+  readonly #asked = new Set<number>();
+
+  /** `commit` is synchronous; `onCommit` tells each that asked whether it could be made. */
+  constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
+    this.#commit = commit;
+    this.#onCommit = onCommit;
+  }
+
+  ask(listenerIndex: number): void {
+    this.#asked.add(listenerIndex);
+    if (this.#asked.size > 1) return;
+    setImmediate(() => {
+      const asked = [...this.#asked];
+      this.#asked.clear();
+      const ok = this.#commit();
+      for (const index of asked) this.#onCommit(index, ok);
+    });
+  }
+}
+
+/* What the gateways of one supervisor are known by, to the store that they share. Supervisor process. */
+
+/** Of this process's group: no other supervisor of this host ever has the same. */
+export function ownGroupId(): string {
+  const id = identityOf(process.pid);
+  invariant(id !== undefined, '/proc tells who this process is');
+  return id;
 }

@@ -6,7 +6,7 @@ import type { LiveSource } from '../admin/live-feed.js';
 import type { Clock } from '../core/clock.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import { AccountHistory } from '../telemetry/account-history.js';
-import type { AccountTelling } from '../telemetry/account-tally.js';
+import type { AccountTelling } from '../telemetry/top-accounts.js';
 import {
   HISTORY_PERIOD_SECONDS,
   HISTORY_RINGS,

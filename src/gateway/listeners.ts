@@ -5,16 +5,16 @@ import { once } from 'node:events';
 import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
-import { createRequestPrefix, requestIdOf } from '../listener/request-id.js';
+import { createRequestPrefix, requestIdOf } from '../request/request-head.js';
 import type {
   FromListener,
   ListenerInit,
   ListenerSettings,
   ListenerTracing,
   ToListener,
-} from '../listener/messages.js';
-import type { FrameLink } from '../pool/frame-port.js';
-import { threadMemory } from '../pool/thread-memory.js';
+} from '../request/messages.js';
+import type { FrameLink } from '../channel/frame-port.js';
+import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import { Acknowledgements } from './acknowledgements.js';
 
@@ -170,7 +170,7 @@ export class Listeners {
       requestPrefix,
       tracing,
     };
-    const thread = new Worker(new URL('../listener/listener.thread.js', import.meta.url), {
+    const thread = new Worker(new URL('../request/listener.thread.js', import.meta.url), {
       workerData: init,
       transferList: [parser.port2, claims.port2, leases?.port2, tracing?.outlet.port].filter(
         (port) => port !== undefined,

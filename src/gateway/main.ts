@@ -4,7 +4,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreHeld } from '../store/store-hold.js';
 import { openLog } from '../telemetry/log.js';
-import { createLogSwitch, LogSwitch } from '../telemetry/log-switch.js';
+import { createLogSwitch, LogSwitch } from '../telemetry/log.js';
 import { Gateway } from './gateway.js';
 import type { GatewayOptions } from './gateway-options.js';
 import {
@@ -15,7 +15,7 @@ import {
   type StartGateway,
   type ToGateway,
 } from './messages.js';
-import { withOwnLogs } from './log-paths.js';
+import { withOwnLogs } from './gateway-logs.js';
 import { SupervisorLink } from './supervisor-link.js';
 
 const logSwitch = createLogSwitch();

@@ -31,9 +31,9 @@
 import type { LogChange } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
-import type { SettingChange } from '../config/settings-changes.js';
+import type { SettingChange } from '../config/settings-difference.js';
 import type { SettingsDifference } from '../config/settings-difference.js';
-import type { GroupReading, Reading, ReadingKind } from './readings.js';
+import type { GroupReading, Reading, ReadingKind } from './snapshots.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */
 export const GATEWAY_REFUSED_EXIT_CODE = 78;

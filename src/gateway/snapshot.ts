@@ -1,18 +1,38 @@
 /**
  * From the settings of the file to the plain records that threads work with. Main thread, at start and at a reload.
  */
+import { totalmem } from 'node:os';
+import { matchesModel } from '../config/cross-checks.js';
+import type { Settings } from '../config/schema.js';
 import { invariant } from '../core/errors.js';
 import { picoUnitsPerToken } from '../core/money.js';
 import type { PicoUnits } from '../core/units.js';
-import { matchesModel } from '../config/model-pattern.js';
-import type { Settings } from '../config/schema.js';
-import type { CorsSettings } from '../listener/cors.js';
-import type { TlsFiles } from '../listener/listen-apps.js';
-import type { ListenerSettings } from '../listener/messages.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
+import type { CorsSettings } from '../request/cors.js';
+import type { TlsFiles } from '../request/listen-apps.js';
+import type { ListenerSettings } from '../request/messages.js';
 import type { UpstreamNames } from '../telemetry/upstream-names.js';
 import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
-import { bodiesInWorkBytesOf } from './body-memory.js';
+import { containerMemoryBytes } from './container-memory.js';
+
+/*
+ * How much memory the bodies of calls in work may take where no setting says it. Main thread.
+ */
+
+/** A rest of the same size is for threads and books, one for the answers, and one for what is not collected yet. */
+const SHARE_OF_MEMORY = 1 / 4;
+/** 400 of the longest bodies in their first half second: who has them knows, and sets it. */
+const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;
+
+/** For one process. */
+export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
+  const { bodies_in_work_bytes: given } = limits;
+  if (given !== undefined) return given;
+  return Math.min(
+    DEFAULT_BYTES_MAX,
+    Math.floor((Math.min(containerMemoryBytes(), totalmem()) / processes) * SHARE_OF_MEMORY),
+  );
+}
 
 type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];

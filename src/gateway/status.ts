@@ -17,12 +17,12 @@ import {
   type Outcome,
 } from '../telemetry/metrics-layout.js';
 import type { MetricsReader, ModelReading } from '../telemetry/metrics-reader.js';
-import type { SharingReading } from '../telemetry/sharing-reading.js';
+import type { SharingReading } from '../telemetry/metrics-reading.js';
 import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/upstream-names.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
-import type { ModelStatus, ProcessStatus } from './process-status.js';
-import { sharingStatusOf } from './sharing-status.js';
+import type { ModelStatus, ProcessStatus } from './snapshots.js';
+import { sharingStatusOf } from './group-status.js';
 
 export interface StatusFacts {
   /** Among the gateways of its supervisor. */

@@ -15,7 +15,7 @@ import type {
   TellLog,
   TellUpstreamReset,
 } from './messages.js';
-import type { GroupReading, Reading, ReadingKind } from './readings.js';
+import type { GroupReading, Reading, ReadingKind } from './snapshots.js';
 
 /** The supervisor checks and applies, each within its own bound, after reloads that were asked for before. */
 const RELOAD_MS_MAX = 120_000;

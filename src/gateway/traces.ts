@@ -8,14 +8,14 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
 import { packageVersion } from '../core/version.js';
-import type { ListenerTracing } from '../listener/messages.js';
-import { threadMemory } from '../pool/thread-memory.js';
+import type { ListenerTracing } from '../request/messages.js';
+import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-messages.js';
+import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-record.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
-import { createSpanRoom, SpanRoom, type SpanCounts } from '../telemetry/span-room.js';
-import { samplingOf, type Sampling } from '../telemetry/trace-sampling.js';
+import { createSpanRoom, SpanRoom, type SpanCounts } from '../telemetry/span-outbox.js';
+import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
 /** What the spans that are left get at the end to reach the collector; one that is away holds no stop up for longer. */
 const CLOSE_MS = 3_000;

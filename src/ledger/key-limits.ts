@@ -10,7 +10,7 @@ import type { KeyIndex } from '../core/units.js';
 import type { DayCalls } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import { COUNTED_WORDS32, KEY_CALLS_PER_DAY, KEY_REQUESTS_PER_MINUTE, type CountedViews } from './layout.js';
-import type { MinuteCounter, MinuteTake } from './minute.js';
+import type { MinuteCounter, MinuteTake } from './window.js';
 
 const NO_LIMIT = 0;
 

@@ -22,7 +22,7 @@ import {
   WINDOW,
   type CountedViews,
 } from './layout.js';
-import type { MinuteCounter, MinuteTake } from './minute.js';
+import type { MinuteCounter, MinuteTake } from './window.js';
 
 const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;

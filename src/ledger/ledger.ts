@@ -24,7 +24,7 @@ import { resetOfDay, type DayCalls } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import type { KeyDay, KeyLimits } from './key-limits.js';
 import { COUNTED_WORDS32, openLedgerViews, STANDING, type LedgerBuffers } from './layout.js';
-import type { MinuteCounter, MinuteTake } from './minute.js';
+import type { MinuteCounter, MinuteTake } from './window.js';
 
 /** What the store knows of an account when it is opened. What is held is not kept: a restart releases it. */
 export interface AccountState {

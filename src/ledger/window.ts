@@ -36,10 +36,36 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
-import { asWallMs, type AccountIndex } from '../core/units.js';
+import { type AccountIndex, asWallMs, type WallMs } from '../core/units.js';
 import { DirtySet } from './dirty-set.js';
-import { COUNTED_WORDS32, COUNTED_WORDS64, MARKS, MARK_COUNT, WINDOW, type CountedViews } from './layout.js';
-import type { MinuteCounter, MinuteTake } from './minute.js';
+import { COUNTED_WORDS32, COUNTED_WORDS64, type CountedViews, MARK_COUNT, MARKS, WINDOW } from './layout.js';
+
+/*
+ * Requests of the minute: what becomes of one, and how they are counted. Any thread.
+ */
+
+/** What became of one request. Times are true at the moment of the call. */
+export interface MinuteTake {
+  readonly admitted: boolean;
+  /** Permits left now. */
+  readonly remaining: number;
+  /**
+   * Admitted: when all that is used now will have expired. Refused: when the next request is admitted, provided nobody
+   * else takes the permit. Rounded up to a whole millisecond.
+   */
+  readonly resetWallMs: WallMs;
+  /** Refused, and another process may have permits: the authority has not been asked. Never where limits are not shared. */
+  readonly asks: boolean;
+}
+
+/** By all that this process admits (Window), or by what it was lent (LeasedWindow). */
+export interface MinuteCounter<Index extends number> {
+  take(counted: Index, limit: number): MinuteTake;
+  check(counted: Index, limit: number): MinuteTake;
+  usedOf(counted: Index): number;
+  restore(counted: Index, used: number, ageMs: number): void;
+  clear(counted: Index): void;
+}
 
 const TICKS_PER_MINUTE = 50;
 /** 1/32 ms more than a 50th of a minute: 1.5 ms a minute for clocks that differ. A binary fraction, so edges are exact. */

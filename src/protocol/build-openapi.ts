@@ -3,7 +3,7 @@
  * without loading TypeBox (10 MB a thread). Run as `node dist/protocol/build-openapi.js`.
  */
 import { writeFileSync } from 'node:fs';
-import { jsonText } from '../core/json-text.js';
+import { jsonText } from '../core/json.js';
 import { publicDocument } from './openapi.js';
 
 writeFileSync(

@@ -1,7 +1,7 @@
 /**
  * Bodies of `GET /v1/models` and `GET /v1/models/{id}`, encoded once for each plan of a catalogue. Pure; any thread.
  */
-import { jsonText } from '../core/json-text.js';
+import { jsonText } from '../core/json.js';
 
 /** What a caller may know of a model; a registry's ModelEntry is one. */
 export interface ModelCard {

@@ -1,11 +1,118 @@
 /**
  * The OpenAPI document of the public interface, from its schemas and the error catalogue. Loaded at build time alone.
  */
-import type { ErrorCode } from '../core/errors.js';
+import Type from 'typebox';
+import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { packageVersion } from '../core/version.js';
-import { ChatChunkSchema, ChatCompletionSchema, ModelListSchema, ModelSchema } from './answer-schemas.js';
 import { ChatRequestSchema } from './chat-schema.js';
-import { ERROR_SCHEMA, errorResponses } from './openapi-errors.js';
+
+/*
+ * The error catalogue as OpenAPI responses, for the documents of both interfaces. Pure; main thread, and the build.
+ */
+
+export const ERROR_SCHEMA = {
+  type: 'object',
+  required: ['error'],
+  additionalProperties: false,
+  properties: {
+    error: {
+      type: 'object',
+      required: ['message', 'type', 'code'],
+      additionalProperties: false,
+      properties: {
+        message: { type: 'string', description: 'what is wrong and what to do' },
+        type: { enum: [...new Set(Object.values(ERROR_KINDS).map(({ type }) => type))] },
+        code: { enum: Object.keys(ERROR_KINDS) },
+      },
+    },
+  },
+};
+
+const RETRY_AFTER = {
+  'Retry-After': { schema: { type: 'integer' }, description: 'seconds to wait' },
+};
+const WITH_RETRY_AFTER: readonly number[] = [429, 503];
+
+/** Responses by status, each with the codes that it may have; the document has `ERROR_SCHEMA` as component `Error`. */
+export function errorResponses(codes: readonly ErrorCode[]): Record<string, object> {
+  const byStatus = new Map<number, ErrorCode[]>();
+  for (const code of codes) {
+    const { status } = ERROR_KINDS[code];
+    byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
+  }
+  return Object.fromEntries(
+    [...byStatus].map(([status, sharing]) => [
+      String(status),
+      {
+        description: sharing.map((code) => `\`${code}\``).join(' or '),
+        ...(WITH_RETRY_AFTER.includes(status) ? { headers: RETRY_AFTER } : {}),
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      },
+    ]),
+  );
+}
+
+/*
+ * Schemas of what the public interface answers, for its document and for tests. Loaded at build time alone. Providers may
+ * add members of their own, which are handed on, so objects are open.
+ */
+
+const Usage = Type.Object({
+  prompt_tokens: Type.Integer({ minimum: 0 }),
+  completion_tokens: Type.Integer({ minimum: 0 }),
+  total_tokens: Type.Integer({ minimum: 0 }),
+});
+
+const FinishReason = Type.Union([Type.String(), Type.Null()]);
+
+export const ChatCompletionSchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('chat.completion'),
+  created: Type.Integer(),
+  model: Type.String(),
+  choices: Type.Array(
+    Type.Object({
+      index: Type.Integer({ minimum: 0 }),
+      message: Type.Object({
+        role: Type.String(),
+        content: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+      }),
+      finish_reason: FinishReason,
+    }),
+  ),
+  usage: Usage,
+});
+
+/** One event of a stream; the last is `data: [DONE]`. */
+export const ChatChunkSchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('chat.completion.chunk'),
+  created: Type.Integer(),
+  model: Type.String(),
+  choices: Type.Array(
+    Type.Object({
+      index: Type.Integer({ minimum: 0 }),
+      delta: Type.Object({
+        role: Type.Optional(Type.String()),
+        content: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+      }),
+      finish_reason: Type.Optional(FinishReason),
+    }),
+  ),
+  usage: Type.Optional(Type.Union([Usage, Type.Null()])),
+});
+
+export const ModelSchema = Type.Object({
+  id: Type.String(),
+  object: Type.Literal('model'),
+  created: Type.Integer(),
+  owned_by: Type.String(),
+});
+
+export const ModelListSchema = Type.Object({
+  object: Type.Literal('list'),
+  data: Type.Array(ModelSchema),
+});
 
 const KEY_CODES: readonly ErrorCode[] = [
   'missing_api_key',

@@ -1,10 +1,12 @@
 /**
  * From what the store keeps of an account to the words of the ledger. Pure; main thread.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { asPicoUnits } from '../core/units.js';
-import type { AccountState } from '../ledger/ledger.js';
+import type { AccountState, Ledger } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
-import { isListed, NO_PLAN_INDEX, type Catalog } from './catalog.js';
+import { type Catalog, isListed, NO_PLAN_INDEX } from './catalog.js';
+import type { RecordStore } from './record-store.js';
 
 /** Undefined where the catalogue does not have the plan. */
 export function findPlanIndex(catalog: Catalog, planId: string): number | undefined {
@@ -31,4 +33,35 @@ export function accountStateOf(
     planIndex: planIndex ?? NO_PLAN_INDEX,
     active: record.active && planIndex !== undefined,
   };
+}
+
+/*
+ * Accounts that were disabled because their plan was not in the settings, and get it back with a reload. Main thread.
+ */
+
+/** Read in one turn of the event loop: 10 ms. */
+const PAGE_ITEMS = 1_000;
+
+/** Resolves with how many came back. Reads every account, 10 µs each, in pages: only where there are such accounts. */
+export async function reopenPlanless(
+  store: RecordStore,
+  ledger: Ledger,
+  catalog: () => Catalog,
+): Promise<number> {
+  let reopened = 0;
+  let from: number | undefined = 0;
+  while (from !== undefined) {
+    const { items, next } = store.listAccounts(from, PAGE_ITEMS);
+    for (const { index, planId, active } of items) {
+      if (ledger.planIndexOf(index) !== NO_PLAN_INDEX) continue;
+      const planIndex = findPlanIndex(catalog(), planId);
+      if (planIndex === undefined) continue;
+      ledger.setPlan(index, planIndex);
+      ledger.setActive(index, active);
+      reopened++;
+    }
+    from = next;
+    await nextTurn();
+  }
+  return reopened;
 }

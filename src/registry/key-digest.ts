@@ -1,8 +1,27 @@
 /**
  * API keys: their form, their making and the digest by which they are known. The key itself is kept nowhere. Any thread.
  */
-import { hash } from 'node:crypto';
-import { takeRandomBytes } from './random-bytes.js';
+import { hash, randomBytes } from 'node:crypto';
+import { invariant } from '../core/errors.js';
+
+/*
+ * Random bytes of the operating system's generator, drawn many at a time: asked for 16 alone, Node takes 3.5 µs, nearly all of it
+ * for the asking. Main thread.
+ */
+
+/** Some hundred ids and keys. */
+const BLOCK_BYTES = 4_096;
+
+let block = Buffer.alloc(0);
+
+/** `count` bytes, at most a block, that are given to nobody else. They stay as they are. */
+export function takeRandomBytes(count: number): Buffer {
+  invariant(count <= BLOCK_BYTES, 'a block has the bytes that are asked for');
+  if (block.length < count) block = randomBytes(BLOCK_BYTES);
+  const taken = block.subarray(0, count);
+  block = block.subarray(count);
+  return taken;
+}
 
 const KEY_PREFIX = 'sk-';
 const KEY_BYTES = 32;

@@ -3,7 +3,7 @@
  */
 import { ProxyError } from '../core/errors.js';
 import { isWellFormedKey } from './key-digest.js';
-import { takeRandomBytes } from './random-bytes.js';
+import { takeRandomBytes } from './key-digest.js';
 
 /** Crockford's base 32, lower case: no i, l, o, u, so that an id can be read out. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';

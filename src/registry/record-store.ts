@@ -6,7 +6,7 @@
 import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
 import type { AccountRecord, CreditRecord, CreditRequestRecord, SpendingRecord } from './account-record.js';
 import type { KeyRecord, KeyUseRecord } from './key-record.js';
-import type { UsageRange, UsageRecord } from './usage-record.js';
+import type { UsageRange, UsageRecord } from './usage-report.js';
 
 /** Items in the order of their slots; `next` is the cursor that continues, absent after the last. */
 export interface Page<Item> {

@@ -4,7 +4,7 @@
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { AccountUse } from '../registry/account-uses.js';
-import type { SubjectView } from './authority.js';
+import type { SubjectView } from './coordinator.js';
 
 /** Of one account, by the calls of one process. */
 export interface CallsUse {

@@ -8,7 +8,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
-import { AuthorityLost, type Authority, type LeaseAsk, type MoneyGrant } from './authority.js';
+import { AuthorityLost, type Authority, type LeaseAsk, type MoneyGrant } from './coordinator.js';
 
 export interface Debit {
   readonly accountId: string;

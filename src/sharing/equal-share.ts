@@ -16,23 +16,138 @@
  * A node that has never joined in its life has no share: its earlier life may have used it.
  */
 import type { Clock } from '../core/clock.js';
+import { asPicoUnits } from '../core/units.js';
+import { AuthorityContact, wasNotSent } from './coordinator-contact.js';
 import {
-  AuthorityLost,
   type Authority,
+  AuthorityLost,
+  EXCHANGE_ASKS_MAX,
   type ExchangeAnswer,
   type JoinAnswer,
+  type LeaseAnswer,
   type LeaseAsk,
+  type MinuteAsk,
+  type MinuteGrant,
   type NodeIdentity,
   type SubjectView,
-} from './authority.js';
-import { AuthorityContact } from './authority-contact.js';
-import { wasNotSent } from './authority-loss.js';
-import { loneAnswer, withoutOwnTicks } from './lone-answer.js';
-import { SYSTEM_TIMERS, type LeaseTimers } from './lease-timers.js';
-import { MemoryAuthority } from './memory-authority.js';
-import type { StandBy } from './stand-by.js';
-import { UntoldAsks } from './untold-asks.js';
+} from './coordinator.js';
+import type { StandBy } from './fallback-coordinator.js';
+import type { Lent } from './fallback-quota.js';
+import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
+import { MemoryAuthority } from './memory-coordinator.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
+
+/*
+ * What a node answers its own calls with while the authority cannot be reached. Pure; main thread.
+ */
+
+/** Below those of the own share: permits that the server lent to the stand-by, and that are not returned. */
+const STAND_BY_TICK = Number.MIN_SAFE_INTEGER;
+
+/** Permits of the own share have ticks below 0, and are none that the server knows. */
+export function withoutOwnTicks(ask: LeaseAsk): LeaseAsk {
+  const { minute } = ask;
+  if (minute === undefined || minute.returned.every(({ tick }) => tick >= 0)) return ask;
+  const own: MinuteAsk = { ...minute, returned: minute.returned.filter(({ tick }) => tick >= 0) };
+  return { ...ask, minute: own };
+}
+
+/**
+ * Of the minute by the share where there is one (`own`), else by what is set aside. Where that is too little: to be told that there is
+ * none would be wrong, for there may be some, and only the server knows.
+ */
+export function loneAnswer(ask: LeaseAsk, own: LeaseAnswer | undefined, lent: Lent | undefined): LeaseAnswer {
+  const { minute, day, slots, money } = ask;
+  const minuteGrant = minute && minuteOf(minute, own?.minute, lent?.minute);
+  const dayGranted = lent?.day?.count ?? 0;
+  const slotsGranted = lent?.slots ?? 0;
+  const moneyGranted = lent?.money ?? 0n;
+  const isUnknown =
+    (minute !== undefined && own === undefined && minute.least > minuteGrant!.granted) ||
+    (day !== undefined && day.least > dayGranted) ||
+    (slots !== undefined && slots.least > slotsGranted) ||
+    (money !== undefined && money.least > moneyGranted);
+  return {
+    ...(minuteGrant === undefined ? {} : { minute: minuteGrant }),
+    ...(day === undefined
+      ? {}
+      : { day: { ...countOf(dayGranted), dayNumber: lent?.day?.dayNumber ?? day.dayNumber, endsInMs: 0 } }),
+    ...(slots === undefined ? {} : { slots: countOf(slotsGranted) }),
+    ...(money === undefined
+      ? {}
+      : { money: { granted: asPicoUnits(moneyGranted), remaining: asPicoUnits(0n), elsewhere: true } }),
+    ...(isUnknown ? { isUnknown } : {}),
+  };
+}
+
+function minuteOf({ forMs }: MinuteAsk, own: MinuteGrant | undefined, lent: Lent['minute']): MinuteGrant {
+  if (own !== undefined) return { ...own, tick: -1 - own.tick, elsewhere: false };
+  const { count, validMs } = lent ?? { count: 0, validMs: forMs };
+  return { ...countOf(count), tick: STAND_BY_TICK, validMs, freeInMs: 0 };
+}
+
+function countOf(granted: number): { granted: number; remaining: number; elsewhere: boolean } {
+  return { granted, remaining: 0, elsewhere: true };
+}
+
+/*
+ * What a node holds by state while the authority cannot be reached, for the authority to be told of before anything else: the
+ * newest that was said of each subject, with what was lent since. Main thread.
+ *
+ * Bounded by the accounts and keys of the ledger.
+ */
+
+const NOTHING = asPicoUnits(0n);
+
+export class UntoldAsks {
+  readonly #asks = new Map<string, LeaseAsk>();
+
+  get size(): number {
+    return this.#asks.size;
+  }
+
+  /** `ask` was answered here. */
+  note({ subject, limits, day, slots, money }: LeaseAsk, answer: LeaseAnswer): void {
+    const before = this.#asks.get(subject);
+    const told: LeaseAsk = {
+      ...before,
+      subject,
+      limits,
+      ...(day === undefined
+        ? {}
+        : { day: { ...day, unused: day.unused + (answer.day?.granted ?? 0), least: 0, most: 0 } }),
+      ...(slots === undefined
+        ? {}
+        : { slots: { outstanding: slots.outstanding + (answer.slots?.granted ?? 0), least: 0, most: 0 } }),
+      ...(money === undefined
+        ? {}
+        : {
+            money: {
+              ...money,
+              outstanding: asPicoUnits(money.outstanding + (answer.money?.granted ?? 0n)),
+              least: NOTHING,
+              most: NOTHING,
+            },
+          }),
+    };
+    this.#asks.set(subject, told);
+  }
+
+  /** The next ones to be told, at most as many as one exchange carries. */
+  page(): LeaseAsk[] {
+    const page: LeaseAsk[] = [];
+    for (const ask of this.#asks.values()) {
+      if (page.length === EXCHANGE_ASKS_MAX) break;
+      page.push(ask);
+    }
+    return page;
+  }
+
+  /** The authority has them. What was said anew of a subject meanwhile stays. */
+  told(page: readonly LeaseAsk[]): void {
+    for (const ask of page) if (this.#asks.get(ask.subject) === ask) this.#asks.delete(ask.subject);
+  }
+}
 
 /** From the last moment at which the server may have heard the node. */
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;

@@ -3,7 +3,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
-import type { MinuteAsk, Wanted } from './authority.js';
+import type { MinuteAsk, Wanted } from './coordinator.js';
 
 /** The authority's time is cut into ticks; permits of the minute are counted by the tick in which they expire. */
 export const TICK_MS = 600;

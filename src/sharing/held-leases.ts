@@ -6,7 +6,7 @@
  * bytes each.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
-import type { LeaseAnswer, LeaseAsk } from './authority.js';
+import type { LeaseAnswer, LeaseAsk } from './coordinator.js';
 
 export interface HeldDay {
   readonly dayNumber: number;

@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import type { Database } from 'lmdb';
 import { Environment } from '../store/environment.js';
 import { assertStoreFile, unreadable } from '../store/store-file.js';
-import { OPTIONS } from '../store/store-options.js';
+import { OPTIONS } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 
 /** Address space and not memory. A million subjects that are lent from by four nodes take about 1 GB of it. */

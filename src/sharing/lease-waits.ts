@@ -1,9 +1,22 @@
 /**
  * The requests of this process that wait for leases, and when each of them has waited long enough. Main thread.
  */
-import type { LeaseEnd, LeaseNeed } from '../pool/lease-messages.js';
-import { worse, type Lack, type LeaseSubject } from './lease-subject.js';
-import type { Wait } from './lease-wait.js';
+import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import { type Lack, type LeaseSubject, worse } from './leased-scope.js';
+
+/*
+ * A request that waits for a lease. Main thread.
+ */
+
+export interface Wait {
+  readonly need: LeaseNeed;
+  readonly sinceMs: number;
+  /** The account, and the key where it has limits of its own. */
+  readonly subjects: readonly LeaseSubject[];
+  /** Then it is refused, whatever others may give back. */
+  readonly deadlineMs: number;
+  readonly end: (end: LeaseEnd) => void;
+}
 
 /** A request waits so long for what others may give back: it lies idle for 750 ms at the most, see idle-floor. */
 const WAIT_MS_MAX = 1_500;

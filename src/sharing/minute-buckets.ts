@@ -2,7 +2,7 @@
  * The permits of a subject's minute that an authority has lent, by when they expire and by who has them: of the reference in memory
  * and of LmdbAuthority. Main thread.
  */
-import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './authority.js';
+import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';
 import { expiryTickOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 export type BucketState = readonly [tick: number, lent: readonly (readonly [node: string, count: number])[]];

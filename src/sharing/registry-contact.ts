@@ -2,10 +2,32 @@
  * Whether a host can follow and change the registry that hosts share; what it says of it in its log, and to operators. Main
  * thread.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';
+import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
 import type { Log } from '../telemetry/log.js';
-import { RegistryDiverged } from './registry-fault.js';
+import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
+
+/*
+ * Why a host cannot work with the registry that hosts share, beside not reaching it. Main thread.
+ */
+
+/** Expected: this host's accounts and keys are no older state of the shared ones. Nothing is mixed; an operator must decide. */
+export class RegistryDiverged extends Error {
+  readonly code = 'registry_diverged';
+
+  constructor(reason: string) {
+    super(
+      `${reason} Nothing of it was changed. To have this host take over the shared accounts and keys, start it on an ` +
+        'empty data directory; what it alone has must be created anew.',
+    );
+    this.name = 'RegistryDiverged';
+  }
+}
+
+/** Another process of this host has brought the store further meanwhile. */
+export class Superseded extends Error {}
 
 /** Of the log, while something keeps this host from following. */
 const LOG_PERIOD_MS = 60_000;
@@ -61,4 +83,40 @@ export function unknownFate(): ProxyError {
     'It is not known whether this was changed: the connection to the registry that hosts share broke in the midst of it. ' +
     'Look before you try again.';
   return new ProxyError('overloaded', 'gateway', message, 1);
+}
+
+/*
+ * One change appended to the log that hosts share, once, also over a connection that breaks. Main thread.
+ */
+
+/** A change whose fate is not known is sent again: it names its place in the log, so it is made once. */
+const SENDS_MAX = 3;
+const RETRY_MS = 500;
+
+/**
+ * False where another change came first. Rejects with ValkeyError: `refused` where the change was not made, any other where that
+ * is not known.
+ */
+export async function appendOnce(
+  server: Pick<RegistryServer, 'append' | 'pull'>,
+  position: RegistryPosition,
+  id: string,
+  rows: readonly RegistryRow[],
+): Promise<boolean> {
+  let unsure: ValkeyError | undefined;
+  for (let sends = 1; ; sends++) {
+    try {
+      const reply = await server.append(position, id, rows);
+      if (reply === 'done' || unsure === undefined) return reply === 'done';
+      // What came first may be an earlier sending of this.
+      const found = await server.pull(position);
+      return found?.changes[0]?.id === id;
+    } catch (error) {
+      if (!(error instanceof ValkeyError)) throw error;
+      // A refusal tells nothing of an earlier sending.
+      if (unsure === undefined || error.code !== 'refused') unsure = error;
+      if (unsure.code === 'refused' || sends >= SENDS_MAX) throw unsure;
+      await pause(RETRY_MS);
+    }
+  }
 }

@@ -14,14 +14,14 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';
 import { registryRowsOf, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
-import { appendOnce } from './registry-append.js';
+import { appendOnce } from './registry-contact.js';
 import { RegistryContact, unknownFate, type RegistryContactState } from './registry-contact.js';
-import { RegistryDiverged, Superseded } from './registry-fault.js';
-import { RegistryRescue, type RegistryRescueOptions } from './registry-rescue.js';
+import { RegistryDiverged, Superseded } from './registry-contact.js';
+import { RegistryRescue, type RegistryRescueOptions } from './registry-reseed.js';
 import type { ServerRegistry } from './registry-server.js';
-import type { ServerChange } from './registry-words.js';
-import { download } from './registry-transfer.js';
-import type { CommitChange } from './shared-desk.js';
+import type { ServerChange } from './registry-server.js';
+import { download } from './registry-reseed.js';
+import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
 /** Each means that another change came first, so a storm of them ends; a change that loses so often meets a fault. */

@@ -5,7 +5,7 @@
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { AuditScope, Subject } from './audit-scope.js';
-import { readKey } from './key-codec.js';
+import { readKey } from './key-rows.js';
 import { readAccount, readCredit, readCreditRequest, readSpending, readUsage } from './record-codec.js';
 
 export interface AccountSums {

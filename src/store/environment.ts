@@ -13,7 +13,7 @@
  */
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
-import { OPTIONS } from './store-options.js';
+import { OPTIONS } from './store-file.js';
 import { StoreFault, assertStoreFile } from './store-file.js';
 
 /** LMDB's two first pages, and room. */

@@ -3,7 +3,7 @@
  * does not grow. It is no part of the books: the audit does not read it, and losing it costs a chart. Main thread.
  */
 import type { Database } from 'lmdb';
-import { noFigures, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-figures.js';
+import { noFigures, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
 import { HISTORY_RINGS, type EndedSpan, type HistorySpan, type RingName } from '../telemetry/history.js';
 import type { Tables } from './tables.js';
 

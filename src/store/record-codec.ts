@@ -8,14 +8,14 @@ import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
-import type { AnswerKey, AnswerRecord } from '../registry/answer-record.js';
+import type { AnswerKey, AnswerRecord } from '../registry/stored-response.js';
 import type {
   AccountRecord,
   CreditRecord,
   CreditRequestRecord,
   SpendingRecord,
 } from '../registry/account-record.js';
-import type { UsageTotals } from '../registry/usage-record.js';
+import type { UsageTotals } from '../registry/usage-report.js';
 import { StoreFault } from './store-file.js';
 
 /** Of the whole store and of each record. A later format adds its reader here and raises this word. */

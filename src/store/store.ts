@@ -18,9 +18,9 @@ import type {
   SpendingRecord,
 } from '../registry/account-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
-import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-record.js';
-import { AnswerTable } from './answer-table.js';
-import type { BooksRows } from './books-rows.js';
+import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
+import { AnswerTable } from './stored-responses.js';
+import type { BooksRows } from './flush-rows.js';
 import { CreditRows } from './credit-rows.js';
 import { FlushMark, booksVersionOf } from './flush-mark.js';
 import {
@@ -36,7 +36,7 @@ import { putClocks, steppedMs, type HostClocks } from './host-clocks.js';
 import { HistoryRows } from './history-rows.js';
 import { KeyRows } from './key-rows.js';
 import { RegistryCopy } from './registry-copy.js';
-import { SharedChanges } from './shared-changes.js';
+import { SharedChanges } from './change-feed.js';
 import { StoreHold, type StoreHolder } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 

@@ -32,7 +32,7 @@ import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
 import { RowRecorder } from './row-recorder.js';
 import type { HistoryTable } from './history-rows.js';
-import { OPTIONS } from './store-options.js';
+import { OPTIONS } from './store-file.js';
 import {
   StoreFault,
   assertNotEmpty,

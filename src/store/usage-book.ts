@@ -14,7 +14,7 @@ import {
   type UsageKey,
   type UsageRecord,
   type UsageTotals,
-} from '../registry/usage-record.js';
+} from '../registry/usage-report.js';
 
 /** What is on disk already; reads may throw `StoreFault`. */
 export interface UsageStore {

@@ -13,7 +13,7 @@ import {
   type TellLog,
   type ToGateway,
 } from '../gateway/messages.js';
-import type { GroupReading, Reading, ReadingKind } from '../gateway/readings.js';
+import type { GroupReading, Reading, ReadingKind } from '../gateway/snapshots.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
 import { logStrayOutput } from './stray-output.js';

@@ -1,6 +1,7 @@
 /** One place among the gateways of a supervisor: the process that has it, or the pause before its next start. Supervisor process. */
-import type { Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
+import type { Clock } from '../core/clock.js';
+import type { MonotonicMs } from '../core/units.js';
 import type {
   GatewayReady,
   ReloadOutcome,
@@ -8,10 +9,50 @@ import type {
   StartGateway,
   TellLog,
 } from '../gateway/messages.js';
-import type { GroupReading, Reading, ReadingKind } from '../gateway/readings.js';
-import { GatewayProcess, type GatewayExit, type GatewayProcessOptions } from './gateway-process.js';
+import type { GroupReading, Reading, ReadingKind } from '../gateway/snapshots.js';
+import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
 import type { PrimaryCandidate } from './primary.js';
-import { RestartPolicy, type RestartPauses } from './restart-policy.js';
+
+/* How long to wait before a gateway that ended is started again. Pure but for its clock; supervisor process. */
+
+export interface RestartPauses {
+  readonly firstMs: number;
+  readonly longestMs: number;
+  /** A gateway that served for so long had started well: the pauses begin anew. */
+  readonly healthyMs: number;
+}
+
+/** The first restart is not noticed by a client that retries; a gateway that cannot start costs one try in ten seconds. */
+export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
+
+export class RestartPolicy {
+  readonly #clock: Clock;
+  readonly #pauses: RestartPauses;
+  #nextMs: number;
+  #readySinceMs: MonotonicMs | undefined;
+
+  constructor(clock: Clock, pauses: RestartPauses) {
+    this.#clock = clock;
+    this.#pauses = pauses;
+    this.#nextMs = pauses.firstMs;
+  }
+
+  /** The gateway serves. */
+  onReady(): void {
+    this.#readySinceMs = this.#clock.monotonicMs();
+  }
+
+  /** The gateway ended, ready or not. Returns the pause before its next start; each is twice the one before. */
+  pauseAfterExitMs(): number {
+    const { firstMs, longestMs, healthyMs } = this.#pauses;
+    const since = this.#readySinceMs;
+    this.#readySinceMs = undefined;
+    if (since !== undefined && this.#clock.monotonicMs() - since >= healthyMs) this.#nextMs = firstMs;
+    const pauseMs = this.#nextMs;
+    this.#nextMs = Math.min(pauseMs * 2, longestMs);
+    return pauseMs;
+  }
+}
 
 export interface MemberOptions extends GatewayProcessOptions {
   readonly pauses: RestartPauses;

@@ -6,7 +6,7 @@
  * higher ones.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
-import { ERRANDS, type GroupReading, type Reading, type ReadingKind } from '../gateway/readings.js';
+import { ERRANDS, type GroupReading, type Reading, type ReadingKind } from '../gateway/snapshots.js';
 import { addEnded, endedReading } from '../telemetry/metrics-reading.js';
 
 /** Of whom figures can be asked. */

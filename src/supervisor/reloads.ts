@@ -4,9 +4,9 @@
  * Supervisor process.
  */
 import { adoptLive, adoptReplaced, isReplaceable } from '../config/live-settings.js';
-import { ConfigError } from '../config/problems.js';
+import { ConfigError } from '../config/config-error.js';
 import { settingsDeclaration, type Settings } from '../config/schema.js';
-import { changesOf } from '../config/settings-changes.js';
+import { changesOf } from '../config/settings-difference.js';
 import { differenceOf, type SettingsDifference } from '../config/settings-difference.js';
 import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';

@@ -8,14 +8,14 @@ import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
 import { isReplaceable } from '../config/live-settings.js';
 import { adoptInForce } from '../config/settings-in-force.js';
-import { ownGroupId } from '../gateway/group-id.js';
+import { ownGroupId } from '../gateway/group-errands.js';
 import type { GatewayReady, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import { FileWatch } from './file-watch.js';
 import type { GroupEnd, GroupOptions } from './group-options.js';
 import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
-import { RESTART_PAUSES } from './restart-policy.js';
+import { RESTART_PAUSES } from './group-member.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Two million keys are read in seconds; a start that takes two minutes has hung. */

@@ -37,7 +37,7 @@ import {
   type AccessBuffer,
   type AccessRecord,
 } from './access-layout.js';
-import type { LogSwitch } from './log-switch.js';
+import type { LogSwitch } from './log.js';
 import { OUTCOMES } from './metrics-layout.js';
 
 /** A source's byte where nothing was charged. */

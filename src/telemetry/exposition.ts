@@ -11,7 +11,7 @@ import { GATEWAY_FAMILIES } from './gateway-families.js';
 import type { FamilyReading, MetricsReading } from './metrics-reading.js';
 import type { MetricFamily, MetricsSource, Sample } from './metrics-source.js';
 import { REQUEST_FAMILIES } from './request-families.js';
-import { SHARING_FAMILIES } from './sharing-families.js';
+import { SHARING_FAMILIES } from './gateway-families.js';
 
 export const METRIC_FAMILIES: readonly MetricFamily[] = [
   ...REQUEST_FAMILIES,

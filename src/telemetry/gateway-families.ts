@@ -2,16 +2,140 @@
  * Metrics of what is behind the requests: books, spans, threads, the process, and in files of their own upstreams and
  * accounts. Main thread, at a scrape.
  */
-import { ACCOUNT_FAMILIES } from './account-families.js';
-import type { ThreadReading } from './metrics-reader.js';
+import type { ThreadReading, UpstreamReading } from './metrics-reader.js';
+import { REGISTRY_STATES, SHARING_STATES, type SharingReading } from './metrics-reading.js';
 import {
+  type AccountSample,
+  currencyOf,
   histogramSamples,
-  secondsOf,
   type MetricFamily,
   type MetricsSource,
   type Sample,
+  secondsOf,
 } from './metrics-source.js';
-import { UPSTREAM_FAMILIES } from './upstream-families.js';
+import type { NamedUpstream } from './upstream-names.js';
+
+/*
+ * Metrics of the upstreams. Main thread, at a scrape.
+ */
+
+const UPSTREAM_LABELS = ['model', 'upstream'];
+
+function upstreamSamples(source: MetricsSource, value: (reading: UpstreamReading) => number): Sample[] {
+  return source.knownUpstreams().map(({ model, name, slot }) => ({
+    value: value(source.reader.upstream(slot)),
+    labels: { model, upstream: name },
+  }));
+}
+
+/** One sample for each name of the row. */
+function upstreamRows(
+  source: MetricsSource,
+  upstreams: readonly NamedUpstream[],
+  label: string,
+  row: (reading: UpstreamReading) => ReadonlyMap<string, number>,
+): Sample[] {
+  return upstreams.flatMap(({ model, name, slot }) =>
+    [...row(source.reader.upstream(slot))].map(([key, value]) => ({
+      value,
+      labels: { model, upstream: name, [label]: key },
+    })),
+  );
+}
+
+export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_upstream_attempts_total',
+    type: 'counter',
+    help: 'Attempts of chat calls on an upstream, the first and further ones. upstream is its host and port.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ attempts }) => attempts),
+  },
+  {
+    name: 'tollgate_upstream_retries_total',
+    type: 'counter',
+    help: 'Attempts on an upstream that followed a failed attempt of the same call, here or elsewhere.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ retries }) => retries),
+  },
+  {
+    name: 'tollgate_upstream_failures_total',
+    type: 'counter',
+    help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 409, 413, 422: handed to the caller).',
+    labels: [...UPSTREAM_LABELS, 'kind'],
+    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
+  },
+  {
+    name: 'tollgate_upstream_credentials_refused_total',
+    type: 'counter',
+    help: 'Attempts that an upstream answered with 401, 402 or 403: our key or account there does not serve, and somebody has to act.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ failures }) => failures.get('credentials')!),
+  },
+  {
+    name: 'tollgate_usage_disbelieved_total',
+    type: 'counter',
+    help: 'Reports of usage that were not believed, so that tokens were counted here, by reason: malformed, contradictory, too_much_output (than the model can give), beyond_max_tokens, too_much_input (than the body holds), zero (beside a prompt or a text).',
+    labels: [...UPSTREAM_LABELS, 'reason'],
+    collect: (source) =>
+      upstreamRows(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
+  },
+  {
+    name: 'tollgate_upstream_calls_in_flight',
+    type: 'gauge',
+    help: 'Attempts in work on an upstream.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ callsInFlight }) => callsInFlight),
+  },
+  {
+    name: 'tollgate_upstream_breaker_workers',
+    type: 'gauge',
+    help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes) or open (it is left alone). Each worker judges for itself.',
+    labels: [...UPSTREAM_LABELS, 'state'],
+    collect: (source) => upstreamRows(source, source.upstreams(), 'state', ({ breakers }) => breakers),
+  },
+];
+
+/*
+ * Metrics of the accounts, by name. Main thread, at a scrape.
+ */
+
+const ACCOUNT_LABELS = ['account', 'account_name'];
+
+function accountSamples(source: MetricsSource, value: (account: AccountSample) => number): Sample[] {
+  return source.accounts().map((account) => ({
+    value: value(account),
+    labels: { account: account.id, account_name: account.name },
+  }));
+}
+
+/** Without samples unless `metrics.account_labels` is on. */
+export const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_account_balance',
+    type: 'gauge',
+    help: 'What an account has left for new calls, in units of the currency. Only with metrics.account_labels.',
+    labels: ACCOUNT_LABELS,
+    across: 'one',
+    collect: (source) => accountSamples(source, ({ availablePicoUnits }) => currencyOf(availablePicoUnits)),
+  },
+  {
+    name: 'tollgate_account_spent_total',
+    type: 'counter',
+    help: 'What the calls of an account have cost so far, in units of the currency. Only with metrics.account_labels.',
+    labels: ACCOUNT_LABELS,
+    across: 'one',
+    collect: (source) => accountSamples(source, ({ spentPicoUnits }) => currencyOf(spentPicoUnits)),
+  },
+  {
+    name: 'tollgate_account_calls_today',
+    type: 'gauge',
+    help: 'Calls of an account that count toward its day, which begins at 00:00 UTC+8. Only with metrics.account_labels.',
+    labels: ACCOUNT_LABELS,
+    across: 'one',
+    collect: (source) => accountSamples(source, ({ callsToday }) => callsToday),
+  },
+];
 
 function threadSamples(
   { reader, threads }: MetricsSource,
@@ -144,4 +268,80 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   SPANS_FAMILY,
   ...THREAD_FAMILIES,
   ...ACCOUNT_FAMILIES,
+];
+
+/*
+ * Metrics of what is shared with other processes or hosts. Without samples where a gateway has its limits for itself. Main thread,
+ * at a scrape.
+ */
+
+const EXCHANGE_DURATION = 'tollgate_sharing_exchange_duration_seconds';
+
+function sample({ sharing }: MetricsSource, value: (reading: SharingReading) => number) {
+  const reading = sharing();
+  return reading === undefined ? [] : [{ value: value(reading), labels: {} }];
+}
+
+/** One for each state, 1 for that which is. */
+function stateSamples(states: readonly string[], state: string | undefined) {
+  if (state === undefined) return [];
+  return states.map((name) => ({ value: name === state ? 1 : 0, labels: { state: name } }));
+}
+
+export const SHARING_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_sharing_processes',
+    type: 'gauge',
+    help: 'Gateway processes by how they stand with the authority that lends limits and money: connected, alone (on an equal share), quarantine (it has lost its data and lends nothing yet) or lost.',
+    labels: ['state'],
+    collect: ({ sharing }) => stateSamples(SHARING_STATES, sharing()?.state),
+  },
+  {
+    name: 'tollgate_sharing_lost_seconds',
+    type: 'gauge',
+    help: 'Since the authority could last be asked; 0 while it can.',
+    labels: [],
+    across: 'max',
+    collect: (source) => sample(source, ({ lostMs }) => secondsOf(lostMs)),
+  },
+  {
+    name: EXCHANGE_DURATION,
+    type: 'histogram',
+    help: 'Time of an exchange of leases with the authority that was answered; many requests share one.',
+    labels: [],
+    collect: ({ sharing }) => {
+      const reading = sharing();
+      return reading === undefined
+        ? []
+        : histogramSamples(EXCHANGE_DURATION, reading.exchanges, {}, secondsOf);
+    },
+  },
+  {
+    name: 'tollgate_sharing_exchange_failures_total',
+    type: 'counter',
+    help: 'Exchanges with the authority that were not answered, or refused.',
+    labels: [],
+    collect: (source) => sample(source, ({ failures }) => failures),
+  },
+  {
+    name: 'tollgate_sharing_leased_subjects',
+    type: 'gauge',
+    help: 'Accounts, and keys with limits of their own, of which something is leased.',
+    labels: [],
+    collect: (source) => sample(source, ({ leased }) => leased),
+  },
+  {
+    name: 'tollgate_sharing_waiting_requests',
+    type: 'gauge',
+    help: 'Requests that wait for a lease.',
+    labels: [],
+    collect: (source) => sample(source, ({ waits }) => waits),
+  },
+  {
+    name: 'tollgate_sharing_registry_processes',
+    type: 'gauge',
+    help: 'Gateway processes by how they stand with the accounts and keys that hosts share: following, lost (nothing can be changed) or diverged (an operator must decide). Over hosts alone.',
+    labels: ['state'],
+    collect: ({ sharing }) => stateSamples(REGISTRY_STATES, sharing()?.registry?.state),
+  },
 ];

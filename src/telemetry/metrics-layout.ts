@@ -22,7 +22,7 @@ import {
 } from '../core/errors.js';
 import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
-import { createLogSwitch, type LogSwitchBuffer } from './log-switch.js';
+import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 
 /** Outcomes of a request: `ok`, one of the error codes, or the client left before its answer was whole. */
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;

@@ -1,11 +1,11 @@
 /**
  * What the exposition reads at a scrape, and the shape of what it makes of it. Main thread.
  */
-import type { FlushReading } from './flush-meter.js';
+import type { FlushReading } from './histogram.js';
 import type { HistogramReading } from './histogram.js';
 import type { MetricsReader } from './metrics-reader.js';
-import type { SharingReading } from './sharing-reading.js';
-import type { SpanCounts } from './span-room.js';
+import type { SharingReading } from './metrics-reading.js';
+import type { SpanCounts } from './span-outbox.js';
 import type { NamedUpstream } from './upstream-names.js';
 
 export interface ModelName {

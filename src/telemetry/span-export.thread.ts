@@ -11,15 +11,15 @@ import {
 } from '@opentelemetry/resources';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { AccountIds } from './account-ids.js';
-import { LogSwitch } from './log-switch.js';
+import { AccountIds } from './top-accounts.js';
+import { LogSwitch } from './log.js';
 import { openLog } from './log.js';
 import { RecordedSpan } from './otel-span.js';
 import { SpanExport } from './span-export.js';
-import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-messages.js';
-import { unpackSpans } from './span-packing.js';
-import { SpanRoom } from './span-room.js';
-import { ThreadHealth } from './thread-health.js';
+import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record.js';
+import { unpackSpans } from './span-record.js';
+import { SpanRoom } from './span-outbox.js';
+import { ThreadHealth } from './histogram.js';
 
 /** The slot of a deleted account is another's some seconds later. */
 const IDS_KEPT_MS = 10_000;

@@ -2,11 +2,42 @@
  * The OpenTelemetry SDK's batch processor and OTLP/HTTP exporter behind a queue whose every span is counted: exported, failed or
  * dropped. Exporting thread.
  */
-import { ExportResultCode, type ExportResult } from '@opentelemetry/core';
+import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
+import { OTLPExporterBase } from '@opentelemetry/otlp-exporter-base';
+import {
+  convertLegacyHttpOptions,
+  createOtlpHttpExportDelegate,
+} from '@opentelemetry/otlp-exporter-base/node-http';
+import { TraceExporterMetricsHelper } from '@opentelemetry/otlp-transformer';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Log } from './log.js';
-import { OtlpExporter } from './otlp-exporter.js';
-import type { SpanRoom } from './span-room.js';
+import { SpanJson } from './span-json.js';
+import type { SpanRoom } from './span-outbox.js';
+
+/*
+ * The OpenTelemetry SDK's OTLP/HTTP exporter of spans as JSON, with a serializer of ours: see span-json.ts. Exporting thread.
+ */
+
+/** As OTLPTraceExporter of @opentelemetry/exporter-trace-otlp-http is made, which takes no serializer. */
+export class OtlpExporter extends OTLPExporterBase<ReadableSpan[]> implements SpanExporter {
+  /** Goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
+  constructor() {
+    // What that exporter uses itself; nothing else of the package reads the environment.
+    // eslint-disable-next-line @typescript-eslint/no-deprecated
+    const options = convertLegacyHttpOptions({}, 'TRACES', 'v1/traces', {
+      'Content-Type': 'application/json',
+    });
+    super(
+      createOtlpHttpExportDelegate(
+        options,
+        new SpanJson(),
+        'otlp_http_span_exporter',
+        TraceExporterMetricsHelper,
+        undefined,
+      ),
+    );
+  }
+}
 
 /** As many as may be on their way: a burst that one batch interval gathers. Some 2 KB each. */
 export const QUEUE_SPANS_MAX = 16_384;

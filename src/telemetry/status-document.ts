@@ -5,7 +5,7 @@
  * Figures are sums since the start: who wants rates or percentiles takes the difference of two answers. Money is decimal text.
  */
 import type { BreakerState } from './metrics-layout.js';
-import type { RegistryState, SharingState } from './sharing-reading.js';
+import type { RegistryState, SharingState } from './metrics-reading.js';
 
 /** One more count than bounds, for what lies above them; each counts what is in its bucket alone. */
 export interface HistogramView {

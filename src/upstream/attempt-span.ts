@@ -1,8 +1,8 @@
 /**
  * The span of one try on an upstream: its headers, and what became of it; only where the trace is recorded. Upstream worker.
  */
-import type { UpstreamRequest } from '../pool/messages.js';
-import { newSpanId } from '../telemetry/span-ids.js';
+import type { UpstreamRequest } from '../channel/messages.js';
+import { newSpanId } from '../telemetry/trace-context.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import {
@@ -13,7 +13,7 @@ import {
   traceParentText,
   type CarriedTrace,
   type TraceParent,
-} from '../telemetry/trace-parent.js';
+} from '../telemetry/trace-context.js';
 import type { UpstreamTarget } from './target.js';
 
 /** What is known of a try when it begins. */

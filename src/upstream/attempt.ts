@@ -4,13 +4,13 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { UpstreamRequest } from '../pool/messages.js';
+import type { UpstreamRequest } from '../channel/messages.js';
 import { withModelName } from '../protocol/chat-body.js';
-import { traceHeadersOf } from '../telemetry/trace-parent.js';
-import { AnswerReader } from './answer-reader.js';
-import type { AnswerRoom } from './answer-room.js';
-import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
-import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from './client.js';
+import { traceHeadersOf } from '../telemetry/trace-context.js';
+import { AnswerReader } from './response-reader.js';
+import type { AnswerRoom } from './response-budget.js';
+import type { AnswerBodyReader, AnswerSink } from './response-reader.js';
+import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from '../http1/http-client.js';
 import {
   faultFailure,
   garbageFailure,

@@ -6,24 +6,29 @@ import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX, WHOLE_ANSWERS_BYTES_MAX, WHOLE_ANSWER_BYTES_UNCOUNTED } from '../core/limits.js';
 import { ceilDiv } from '../core/units.js';
-import type { DownstreamHandle, StartSession, UpstreamRequest, UpstreamSession } from '../pool/messages.js';
+import type {
+  DownstreamHandle,
+  StartSession,
+  UpstreamRequest,
+  UpstreamSession,
+} from '../channel/messages.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
-import { AnswerBudget, AnswerRoom } from './answer-room.js';
+import { AnswerBudget, AnswerRoom } from './response-budget.js';
 import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
-import type { UpstreamClient } from './client.js';
-import { countOrEstimate } from './count-wait.js';
+import type { UpstreamClient } from '../http1/http-client.js';
+import { countOrEstimate } from './token-count.js';
 import { unavailableError, type AttemptFailure } from './error-mapping.js';
 import { FaultLog } from './fault-log.js';
-import { RetryPlan } from './retry-plan.js';
+import { RetryPlan } from './target-choice.js';
 import type { RouteTable } from './route-table.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { CountTokens } from './token-count.js';
-import { doubtOf, withinHold } from './usage-bounds.js';
+import { doubtOf, withinHold } from './usage-shapes.js';
 
 export interface SessionDeps {
   readonly routes: RouteTable;

@@ -2,15 +2,32 @@
  * What a counter thread does in one turn: reads a large body, or counts the tokens of a call as far as the turn reaches. A body is
  * read in one go, because what that costs is bounded by its bytes. Counter thread.
  */
+import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';
-import { Piscina, move } from 'piscina';
+import { move, Piscina } from 'piscina';
 import { COUNTER_TURN_MS } from '../core/limits.js';
 import { readLargeChatBytes } from '../protocol/request-bytes.js';
-import { takeCounterStripe } from '../telemetry/counter-stripe.js';
-import { ThreadHealth } from '../telemetry/thread-health.js';
+import { takeCounterStripe, ThreadHealth } from '../telemetry/histogram.js';
 import { TokenCount } from './token-count.js';
-import { giveWay } from './thread-priority.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
+
+/*
+ * Lets a thread give way to the others. Counter thread.
+ */
+
+/** A third of the weight of the threads that serve: where cores are short, a long count takes longer and streams go on. */
+const NICENESS = 5;
+/** Linux knows priorities of threads and takes 0 for the calling one. */
+const THIS_THREAD = 0;
+
+/** Lowers the priority of the calling thread, for good. Where a sandbox forbids it, the system shares its cores evenly. */
+export function giveWay(): void {
+  try {
+    setPriority(THIS_THREAD, NICENESS);
+  } catch {
+    // Forbidden.
+  }
+}
 
 // This module is loaded once in each counter thread and nowhere else.
 giveWay();

@@ -3,10 +3,151 @@
  * loop: bounded work a turn, and none while paused.
  */
 import type { Clock } from '../core/clock.js';
-import { Roster } from '../core/roster.js';
-import type { UpstreamCall, UpstreamClient, UpstreamHandler } from './client.js';
-import { EchoAnswer, echoRequestOf } from './echo-answer.js';
+import { isRecord, parsedJson } from '../core/json.js';
+import { Roster } from '../core/slot-list.js';
+import type { UpstreamCall, UpstreamClient, UpstreamHandler } from '../http1/http-client.js';
+import { sseEvent } from '../protocol/sse.js';
 import type { UpstreamTarget } from './target.js';
+
+/*
+ * What the built-in echo model answers: the text of the last user message, as an OpenAI-compatible whole answer or as the events
+ * of a stream. Pure; upstream worker.
+ *
+ * Its tokens: up to 16 blanks followed by up to 32 other characters, so about a word each. `prompt_tokens` are those of all
+ * texts of the messages, `completion_tokens` those of the answer; there is no overhead for a message.
+ */
+
+const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
+
+/** A few words make one chunk, as models send them. */
+const CHUNK_TOKENS = 4;
+
+export interface EchoRequest {
+  readonly model: string;
+  readonly stream: boolean;
+  readonly text: string;
+  readonly promptTokens: number;
+  /** Infinity where the request sets no bound. */
+  readonly outputTokensMax: number;
+}
+
+/** What of a request's body the echo model looks at; undefined where it is no chat-completion request. */
+export function echoRequestOf(body: string): EchoRequest | undefined {
+  const request = parsedJson(body);
+  if (!isRecord(request) || typeof request.model !== 'string' || !Array.isArray(request.messages))
+    return undefined;
+  let text = '';
+  let promptTokens = 0;
+  for (const message of request.messages as unknown[]) {
+    if (!isRecord(message)) continue;
+    const said = textOf(message.content);
+    promptTokens += countEchoTokens(said);
+    if (message.role === 'user') text = said;
+  }
+  const bound = request.max_completion_tokens ?? request.max_tokens;
+  const outputTokensMax = typeof bound === 'number' ? bound : Infinity;
+  return { model: request.model, stream: request.stream === true, text, promptTokens, outputTokensMax };
+}
+
+function textOf(content: unknown): string {
+  if (typeof content === 'string') return content;
+  if (!Array.isArray(content)) return '';
+  return (content as unknown[])
+    .map((part) => (isRecord(part) && typeof part.text === 'string' ? part.text : ''))
+    .join('');
+}
+
+function countEchoTokens(text: string): number {
+  let tokens = 0;
+  const all = text.matchAll(TOKEN);
+  while (all.next().done !== true) tokens++;
+  return tokens;
+}
+
+/** One answer, produced piece by piece. `id` and `createdSeconds` are the answer's own fields. */
+export class EchoAnswer {
+  readonly #request: EchoRequest;
+  readonly #id: string;
+  readonly #createdSeconds: number;
+  readonly #tokens: Iterator<RegExpExecArray>;
+  #completionTokens = 0;
+  #phase: 'role' | 'content' | 'ended' = 'role';
+
+  constructor(request: EchoRequest, id: string, createdSeconds: number) {
+    this.#request = request;
+    this.#id = id;
+    this.#createdSeconds = createdSeconds;
+    this.#tokens = request.text.matchAll(TOKEN);
+  }
+
+  /** The JSON text of the whole answer. */
+  whole(): string {
+    const content = this.#take(Infinity);
+    const message = { role: 'assistant', content };
+    const choice = { index: 0, message, logprobs: null, finish_reason: this.#finishReason() };
+    return JSON.stringify({ ...this.#head('chat.completion'), choices: [choice], usage: this.#usage() });
+  }
+
+  /** The next event of the stream; after the last one, `[DONE]` included, undefined. */
+  nextEvents(): string | undefined {
+    switch (this.#phase) {
+      case 'role':
+        this.#phase = 'content';
+        return this.#chunk({ role: 'assistant', content: '' }, null);
+      case 'content': {
+        const content = this.#take(CHUNK_TOKENS);
+        if (content !== '') return this.#chunk({ content }, null);
+        this.#phase = 'ended';
+        const usage = JSON.stringify({
+          ...this.#head('chat.completion.chunk'),
+          choices: [],
+          usage: this.#usage(),
+        });
+        return this.#chunk({}, this.#finishReason()) + sseEvent(usage) + sseEvent('[DONE]');
+      }
+      case 'ended':
+        return undefined;
+    }
+  }
+
+  /** Up to `count` tokens of the text. */
+  #take(count: number): string {
+    let content = '';
+    for (let taken = 0; taken < count && this.#completionTokens < this.#request.outputTokensMax; taken++) {
+      const token = this.#tokens.next();
+      if (token.done === true) break;
+      this.#completionTokens++;
+      content += token.value[0];
+    }
+    return content;
+  }
+
+  #finishReason(): 'stop' | 'length' {
+    const cut = this.#completionTokens >= this.#request.outputTokensMax;
+    return cut && this.#tokens.next().done !== true ? 'length' : 'stop';
+  }
+
+  #chunk(delta: object, finishReason: string | null): string {
+    const choice = { index: 0, delta, logprobs: null, finish_reason: finishReason };
+    return sseEvent(
+      JSON.stringify({ ...this.#head('chat.completion.chunk'), choices: [choice], usage: null }),
+    );
+  }
+
+  #head(object: string): object {
+    return { id: this.#id, object, created: this.#createdSeconds, model: this.#request.model };
+  }
+
+  #usage(): object {
+    const { promptTokens } = this.#request;
+    const completionTokens = this.#completionTokens;
+    return {
+      prompt_tokens: promptTokens,
+      completion_tokens: completionTokens,
+      total_tokens: promptTokens + completionTokens,
+    };
+  }
+}
 
 /** Events made in one turn of the loop: about 8 KB, some 50 µs, then the other calls have their turn. */
 const BATCH_EVENTS_MAX = 32;

@@ -6,8 +6,8 @@ import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
-import type { UpstreamFault } from './client.js';
-import { isRecord, parsedJson } from './json-value.js';
+import type { UpstreamFault } from '../http1/http-client.js';
+import { isRecord, parsedJson } from '../core/json.js';
 import type { SecretTraces } from './secret-traces.js';
 
 /** Why one attempt on one upstream came to nothing. */

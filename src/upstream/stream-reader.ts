@@ -12,10 +12,10 @@
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
-import type { AnswerBodyReader, AnswerSink } from './answer-sink.js';
+import type { AnswerBodyReader, AnswerSink } from './response-reader.js';
 import { garbageFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
-import { isRecord, parsedJson } from './json-value.js';
+import { isRecord, parsedJson } from '../core/json.js';
 import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 

@@ -3,7 +3,7 @@
  * alone, never to a listener, a log or an answer.
  */
 import { isDeepStrictEqual } from 'node:util';
-import type { HttpTarget } from './client.js';
+import type { HttpTarget } from '../http1/http-client.js';
 
 export interface UpstreamTarget extends HttpTarget {
   /** Of its counters in the metrics. */

@@ -5,12 +5,13 @@
  */
 import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
-import { ceilDiv, type AccountIndex } from '../core/units.js';
+import { type AccountIndex, ceilDiv } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, answerTexts, type StreamTexts } from './chat-text.js';
+import type { FaultLog } from './fault-log.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
-import { estimateTextTokens, estimateTokensOf, textCounterOf, type TextCounter } from './tokenizer.js';
+import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
 /** Which form the text of the answer has: events of a stream, one JSON object, or nothing was relayed. */
 export type CompletionForm = 'stream' | 'answer' | 'none';
@@ -239,4 +240,26 @@ function completionTexts(request: CountRequest): string[] {
   const texts = new Map(request.texts);
   addStreamTexts(texts, Buffer.from(request.completion), Infinity);
   return [...texts.values()];
+}
+
+/*
+ * A call is billed whatever becomes of its count. Upstream worker.
+ */
+
+/**
+ * The count; if it fails or comes too late, an estimate made here, without a table. Never rejects for the counter's sake. It goes
+ * on if the client leaves, because the bill needs it; it is taken back when the estimate has taken its place.
+ */
+export async function countOrEstimate(
+  count: CountTokens,
+  request: CountRequest,
+  account: AccountIndex,
+  faults: FaultLog,
+): Promise<Usage> {
+  try {
+    return await count(request, account);
+  } catch (error) {
+    faults.write('warn', 'counter', 'tokens could not be counted, they were estimated', String(error));
+    return estimateTokens(request);
+  }
 }

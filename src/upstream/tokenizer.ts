@@ -8,9 +8,189 @@
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
-import { BytePairs } from './byte-pairs.js';
 import type { Tokenizer } from './target.js';
+
+/*
+ * Byte-pair encoding, counted and not listed: how many tokens one piece of a text makes. Counter thread.
+ *
+ * The ranks of the tokens are OpenAI's, in the files that the package `gpt-tokenizer` brings; the merge is `byte_pair_merge` of
+ * https://github.com/openai/tiktoken (MIT). The tokens lie in flat arrays and are found by a hash of their bytes: no
+ * strings are made and nothing is remembered between pieces, so hostile text can fill no cache and costs no garbage collection.
+ *
+ *     bytes   the tokens, one behind the other, in the order of their ranks
+ *     ends    ends[rank] is where a token begins in `bytes` and ends[rank + 1] where it ends
+ *     slots   open addressing by the hash of the bytes: a rank, or FREE
+ */
+
+/** A longer piece is merged in parts of so many bytes, because the merge is quadratic; no word is that long. A cut costs one token at most. */
+const PART_BYTES_MAX = 512;
+/** A character's UTF-8 may begin in the last byte of a part. */
+const CHARACTER_BYTES_MAX = 4;
+
+const FREE = -1;
+/** The rank of bytes that are no token. */
+const NO_RANK = 0x7fffffff;
+const HASH_BASIS = 0x811c9dc5;
+const HASH_PRIME = 0x01000193;
+
+export class BytePairs {
+  readonly #bytes: Uint8Array;
+  readonly #ends: Uint32Array;
+  readonly #slots: Int32Array;
+  readonly #mask: number;
+  readonly #tokenBytesMax: number;
+  /** The part that is being merged. */
+  readonly #part = new Uint8Array(PART_BYTES_MAX + CHARACTER_BYTES_MAX);
+  /** Where the pieces of the part begin, and behind them its end. */
+  readonly #starts = new Int32Array(this.#part.length + 1);
+  /** Rank of each piece put together with the next one. */
+  readonly #ranks = new Int32Array(this.#part.length + 1);
+
+  /** `file` has a line a token, in the order of their ranks: base64, a blank, the rank. Takes some 40 ms of CPU and 7 MB. */
+  constructor(file: Uint8Array) {
+    const { bytes, ends } = tokensOf(file);
+    const tokens = ends.length - 1;
+    const size = 2 ** Math.ceil(Math.log2(tokens * 2));
+    const slots = new Int32Array(size).fill(FREE);
+    let longest = 0;
+    for (let rank = 0; rank < tokens; rank++) {
+      const start = ends[rank]!;
+      const end = ends[rank + 1]!;
+      longest = Math.max(longest, end - start);
+      let slot = hashOf(bytes, start, end) & (size - 1);
+      while (slots[slot] !== FREE) slot = (slot + 1) & (size - 1);
+      slots[slot] = rank;
+    }
+    this.#bytes = bytes;
+    this.#ends = ends;
+    this.#slots = slots;
+    this.#mask = size - 1;
+    this.#tokenBytesMax = longest;
+  }
+
+  /** Tokens of the piece of `text` from `start` to `end`. Some 0.3 µs a byte at most. */
+  count(text: string, start: number, end: number): number {
+    const part = this.#part;
+    let tokens = 0;
+    let length = 0;
+    for (let at = start; at < end; at++) {
+      const code = text.charCodeAt(at);
+      if (code < 0x80) {
+        part[length++] = code;
+      } else {
+        length = this.#writeCharacter(text, at, end, length);
+        if (isHighSurrogate(code) && at + 1 < end && isLowSurrogate(text.charCodeAt(at + 1))) at++;
+      }
+      if (length >= PART_BYTES_MAX) {
+        tokens += this.#merge(length);
+        length = 0;
+      }
+    }
+    return length === 0 ? tokens : tokens + this.#merge(length);
+  }
+
+  /** The length of the part behind a character outside of ASCII; half a surrogate pair is U+FFFD, as everywhere. */
+  #writeCharacter(text: string, at: number, end: number, length: number): number {
+    const part = this.#part;
+    let code = text.charCodeAt(at);
+    if (code < 0x800) {
+      part[length] = 0xc0 | (code >> 6);
+      part[length + 1] = 0x80 | (code & 0x3f);
+      return length + 2;
+    }
+    if (isHighSurrogate(code) && at + 1 < end && isLowSurrogate(text.charCodeAt(at + 1))) {
+      code = text.codePointAt(at)!;
+      part[length] = 0xf0 | (code >> 18);
+      part[length + 1] = 0x80 | ((code >> 12) & 0x3f);
+      part[length + 2] = 0x80 | ((code >> 6) & 0x3f);
+      part[length + 3] = 0x80 | (code & 0x3f);
+      return length + 4;
+    }
+    if (isHighSurrogate(code) || isLowSurrogate(code)) code = 0xfffd;
+    part[length] = 0xe0 | (code >> 12);
+    part[length + 1] = 0x80 | ((code >> 6) & 0x3f);
+    part[length + 2] = 0x80 | (code & 0x3f);
+    return length + 3;
+  }
+
+  /** How many tokens the first `length` bytes of the part make: the pair of the lowest rank is put together until none is a token. */
+  #merge(length: number): number {
+    if (this.#rankOf(0, length) !== NO_RANK) return 1;
+    const starts = this.#starts;
+    const ranks = this.#ranks;
+    for (let index = 0; index < length; index++) {
+      starts[index] = index;
+      ranks[index] = index + 1 < length ? this.#rankOf(index, index + 2) : NO_RANK;
+    }
+    starts[length] = length;
+    let pieces = length;
+    while (pieces > 1) {
+      let lowest = NO_RANK;
+      let place = 0;
+      for (let index = 0; index < pieces - 1; index++) {
+        const rank = ranks[index]!;
+        if (rank < lowest) {
+          lowest = rank;
+          place = index;
+        }
+      }
+      if (lowest === NO_RANK) break;
+      starts.copyWithin(place + 1, place + 2, pieces + 1);
+      ranks.copyWithin(place + 1, place + 2, pieces);
+      pieces--;
+      ranks[place] = place + 1 < pieces ? this.#rankOf(starts[place]!, starts[place + 2]!) : NO_RANK;
+      if (place > 0) ranks[place - 1] = this.#rankOf(starts[place - 1]!, starts[place + 1]!);
+    }
+    return pieces;
+  }
+
+  #rankOf(start: number, end: number): number {
+    const length = end - start;
+    if (length > this.#tokenBytesMax) return NO_RANK;
+    const part = this.#part;
+    const bytes = this.#bytes;
+    const ends = this.#ends;
+    const slots = this.#slots;
+    for (let slot = hashOf(part, start, end) & this.#mask; ; slot = (slot + 1) & this.#mask) {
+      const rank = slots[slot]!;
+      if (rank === FREE) return NO_RANK;
+      const token = ends[rank]!;
+      if (ends[rank + 1]! - token !== length) continue;
+      let same = 0;
+      while (same < length && bytes[token + same] === part[start + same]) same++;
+      if (same === length) return rank;
+    }
+  }
+}
+
+/** FNV-1a, its high bits folded in. */
+function hashOf(bytes: Uint8Array, start: number, end: number): number {
+  let hash = HASH_BASIS;
+  for (let at = start; at < end; at++) hash = Math.imul(hash ^ bytes[at]!, HASH_PRIME);
+  return hash ^ (hash >>> 15);
+}
+
+function tokensOf(file: Uint8Array): { readonly bytes: Uint8Array; readonly ends: Uint32Array } {
+  const lines = Buffer.from(file.buffer, file.byteOffset, file.length)
+    .toString('latin1')
+    .trimEnd()
+    .split('\n');
+  const bytes = Buffer.alloc(file.length);
+  const ends = new Uint32Array(lines.length + 1);
+  let length = 0;
+  for (const [rank, line] of lines.entries()) {
+    const blank = line.indexOf(' ');
+    invariant(Number(line.slice(blank + 1)) === rank, 'a file of tokens is in the order of their ranks');
+    length += bytes.write(line.slice(0, blank), length, 'base64');
+    ends[rank + 1] = length;
+  }
+  return { bytes: Uint8Array.from(bytes.subarray(0, length)), ends };
+}
+
+const isHighSurrogate = (code: number): boolean => (code & 0xfc00) === 0xd800;
+const isLowSurrogate = (code: number): boolean => (code & 0xfc00) === 0xdc00;
 
 /** English runs at some 4.5 bytes a token, code at 3.5, Chinese at 4 (three bytes a character): 4 is OpenAI's rule of thumb, too. */
 const BYTES_PER_TOKEN = 4;

@@ -6,7 +6,7 @@ import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, answerTexts, type StreamTexts } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
-import { Transcript } from './transcript.js';
+import { Transcript } from './chat-text.js';
 import { tokensOfReport, type ReportedTokens, type ReportFault } from './usage-shapes.js';
 
 /** Names are some ten characters; what is longer is not kept for a trace. */

@@ -4,8 +4,8 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
-import type { CallTableBuffer } from '../pool/call-table.js';
-import type { FrameLink } from '../pool/frame-port.js';
+import type { CallTableBuffer } from '../channel/call-table.js';
+import type { FrameLink } from '../channel/frame-port.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ChatRequestResult } from '../protocol/chat-request.js';

@@ -35,7 +35,7 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
     'examples',
     'CHANGELOG.md',
     'SECURITY.md',
-    'src/admin/console/screenshots',
+    'src/console/screenshots',
     'README.md',
     'LICENSE',
     'package-lock.json',

@@ -10,7 +10,7 @@ import { plainNode } from '../../bench/support/plain-node.js';
 import { SystemClock } from '#src/core/clock.js';
 import { asKeyIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
-import { LmdbAuthority } from '#src/sharing/lmdb-authority.js';
+import { LmdbAuthority } from '#src/sharing/lmdb-coordinator.js';
 import { audit } from '#src/store/audit.js';
 import { Store } from '#src/store/store.js';
 import { BOUNDS } from '../support/books-member.js';

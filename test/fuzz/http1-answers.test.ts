@@ -7,7 +7,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { Agent, request } from 'undici';
 import { SystemClock } from '#src/core/clock.js';
-import { Http1Client } from '#src/upstream/http1-client.js';
+import { Http1Client } from '#src/http1/client.js';
 import { targetOf } from '../fixtures/upstream-server.js';
 import { newSeed, pick, random, type Random } from '../support/protocol-values.js';
 

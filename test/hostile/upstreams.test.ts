@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import { Http1Client } from '#src/upstream/http1-client.js';
+import { Http1Client } from '#src/http1/client.js';
 import { targetOf } from '../fixtures/upstream-server.js';
 
 const isFull = process.env.TOLLGATE_HOSTILE_FULL !== undefined;

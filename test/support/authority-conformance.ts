@@ -12,7 +12,7 @@ import {
   type LeaseAsk,
   type NodeIdentity,
   type ReturnedPermits,
-} from '#src/sharing/authority.js';
+} from '#src/sharing/coordinator.js';
 import type { ManualClock } from '../fixtures/manual-clock.js';
 
 export interface AuthorityWorld {

@@ -10,7 +10,7 @@ import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { LedgerFlush, type BooksStore } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import { recover } from '#src/store/recovery.js';
-import { SharedTotals } from '#src/store/shared-totals.js';
+import { SharedTotals } from '#src/store/spent-totals.js';
 import type { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog } from '../unit/store/support.js';
 

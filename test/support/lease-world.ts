@@ -9,7 +9,7 @@ import {
   type AccountIndex,
   type PicoUnits,
 } from '#src/core/units.js';
-import { AuthorityClock } from '#src/ledger/authority-clock.js';
+import { AuthorityClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { Leases } from '#src/ledger/leases.js';
@@ -21,9 +21,9 @@ import {
   type LeaseAsk,
   type NodeIdentity,
   type SubjectLimits,
-} from '#src/sharing/authority.js';
-import { LeaseKeeper } from '#src/sharing/lease-keeper.js';
-import type { MemoryAuthority } from '#src/sharing/memory-authority.js';
+} from '#src/sharing/coordinator.js';
+import { LeaseKeeper } from '#src/sharing/lease-manager.js';
+import type { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 
 interface Event {

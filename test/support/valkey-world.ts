@@ -2,8 +2,8 @@
 import { SystemClock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type { InheritedUse } from '#src/registry/key-record.js';
-import type { HostSpent, NodeIdentity } from '#src/sharing/authority.js';
-import { ValkeyAuthority, type ValkeyAuthorityOptions } from '#src/sharing/valkey-authority.js';
+import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
+import { ValkeyAuthority, type ValkeyAuthorityOptions } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import type { Credited } from '#src/sharing/valkey-codec.js';
 import type { Remembered } from '#src/sharing/valkey-partition.js';

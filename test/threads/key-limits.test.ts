@@ -7,7 +7,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { TICK_MS } from '#src/ledger/window.js';
 import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { takeBothMinutes } from '#src/pipeline/key-rate-limit.js';
+import { takeBothMinutes } from '#src/request/rate-limit.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { TIME, type AdmittedCount } from '../fixtures/ledger-hammer.js';
 import { randomFrom, stateOf } from '../fixtures/ledger-world.js';

@@ -3,10 +3,10 @@
  * is that of docs.litellm.ai/docs/proxy/configs. Main thread of a command.
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
-import { ConfigError } from '../problems.js';
+import { ConfigError } from '../config-error.js';
 import { MODELS_MAX } from '../model-schema.js';
 import { parseYaml } from '../yaml-source.js';
-import { importAliases, MODEL_NAME, MODEL_NAME_RULE } from './aliases.js';
+import { importAliases, MODEL_NAME, MODEL_NAME_RULE } from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
 import { importModel, type ImportedModel } from './model.js';
 import { providerModelOf } from './provider.js';

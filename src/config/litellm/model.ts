@@ -1,9 +1,10 @@
 /**
  * The entries of one `model_name` as one model of Tollgate with several upstreams. Main thread of a command.
  */
-import { UPSTREAMS_MAX } from '../model-schema.js';
-import { PRICE_NAMES, type Deployment, type PriceName, type Upstream } from './deployment.js';
+import { ALIASES_MAX, UPSTREAMS_MAX } from '../model-schema.js';
+import { type Deployment, PRICE_NAMES, type PriceName, type Upstream } from './deployment.js';
 import { higherPrice, type ImportedPrice } from './price.js';
+import type { ImportMap } from './remarks.js';
 
 export interface ImportedModel {
   readonly id: string;
@@ -120,4 +121,32 @@ function outputTokensOf(deployments: readonly Deployment[]): number | undefined 
 
 function remarkParameter({ entry }: Deployment, name: string, text: string): void {
   entry.map('litellm_params').remark(name, text);
+}
+
+/* LiteLLM's `model_group_alias` as aliases of models. Main thread of a command. */
+
+/** The names that callers can use: see `identifier` in config/annotations.ts. */
+export const MODEL_NAME = /^[!-)+-~]{1,128}$/;
+export const MODEL_NAME_RULE = 'want a name of 1 to 128 visible ASCII characters without *';
+
+/** Aliases by the id of their model; with a remark for each that cannot be one. */
+export function importAliases(router: ImportMap, modelIds: readonly string[]): Map<string, string[]> {
+  const aliases = new Map<string, string[]>();
+  const section = router.map('model_group_alias');
+  for (const alias of section.rest) {
+    const value = section.take(alias);
+    const target = typeof value === 'string' ? value : section.map(alias).text('model');
+    if (!MODEL_NAME.test(alias)) {
+      section.remark(alias, MODEL_NAME_RULE);
+    } else if (modelIds.includes(alias)) {
+      section.remark(alias, 'a model has this name');
+    } else if (target === undefined || !modelIds.includes(target)) {
+      section.remark(alias, 'its model is not among those carried over');
+    } else {
+      const own = aliases.get(target) ?? [];
+      if (own.length < ALIASES_MAX) aliases.set(target, [...own, alias]);
+      else section.remark(alias, `a model has at most ${ALIASES_MAX} aliases`);
+    }
+  }
+  return aliases;
 }

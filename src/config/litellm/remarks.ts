@@ -2,7 +2,7 @@
  * What an import could not carry over, and a map of the file that knows which of its names were understood. Main thread of
  * a command.
  */
-import { formatPath, type SettingPath } from '../problems.js';
+import { formatPath, type SettingPath } from '../config-error.js';
 import type { YamlSource } from '../yaml-source.js';
 
 export interface Remark {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { startAdminHouse } from './support.js';
 
-const FOLDER = join(process.cwd(), 'dist/admin/console');
+const FOLDER = join(process.cwd(), 'dist/console');
 /** Of the issue: all of it, compressed. */
 const GZIP_BYTES_MAX = 150_000;
 

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import t from 'tap';
-import type { StatusFigures } from '#src/telemetry/history-reading.js';
+import type { StatusFigures } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';
 import { TOKEN, startAdminHouse, type AdminHouse } from './support.js';
 

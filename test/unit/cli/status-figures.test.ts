@@ -1,6 +1,6 @@
 import t from 'tap';
 import { figuresOf } from '#src/cli/status-figures.js';
-import type { StatusView } from '#src/cli/status-view.js';
+import type { StatusView } from '#src/cli/status-figures.js';
 
 const SAMPLE: StatusView = {
   pid: 7,

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { figuresOf } from '#src/cli/status-figures.js';
 import { frameOf, type FrameLine, type FrameSize } from '#src/cli/status-frame.js';
-import type { StatusView } from '#src/cli/status-view.js';
+import type { StatusView } from '#src/cli/status-figures.js';
 import { widthOf } from '#src/cli/table.js';
 
 const STATUS: StatusView = {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Test } from 'tap';
 import { loadSettings, type LoadedSettings, type LoadOptions } from '#src/config/load.js';
-import { ConfigError } from '#src/config/problems.js';
+import { ConfigError } from '#src/config/config-error.js';
 
 export interface World {
   readonly folder: string;

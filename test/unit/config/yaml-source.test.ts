@@ -1,6 +1,6 @@
 /** YAML as such: syntax, duplicates, tags, bombs, size, and lines. */
 import t from 'tap';
-import { ConfigError } from '#src/config/problems.js';
+import { ConfigError } from '#src/config/config-error.js';
 import { ALIASES_MAX, CONFIG_BYTES_MAX, parseYaml } from '#src/config/yaml-source.js';
 import { SOUND_YAML, worldOf } from './support.js';
 

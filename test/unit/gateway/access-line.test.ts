@@ -3,7 +3,7 @@ import t from 'tap';
 import { decimalOf } from '#src/core/money.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { AccessLines } from '#src/gateway/access-line.js';
-import { IdNames } from '#src/store/id-names.js';
+import { IdNames } from '#src/store/usage-lines.js';
 import type { AccessRecord } from '#src/telemetry/access-layout.js';
 import { LineBuffer } from '#src/telemetry/line-buffer.js';
 import { StoppedClock } from '../store/support.js';

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { reportUsage, USAGE_GROUPS, type UsageQuestion } from '#src/registry/usage-report.js';
-import { NO_USAGE, type UsageRange, type UsageRecord } from '#src/registry/usage-record.js';
+import { NO_USAGE, type UsageRange, type UsageRecord } from '#src/registry/usage-report.js';
 
 const HOUR = 482_000;
 

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { AuthorityLost, type Authority, type LeaseAsk } from '#src/sharing/authority.js';
+import { AuthorityLost, type Authority, type LeaseAsk } from '#src/sharing/coordinator.js';
 import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { identity } from '../../support/authority-conformance.js';

@@ -1,7 +1,7 @@
 /** What a node holds at the most, after asks that were answered and asks that were not. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { LeaseAnswer, LeaseAsk } from '#src/sharing/authority.js';
+import type { LeaseAnswer, LeaseAsk } from '#src/sharing/coordinator.js';
 import { HeldLeases } from '#src/sharing/held-leases.js';
 
 const LIMITS = { requestsPerMinute: 0, callsPerDay: 10, callsInFlight: 5 };

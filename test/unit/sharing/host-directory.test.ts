@@ -1,7 +1,7 @@
 /** Hosts as an operator sees them, and one that is forgotten: nobody waits for it, what it was lent is free. */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { AuthorityLost, type Authority, type LeaseAnswer } from '#src/sharing/authority.js';
+import { AuthorityLost, type Authority, type LeaseAnswer } from '#src/sharing/coordinator.js';
 import { HostDirectory } from '#src/sharing/host-directory.js';
 import { QUARANTINE_MS, SILENT_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';

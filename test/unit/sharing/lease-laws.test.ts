@@ -1,7 +1,7 @@
 /** Nodes with random demand over a bad network: no limit is ever passed, and good use is made of what there is. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-authority.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);

@@ -1,7 +1,7 @@
 /** What nodes hold by state, over a bad network and with nodes that die: no day, no balance and no count of calls is ever passed. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-authority.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);

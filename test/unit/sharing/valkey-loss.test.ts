@@ -2,7 +2,7 @@
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { AuthorityLost, type Authority, type LeaseAnswer, type LeaseAsk } from '#src/sharing/authority.js';
+import { AuthorityLost, type Authority, type LeaseAnswer, type LeaseAsk } from '#src/sharing/coordinator.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';

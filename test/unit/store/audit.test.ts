@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { open, type Database, type Key } from 'lmdb';
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { NO_USAGE } from '#src/registry/usage-record.js';
+import { NO_USAGE } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
 import { FORMAT } from '#src/store/record-codec.js';
 import { storePath } from '#src/store/store-file.js';

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { Environment, makeEnvironmentFile } from '#src/store/environment.js';
 import { findPageFault } from '#src/store/page-walk.js';
-import { OPTIONS } from '#src/store/store-options.js';
+import { OPTIONS } from '#src/store/store-file.js';
 import { plainNode } from '../../../bench/support/plain-node.js';
 
 const LOAD_MS = 2_000;

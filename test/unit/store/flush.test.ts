@@ -2,7 +2,7 @@ import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { BooksStore } from '#src/store/flush.js';
 import type { Store } from '#src/store/store.js';
-import { hourOf, type UsageRecord } from '#src/registry/usage-record.js';
+import { hourOf, type UsageRecord } from '#src/registry/usage-report.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House } from './support.js';
 
 const FIRST = asAccountIndex(0);

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { viewOfAccount } from '#src/admin/account-view.js';
+import { viewOfAccount } from '#src/admin/account-routes.js';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';

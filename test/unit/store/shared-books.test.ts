@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import { hourOf } from '#src/registry/usage-record.js';
+import { hourOf } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
 import type { BooksStore } from '#src/store/flush.js';
 import { recover } from '#src/store/recovery.js';

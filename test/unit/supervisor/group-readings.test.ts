@@ -1,7 +1,7 @@
 /** Figures of a group while its processes answer, do not answer, and end. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { Reading, ReadingKind } from '#src/gateway/readings.js';
+import type { Reading, ReadingKind } from '#src/gateway/snapshots.js';
 import { GroupReadings, type ReadableProcess } from '#src/supervisor/group-readings.js';
 import type { MetricsReading } from '#src/telemetry/metrics-reading.js';
 

@@ -1,7 +1,7 @@
 /** Reloads one after the other; what a wrong file leaves behind. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { ConfigError } from '#src/config/problems.js';
+import { ConfigError } from '#src/config/config-error.js';
 import type { Settings } from '#src/config/schema.js';
 import { Reloads } from '#src/supervisor/reloads.js';
 import { SOUND_YAML, worldOf } from '../config/support.js';

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { RECORDS, createAccessRing, type AccessRecord } from '#src/telemetry/access-layout.js';
 import { AccessReader, AccessWriter } from '#src/telemetry/access-ring.js';
-import { LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
+import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
 import { OUTCOMES } from '#src/telemetry/metrics-layout.js';
 
 const NOTHING_KNOWN: AccessRecord = {

@@ -13,7 +13,7 @@ import {
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import type { MetricsSource } from '#src/telemetry/metrics-source.js';
-import type { SharingReading } from '#src/telemetry/sharing-reading.js';
+import type { SharingReading } from '#src/telemetry/metrics-reading.js';
 import { Scrape } from '../../support/metrics.js';
 
 const LISTENERS = 2;

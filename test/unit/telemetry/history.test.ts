@@ -1,7 +1,7 @@
 /** The course of the figures: what each span holds, how long it is kept, what a restart and a clock do to it. */
 import t from 'tap';
 import { HISTORY_RINGS, History, RING_NAMES, type HistorySpan } from '#src/telemetry/history.js';
-import type { StatusFigures } from '#src/telemetry/history-reading.js';
+import type { StatusFigures } from '#src/telemetry/history.js';
 import type { CallFigures } from '#src/telemetry/status-document.js';
 
 const START = 1_700_000_100;

@@ -5,7 +5,7 @@ import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import t, { type Test } from 'tap';
-import { LOG_LEVELS, LogSwitch, createLogSwitch } from '#src/telemetry/log-switch.js';
+import { LOG_LEVELS, LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
 import { StandardError, WHOLE_BYTES_MAX } from '#src/telemetry/standard-error.js';
 
 const WRITER = fileURLToPath(new URL('../../fixtures/log-writer.js', import.meta.url));

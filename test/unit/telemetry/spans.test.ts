@@ -4,11 +4,11 @@ import { ExportResultCode } from '@opentelemetry/core';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { AccountIds } from '#src/telemetry/account-ids.js';
+import { AccountIds } from '#src/telemetry/top-accounts.js';
 import { SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
 import { SpanOutbox } from '#src/telemetry/span-outbox.js';
-import { createSpanRoom, SPANS_ON_THEIR_WAY_MAX, SpanRoom } from '#src/telemetry/span-room.js';
-import { packSpans, unpackSpans } from '#src/telemetry/span-packing.js';
+import { createSpanRoom, SPANS_ON_THEIR_WAY_MAX, SpanRoom } from '#src/telemetry/span-outbox.js';
+import { packSpans, unpackSpans } from '#src/telemetry/span-record.js';
 import { SPAN_OF_CALL, type CallSpanRecord } from '#src/telemetry/span-record.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 

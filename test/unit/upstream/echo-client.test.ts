@@ -1,7 +1,7 @@
 /** The built-in model answers as a provider does. */
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import type { UpstreamCall, UpstreamFault, UpstreamHandler } from '#src/upstream/client.js';
+import type { UpstreamCall, UpstreamFault, UpstreamHandler } from '#src/http1/http-client.js';
 import { EchoClient } from '#src/upstream/echo-client.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 

@@ -3,10 +3,10 @@
  * good is never refused.
  */
 import t from 'tap';
-import type { AnswerSink } from '#src/upstream/answer-sink.js';
-import { AnswerBudget, AnswerRoom } from '#src/upstream/answer-room.js';
-import { membersOfAnswer } from '#src/upstream/answer-json.js';
-import { AnswerReader } from '#src/upstream/answer-reader.js';
+import type { AnswerSink } from '#src/upstream/response-reader.js';
+import { AnswerBudget, AnswerRoom } from '#src/upstream/response-budget.js';
+import { membersOfAnswer } from '#src/upstream/response-reader.js';
+import { AnswerReader } from '#src/upstream/response-reader.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';

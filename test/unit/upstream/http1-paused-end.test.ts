@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import { Http1Client } from '#src/upstream/http1-client.js';
+import { Http1Client } from '#src/http1/client.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
 const BODY = `data: ${'x'.repeat(2_000)}\n\n`;

@@ -2,9 +2,9 @@
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import type { UpstreamHandler } from '#src/upstream/client.js';
+import type { UpstreamHandler } from '#src/http1/http-client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
-import { Http1Client } from '#src/upstream/http1-client.js';
+import { Http1Client } from '#src/http1/client.js';
 import { eventually } from '../../support/gateway.js';
 import { startUpstream, targetOf, type Script } from '../../fixtures/upstream-server.js';
 

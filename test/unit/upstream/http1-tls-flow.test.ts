@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import type { TLSSocket } from 'node:tls';
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import { Http1Client } from '#src/upstream/http1-client.js';
+import { Http1Client } from '#src/http1/client.js';
 import { selfSigned } from '../../fixtures/upstream-certificate.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 

@@ -1,7 +1,7 @@
 /** The texts of a request read from its bytes, against those of the tree that JSON.parse makes. */
 import t from 'tap';
 import { collectWritten, textsIn } from '#src/upstream/chat-text.js';
-import { isRecord, parsedJson } from '#src/upstream/json-value.js';
+import { isRecord, parsedJson } from '#src/core/json.js';
 import { promptOf, type Prompt } from '#src/upstream/prompt-text.js';
 import { newSeed, pick, random, type Random } from '../../support/protocol-values.js';
 

@@ -5,7 +5,7 @@
 import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '#src/core/limits.js';
-import type { UpstreamSession } from '#src/pool/messages.js';
+import type { UpstreamSession } from '#src/channel/messages.js';
 import {
   chunkOf,
   DONE,

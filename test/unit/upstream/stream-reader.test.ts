@@ -1,7 +1,7 @@
 /** What of a stream is relayed, what is held for the end, and what is refused. */
 import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
-import type { AnswerSink } from '#src/upstream/answer-sink.js';
+import type { AnswerSink } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';

@@ -6,7 +6,7 @@
  * `node server.js UPSTREAM_PORT` prints its own port.
  */
 import { Worker } from 'node:worker_threads';
-import { createFrameLink } from '#src/pool/frame-port.js';
+import { createFrameLink } from '#src/channel/frame-port.js';
 import { PLAIN_THREAD } from '../../../support/plain-node.js';
 
 const upstreamPort = Number(process.argv[2]);

@@ -1,8 +1,8 @@
 /** The upstream worker of the relay: see server.ts. */
 import { connect, type Socket } from 'node:net';
 import { workerData } from 'node:worker_threads';
-import { FramePort, type FrameLink } from '#src/pool/frame-port.js';
-import { FRAME_END, type CallFrame, type EndFrame } from '#src/pool/messages.js';
+import { FramePort, type FrameLink } from '#src/channel/frame-port.js';
+import { FRAME_END, type CallFrame, type EndFrame } from '#src/channel/messages.js';
 import { CHAT_PATH } from '../contender.js';
 
 const { link, upstreamPort } = workerData as { readonly link: FrameLink; readonly upstreamPort: number };

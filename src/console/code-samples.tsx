@@ -1,0 +1,122 @@
+/**
+ * The request of the playground as code, to take along. Browser.
+ */
+import { useState } from 'preact/hooks';
+import type { ChatRequest } from './chat-stream.js';
+import { CopyButton, Segments, TextField } from './controls.js';
+
+/*
+ * The playground's request as a program would send it. The key is named and never written out. Pure; browser.
+ */
+
+export const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const;
+export type Language = (typeof LANGUAGES)[number];
+
+export function sampleOf(language: Language, baseUrl: string, request: ChatRequest): string {
+  switch (language) {
+    case 'curl':
+      return curlOf(baseUrl, request);
+    case 'TypeScript':
+      return typescriptOf(baseUrl, request);
+    case 'Python':
+      return pythonOf(baseUrl, request);
+  }
+}
+
+function curlOf(baseUrl: string, request: ChatRequest): string {
+  // Within quotes a shell takes everything as it is but the quote itself.
+  const body = JSON.stringify(request, null, 2).replaceAll("'", `'\\''`);
+  return `curl ${baseUrl}/chat/completions \\
+  -H "Authorization: Bearer $TOLLGATE_KEY" \\
+  -H "Content-Type: application/json" \\
+  ${request.stream ? '--no-buffer ' : ''}-d '${body}'`;
+}
+
+function typescriptOf(baseUrl: string, request: ChatRequest): string {
+  const call = `await client.chat.completions.create(${JSON.stringify(request, null, 2)})`;
+  const rest = request.stream
+    ? `const stream = ${call};
+for await (const chunk of stream) {
+  process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
+}`
+    : `const completion = ${call};
+console.log(completion.choices[0]?.message.content);`;
+  return `import OpenAI from 'openai';
+
+const client = new OpenAI({
+  baseURL: ${JSON.stringify(baseUrl)},
+  apiKey: process.env.TOLLGATE_KEY,
+});
+
+${rest}`;
+}
+
+function pythonOf(baseUrl: string, request: ChatRequest): string {
+  const fields = Object.entries(request).map(([name, value]) => `    ${name}=${pythonLiteral(value, 1)},`);
+  const call = `client.chat.completions.create(\n${fields.join('\n')}\n)`;
+  const rest = request.stream
+    ? `stream = ${call}
+for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`
+    : `completion = ${call}
+print(completion.choices[0].message.content)`;
+  return `import os
+from openai import OpenAI
+
+client = OpenAI(
+    base_url=${JSON.stringify(baseUrl)},
+    api_key=os.environ["TOLLGATE_KEY"],
+)
+
+${rest}`;
+}
+
+/** JSON but for its three words. Text in JSON's quotes is text in Python's. */
+function pythonLiteral(value: unknown, depth: number): string {
+  const indent = '    '.repeat(depth + 1);
+  const end = '    '.repeat(depth);
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (value === null) return 'None';
+  if (Array.isArray(value)) {
+    return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${end}]`;
+  }
+  if (typeof value === 'object') {
+    const members = Object.entries(value).map(
+      ([name, member]) => `${JSON.stringify(name)}: ${pythonLiteral(member, depth + 1)}`,
+    );
+    return `{${members.join(', ')}}`;
+  }
+  return JSON.stringify(value);
+}
+
+interface CodeSamplesProps {
+  readonly baseUrl: string;
+  readonly onBaseUrl: (url: string) => void;
+  readonly request: ChatRequest;
+}
+
+export function CodeSamples({ baseUrl, onBaseUrl, request }: CodeSamplesProps) {
+  const [language, setLanguage] = useState<Language>('curl');
+  const code = sampleOf(language, baseUrl, request);
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>As code</h2>
+        <div class="head-end">
+          <Segments label="Language" value={language} options={LANGUAGES} onChoice={setLanguage} />
+          <CopyButton text={code} what="the code" />
+        </div>
+      </div>
+      <TextField
+        label="Base address"
+        hint="As callers reach this gateway; its own view of it to begin with. The key is taken from the variable TOLLGATE_KEY."
+        value={baseUrl}
+        onText={onBaseUrl}
+      />
+      <pre tabIndex={0} role="region" aria-label={`Request in ${language}`}>
+        <code>{code}</code>
+      </pre>
+    </section>
+  );
+}

@@ -1,0 +1,284 @@
+/**
+ * The books of a gateway: the store on disk, the limits and the money in shared buffers, and what carries one to the other.
+ * Main thread of a gateway process.
+ */
+import { randomUUID } from 'node:crypto';
+import type { MessagePort } from 'node:worker_threads';
+import { SystemClock } from '../core/clock.js';
+import { asCallSlot } from '../core/units.js';
+import type { Settings } from '../config/schema.js';
+import { clockOf } from '../ledger/coordinator-clock.js';
+import { createJournalBuffer, type JournalBuffer } from '../ledger/journal-layout.js';
+import { JournalReader } from '../ledger/journal.js';
+import { createLedgerBuffers, type LedgerBuffers } from '../ledger/layout.js';
+import { Ledger } from '../ledger/ledger.js';
+import { Leases } from '../ledger/leases.js';
+import { AccountDirectory } from '../registry/account-directory.js';
+import { AccountUses } from '../registry/account-uses.js';
+import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
+import { ownDesk, type RegistryDesk } from '../registry/registry-service.js';
+import { Registry } from '../registry/registry.js';
+import { LedgerFlush } from '../store/flush.js';
+import { IdNames } from '../store/usage-lines.js';
+import { KeyUses } from '../store/key-uses.js';
+import { recover } from '../store/recovery.js';
+import { SharedTotals } from '../store/spent-totals.js';
+import { SpentTotals } from '../store/spent-totals.js';
+import { Store } from '../store/store.js';
+import { UsageLines } from '../store/usage-lines.js';
+import { AccountTally } from '../telemetry/top-accounts.js';
+import { LineFile } from '../telemetry/line-file.js';
+import type { CallsUse } from '../sharing/calls-use.js';
+import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
+import type { HostDirectory } from '../sharing/host-directory.js';
+import type { OpenHosts } from '../sharing/open-hosts.js';
+import { SharedClaims } from '../sharing/shared-locks.js';
+import type { Log } from '../telemetry/log.js';
+import type { SharingReading } from '../telemetry/metrics-reading.js';
+import { ClaimDesk } from './idempotency-service.js';
+import { GroupCommit } from './group-errands.js';
+import { GroupErrands } from './group-errands.js';
+import type { GroupPlace } from './messages.js';
+import type { GroupReading, ReadingKind } from './snapshots.js';
+import type { LiveSettings } from './reload.js';
+import { SharedPart } from './shared-part.js';
+
+export interface BooksOptions {
+  /** Of the start. */
+  readonly settings: Settings;
+  readonly live: LiveSettings;
+  /** Absent where no other gateway works on this data folder. */
+  readonly group?: GroupPlace | undefined;
+  /** Where the settings have `sharing`. */
+  readonly openHosts?: OpenHosts | undefined;
+  /** For the usage log. */
+  readonly requestIdOf: (listenerIndex: number, request: number) => string;
+  /** What was in the listener's journal when it asked is on disk, or the disk takes nothing. */
+  readonly onCommit: (listenerIndex: number, ok: boolean) => void;
+  /** Asks all gateways of the supervisor. */
+  readonly readAll: (what: ReadingKind, accounts?: readonly string[]) => Promise<GroupReading>;
+  readonly log: Log;
+}
+
+/** What a listener works with. */
+export interface BooksBuffers {
+  readonly ledger: LedgerBuffers;
+  readonly keys: KeyTableBuffers;
+  /** One a listener. */
+  readonly journals: readonly JournalBuffer[];
+}
+
+export class Books {
+  readonly buffers: BooksBuffers;
+  readonly store: Store;
+  /** Of the processes that work on the data directory together; undefined where this one is alone. */
+  readonly leases: LeaseFile | undefined;
+  readonly ledger: Ledger;
+  readonly registry: Registry;
+  readonly desk: RegistryDesk;
+  readonly claims: ClaimDesk;
+  readonly flush: LedgerFlush;
+  readonly commits: GroupCommit;
+  readonly errands: GroupErrands;
+  readonly idNames: IdNames;
+  readonly tally: AccountTally;
+  /** Of the calls in flight, each listener's share. */
+  readonly slotsPerListener: number;
+  readonly #shared: SharedPart | undefined;
+  readonly #usageLog: LineFile | undefined;
+  readonly #log: Log;
+  #flushTimer: NodeJS.Timeout | undefined;
+
+  /**
+   * Opens the store and recovers from it; throws StoreFault where it is not to be trusted, StoreHeld where another process
+   * works on it.
+   */
+  constructor(options: BooksOptions) {
+    const { settings, live, log } = options;
+    const { accounts: accountsMax, keys: keysMax, calls_in_flight: callsInFlightMax } = settings.limits;
+    const { catalog } = live;
+    this.#log = log;
+    const shared = options.group !== undefined;
+    const holder = { kind: 'gateway', group: options.group?.id } as const;
+    this.store = Store.hold(settings.data, holder, () => clearLeaseFiles(settings.data, shared));
+    this.leases = shared ? openLeaseFile(settings.data) : undefined;
+    this.slotsPerListener = Math.floor(callsInFlightMax / settings.listen.listeners);
+    this.buffers = {
+      ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, shared }),
+      keys: createKeyTableBuffers({ keysMax }),
+      journals: Array.from({ length: settings.listen.listeners }, () =>
+        createJournalBuffer(this.slotsPerListener),
+      ),
+    };
+    const hostClock = new SystemClock();
+    const clock = clockOf(this.buffers.ledger, hostClock);
+    this.ledger = new Ledger(this.buffers.ledger, clock);
+    const { store, ledger } = this;
+    const keyTable = new KeyTable(this.buffers.keys);
+    const totals = shared
+      ? new SharedTotals(
+          accountsMax,
+          (account) => store.findSpending(account),
+          (account, amount) => new Leases(this.buffers.ledger).forgetMoney(account, amount),
+        )
+      : new SpentTotals(accountsMax);
+    const directory = new AccountDirectory();
+    const capacity = { accountsMax, keysMax };
+    const known = totals instanceof SpentTotals ? totals : undefined;
+    const appliedTo = shared ? store.shared.feed.newest() : 0;
+    recover({ store, ledger, totals: known, keyTable, directory, catalog, ...capacity, clock, log });
+
+    const journals = this.buffers.journals.map((journal) => new JournalReader(journal));
+    this.idNames = new IdNames(store, clock);
+    this.tally = new AccountTally((account) => this.idNames.accountIdOf(account), hostClock);
+    this.#usageLog = usageLogOf(settings, log);
+    this.claims = new ClaimDesk({
+      settings,
+      replaysUnwritten: () => live.settings.durability === 'interval',
+      store,
+      shared: this.leases === undefined ? undefined : new SharedClaims(this.leases),
+      journals,
+      clock,
+      log,
+    });
+    const buffers = { ledger, keyTable };
+    this.flush = new LedgerFlush({
+      ledger,
+      journals,
+      totals,
+      store,
+      modelIdOf: (index) => live.catalog.models[index]!.id,
+      refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
+      usageLines: this.#usageLinesOf(options.requestIdOf),
+      tally: this.tally,
+      answers: this.claims,
+      arrears: shared
+        ? { note: (journal, record) => this.#shared?.arrears.note(journal, record) }
+        : undefined,
+      keyUses: new KeyUses(buffers, clock, shared ? store.keys : undefined),
+      mark: options.group === undefined ? undefined : store.newFlushMark(options.group.slot, randomUUID()),
+      clock,
+      log,
+    });
+    this.commits = new GroupCommit(() => this.flush.commit(), options.onCommit);
+    this.errands = new GroupErrands({
+      readAll: shared ? options.readAll : undefined,
+      flush: () => this.flush.run(),
+      refresh: () => void store.shared.feed.newest(),
+    });
+    const uses = shared ? new AccountUses() : undefined;
+    this.registry = new Registry({
+      store,
+      catalog,
+      clock,
+      accountsMax,
+      keysMax,
+      live: shared ? undefined : buffers,
+      directory,
+      followed: shared,
+      uses,
+    });
+    this.#shared =
+      this.leases === undefined || !(totals instanceof SharedTotals) || uses === undefined
+        ? undefined
+        : new SharedPart({
+            settings,
+            live,
+            slot: options.group?.slot ?? 0,
+            leaseFile: this.leases,
+            openHosts: options.openHosts,
+            store,
+            buffers: this.buffers.ledger,
+            ...buffers,
+            directory,
+            registry: this.registry,
+            uses,
+            totals,
+            idNames: this.idNames,
+            appliedTo,
+            errands: this.errands,
+            correct: (journal, record) => this.flush.correct(journal, record),
+            clock: hostClock,
+            log,
+          });
+    this.desk = this.#shared?.desk ?? ownDesk(this.registry);
+  }
+
+  /** Where limits are shared: joins those who share them. */
+  async start(): Promise<void> {
+    await this.#shared?.start();
+  }
+
+  /** Where limits are shared: answers a listener that waits for leases. */
+  get serveLeases(): ((port: MessagePort) => void) | undefined {
+    const shared = this.#shared;
+    return shared && ((port) => shared.serve(port));
+  }
+
+  /** The number of the newest change of the registry that is in force here. */
+  followChanges(): number {
+    return this.#shared?.followChanges() ?? 0;
+  }
+
+  /** Where limits are shared: what the calls of this gateway use of these accounts now. */
+  callsUses(accounts: readonly string[]): CallsUse[] {
+    return this.#shared?.callsUses(accounts) ?? [];
+  }
+
+  /** Where other hosts share: who they are. */
+  get hosts(): HostDirectory | undefined {
+    return this.#shared?.hosts;
+  }
+
+  /** Where limits are shared: how it stands with those who share them. */
+  get sharing(): SharingReading | undefined {
+    return this.#shared?.reading;
+  }
+
+  /** From now on, each `intervalMs`; in the place of the former interval. */
+  flushEach(intervalMs: number): void {
+    clearInterval(this.#flushTimer);
+    this.#flushTimer = setInterval(() => {
+      this.flush.run();
+      this.claims.onSweep();
+    }, intervalMs);
+  }
+
+  /** A listener has died: what it has settled goes to the books before another goes on in its journal. */
+  releaseListener(listenerIndex: number): void {
+    this.flush.drain();
+    this.claims.detach(listenerIndex);
+    const first = asCallSlot(listenerIndex * this.slotsPerListener);
+    const released = this.ledger.releaseSlots(first, this.slotsPerListener);
+    if (released > 0)
+      this.#log.error('calls were cut with their listener and not billed', { calls: released });
+  }
+
+  /** The last flush, then the store is closed. False where charges were lost, which it logs. */
+  async close(): Promise<boolean> {
+    clearInterval(this.#flushTimer);
+    const flushed = this.flush.run();
+    this.#usageLog?.close();
+    await this.#shared?.close();
+    await this.leases?.environment.close();
+    await this.store.close();
+    if (!flushed) {
+      this.#log.error('charges were lost: the books could not be written before the end', {
+        accounts: this.flush.state.unflushedAccounts,
+      });
+    }
+    return flushed;
+  }
+
+  #usageLinesOf(requestIdOf: BooksOptions['requestIdOf']): UsageLines | undefined {
+    const usageLog = this.#usageLog;
+    if (usageLog === undefined) return undefined;
+    return new UsageLines({ append: (lines) => usageLog.append(lines), names: this.idNames, requestIdOf });
+  }
+}
+
+function usageLogOf({ usage_log: usageLog }: Settings, log: Log): LineFile | undefined {
+  if (usageLog === undefined) return undefined;
+  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
+  return new LineFile({ name: 'usage log', path, rotateBytes, keep, log });
+}

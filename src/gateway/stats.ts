@@ -1,0 +1,133 @@
+/**
+ * What a gateway tells of what it does: to operators, who want the figures of all gateways of its supervisor, and to the
+ * supervisor, which wants those of this one. Main thread.
+ */
+import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
+import { mergeFamily } from '../telemetry/metrics-reading.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
+import type { AccountTally, AccountTelling } from '../telemetry/top-accounts.js';
+import type { GatewayMetrics, MetricsSubjects } from './gateway-metrics.js';
+import { statusDocument } from './group-status.js';
+import type { GroupPlace } from './messages.js';
+import type { GroupReading, Reading, ReadingKind } from './snapshots.js';
+import { type StatusFacts, statusOf } from './status.js';
+import type { SupervisorLink } from './supervisor-link.js';
+
+/*
+ * What an operator is told of all gateways of the supervisor: this one's figures where it is alone, the sum of all where there
+ * are several. Main thread.
+ */
+
+export interface GroupViewOptions {
+  /** Of this gateway. */
+  readonly slot: number;
+  readonly read: (what: ReadingKind) => Promise<Reading>;
+  /** Asks the supervisor. */
+  readonly readAll: (what: ReadingKind) => Promise<GroupReading>;
+}
+
+export class GroupView {
+  readonly #options: GroupViewOptions;
+
+  constructor(options: GroupViewOptions) {
+    this.#options = options;
+  }
+
+  /** For one page of `/metrics`. */
+  async metrics(): Promise<FamilySamples> {
+    const { slot } = this.#options;
+    const { members, ended } = await this.#readAll('metrics');
+    const readings = members.flatMap(({ slot: member, reading: { metrics } }) =>
+      metrics === undefined ? [] : [{ slot: member, own: member === slot, families: metrics }],
+    );
+    return (family) => mergeFamily(family, readings, ended.metrics ?? []);
+  }
+
+  async status(): Promise<StatusDocument> {
+    const { slot } = this.#options;
+    const { members, ended } = await this.#readAll('status');
+    const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));
+    const own = statuses.find((status) => status.process === slot);
+    return statusDocument(own ?? statuses[0]!, statuses, ended.status);
+  }
+
+  /** What each process says, those too that have just ended. */
+  async accounts(): Promise<readonly AccountTelling[]> {
+    const { members, ended } = await this.#readAll('accounts');
+    return [...members.map(({ reading }) => reading), ended].flatMap(({ accounts = [] }) => accounts);
+  }
+
+  /** Where the supervisor has not answered, or knows nothing of this gateway yet: this gateway alone. */
+  async #readAll(what: ReadingKind): Promise<GroupReading> {
+    const { slot, read, readAll } = this.#options;
+    const all = await readAll(what);
+    if (all.members.some((member) => member.slot === slot && member.reading[what] !== undefined)) return all;
+    const others = all.members.filter((member) => member.slot !== slot);
+    return { ...all, members: [...others, { slot, reading: await read(what) }] };
+  }
+}
+
+export interface FiguresOptions {
+  readonly metrics: GatewayMetrics;
+  readonly subjects: Omit<MetricsSubjects, 'readGroup'>;
+  readonly tally: AccountTally;
+  readonly facts: () => Omit<StatusFacts, 'slot'>;
+  /** Absent where this gateway is alone. */
+  readonly group: GroupPlace | undefined;
+  readonly supervisor: SupervisorLink;
+}
+
+export class Figures {
+  readonly #options: FiguresOptions;
+  readonly #group: GroupView | undefined;
+
+  constructor(options: FiguresOptions) {
+    this.#options = options;
+    const { metrics, subjects, group, supervisor } = options;
+    const view =
+      group &&
+      new GroupView({
+        slot: group.slot,
+        read: (what) => this.read(what),
+        readAll: (what) => supervisor.readings(what),
+      });
+    this.#group = view;
+    metrics.attach({ ...subjects, readGroup: view && (() => view.metrics()) });
+  }
+
+  /** Of this gateway alone. */
+  async read(what: ReadingKind): Promise<Reading> {
+    const { metrics, facts, group, tally } = this.#options;
+    if (what === 'metrics') return { metrics: await metrics.read() };
+    if (what === 'accounts') return { accounts: [tally.read()] };
+    return { status: statusOf({ ...facts(), slot: group?.slot ?? 0 }, metrics) };
+  }
+
+  /** The document of the status route. */
+  async status(): Promise<StatusDocument> {
+    if (this.#group !== undefined) return this.#group.status();
+    const { status } = await this.read('status');
+    return statusDocument(status!, [status!], undefined);
+  }
+
+  /** For the course of the busiest accounts. */
+  async accounts(): Promise<readonly AccountTelling[]> {
+    return this.#group === undefined ? [this.#options.tally.read()] : this.#group.accounts();
+  }
+
+  /** The page of `/metrics`. */
+  page(format: MetricsFormat): Promise<MetricsPage> {
+    return this.#options.metrics.render(format);
+  }
+
+  /** What the other gateways show from now on, when this one has ended. */
+  async tellLast(): Promise<void> {
+    if (this.#group === undefined) return;
+    const accounts = [this.#options.tally.readLast()];
+    this.#options.supervisor.tellLast({
+      ...(await this.read('metrics')),
+      ...(await this.read('status')),
+      accounts,
+    });
+  }
+}

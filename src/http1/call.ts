@@ -1,0 +1,199 @@
+/**
+ * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
+import type { Roster } from '../core/slot-list.js';
+import type { MonotonicMs } from '../core/units.js';
+import type { HttpTarget, UpstreamCall, UpstreamFault, UpstreamHandler } from './http-client.js';
+import type { ConnectionFault, Http1Connection } from './connection.js';
+import type { ResponseHead } from './head.js';
+import type { Http1Pool } from './pool.js';
+import type { Waiter } from './waiting-line.js';
+
+type TimeoutCode =
+  | 'TIMEOUT_CONNECT'
+  | 'TIMEOUT_QUEUE'
+  | 'TIMEOUT_FIRST_BYTE'
+  | 'TIMEOUT_IDLE'
+  | 'TIMEOUT_TOTAL'
+  | 'TIMEOUT_HELD_UP';
+
+export interface Http1Request {
+  readonly head: string;
+  readonly body: string | Uint8Array;
+  /** A character of head and body is a byte. */
+  readonly isAscii: boolean;
+}
+
+export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
+  readonly #target: HttpTarget;
+  readonly #handler: UpstreamHandler;
+  readonly #clock: Clock;
+  /** All that run, for their deadlines. */
+  readonly #calls: Roster<Http1Call>;
+  #place: number | undefined;
+  // In the pool's line.
+  isWaiting = false;
+  ahead: Http1Call | undefined;
+  behind: Http1Call | undefined;
+  /** Counts the upstream's time alone: it is put off by each pause. */
+  #totalDeadlineMs: number;
+  /** Of the phase that `#waitsFor` names; while the call is paused that is the caller's. */
+  #deadlineMs: number;
+  #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
+  /** Let go when it is sent. */
+  #request: Http1Request | undefined;
+  #pool: Http1Pool | undefined;
+  #connection: Http1Connection | undefined;
+  #paused = false;
+  #pausedAtMs = 0;
+  #resumedAtMs = 0;
+  /** All pauses that are over. */
+  #pausedMs = 0;
+  /** What is remembered of them: what the stream has run since is taken off. */
+  #heldUpMs = 0;
+  /** Ended, failed or aborted: the handler hears nothing more. */
+  #over = false;
+  #started = false;
+  #sent = false;
+
+  constructor(target: HttpTarget, handler: UpstreamHandler, clock: Clock, calls: Roster<Http1Call>) {
+    this.#target = target;
+    this.#handler = handler;
+    this.#clock = clock;
+    this.#calls = calls;
+    const nowMs = clock.monotonicMs();
+    this.#totalDeadlineMs = nowMs + target.totalTimeoutMs;
+    this.#deadlineMs = nowMs + target.connectTimeoutMs;
+  }
+
+  get sent(): boolean {
+    return this.#sent;
+  }
+
+  get isHeldUp(): boolean {
+    const heldUpMs = this.#paused
+      ? this.#heldUpMs + this.#clock.monotonicMs() - this.#pausedAtMs
+      : this.#heldUpMsLeft();
+    return heldUpMs >= HELD_UP_MS_MIN;
+  }
+
+  dispatch(pool: Http1Pool, request: Http1Request): void {
+    this.#place = this.#calls.add(this);
+    this.#pool = pool;
+    this.#request = request;
+    pool.take(this);
+  }
+
+  /** In place of `dispatch`: fails once `start` has returned. */
+  refuse(fault: ConnectionFault): void {
+    queueMicrotask(() => this.onFault(fault, false));
+  }
+
+  pause(): void {
+    if (this.#paused || this.#over) return;
+    this.#paused = true;
+    this.#heldUpMs = this.#heldUpMsLeft();
+    this.#pausedAtMs = this.#wait('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
+    if (this.#started) this.#connection!.pause();
+  }
+
+  resume(): void {
+    if (!this.#paused || this.#over) return;
+    this.#paused = false;
+    this.#resumedAtMs = this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    const pausedMs = this.#resumedAtMs - this.#pausedAtMs;
+    this.#pausedMs += pausedMs;
+    this.#totalDeadlineMs += pausedMs;
+    this.#heldUpMs = Math.min(HELD_UP_MS_REMEMBERED, this.#heldUpMs + pausedMs);
+    if (this.#started) this.#connection!.resume();
+  }
+
+  abort(): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#pool?.forget(this);
+    this.#connection?.destroy();
+  }
+
+  /** Ends the call if one of its deadlines has passed. */
+  expire(nowMs: MonotonicMs): void {
+    if (nowMs >= this.#totalDeadlineMs && !this.#paused) this.#timeOut('TIMEOUT_TOTAL');
+    else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
+  }
+
+  /** A connection is there. */
+  sendOn(connection: Http1Connection): void {
+    const { head, body, isAscii } = this.#request!;
+    this.#request = undefined;
+    this.#connection = connection;
+    this.#sent = true;
+    this.#wait('TIMEOUT_FIRST_BYTE', this.#target.firstByteTimeoutMs);
+    connection.send(this, head, body, isAscii);
+  }
+
+  onHead(head: ResponseHead): void {
+    this.#started = true;
+    this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    this.#handler.onStart(head.status, (name) => head.header(name));
+  }
+
+  onBody(bytes: Buffer): void {
+    if (!this.#paused) this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    this.#handler.onData(bytes);
+  }
+
+  onEnd(): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#handler.onEnd();
+  }
+
+  /** `wasDead`: the connection had most likely been closed before the request came to it. */
+  onFault({ code, message }: ConnectionFault, wasDead: boolean): void {
+    this.#fail({ code, message, repeatable: !this.#sent || wasDead });
+  }
+
+  /** Every connection that there may be carries another call, so this one was not even begun. */
+  get #isQueued(): boolean {
+    return !this.#sent && this.#pool!.isFull;
+  }
+
+  #timeOut(code: TimeoutCode): void {
+    const connection = this.#connection;
+    this.#pool?.forget(this);
+    this.#fail({ code, message: 'timed out', repeatable: !this.#sent });
+    connection?.destroy();
+  }
+
+  #fail(fault: UpstreamFault): void {
+    if (this.#over) return;
+    this.#finish();
+    this.#handler.onError(fault);
+  }
+
+  /** Returns the time that it is. */
+  #wait(code: TimeoutCode, ms: number): number {
+    const nowMs = this.#clock.monotonicMs();
+    this.#waitsFor = code;
+    this.#deadlineMs = nowMs + ms;
+    return nowMs;
+  }
+
+  /**
+   * Of a call that is not paused. Up to its last byte the stream has run since the pause; silence after it proves nothing: a provider
+   * that gave up during the pause may never say so.
+   */
+  #heldUpMsLeft(): number {
+    if (this.#heldUpMs === 0) return 0;
+    const lastByteMs = this.#deadlineMs - this.#target.idleTimeoutMs;
+    return Math.max(0, this.#heldUpMs - (lastByteMs - this.#resumedAtMs));
+  }
+
+  #finish(): void {
+    this.#over = true;
+    this.#request = undefined;
+    if (this.#place !== undefined) this.#calls.remove(this.#place);
+  }
+}

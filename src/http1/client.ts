@@ -1,0 +1,134 @@
+/**
+ * The HTTP client: connections of our own behind UpstreamClient. One pool for each origin and way of connecting; HTTP/1.1, one call a
+ * connection at a time, connections kept. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import { Roster } from '../core/slot-list.js';
+import type { HttpTarget, UpstreamCall, UpstreamClient, UpstreamHandler } from './http-client.js';
+import { Http1Call } from './call.js';
+import type { ConnectionFault } from './connection.js';
+import { Http1Pool } from './pool.js';
+import { fixedHeadOf, headOf } from './request.js';
+
+/** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms. */
+const SWEEP_PERIOD_MS = 50;
+
+const UNSENDABLE: ConnectionFault = {
+  code: 'HTTP1_UNSENDABLE',
+  message: 'a header or the path holds what cannot be sent',
+};
+const CLIENT_CLOSED: ConnectionFault = { code: 'HTTP1_CLIENT_CLOSED', message: 'the client was closed' };
+
+export interface Http1ClientOptions {
+  readonly clock: Clock;
+  /** Of Tollgate, for the User-Agent. */
+  readonly version: string;
+  /** The upstream has sent an answer that no call had asked for; its connections are not kept for a while. */
+  readonly onUnasked?: (target: HttpTarget) => void;
+}
+
+interface Route {
+  readonly pool: Http1Pool;
+  /** Undefined where it cannot be sent. */
+  readonly fixedHead: string | undefined;
+}
+
+export class Http1Client implements UpstreamClient {
+  readonly #clock: Clock;
+  readonly #userAgent: string;
+  readonly #onUnasked: (target: HttpTarget) => void;
+  readonly #pools = new Map<string, Http1Pool>();
+  readonly #routes = new Map<HttpTarget, Route>();
+  /** Pools of targets that are gone, until their last call has ended. */
+  readonly #retired = new Set<Http1Pool>();
+  readonly #calls = new Roster<Http1Call>();
+  readonly #sweep: NodeJS.Timeout;
+  #closed = false;
+
+  constructor(options: Http1ClientOptions) {
+    this.#clock = options.clock;
+    this.#userAgent = `tollgate/${options.version}`;
+    this.#onUnasked = options.onUnasked ?? (() => undefined);
+    this.#sweep = setInterval(() => this.#expire(), SWEEP_PERIOD_MS);
+    this.#sweep.unref();
+  }
+
+  start(
+    target: HttpTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: UpstreamHandler,
+    traceHeaders: readonly string[] = [],
+  ): UpstreamCall {
+    const call = new Http1Call(target, handler, this.#clock, this.#calls);
+    if (this.#closed) {
+      call.refuse(CLIENT_CLOSED);
+      return call;
+    }
+    const { pool, fixedHead } = this.#routeOf(target);
+    const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
+    const head = fixedHead && headOf(fixedHead, requestId, traceHeaders, lengthBytes);
+    if (head === undefined) call.refuse(UNSENDABLE);
+    else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
+    return call;
+  }
+
+  close(): Promise<void> {
+    this.#closed = true;
+    clearInterval(this.#sweep);
+    const calls = [...this.#calls];
+    for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
+    for (const call of calls) call.onFault(CLIENT_CLOSED, false);
+    return Promise.resolve();
+  }
+
+  /**
+   * Only these targets are called from now on: connections to others are closed, idle ones at once and those in use when their
+   * calls have ended. A late call of another target opens a connection of its own.
+   */
+  retain(targets: readonly HttpTarget[]): void {
+    const kept = new Set(targets);
+    for (const target of this.#routes.keys()) if (!kept.has(target)) this.#routes.delete(target);
+    const keptKeys = new Set(targets.map(poolKeyOf));
+    for (const [key, pool] of this.#pools) {
+      if (keptKeys.has(key)) continue;
+      this.#pools.delete(key);
+      this.#retired.add(pool);
+      pool.retire();
+    }
+  }
+
+  #expire(): void {
+    const nowMs = this.#clock.monotonicMs();
+    for (const call of this.#calls) call.expire(nowMs);
+    for (const pool of this.#pools.values()) pool.expire(nowMs);
+    for (const pool of this.#retired) {
+      pool.expire(nowMs);
+      if (pool.isEmpty) this.#retired.delete(pool);
+    }
+  }
+
+  #routeOf(target: HttpTarget): Route {
+    let route = this.#routes.get(target);
+    if (route === undefined) {
+      route = { pool: this.#poolOf(target), fixedHead: fixedHeadOf(target, this.#userAgent) };
+      this.#routes.set(target, route);
+    }
+    return route;
+  }
+
+  #poolOf(target: HttpTarget): Http1Pool {
+    const key = poolKeyOf(target);
+    let pool = this.#pools.get(key);
+    if (pool === undefined) {
+      pool = new Http1Pool(target, this.#clock, () => this.#onUnasked(target));
+      this.#pools.set(key, pool);
+    }
+    return pool;
+  }
+}
+
+/** Targets of one key share their connections. */
+function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget): string {
+  return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
+}

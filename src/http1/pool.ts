@@ -1,0 +1,214 @@
+/**
+ * The connections to one origin. A call takes the one that was used last, else a new one is opened for it, up to a bound; then it waits, in
+ * order, as long as it would wait for a connection. Upstream worker.
+ *
+ * An upstream may send an answer that nobody asked for. If it comes before the next request, it is read first, for a turn of the event loop
+ * lies before each use of a kept connection, and the connection is closed. If it comes while the next request is on its way, nothing in
+ * HTTP/1.1 tells it from the answer. So an upstream that was caught once gets no second call on any connection for a while: then nobody's
+ * answer can be another's.
+ */
+import type { Clock } from '../core/clock.js';
+import type { MonotonicMs } from '../core/units.js';
+import type { Http1Call } from './call.js';
+import { Http1Connection, type ConnectionFault, type ConnectionOwner } from './connection.js';
+import { Dialer } from './dialer.js';
+import type { HttpTarget } from './http-client.js';
+import { WaitingLine } from './waiting-line.js';
+
+/** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
+const IDLE_CHECK_MS = 500;
+
+/** How long after an answer that nobody asked for each connection carries one call. What is at stake are callers' texts. */
+const DISTRUST_MS = 600_000;
+
+export class Http1Pool implements ConnectionOwner {
+  readonly #clock: Clock;
+  readonly #dialer: Dialer;
+  readonly #connectTimeoutMs: number;
+  readonly #connectionsMax: number;
+  readonly #onUnasked: () => void;
+  readonly #connections = new Set<Http1Connection>();
+  /** Oldest first, so the first to expire. */
+  readonly #opening = new Set<Http1Connection>();
+  /** Last used last. Some may have gone meanwhile. */
+  #idle: Http1Connection[] = [];
+  /** Free, and not among the idle ones before the end of a turn. */
+  #resting: Http1Connection[] = [];
+  #isTurnAwaited = false;
+  /** The first so many of the calls that wait have waited since the turn before, at least. */
+  #ripe = 0;
+  /** Connections that rest and calls that wait meet at the end of the next turn: in between the loop reads all that has come by now. */
+  readonly #endTurn = (): void => {
+    this.#isTurnAwaited = false;
+    this.#sendRipe();
+    for (const connection of this.#resting) if (connection.isIdle) this.#idle.push(connection);
+    this.#resting = [];
+    this.#ripe = this.#waiting.size;
+    if (this.#ripe === 0 && this.#retired) this.#destroyFree();
+    if (this.#ripe > 0 && this.#idle.length > 0) this.#awaitTurn();
+    this.#open();
+  };
+  /** In order. Bounded by the calls in flight, and each by its time to connect. */
+  readonly #waiting = new WaitingLine<Http1Call>();
+  #idleCheckMs = 0;
+  #distrustUntilMs = 0;
+  #retired = false;
+
+  /** `onUnasked`: the upstream has sent an answer that nobody asked for. */
+  constructor(target: HttpTarget, clock: Clock, onUnasked: () => void) {
+    this.#onUnasked = onUnasked;
+    this.#clock = clock;
+    this.#dialer = new Dialer(target);
+    this.#connectTimeoutMs = target.connectTimeoutMs;
+    this.#connectionsMax = target.connectionsMax;
+  }
+
+  /** Each connection that there may be carries a call. */
+  get isFull(): boolean {
+    return this.#connections.size - this.#opening.size >= this.#connectionsMax;
+  }
+
+  /** Nothing is left of it. */
+  get isEmpty(): boolean {
+    return this.#connections.size === 0 && this.#waiting.size === 0;
+  }
+
+  /** Sends the call after this turn of the event loop, or when a connection is free; calls nothing of it before it has returned. */
+  take(call: Http1Call): void {
+    this.#waiting.add(call);
+    if (this.#idle.length > 0 || this.#resting.length > 0) this.#awaitTurn();
+    this.#open();
+  }
+
+  /** The call waits no longer. Idempotent. */
+  forget(call: Http1Call): void {
+    this.#waiting.remove(call);
+    this.#countOut();
+  }
+
+  /** Gives up connections that did not open in time, and those that were idle for too long. */
+  expire(nowMs: MonotonicMs): void {
+    for (const connection of this.#opening) {
+      if (!connection.isExpired(nowMs)) break;
+      connection.destroy();
+    }
+    if (nowMs < this.#idleCheckMs) return;
+    this.#idleCheckMs = nowMs + IDLE_CHECK_MS;
+    for (const connection of [...this.#idle, ...this.#resting]) {
+      if (connection.isIdle && connection.isExpired(nowMs)) connection.destroy();
+    }
+    this.#idle = this.#idle.filter(({ isIdle }) => isIdle);
+    this.#resting = this.#resting.filter(({ isIdle }) => isIdle);
+  }
+
+  /** Nothing is kept any more; calls that run or wait go on to their ends. */
+  retire(): void {
+    this.#retired = true;
+    this.#destroyFree();
+  }
+
+  /** Ends all connections at once. */
+  destroy(): void {
+    while (this.#next() !== undefined);
+    for (const connection of [...this.#connections]) connection.destroy();
+  }
+
+  /**
+   * Some servers close right after an answer that did not say so. A call that is sent into that is lost, or made twice, so the turn in
+   * which the answer came is awaited: an end that came with it, or another answer, is seen then.
+   */
+  onFree(connection: Http1Connection): void {
+    if (this.#opening.delete(connection)) {
+      this.#hand(connection);
+      return;
+    }
+    if (this.#isDistrusted || (this.#retired && this.#waiting.size === 0)) {
+      connection.destroy();
+      return;
+    }
+    this.#resting.push(connection);
+    // Without a call that waits the loop need not turn.
+    if (this.#waiting.size > 0) this.#awaitTurn();
+  }
+
+  onUnasked(): void {
+    this.#distrustUntilMs = this.#clock.monotonicMs() + DISTRUST_MS;
+    this.#destroyFree();
+    this.#onUnasked();
+  }
+
+  onGone(connection: Http1Connection, fault: ConnectionFault | undefined): void {
+    this.#connections.delete(connection);
+    this.#opening.delete(connection);
+    // One call of those for which connections are opened has lost its own.
+    if (fault !== undefined && this.#waiting.size > this.#comingSoon) this.#next()!.onFault(fault, false);
+    this.#open();
+  }
+
+  /** Connections that will take a call, if nothing happens to them. */
+  get #comingSoon(): number {
+    return this.#opening.size + this.#resting.length + this.#idle.length;
+  }
+
+  get #isDistrusted(): boolean {
+    return this.#distrustUntilMs > 0 && this.#clock.monotonicMs() < this.#distrustUntilMs;
+  }
+
+  #awaitTurn(): void {
+    if (this.#isTurnAwaited) return;
+    this.#isTurnAwaited = true;
+    setImmediate(this.#endTurn);
+  }
+
+  #destroyFree(): void {
+    const free = [...this.#idle, ...this.#resting];
+    this.#idle = [];
+    this.#resting = [];
+    for (const connection of free) connection.destroy();
+  }
+
+  #sendRipe(): void {
+    while (this.#ripe > 0) {
+      const connection = this.#takeIdle();
+      if (connection === undefined) return;
+      this.#next()!.sendOn(connection);
+    }
+  }
+
+  /** The call that waits longest, which waits no more. */
+  #next(): Http1Call | undefined {
+    this.#countOut();
+    return this.#waiting.take();
+  }
+
+  /** One fewer waits. Wherever it stood, it counts as a ripe one: at worst another waits for one more turn. */
+  #countOut(): void {
+    if (this.#ripe > 0) this.#ripe--;
+  }
+
+  /** To the call that waits longest, if one does. */
+  #hand(connection: Http1Connection): void {
+    const call = this.#next();
+    if (call !== undefined) call.sendOn(connection);
+    else if (this.#retired) connection.destroy();
+    else this.#idle.push(connection);
+  }
+
+  #takeIdle(): Http1Connection | undefined {
+    for (;;) {
+      const connection = this.#idle.pop();
+      if (connection === undefined) return undefined;
+      if (!connection.isIdle) continue;
+      if (!connection.isExpired(this.#clock.monotonicMs())) return connection;
+      connection.destroy();
+    }
+  }
+
+  #open(): void {
+    while (this.#waiting.size > this.#comingSoon && this.#connections.size < this.#connectionsMax) {
+      const connection = new Http1Connection(this.#dialer, this, this.#clock, this.#connectTimeoutMs);
+      this.#connections.add(connection);
+      this.#opening.add(connection);
+    }
+  }
+}

@@ -1,0 +1,162 @@
+/**
+ * The trace of one call: what of it goes to the upstream worker, and, where it is recorded, the span of the call. Listener thread.
+ */
+import type { HttpRequest } from 'uWebSockets.js';
+import { ERROR_KINDS } from '../core/errors.js';
+import type { AccountIndex } from '../core/units.js';
+import type { Outcome } from '../telemetry/metrics-layout.js';
+import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import { SPAN_OF_CALL } from '../telemetry/span-record.js';
+import {
+  type CarriedTrace,
+  checkedTraceState,
+  FLAG_SAMPLED,
+  FLAGS_OF_NEW,
+  isSampled,
+  newSpanId,
+  newTraceId,
+  parseTraceParent,
+  type Sampling,
+  type TraceParent,
+  traceParentText,
+  UNRECORDED,
+} from '../telemetry/trace-context.js';
+import type { CallContext, Caller } from './context.js';
+import type { Settled } from './settle.js';
+
+/** Of a span that is recorded: who it is. */
+export interface CallSpan {
+  readonly outbox: SpanOutbox;
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId: string | null;
+  readonly flags: number;
+  readonly state: string;
+  readonly account: AccountIndex;
+}
+
+/** What is known of a call at its end. Times are monotonic. */
+export interface CallEnd {
+  readonly outcome: Outcome;
+  readonly receivedMs: number;
+  /** The first piece of an answer that came in pieces. */
+  readonly answerMs: number | undefined;
+  readonly endedMs: number;
+  readonly settled: Settled | undefined;
+}
+
+const OK = 200;
+
+export class CallTrace {
+  /** The parent of what comes behind this gateway. */
+  readonly carried: CarriedTrace;
+  readonly #span: CallSpan | undefined;
+
+  constructor(carried: CarriedTrace, span: CallSpan | undefined) {
+    this.carried = carried;
+    this.#span = span;
+  }
+
+  get isRecorded(): boolean {
+    return this.#span !== undefined;
+  }
+
+  /** Said once, last, where the trace is recorded. Some 1 µs. */
+  ended(context: CallContext, { outcome, receivedMs, answerMs, endedMs, settled }: CallEnd): void {
+    const span = this.#span;
+    if (span === undefined) return;
+    const { admission, requestId } = context;
+    const stream = admission?.call.stream === true;
+    span.outbox.push({
+      kind: SPAN_OF_CALL,
+      traceId: span.traceId,
+      spanId: span.spanId,
+      parentSpanId: span.parentSpanId,
+      flags: span.flags,
+      traceState: span.state,
+      startMs: receivedMs,
+      endMs: endedMs,
+      firstTokenMs: stream ? (answerMs ?? null) : null,
+      outcome,
+      status: statusOf(outcome, answerMs !== undefined),
+      requestId,
+      account: span.account,
+      model: admission?.model.id ?? null,
+      provider: admission?.model.ownedBy ?? null,
+      stream,
+      tokens: settled
+        ? [settled.usage.promptTokens, settled.usage.cachedTokens, settled.usage.completionTokens]
+        : null,
+      costPicoUnits: settled?.charged ?? null,
+    });
+  }
+}
+
+/** An answer that has begun began with 200, whatever became of it. */
+function statusOf(outcome: Outcome, begun: boolean): number | null {
+  if (begun || outcome === 'ok') return OK;
+  return outcome === 'client_gone' ? null : ERROR_KINDS[outcome].status;
+}
+
+/*
+ * The trace that a chat call belongs to: begun from the caller's headers, carried to the upstream, ended as the span of the call.
+ * Listener thread.
+ *
+ * Without an exporter the caller's own `traceparent` is handed on as it is, so that its trace does not break here. With one, every
+ * call of a known caller has a trace; whether it is recorded is decided at once, and where it is not, and began here, nothing is made.
+ */
+
+/** Of a gateway that exports spans. */
+export interface Recording {
+  readonly sampling: Sampling;
+  readonly outbox: SpanOutbox;
+}
+
+interface Arrived {
+  readonly parent: TraceParent | undefined;
+  readonly state: string;
+}
+
+const NOT_RECORDED = new CallTrace(UNRECORDED, undefined);
+
+const NOTHING: Arrived = { parent: undefined, state: '' };
+
+export class CallTracer {
+  readonly #recording: Recording | undefined;
+
+  constructor(recording: Recording | undefined) {
+    this.#recording = recording;
+  }
+
+  /** To be asked while the request's headers are there. `text` is the header `traceparent`, empty where the caller sends none. */
+  begin(req: HttpRequest, text: string, { account }: Caller): CallTrace | undefined {
+    const { parent, state } = text === '' ? NOTHING : arrivedIn(req);
+    if (this.#recording === undefined) {
+      return parent && new CallTrace([traceParentText(parent), state], undefined);
+    }
+    const { sampling, outbox } = this.#recording;
+    const traceId = parent?.traceId ?? newTraceId();
+    const sampled = isSampled(sampling, traceId, parent);
+    if (!sampled && parent === undefined) return NOT_RECORDED;
+    const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (sampled ? FLAG_SAMPLED : 0);
+    const spanId = newSpanId();
+    return new CallTrace(
+      [traceParentText({ traceId, spanId, flags }), state],
+      sampled
+        ? { outbox, traceId, spanId, parentSpanId: parent?.spanId ?? null, flags, state, account }
+        : undefined,
+    );
+  }
+}
+
+/** All headers are looked at, some 2 µs: a second `traceparent` makes both void, and a `tracestate` may come in several. */
+function arrivedIn(req: HttpRequest): Arrived {
+  const parents: string[] = [];
+  const states: string[] = [];
+  req.forEach((name, value) => {
+    if (name === 'traceparent') parents.push(value);
+    else if (name === 'tracestate') states.push(value);
+  });
+  const parent = parents.length === 1 ? parseTraceParent(parents[0]!) : undefined;
+  return parent === undefined ? NOTHING : { parent, state: checkedTraceState(states.join(',')) };
+}

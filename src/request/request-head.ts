@@ -1,0 +1,128 @@
+/**
+ * What the listener reads of a request's head, in one pass over its headers, and whether the head says one thing only about where
+ * the body ends. Listener thread.
+ *
+ * µWS takes the first of several headers of one name, and any `Transfer-Encoding` for `chunked`. A proxy in front that takes the
+ * last, or knows the coding, would see the body end elsewhere, and one caller's body would become another's request. `getHeader`
+ * cannot tell a second header, nor an empty one from none; `forEach` can. One pass costs 0.4 µs for a head of four headers
+ * and 1.4 µs for the sixteen of an SDK; the four calls of `getHeader` that it replaces cost 0.1 to 0.3 µs.
+ */
+import { randomBytes } from 'node:crypto';
+import type { HttpRequest } from 'uWebSockets.js';
+import type { ErrorRecord } from '../core/errors.js';
+
+const DIGITS = /^[0-9]+$/;
+/** Beyond it a length is no exact number. */
+const LENGTH_DIGITS_MAX = 15;
+/** Of a value that is wrong, in the message that says so. */
+const SHOWN_CHARS_MAX = 60;
+
+/** One object of a listener, filled anew for each request: its fields are true until the next. */
+export class RequestHead {
+  authorization = '';
+  /** Undefined where the header is not there, as with all that follow. */
+  idempotencyKey: string | undefined;
+  contentEncoding: string | undefined;
+  traceParent = '';
+  origin: string | undefined;
+  contentLength: string | undefined;
+  transferEncoding: string | undefined;
+  #hosts = 0;
+  /** Headers of one name that say different things. */
+  #fault: string | undefined;
+  readonly #visit = (name: string, value: string): void => this.#take(name, value);
+
+  read(req: HttpRequest): void {
+    this.authorization = this.traceParent = '';
+    this.idempotencyKey = this.contentEncoding = this.origin = undefined;
+    this.contentLength = this.transferEncoding = this.#fault = undefined;
+    this.#hosts = 0;
+    req.forEach(this.#visit);
+  }
+
+  /** The body comes in chunks. µWS reads their sizes laxly, so nothing that follows on the connection is to be read. */
+  get isChunked(): boolean {
+    return this.transferEncoding !== undefined;
+  }
+
+  /** A refusal where the head can be read in two ways; the connection must end with it. */
+  problem(): ErrorRecord | undefined {
+    const text = this.#problem();
+    return text === undefined ? undefined : { code: 'invalid_parameters', message: text };
+  }
+
+  /** By length first: most names are compared with nothing. */
+  #take(name: string, value: string): void {
+    switch (name.length) {
+      case 4:
+        if (name === 'host') this.#hosts += 1;
+        return;
+      case 6:
+        if (name === 'origin') this.origin = value;
+        return;
+      case 11:
+        if (name === 'traceparent') this.traceParent = value;
+        return;
+      case 13:
+        if (name === 'authorization') this.authorization ||= value;
+        return;
+      case 14:
+        if (name === 'content-length') this.#takeLength(value);
+        return;
+      case 15:
+        if (name === 'idempotency-key') this.idempotencyKey = joined(this.idempotencyKey, value);
+        return;
+      case 16:
+        if (name === 'content-encoding') this.contentEncoding = joined(this.contentEncoding, value);
+        return;
+      case 17:
+        if (name === 'transfer-encoding') this.transferEncoding = joined(this.transferEncoding, value);
+    }
+  }
+
+  #takeLength(value: string): void {
+    if (this.contentLength !== undefined && this.contentLength !== value)
+      this.#fault = `Content-Length must be sent once, got ${shown(this.contentLength)} and ${shown(value)}.`;
+    this.contentLength = value;
+  }
+
+  #problem(): string | undefined {
+    if (this.#fault !== undefined) return this.#fault;
+    if (this.#hosts > 1) return 'Host must be sent once.';
+    const { contentLength: length, transferEncoding: coding } = this;
+    if (length !== undefined && (length.length > LENGTH_DIGITS_MAX || !DIGITS.test(length)))
+      return `Content-Length must be a whole number of at most ${LENGTH_DIGITS_MAX} digits, got ${shown(length)}.`;
+    if (coding === undefined) return undefined;
+    if (length !== undefined) return 'Transfer-Encoding and Content-Length must not be sent together.';
+    if (coding.toLowerCase() === 'chunked') return undefined;
+    return `Transfer-Encoding must be "chunked" or absent, got ${shown(coding)}.`;
+  }
+}
+
+/** Headers of one name are one list (RFC 9110 §5.3). */
+function joined(before: string | undefined, value: string): string {
+  return before === undefined ? value : `${before}, ${value}`;
+}
+
+/** A value as messages show it. */
+export function shown(value: string): string {
+  return JSON.stringify(value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value);
+}
+
+/*
+ * Identifiers of requests: unique over threads, processes and restarts, cheap to make. The main thread gives each listener
+ * a prefix, the listener counts.
+ */
+
+/** 72 random bits a thread, then a count: no two threads of a fleet meet in a lifetime. */
+const PREFIX_BYTES = 9;
+
+/** For one life of a listener thread. */
+export function createRequestPrefix(): string {
+  return `req_${randomBytes(PREFIX_BYTES).toString('base64url')}-`;
+}
+
+/** Such as `req_3fQx0aZcW8Lk-1c`; costs one string concatenation. */
+export function requestIdOf(prefix: string, request: number): string {
+  return prefix + request.toString(36);
+}

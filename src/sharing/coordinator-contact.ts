@@ -1,0 +1,96 @@
+/**
+ * Whether the authority can be asked, and when to try again after it could not. Main thread.
+ */
+import { emptyHistogram, type HistogramReading } from '../telemetry/histogram.js';
+import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-reading.js';
+import { AuthorityLost, type LossReason } from './coordinator.js';
+import { ValkeyError, type ValkeyFailure } from './valkey-client.js';
+
+/** The first try after a loss, then twice as long each time; a random part, so that nodes do not come back all at once. */
+const RETRY_MS_MIN = 100;
+const RETRY_MS_MAX = 2_000;
+
+/** For status and metrics. */
+export interface ContactState {
+  /** Undefined while the authority answers. */
+  readonly lost:
+    { readonly reason: LossReason; readonly message: string; readonly sinceMs: number } | undefined;
+  /** How long those took that were answered. */
+  readonly exchanges: HistogramReading;
+  readonly losses: number;
+  /** Of the last exchange that was answered. */
+  readonly answeredMs: number;
+}
+
+export class AuthorityContact {
+  readonly #random: () => number;
+  #lost: ContactState['lost'];
+  readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
+  #losses = 0;
+  #answeredMs = 0;
+  #failures = 0;
+  #retryMs = 0;
+
+  constructor(random: () => number) {
+    this.#random = random;
+  }
+
+  get state(): ContactState {
+    return {
+      lost: this.#lost,
+      exchanges: this.#exchanges,
+      losses: this.#losses,
+      answeredMs: this.#answeredMs,
+    };
+  }
+
+  get isLost(): boolean {
+    return this.#lost !== undefined;
+  }
+
+  /** False within the pause after a loss. */
+  mayTry(nowMs: number): boolean {
+    return nowMs >= this.#retryMs;
+  }
+
+  answered(sentMs: number, nowMs: number): void {
+    this.#lost = undefined;
+    this.#failures = 0;
+    const tookMs = nowMs - sentMs;
+    const bucket = EXCHANGE_BOUNDS_MS.findIndex((bound) => tookMs <= bound);
+    this.#exchanges.counts[bucket < 0 ? EXCHANGE_BOUNDS_MS.length : bucket]! += 1;
+    this.#exchanges.sum += tookMs;
+    this.#answeredMs = nowMs;
+  }
+
+  failed(error: unknown, nowMs: number): void {
+    const reason = error instanceof AuthorityLost ? error.reason : 'failing';
+    this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs };
+    this.#losses += 1;
+    const pauseMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** this.#failures);
+    this.#failures += 1;
+    this.#retryMs = nowMs + pauseMs * (0.5 + this.#random());
+  }
+}
+
+/* Failures of the server as the authority's callers know them. Main thread. */
+
+const REASONS = {
+  unreachable: 'unreachable',
+  offline: 'unreachable',
+  late: 'deadline',
+  refused: 'failing',
+} as const satisfies Record<ValkeyFailure, string>;
+
+/** What is no failure of the server is a bug and stays what it is. */
+export function asLoss(error: unknown): unknown {
+  if (!(error instanceof ValkeyError)) return error;
+  return new AuthorityLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
+}
+
+/** Whether the server cannot have heard of it, now or later. */
+export function wasNotSent(error: unknown): boolean {
+  return (
+    error instanceof AuthorityLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'
+  );
+}

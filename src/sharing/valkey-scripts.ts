@@ -1,0 +1,340 @@
+/**
+ * The script of an exchange: one call carries the asks of a node to one partition, and does to its keys what MemoryAuthority
+ * does to its objects. Main thread.
+ *
+ * KEYS: meta, nodes, awaited, held of the node; then for each ask the subject's two hashes.
+ * ARGV: place, host, packed [incarnation, sequence, sent at (ms of the server's clock) or 0, time instead of the server's or 0, equal shares or 0, expiry ms],
+ *       packed asks (see valkey-codec.ts), each [subject, minute, day, slots, money, inherited] with false where one is left out.
+ * Answer: packed [status, now ms, epoch, ms to wait, answers, version of the list of nodes]. Status: ok, unknown (node: join), old (sequence), aged (or the clock
+ * was set forward), report (join again, with all that is held), quarantine (wait; in the place of answers some of the places that have to report).
+ */
+import { scriptOf } from './valkey-client.js';
+import { DAY_AND_SLOTS_LUA, LUA_PRELUDE, MONEY_LUA } from './valkey-lua.js';
+
+/** The minute: buckets by tick of expiry, ascending, as one flat list of tick and count. */
+const MINUTE = `
+local function weigh(list, tick)
+  local weighing, unexpired, kept = 0, 0, {}
+  for i = 1, #list, 2 do
+    if list[i] + WEIGHING >= tick and list[i + 1] > 0 then
+      kept[#kept + 1] = list[i]
+      kept[#kept + 1] = list[i + 1]
+      weighing = weighing + list[i + 1]
+      if list[i] >= tick then unexpired = unexpired + list[i + 1] end
+    end
+  end
+  return kept, weighing, unexpired
+end
+local function put(list, tick, count)
+  for i = 1, #list, 2 do
+    if list[i] == tick then
+      list[i + 1] = max(0, list[i + 1] + count)
+      return
+    end
+    if list[i] > tick then
+      if count > 0 then
+        table.insert(list, i, count)
+        table.insert(list, i, tick)
+      end
+      return
+    end
+  end
+  if count > 0 then
+    list[#list + 1] = tick
+    list[#list + 1] = count
+  end
+end
+local function count_at(list, tick)
+  for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
+  return 0
+end
+local function free_in(list, weighing, limit, now)
+  if weighing < limit then return 0 end
+  for i = 1, #list, 2 do
+    weighing = weighing - list[i + 1]
+    if weighing < limit then return (list[i] + WEIGHING + 1) * TICK - now end
+  end
+  return 0
+end
+local function answer_minute(list, n, ask, now, holders, incarnation)
+  local limit, least, most, forMs, returned, is_stand_by, order =
+    ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
+  local own, last_grant = n[5], n[6]
+  local tick = floor(now / TICK)
+  -- The node has not heard of it, and so has not used it; what it returned with that ask was taken then.
+  if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
+    returned = {last_grant[3], last_grant[4]}
+  end
+  for i = 1, #returned, 2 do
+    -- Never more than the node was lent: what is not there is of a bucket that weighs no more.
+    local count = min(returned[i + 1], count_at(own, returned[i]))
+    put(list, returned[i], -count)
+    put(own, returned[i], -count)
+  end
+  limit = limit - holders(limit)
+  local all, weighing, unexpired = weigh(list, tick)
+  local mine, _, own_unexpired = weigh(own, tick)
+  local granted = share_of(limit - weighing, least, most)
+  weighing = weighing + granted
+  local last = tick + SHORT
+  if is_stand_by or weighing * QUIET <= limit then last = tick + min(LONG, max(SHORT, ceil(forMs / TICK))) end
+  put(all, last, granted)
+  put(mine, last, granted)
+  local reply = {granted, max(0, limit - weighing), unexpired > own_unexpired, last, (last + 1) * TICK - now,
+    free_in(all, weighing, limit, now)}
+  n[5] = mine
+  if order then n[6] = {incarnation, order[1], last, granted} end
+  return reply, all
+end
+`;
+
+const EXCHANGE = `
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local incarnation, sequence, expiry = head[1], head[2], head[6]
+local now = now_ms(head[4])
+local epoch, till, lost, places = epoch_of(KEYS[1], KEYS[2], KEYS[3], now)
+if not epoch then return pack({'unknown', now, '', 0}) end
+local node = node_of(KEYS[2], place)
+if not node or node[1] ~= incarnation then return pack({'unknown', now, epoch, 0}) end
+if sequence <= node[2] then return pack({'old', now, epoch, 0}) end
+if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, epoch, 0}) end
+if head[5] > 0 and now - node[3] > SILENT then node[5] = now end
+node[2], node[3] = sequence, now
+call('HSET', KEYS[2], place, pack(node))
+if node[4] ~= epoch then return pack({'report', now, epoch, max(0, till - now)}) end
+if call('SCARD', KEYS[3]) > 0 then
+  if now > lost + expiry then drop_silent_awaited(KEYS[1], KEYS[3], epoch) end
+  return pack({'quarantine', now, epoch, max(TICK, till - now), call('SRANDMEMBER', KEYS[3], 3)})
+end
+if now < till then return pack({'quarantine', now, epoch, max(0, till - now)}) end
+
+-- Permits that silent nodes may be giving themselves, as equal shares: held back until they have spoken for a window again.
+local silent = -1
+local function holders(limit)
+  if head[5] == 0 then return 0 end
+  if silent < 0 then
+    silent = 0
+    local all = call('HVALS', KEYS[2])
+    for i = 1, #all do
+      local n = cmsgpack.unpack(all[i])
+      local quiet = now - n[3]
+      local may = (quiet > SILENT and quiet <= expiry + QUARANTINE) or now - n[5] < QUARANTINE
+      if may and n[7] > 0 then silent = silent + 1 end
+    end
+  end
+  return min(limit, silent * floor(limit / head[5]))
+end
+
+local asks = cmsgpack.unpack(ARGV[4])
+local answers = {}
+for i = 1, #asks do
+  local ask, key = asks[i], KEYS[3 + 2 * i]
+  local subject, minute, day, slots, money = ask[1], ask[2], ask[3], ask[4], ask[5]
+  local answer = {false, false, false, false}
+  local held_before, holds = false, false
+  if minute or day or slots then
+    local got = call('HMGET', key, 'm', 'd', 'n:' .. place)
+    local list = unpack_or(got[1], {})
+    local d = unpack_or(got[2], {0, 0, 0, 0, 0, 0})
+    local n = unpack_or(got[3], {0, 0, 0, 0, {}})
+    -- A key that rotation has made begins with what the one before had used: day, calls, permits of the minute, when.
+    local inherited = ask[6]
+    if inherited and not got[2] then
+      d[1], d[2] = inherited[1], inherited[2]
+      put(list, floor(inherited[4] / TICK), inherited[3])
+    end
+    held_before = n[2] + n[3] + n[4] > 0
+    if minute then answer[1], list = answer_minute(list, n, minute, now, holders, incarnation) end
+    if day then answer[2] = answer_day(d, n, day, now) end
+    if slots then
+      if slots[3] > 0 and slots[1] - d[5] + n[4] - slots[2] < slots[3] then drop_silent_slots(key, d, place, now, expiry) end
+      answer[3] = answer_slots(d, n, slots)
+    end
+    holds = n[2] + n[3] + n[4] > 0
+    call('HSET', key, 'm', pack(list), 'd', pack(d), 'n:' .. place, pack(n))
+    expire_subject(key, d, now)
+  end
+  if money then
+    local has, had
+    answer[4], has, had = answer_money(KEYS[4 + 2 * i], place, host, money)
+    holds, held_before = holds or has, held_before or had
+  end
+  -- Left in the set until the node's end where only some resources were asked for: it may hold others.
+  if holds and not held_before then call('SADD', KEYS[4], subject) end
+  answers[i] = answer
+end
+return pack({'ok', now, epoch, 0, answers, places})
+`;
+
+export const EXCHANGE_SCRIPT = scriptOf(LUA_PRELUDE + DAY_AND_SLOTS_LUA + MINUTE + MONEY_LUA + EXCHANGE);
+
+/*
+ * The scripts of a node's life at one partition: entering, voiding what an earlier life held, reporting anew after a loss, and
+ * leaving. Main thread. The keys are those of valkey-lua.ts; every ARGV[1] is the place, ARGV[2] the host.
+ */
+
+/** Subjects of one page: the server does nothing else for some 10 ms. */
+export const PAGE_SUBJECTS = 500;
+
+/**
+ * KEYS: meta, nodes, awaited, held. ARGV[3]: packed [incarnation, time instead of the server's or 0, remembered epoch or '', new epoch, equal shares, known
+ * places]. Answer: packed [status, now, epoch, host has reported, subjects to void]. Status: ok, or evicts with the policy.
+ */
+export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local incarnation, remembered, known = head[1], head[3], head[6]
+local now = now_ms(head[2])
+-- Whoever was forgotten and comes back is known again.
+call('HDEL', KEYS[1], 'gone:' .. host)
+-- What is evicted was counted: limits would be given twice.
+local policy = info_of('memory', 'maxmemory_policy')
+if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
+local epoch, till, lost = epoch_of(KEYS[1], KEYS[2], KEYS[3], now)
+if not epoch then
+  -- Empty: a new installation, unless this host knows better.
+  epoch, lost = head[4], remembered == '' and 0 or now
+  call('HSET', KEYS[1], 'epoch', epoch, 'run', info_of('server', 'run_id'), 'checked', now,
+    'until', lost > 0 and now + QUARANTINE or 0, 'lost', lost, 'fresh', remembered == '' and '1' or '0')
+elseif remembered ~= '' and remembered ~= epoch and call('HGET', KEYS[1], 'fresh') == '1' then
+  -- It was taken for a new one by hosts that are new, and was not.
+  lost = now
+  call('HSET', KEYS[1], 'until', now + QUARANTINE, 'lost', now, 'fresh', '0')
+end
+if remembered ~= '' and remembered ~= epoch and lost > 0 then
+  for _, other in ipairs(known) do
+    local n = node_of(KEYS[2], other)
+    if not is_gone(KEYS[1], other) and (not n or n[4] ~= epoch) then call('SADD', KEYS[3], other) end
+  end
+end
+local node = node_of(KEYS[2], place)
+local back = node and node[5] or 0
+if node and head[5] > 0 and now - node[3] > SILENT then back = now end
+if node and node[1] == incarnation then
+  node[3], node[5] = now, back
+else
+  if not node then call('HINCRBY', KEYS[1], 'places', 1) end
+  node = {incarnation, 0, now, '', back, 1, head[5]}
+end
+call('HSET', KEYS[2], place, pack(node))
+local void = {}
+if node[6] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS}) end
+return pack({'ok', now, epoch, call('HGET', KEYS[1], 'host:' .. host) == epoch, void})
+`);
+
+/**
+ * Frees what an ended life of the place held. KEYS: meta, nodes, awaited, held, then two of each subject. ARGV[3]:
+ * packed [incarnation, time instead of the server's or 0], ARGV[4]: packed [subject, spent by the host or false] of each. Answer: packed subjects that are left;
+ * false where another life has come.
+ */
+export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local known = node_of(KEYS[2], place)
+if not known or known[1] ~= head[1] then return pack(false) end
+local now = now_ms(head[2])
+for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
+  local key = KEYS[3 + 2 * i]
+  local got = call('HMGET', key, 'd', 'n:' .. place)
+  if got[1] and got[2] then
+    local d, n = cmsgpack.unpack(got[1]), cmsgpack.unpack(got[2])
+    if n[1] == d[1] then
+      d[2], d[3], d[4] = d[2] + n[2] + n[3], d[3] - n[2], d[4] - n[3]
+    end
+    d[5] = d[5] - n[4]
+    call('HSET', key, 'd', pack(d))
+    call('HDEL', key, 'n:' .. place)
+    expire_subject(key, d, now)
+  end
+  if call('EXISTS', KEYS[4 + 2 * i]) == 1 then
+    answer_money(KEYS[4 + 2 * i], place, host, {0, 0, 0, 0, 0, 0, row[2], false})
+  end
+  call('SREM', KEYS[4], row[1])
+end
+return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS}))
+`);
+
+/**
+ * What a node holds, or its host has spent, in a new epoch. KEYS as above. ARGV[3]: packed [incarnation, time instead of the server's or 0], ARGV[4]:
+ * packed [subject, day or false, slots, money or false, spent or false] of each; day is [number, used, unused, total seen]. Answer:
+ * packed true; false where another life has come.
+ */
+export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local known = node_of(KEYS[2], place)
+if not known or known[1] ~= head[1] then return pack(false) end
+local now = now_ms(head[2])
+for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
+  local key, day, slots, money = KEYS[3 + 2 * i], row[2], row[3], row[4]
+  if day or slots > 0 then
+    local got = call('HMGET', key, 'd', 'n:' .. place)
+    local d = unpack_or(got[1], {0, 0, 0, 0, 0, 0})
+    local n = unpack_or(got[2], {0, 0, 0, 0, {}})
+    if day then
+      answer_day(d, n, {0, day[1], day[2], day[3], 0, 0}, now)
+      if day[1] == d[1] then d[6] = max(d[6], day[4]) end
+    end
+    answer_slots(d, n, {0, slots, 0, 0})
+    call('HSET', key, 'd', pack(d), 'n:' .. place, pack(n))
+    expire_subject(key, d, now)
+  end
+  if money or row[5] then
+    local held = money or unpack_or(call('HGET', KEYS[4 + 2 * i], 'n:' .. place), {0, 0})
+    answer_money(KEYS[4 + 2 * i], place, host, {held[1], held[2], 0, 0, 0, 0, row[5], false})
+  end
+  if day or slots > 0 or money then call('SADD', KEYS[4], row[1]) end
+end
+return pack(true)
+`);
+
+/**
+ * All has been reported. KEYS: meta, nodes, awaited. ARGV[3]: packed [incarnation, epoch]. Answer: packed [version of the list of nodes, places]; false
+ * where another life has come, or another epoch.
+ */
+export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local place, host = ARGV[1], ARGV[2]
+local head = cmsgpack.unpack(ARGV[3])
+local node = node_of(KEYS[2], place)
+if not node or node[1] ~= head[1] or call('HGET', KEYS[1], 'epoch') ~= head[2] then return pack(false) end
+node[4], node[6] = head[2], 0
+call('HSET', KEYS[2], place, pack(node))
+call('HSET', KEYS[1], 'host:' .. host, head[2])
+call('SREM', KEYS[3], place)
+return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[2])})
+`);
+
+/** Ends the place. KEYS: meta, nodes, awaited. ARGV[3]: packed [incarnation]. Answer: packed whether it was known. */
+export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local node = node_of(KEYS[2], ARGV[1])
+if not node or node[1] ~= cmsgpack.unpack(ARGV[3])[1] then return pack(false) end
+call('HDEL', KEYS[2], ARGV[1])
+call('HINCRBY', KEYS[1], 'places', 1)
+call('SREM', KEYS[3], ARGV[1])
+return pack(true)
+`);
+
+/** The clock was set forward: no permit of the minute for a window. KEYS: meta. ARGV[3]: packed [time instead of the server's or 0]. */
+export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local till = now_ms(cmsgpack.unpack(ARGV[3])[1]) + QUARANTINE
+call('HSET', KEYS[1], 'until', till)
+return pack(true)
+`);
+
+/** KEYS: two of each subject. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low, the same of
+ * ARGV[2] alone] of each. */
+export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}
+local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)
+local views = {}
+for i = 1, #KEYS, 2 do
+  local got = call('HMGET', KEYS[i], 'm', 'd')
+  local list, d = unpack_or(got[1], {}), unpack_or(got[2], {0, 0, 0, 0, 0, 0})
+  local a = unpack_or(call('HGET', KEYS[i + 1], 'a'), {0, 0, -1, 0, 0, 0, 0})
+  local minute = 0
+  for j = 1, #list, 2 do if list[j] + WEIGHING >= tick then minute = minute + list[j + 1] end end
+  local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. ARGV[2]), {0, 0})
+  views[#views + 1] = {minute, d[1], d[2] + d[3] + d[4], d[5], a[6], a[7], a[4], a[5], own[1], own[2]}
+end
+return pack(views)
+`);

@@ -1,0 +1,21 @@
+import t from 'tap';
+import { viewOfModel } from '#src/admin/catalog-routes.js';
+import { picoUnitsPerToken } from '#src/core/money.js';
+
+void t.test('prices are shown as the settings give them', (t) => {
+  const shown = ['0.15', '0.075', '0.000001', '10000.00'].map((price) => {
+    const picoUnits = picoUnitsPerToken(price)!;
+    const model = {
+      id: 'm',
+      aliases: [],
+      ownedBy: 'x',
+      createdSeconds: 1,
+      price: { inputPicoUnits: picoUnits, cachedInputPicoUnits: picoUnits, outputPicoUnits: picoUnits },
+      outputTokensMax: 1,
+      passMembers: [],
+    };
+    return (viewOfModel(model) as { price: { input: string } }).price.input;
+  });
+  t.same(shown, ['0.15', '0.075', '0.000001', '10000.00']);
+  t.end();
+});

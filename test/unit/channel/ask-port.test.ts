@@ -1,0 +1,95 @@
+/** Each question gets its own answer, one that is late or taken back gets none, and its number is not used too early. */
+import { MessageChannel } from 'node:worker_threads';
+import t from 'tap';
+import type { ErrorRecord } from '#src/core/errors.js';
+import { AskPort, AskRefused, type Answer, type Question, type Withdrawal } from '#src/channel/ask-port.js';
+import { newSeed, random } from '../../support/protocol-values.js';
+
+const LATE: ErrorRecord = { code: 'overloaded', message: 'late' };
+const GONE: ErrorRecord = { code: 'internal_error', message: 'gone' };
+const FULL: ErrorRecord = { code: 'overloaded', message: 'full' };
+const LONG_MS = 60_000;
+
+const messageOf = (reply: Promise<unknown>): Promise<string> =>
+  reply.then(
+    (answer) => `answer ${String(answer)}`,
+    (error: unknown) => (error instanceof AskRefused ? error.refusal.message : String(error)),
+  );
+
+void t.test(
+  'in any order of answers, refusals and withdrawals nobody gets what was for another',
+  async (t) => {
+    const seed = newSeed();
+    t.comment(`seed ${seed}`);
+    const next = random(seed);
+    const { port1, port2 } = new MessageChannel();
+    const asks = new AskPort<number, string>(port1);
+    t.teardown(() => port1.close());
+    /** What the far end has been asked and has not answered. */
+    const open = new Map<number, number>();
+    let withdrawn = 0;
+    let reused = false;
+    const answer = (id: number): void => {
+      const ask = open.get(id);
+      if (ask === undefined) return;
+      open.delete(id);
+      const said: Answer =
+        ask % 3 === 0
+          ? { id, ok: false, refusal: { ...FULL, message: `full ${ask}` } }
+          : { id, ok: true, answer: ask };
+      port2.postMessage(said);
+    };
+    port2.on('message', (message: Question | Withdrawal) => {
+      if ('withdrawn' in message) {
+        withdrawn += 1;
+        answer(message.id);
+        return;
+      }
+      reused ||= open.has(message.id);
+      open.set(message.id, message.ask as number);
+      if (next() < 0.7) setTimeout(() => answer(message.id), next() * 5);
+    });
+    const wrong: string[] = [];
+    const told = new Map<string, number>();
+    const all: Promise<void>[] = [];
+    for (let ask = 1; ask <= 2_000; ask++) {
+      const asked = asks.askFor(20, LATE, ask);
+      const leaves = next() < 0.3;
+      if (leaves) setTimeout(() => asked.withdraw(GONE), next() * 5);
+      all.push(
+        messageOf(asked.reply).then((got) => {
+          const own = ask % 3 === 0 ? `full ${ask}` : `answer ${ask}`;
+          if (got !== own && got !== 'late' && !(leaves && got === 'gone')) wrong.push(`${ask}: ${got}`);
+          const kind = got.replace(/ .*/, '');
+          told.set(kind, (told.get(kind) ?? 0) + 1);
+        }),
+      );
+      if (ask % 50 === 0) await Promise.all(all);
+    }
+    await Promise.all(all);
+    t.same(wrong, []);
+    t.notOk(reused, 'no number is used before its question was answered');
+    for (const kind of ['answer', 'full', 'late', 'gone'])
+      t.ok(told.get(kind)! > 0, `${kind}: ${told.get(kind)}`);
+    t.ok(withdrawn > 0);
+  },
+);
+
+void t.test('to take back what was answered, or twice, does nothing', async (t) => {
+  const { port1, port2 } = new MessageChannel();
+  t.teardown(() => port1.close());
+  const heard: unknown[] = [];
+  port2.on('message', (message: Question) => {
+    heard.push(message);
+    if (message.ask === 'first') port2.postMessage({ id: message.id, ok: true, answer: 1 } satisfies Answer);
+  });
+  const asks = new AskPort<string, number>(port1);
+  const first = asks.askFor(LONG_MS, LATE, 'first');
+  t.equal(await first.reply, 1);
+  first.withdraw(GONE);
+  const second = asks.askFor(LONG_MS, LATE, 'second');
+  second.withdraw(GONE);
+  t.equal(await messageOf(second.reply), 'gone');
+  t.equal(await asks.ask('first'), 1, 'an answer still comes through');
+  t.match(heard, [{ ask: 'first' }, { ask: 'second' }, { withdrawn: true }, { ask: 'first' }]);
+});

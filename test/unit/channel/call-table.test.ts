@@ -1,0 +1,85 @@
+import t from 'tap';
+import { FRAME_BYTES_MAX } from '#src/core/limits.js';
+import { asCallSlot } from '#src/core/units.js';
+import { CallTable, createCallTable } from '#src/channel/call-table.js';
+
+/** Half of what is given: the other half is for the frame that overdraws. */
+const WINDOW_BYTES = 8;
+const SLOT = asCallSlot(3);
+
+void t.test('credits are spent to the last byte and overdrawn by one frame at most', (t) => {
+  const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
+  table.open(SLOT, 1);
+  t.equal(table.spend(SLOT, 7), true);
+  t.equal(table.spend(SLOT, 5), false, 'the frame that crosses the window is sent, and the worker pauses');
+  t.equal(table.refund(SLOT, 7), false, 'less than half a window is back: no wake-up yet');
+  t.equal(table.refund(SLOT, 1), true, 'half a window is back: the worker is owed its wake-up');
+  t.equal(table.refund(SLOT, 4), false, 'which it is owed once');
+  t.equal(table.spend(SLOT, 7), true);
+  t.end();
+});
+
+void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
+  const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
+  table.open(SLOT, 1);
+  table.spend(SLOT, 100);
+  table.cancel(SLOT);
+  t.equal(table.isCancelled(SLOT), true);
+  t.equal(table.isCancelled(asCallSlot(2)), false, 'its neighbour is not touched');
+  table.open(SLOT, 1);
+  t.equal(table.isCancelled(SLOT), false);
+  t.equal(table.refund(SLOT, 0), false, 'nobody waits');
+  t.equal(table.spend(SLOT, WINDOW_BYTES - 1), true);
+  t.end();
+});
+
+void t.test('the more calls are in flight, the smaller the window of a new one', (t) => {
+  const wholeBytes = 192 * 1024;
+  const table = new CallTable(createCallTable(8, wholeBytes + FRAME_BYTES_MAX));
+  const windowBytes = (inFlight: number): number => {
+    table.open(SLOT, inFlight);
+    let spent = 1_024;
+    while (table.spend(SLOT, 1_024)) spent += 1_024;
+    const resumed = Math.ceil(spent / 2);
+    t.equal(table.refund(SLOT, resumed - 1_024), false, 'nobody is woken for less than half a window');
+    t.equal(table.refund(SLOT, 1_024), true, 'half a window is back');
+    return spent;
+  };
+  t.equal(windowBytes(1), wholeBytes);
+  t.equal(windowBytes(42), wholeBytes);
+  t.equal(windowBytes(64), 128 * 1024);
+  t.equal(windowBytes(256), 32 * 1024);
+  t.equal(windowBytes(20_000), 32 * 1024, 'no less than that');
+  t.end();
+});
+
+void t.test('every order of spending and refunding wakes a worker that waits', (t) => {
+  // Small world: three frames of 4 bytes each against a window of 8, refunds of 4 in every possible place between.
+  const orders = (left: number, sent: number): string[] => {
+    if (left === 0 && sent === 0) return [''];
+    const next: string[] = [];
+    if (left > 0) next.push(...orders(left - 1, sent + 1).map((rest) => `s${rest}`));
+    if (sent > 0) next.push(...orders(left, sent - 1).map((rest) => `r${rest}`));
+    return next;
+  };
+  for (const order of orders(5, 0)) {
+    const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
+    table.open(SLOT, 1);
+    let waiting = false;
+    let wakeUps = 0;
+    let pauses = 0;
+    for (const step of order) {
+      if (step === 's') {
+        // A worker that waits sends nothing; the step is taken all the same to see that a second pause is not lost.
+        waiting = !table.spend(SLOT, 4);
+        if (waiting) pauses += 1;
+      } else if (table.refund(SLOT, 4)) {
+        wakeUps += 1;
+        waiting = false;
+      }
+    }
+    t.equal(waiting, false, `${order}: after all refunds nobody waits`);
+    t.ok(wakeUps <= pauses, `${order}: no wake-up without a pause`);
+  }
+  t.end();
+});

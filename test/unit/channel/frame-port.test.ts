@@ -1,0 +1,167 @@
+import t, { type Test } from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { createFrameLink, FramePort } from '#src/channel/frame-port.js';
+import { RECORD_BYTES_MAX } from '#src/channel/frame-ring.js';
+import {
+  FRAME_CALL,
+  FRAME_CREDIT,
+  FRAME_DATA,
+  FRAME_END,
+  FRAME_FAIL,
+  type CallFrame,
+  type DataFrame,
+  type EndFrame,
+  type Frame,
+} from '#src/channel/messages.js';
+import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
+import { random as randomOf } from '../../support/protocol-values.js';
+
+const SEED = 20_261_122;
+/** More than a ring holds, in one turn. */
+const BURST_FRAMES = 200;
+const ROUNDS = 30;
+
+/** What of a frame must be the same at the other end; bytes are read at once, for they are valid during the call only. */
+function textOf(frame: Frame): string {
+  return JSON.stringify(
+    frame.map((value) =>
+      ArrayBuffer.isView(value)
+        ? Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('hex')
+        : value,
+    ),
+  );
+}
+
+/** Two ends in one thread; what each has heard. */
+function bed(t: Test) {
+  const [one, other] = createFrameLink();
+  const heard: string[][] = [[], []];
+  const ports = [one, other].map(
+    (link, end) => new FramePort(link, (frames) => heard[end]!.push(...frames.map((frame) => textOf(frame)))),
+  );
+  t.teardown(() => ports.forEach((port) => port.close()));
+  return { ports, heard };
+}
+
+async function until(condition: () => boolean): Promise<void> {
+  const deadline = performance.now() + 20_000;
+  while (!condition()) {
+    if (performance.now() > deadline) throw new Error('timed out waiting for frames');
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+}
+
+const TRACE_PARENT = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+const TRACES: readonly (CarriedTrace | undefined)[] = [
+  undefined,
+  UNRECORDED,
+  [TRACE_PARENT, ''],
+  [TRACE_PARENT, `vendor=${'x'.repeat(200)},other=1`],
+];
+const BODIES = ['{}', '{"model":"é"}', '{"model":"日本語 🚪"}', '\ud800', ''];
+
+/** Any frame, from short to longer than a record may be. */
+function frameOf(random: () => number, id: number): Frame {
+  const length = Math.floor(random() ** 4 * (RECORD_BYTES_MAX + 2_000));
+  const bytes = Buffer.alloc(length, id & 0xff);
+  switch (Math.floor(random() * 6)) {
+    case 0: {
+      const chosen = BODIES[Math.floor(random() * BODIES.length)]!;
+      const body = chosen + 'x'.repeat(length);
+      const isAscii = /^[\x00-\x7f]*$/.test(body);
+      return [
+        FRAME_CALL,
+        id,
+        `req_${id}`,
+        id % 7,
+        id % 2 === 0,
+        id % 3 === 0,
+        3,
+        9,
+        body,
+        isAscii,
+        undefined,
+        TRACES[Math.floor(random() * TRACES.length)],
+        asAccountIndex(Math.floor(random() * 4_194_304)),
+        Math.floor(random() * 2 ** 31),
+        1 + Math.floor(random() * 128),
+      ] satisfies CallFrame;
+    }
+    case 1:
+      return [FRAME_END, id, bytes, [id, 2 ** 40 + id, 3, id % 4], random() * 1e6] satisfies EndFrame;
+    case 2:
+      return [FRAME_FAIL, id, { code: 'internal_error', message: 'gone' }];
+    case 3:
+      return [FRAME_CREDIT, id];
+    default:
+      return [FRAME_DATA, id, bytes] satisfies DataFrame;
+  }
+}
+
+void t.test('frames of any kind and length arrive as they were and in their order, both ways', async (t) => {
+  const { ports, heard } = bed(t);
+  const random = randomOf(SEED);
+  const said: string[][] = [[], []];
+  let id = 2 ** 45;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const frames = random() < 0.2 ? BURST_FRAMES : Math.floor(random() * 20);
+    for (let at = 0; at < frames; at += 1) {
+      const end = random() < 0.5 ? 0 : 1;
+      const frame = frameOf(random, (id += 1));
+      said[1 - end]!.push(textOf(frame));
+      ports[end]!.push(frame);
+    }
+    if (random() < 0.5) await new Promise((resolve) => setImmediate(resolve));
+  }
+  await until(() => heard.every((texts, end) => texts.length === said[end]!.length));
+  for (const end of [0, 1]) {
+    const wrong = heard[end]!.findIndex((text, at) => text !== said[end]![at]);
+    t.equal(wrong, -1, `end ${end} heard all ${said[end]!.length} frames (seed ${SEED})`);
+  }
+});
+
+void t.test('what is pushed is copied: the sender may use its bytes again', async (t) => {
+  const { ports, heard } = bed(t);
+  const bytes = Buffer.from('first');
+  ports[0]!.push([FRAME_DATA, 1, bytes]);
+  bytes.write('other');
+  await until(() => heard[1]!.length === 1);
+  t.equal(heard[1]![0], textOf([FRAME_DATA, 1, Buffer.from('first')]));
+});
+
+void t.test('small calls and answers are not serialised: their message is a number', async (t) => {
+  const [one, other] = createFrameLink();
+  const port = new FramePort(one, () => undefined);
+  const messages: unknown[] = [];
+  other.port.on('message', (message) => messages.push(message));
+  t.teardown(() => {
+    port.close();
+    other.port.close();
+  });
+  for (let id = 1; id <= 10; id += 1) {
+    const trace = TRACES[id % TRACES.length];
+    const body = '{"model":"m"}';
+    const call = [
+      FRAME_CALL,
+      id,
+      'req_1',
+      0,
+      false,
+      false,
+      0,
+      1,
+      body,
+      true,
+      undefined,
+      trace,
+      asAccountIndex(3),
+      16,
+      1,
+    ] as const;
+    port.push(call satisfies CallFrame);
+    port.push([FRAME_END, id, Buffer.alloc(500), [1, 0, 2, 0], 0.5] satisfies EndFrame);
+  }
+  await until(() => messages.length > 0);
+  t.equal(messages.length, 1, 'one for the turn');
+  t.type(messages[0], 'number');
+});

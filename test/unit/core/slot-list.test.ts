@@ -1,0 +1,59 @@
+import t from 'tap';
+import { Roster } from '#src/core/slot-list.js';
+import { grownBytes } from '../../support/collections.js';
+import { random as randomOf } from '../../support/protocol-values.js';
+
+void t.test('holds what was added and not removed', (t) => {
+  const random = randomOf(1);
+  const roster = new Roster<number>();
+  const places = new Map<number, number>();
+  for (let item = 0; item < 5_000; item++) {
+    const place = roster.add(item);
+    if ([...places.values()].includes(place)) t.fail(`place ${place} was given twice`);
+    places.set(item, place);
+    while (random() < 0.5 && places.size > 0) {
+      const [gone, at] = [...places][Math.floor(random() * places.size)]!;
+      roster.remove(at);
+      places.delete(gone);
+    }
+  }
+  t.ok(places.size > 1, `${places.size} are left`);
+  t.equal(roster.size, places.size);
+  t.same([...roster].sort(), [...places.keys()].sort());
+  for (const [item, place] of places) t.equal(roster.at(place), item);
+  for (const place of places.values()) roster.remove(place);
+  t.same([...roster], []);
+  t.equal(roster.size, 0);
+  t.end();
+});
+
+void t.test('those who leave while it is walked', (t) => {
+  const roster = new Roster<{ place: number }>();
+  for (let count = 0; count < 100; count++) {
+    const item = { place: 0 };
+    item.place = roster.add(item);
+  }
+  let visited = 0;
+  for (const { place } of roster) {
+    roster.remove(place);
+    visited++;
+  }
+  t.equal(visited, 100);
+  t.equal(roster.size, 0);
+  t.end();
+});
+
+void t.test('what has left is gone with the next small collection', (t) => {
+  const roster = new Roster<{ place: number; bytes: string[] }>();
+  const open: { place: number; bytes: string[] }[] = [];
+  const come = (): void => {
+    const item = { place: 0, bytes: new Array<string>(500).fill('x') };
+    item.place = roster.add(item);
+    open.push(item);
+    if (open.length > 64) roster.remove(open.shift()!.place);
+  };
+  const bytes = grownBytes(come);
+  // A Set keeps 26 MB here.
+  t.ok(bytes < 4e6, `the heap grew by ${bytes} bytes`);
+  t.end();
+});

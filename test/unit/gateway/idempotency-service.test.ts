@@ -1,0 +1,301 @@
+/**
+ * The desk with real ports; the listeners' ends are in this thread too, so what is posted waits until somebody looks.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { MessageChannel } from 'node:worker_threads';
+import t, { type Test } from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { ClaimDesk, type ClaimDeskOptions } from '#src/gateway/idempotency-service.js';
+import { KeyedCall, bodyDigestOf } from '#src/request/idempotency.js';
+import { ClaimLink } from '#src/channel/idempotency-channel.js';
+import type { Settings } from '#src/config/schema.js';
+import type { AnswerRecord } from '#src/registry/stored-response.js';
+import { Store } from '#src/store/store.js';
+import { ListLog, StoppedClock } from '../store/support.js';
+
+const ACCOUNT = asAccountIndex(3);
+const OTHER = asAccountIndex(4);
+const BODY = bodyDigestOf(Buffer.from('{}'));
+const OTHER_BODY = bodyDigestOf(Buffer.from('{"n":1}'));
+const LISTENERS = 2;
+const CLAIMS_MAX = 3;
+const ANSWER_BYTES = 1_000;
+const MIB = 1024 * 1024;
+
+interface World {
+  readonly desk: ClaimDesk;
+  readonly clock: StoppedClock;
+  readonly store: Store;
+  readonly links: ClaimLink[];
+  /** Positions below it are drained, by listener. */
+  readonly drained: number[];
+  readonly attach: (index: number) => ClaimLink;
+  readonly call: (listener: number, key: string) => KeyedCall;
+}
+
+function openWorld(
+  t: Test,
+  durability: Settings['durability'] = 'interval',
+  shared?: (store: Store) => ClaimDeskOptions['shared'],
+): World {
+  const store = new Store(t.testdir({}));
+  const clock = new StoppedClock();
+  const drained = [0, 0];
+  const settings = {
+    limits: { calls_in_flight: CLAIMS_MAX } as Settings['limits'],
+    idempotency: { keep_hours: 24, store_bytes: 256 * MIB, answer_bytes: ANSWER_BYTES },
+  };
+  const journals = drained.map((_, index) => ({
+    hasDrained: (position: number) => position < drained[index]!,
+  }));
+  const desk = new ClaimDesk({
+    settings,
+    replaysUnwritten: () => durability === 'interval',
+    store,
+    shared: shared?.(store),
+    journals,
+    clock,
+    log: new ListLog(),
+  });
+  const ends: MessageChannel[] = [];
+  const attach = (index: number): ClaimLink => {
+    const channel = new MessageChannel();
+    ends.push(channel);
+    desk.attach(index, channel.port1);
+    return new ClaimLink(channel.port2, settings.idempotency.answer_bytes);
+  };
+  const links = Array.from({ length: LISTENERS }, (_, index) => attach(index));
+  t.teardown(() => {
+    for (const { port1, port2 } of ends) {
+      port1.close();
+      port2.close();
+    }
+    return store.close();
+  });
+  const call = (listener: number, key: string) => new KeyedCall(key, links[listener]!);
+  return { desk, clock, store, links, drained, attach, call };
+}
+
+const claim = (call: KeyedCall, body = BODY, account = ACCOUNT) => call.claim(account, body);
+const IN_PROGRESS = { refusal: { code: 'request_in_progress', retryAfterSeconds: 1 } };
+const OTHER_BODY_REFUSAL = { refusal: { code: 'invalid_parameters', message: /another request body/ } };
+
+void t.test('the first has the key, everybody else is told that it runs', async (t) => {
+  const { call } = openWorld(t);
+  const first = call(0, 'k');
+  // Two at once: one of them is the first.
+  const both = await Promise.all([claim(first), claim(call(1, 'k'))]);
+  t.match(both, [{ refusal: undefined }, IN_PROGRESS]);
+  t.match(await claim(call(0, 'k')), IN_PROGRESS);
+  t.match(await claim(call(1, 'k'), OTHER_BODY), OTHER_BODY_REFUSAL, 'another body is a mistake at once');
+  t.same(await claim(call(0, 'k'), BODY, OTHER), {}, "another account's key is another key");
+  t.same(await claim(call(0, 'K')), {}, 'and so is another text');
+});
+
+void t.test('an answer is given again as soon as its client can have it, by any listener', async (t) => {
+  const { call, drained, desk, store } = openWorld(t);
+  const first = call(0, 'k');
+  t.same(await claim(first), {});
+  first.collect(Buffer.from('data: 1\n\n'));
+  // No turn of the event loop in between: the note waits in one port while the claim comes by the other.
+  first.keep(Buffer.from('data: [DONE]\n\n'), true, 0);
+  const { earlier } = await claim(call(1, 'k'));
+  t.equal(earlier?.stream, true);
+  t.equal(Buffer.from(earlier!.bytes).toString(), 'data: 1\n\ndata: [DONE]\n\n');
+  t.match(await claim(call(1, 'k'), OTHER_BODY), OTHER_BODY_REFUSAL);
+
+  t.same(desk.due(), { ...desk.due(), kept: [] }, 'its charge is not drained');
+  drained[0] = 1;
+  const due = desk.due()!;
+  t.match(due.kept, [{ account: ACCOUNT, key: 'k', bodyDigest: BODY, stream: true }]);
+  store.commit(() => store.answers.apply(due));
+  desk.noteWritten(due);
+  t.equal(desk.due(), undefined);
+  t.match(await claim(call(0, 'k')), { earlier: { stream: true } }, 'from the disk');
+});
+
+void t.test('a flush finds an answer that its listener has just handed over', async (t) => {
+  const { call, drained, desk } = openWorld(t);
+  const first = call(0, 'k');
+  await claim(first);
+  first.keep(Buffer.from('x'), false, 0);
+  drained[0] = 1;
+  t.equal(desk.due()?.kept.length, 1);
+});
+
+void t.test('with commit an answer is in progress until it is on disk', async (t) => {
+  const { call, drained, desk, store } = openWorld(t, 'commit');
+  const first = call(0, 'k');
+  await claim(first);
+  first.keep(Buffer.from('x'), false, 0);
+  t.match(await claim(call(1, 'k')), IN_PROGRESS);
+  drained[0] = 1;
+  const due = desk.due()!;
+  store.commit(() => store.answers.apply(due));
+  desk.noteWritten(due);
+  t.match(await claim(call(1, 'k')), { earlier: { stream: false } });
+  // The charge is taken back after all.
+  first.forget(1);
+  t.same(await claim(call(1, 'k')), {}, 'what is forgotten is a new call');
+});
+
+void t.test('what is given up is a new call', async (t) => {
+  const { call } = openWorld(t);
+  const first = call(0, 'k');
+  await claim(first);
+  first.collect(Buffer.from('half'));
+  first.giveUp();
+  first.giveUp();
+  const second = call(1, 'k');
+  t.same(await claim(second), {});
+  first.giveUp();
+  t.match(await claim(call(1, 'k')), IN_PROGRESS, 'the first has nothing more to say about it');
+});
+
+void t.test('an answer that is too long is remembered without its bytes', async (t) => {
+  const { call } = openWorld(t);
+  for (const lastBytes of [ANSWER_BYTES - 600, ANSWER_BYTES - 599]) {
+    const first = call(0, `k${lastBytes}`);
+    await claim(first);
+    first.collect(new Uint8Array(600));
+    first.keep(new Uint8Array(lastBytes), true, 0);
+    const again = await claim(call(1, `k${lastBytes}`));
+    if (lastBytes === 400) t.equal(again.earlier?.bytes.length, ANSWER_BYTES, 'at the bound it is kept');
+    else t.match(again, { refusal: { code: 'invalid_parameters', message: /charged.*could not be kept/ } });
+  }
+});
+
+void t.test('a listener that dies leaves its keys, and what it had charged', async (t) => {
+  const { call, desk, drained, attach, links } = openWorld(t);
+  const [running, charged, uncharged] = [call(0, 'running'), call(0, 'charged'), call(0, 'uncharged')];
+  const other = call(1, 'other');
+  for (const one of [running, charged, uncharged]) await claim(one);
+  charged.keep(Buffer.from('x'), false, 0);
+  uncharged.keep(Buffer.from('x'), false, 1);
+  t.same(await claim(other), {});
+  drained[0] = 1;
+  desk.detach(0);
+  links[0] = attach(0);
+  t.same(await claim(call(0, 'running')), {});
+  t.same(await claim(call(1, 'uncharged')), {});
+  t.match(await claim(call(0, 'charged')), { earlier: { stream: false } });
+  t.match(await claim(call(0, 'other')), IN_PROGRESS);
+});
+
+void t.test('calls in progress and answers on their way are bounded', async (t) => {
+  const { call, store, clock } = openWorld(t);
+  const BUSY = { refusal: { code: 'overloaded', retryAfterSeconds: 1 } };
+  const running = Array.from({ length: CLAIMS_MAX }, (_, n) => call(0, `k${n}`));
+  for (const one of running) t.same(await claim(one), {});
+  t.match(await claim(call(1, 'more')), BUSY);
+  running[0]!.giveUp();
+  t.same(await claim(call(1, 'more')), {});
+
+  const record = (key: string): AnswerRecord => ({
+    account: ACCOUNT,
+    key,
+    bodyDigest: BODY,
+    endedMs: clock.wallMs(),
+    stream: true,
+    bytes: new Uint8Array(50 * MIB),
+  });
+  const bounds = { expiredMs: 0, bytesMax: Infinity };
+  store.commit(() => store.answers.apply({ kept: [record('a')], forgotten: [], bounds }));
+  const replays = [call(0, 'a'), call(0, 'a')];
+  for (const replay of replays) t.match(await claim(replay), { earlier: { stream: true } });
+  t.match(await claim(call(1, 'a')), BUSY, '128 MiB hold two of 50');
+  replays[0]!.giveUp();
+  t.match(await claim(call(1, 'a')), { earlier: { stream: true } });
+});
+
+void t.test('answers that are too old are removed once a minute', async (t) => {
+  const { call, desk, store, drained, clock } = openWorld(t);
+  const first = call(0, 'k');
+  await claim(first);
+  first.keep(Buffer.from('x'), false, 0);
+  await nextTurn();
+  drained[0] = 1;
+  const due = desk.due()!;
+  store.commit(() => store.answers.apply(due));
+  desk.noteWritten(due);
+  desk.onSweep();
+  t.equal(store.answers.oldestMs(), clock.nowMs);
+  clock.nowMs += 24 * 3_600_000;
+  t.same(await claim(call(0, 'k')), {}, 'a day later the key is new');
+  desk.onSweep();
+  t.equal(store.answers.oldestMs(), undefined);
+});
+
+/** Keys of the host, as another process takes them. */
+class HostKeys {
+  readonly elsewhere = new Map<string, string>();
+  readonly taken = new Set<string>();
+  onTake = (): void => undefined;
+
+  take({ key }: { key: string }): string | undefined {
+    if (this.elsewhere.has(key)) return this.elsewhere.get(key);
+    this.onTake();
+    this.taken.add(key);
+    return undefined;
+  }
+
+  giveBack(keys: Iterable<{ readonly key: string }>): void {
+    for (const { key } of keys) this.taken.delete(key);
+  }
+}
+
+void t.test('a key is taken from all processes until its answer is on disk', async (t) => {
+  const keys = new HostKeys();
+  const { call, desk, drained, store } = openWorld(t, 'interval', () => keys);
+  keys.elsewhere.set('theirs', BODY);
+  t.match(await claim(call(0, 'theirs')), IN_PROGRESS);
+  t.match(await claim(call(0, 'theirs'), OTHER_BODY), OTHER_BODY_REFUSAL);
+
+  const first = call(0, 'k');
+  t.same(await claim(first), {});
+  t.same([...keys.taken], ['k']);
+  first.keep(Buffer.from('x'), false, 0);
+  t.match(await claim(call(1, 'k')), { earlier: { stream: false } }, 'this process has it');
+  t.ok(keys.taken.has('k'), 'the others have not');
+  drained[0] = 1;
+  const due = desk.due()!;
+  store.commit(() => store.answers.apply(due));
+  desk.noteWritten(due);
+  t.notOk(keys.taken.has('k'));
+
+  const second = call(0, 'gone');
+  await claim(second);
+  second.giveUp();
+  t.same(await claim(call(1, 'other')), {});
+  t.same([...keys.taken], ['other']);
+  desk.detach(1);
+  t.same([...keys.taken], [], 'its listener has died');
+});
+
+void t.test('an answer that another process wrote before it gave the key back is found', async (t) => {
+  const keys = new HostKeys();
+  const { call, clock, store } = openWorld(t, 'interval', () => keys);
+  keys.onTake = () => {
+    const record = { account: ACCOUNT, key: 'k', bodyDigest: BODY, stream: false, bytes: Buffer.from('x') };
+    const bounds = { expiredMs: 0, bytesMax: MIB };
+    const kept = [{ ...record, endedMs: clock.wallMs() }];
+    store.commit(() => store.answers.apply({ kept, forgotten: [], bounds }));
+  };
+  t.match(await claim(call(0, 'k')), { earlier: { stream: false } });
+  t.same([...keys.taken], []);
+});
+
+void t.test('a key that was forgotten and claimed anew stays taken', async (t) => {
+  const keys = new HostKeys();
+  const { call, desk, drained } = openWorld(t, 'interval', () => keys);
+  const first = call(0, 'k');
+  await claim(first);
+  first.keep(Buffer.from('x'), false, 0);
+  first.forget(1);
+  drained[0] = 2;
+  const due = desk.due()!;
+  t.match(due.forgotten, [{ key: 'k' }]);
+  t.same(await claim(call(1, 'k')), {});
+  desk.noteWritten(due);
+  t.ok(keys.taken.has('k'));
+});

@@ -1,0 +1,397 @@
+import { randomInt } from 'node:crypto';
+import t from 'tap';
+import type { ErrorRecord } from '#src/core/errors.js';
+import { decimalOf } from '#src/core/money.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import { admit } from '#src/request/admit.js';
+import type { CallContext } from '#src/request/context.js';
+import type { PipelineParts } from '#src/request/context.js';
+import { release, reverse, settle } from '#src/request/settle.js';
+import type { Usage } from '#src/protocol/usage.js';
+import type { ModelEntry } from '#src/registry/catalog.js';
+import { CATALOG, SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
+
+const fundsOf = ({ parts, account }: House) => {
+  const { available, held, spent, dayCalls } = parts.ledger.snapshot(account);
+  return { available: decimalOf(available), held: decimalOf(held), spent: decimalOf(spent), dayCalls };
+};
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+function randomOf(seed: number): (below: number) => number {
+  let state = seed | 1;
+  return (below) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % below;
+  };
+}
+const USAGE: Usage = { promptTokens: 10, cachedTokens: 4, completionTokens: 5, source: 'reported' };
+
+void t.test('an admitted call holds its worst case and is charged its cost', (t) => {
+  const house = openHouse();
+  const context = knownCaller(house);
+  const call = chatCall({ max_tokens: 10 });
+  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(context.admission?.call, call, 'the call is not changed');
+  const hold = BigInt(call.bodyBytes) * 1_000_000n + 10n * 2_000_000n;
+  t.match(fundsOf(house), { held: decimalOf(hold), spent: '0.00', dayCalls: 1 });
+  settle(context, USAGE, house.parts);
+  // 6 × 1 + 4 × 0.5 + 5 × 2 millionths.
+  t.match(fundsOf(house), { available: '0.999982', held: '0.00', spent: '0.000018', dayCalls: 1 });
+  t.match(house.records(), [
+    {
+      request: 1,
+      account: house.account,
+      key: house.keyIndex,
+      model: 0,
+      outcome: 'served',
+      promptTokens: 10,
+      cachedTokens: 4,
+      completionTokens: 5,
+      charged: 18_000_000n,
+      uncovered: 0n,
+    },
+  ]);
+  t.end();
+});
+
+void t.test('a member that routes is refused, and taken where the model lets it through', (t) => {
+  const house = openHouse();
+  const call = chatCall({ models: ['dearer'], provider: { order: ['x'] } });
+  const refused = admit(knownCaller(house), call, house.parts);
+  t.match(refused, { code: 'invalid_parameters', message: /^models must not be given: .*pass_members/ });
+  t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, 'it has taken nothing');
+  const passing = (...passMembers: ModelEntry['passMembers']): PipelineParts => ({
+    ...house.parts,
+    catalog: { ...CATALOG, models: CATALOG.models.map((model) => ({ ...model, passMembers })) },
+  });
+  t.match(admit(knownCaller(house), call, passing('models')), { message: /^provider must not/ });
+  const context = knownCaller(house);
+  t.equal(admit(context, call, passing('provider', 'models')), undefined);
+  t.equal(context.admission?.call, call, 'it is not changed');
+  // What is told of a model that the plan does not have is the same with and without them.
+  const hidden = chatCall({ model: 'hidden', models: ['dearer'] });
+  t.match(admit(knownCaller(house), hidden, house.parts), { code: 'model_not_found' });
+  t.end();
+});
+
+void t.test('Retry-After of a day that is used up is true, however the clock is set', (t) => {
+  const seed = Number(process.env.TEST_SEED ?? randomInt(1, 2 ** 31));
+  t.comment(`seed ${seed}`);
+  const random = randomOf(seed);
+  const spans = [
+    1_000,
+    5_000,
+    60_000,
+    HOUR_MS,
+    12 * HOUR_MS,
+    DAY_MS - 1,
+    DAY_MS,
+    25 * HOUR_MS,
+    2 * DAY_MS,
+    400 * DAY_MS,
+  ];
+  for (let world = 0; world < 300; world++) {
+    const house = openHouse();
+    const { clock, parts } = house;
+    const keyLimit = world % 2 === 0 ? undefined : { requestsPerMinute: undefined, callsPerDay: 2 };
+    if (keyLimit !== undefined) parts.ledger.keys.open(house.keyIndex, keyLimit);
+    const ask = (): ErrorRecord | undefined => {
+      const context = knownCaller(house, {}, keyLimit);
+      const refused = admit(context, chatCall({ model: 'free', max_tokens: 0 }), parts);
+      if (refused !== undefined) return refused;
+      settle(context, USAGE, parts);
+      parts.link.release(context.admission!.slot);
+      house.records();
+      return undefined;
+    };
+    // Around a midnight.
+    clock.stepMs = SECONDS_TO_MIDNIGHT * 1_000 + (random(7) - 3) * 2_000;
+    let latestDay = 0;
+    for (let step = 0; step < 12; step++) {
+      const refused = Array.from({ length: 4 }, ask).find((answer) => answer !== undefined);
+      if (refused === undefined) throw new Error('four calls are more than a day has');
+      const day = dayNumberOf(clock.wallMs());
+      const seconds = refused.retryAfterSeconds!;
+      const name = `seed ${seed}, world ${world}, step ${step}: ${refused.message}`;
+      if (refused.code !== 'daily_limit_exceeded') t.fail(name);
+      if (!refused.message.includes(`Retry after ${seconds} seconds, at 00:00 UTC+8.`)) t.fail(name);
+      latestDay = latestDay > day + 1 ? day : Math.max(latestDay, day);
+      // Longer than a day only if the clock was set back over midnight: the later day is not given twice.
+      const most = latestDay > day ? 2 * 86_400 : 86_400;
+      if (!Number.isInteger(seconds) || seconds < 1 || seconds > most) t.fail(name);
+      const before = clock.nowMs;
+      clock.nowMs += seconds * 1_000 - 1_001;
+      if (ask() === undefined) t.fail(`early: ${name}`);
+      clock.nowMs = before + seconds * 1_000;
+      const again = ask();
+      if (again !== undefined) t.fail(`after waiting: ${name}; then ${again.message}`);
+      latestDay = Math.max(latestDay, dayNumberOf(clock.wallMs()));
+      clock.stepMs += (random(2) === 0 ? 1 : -1) * spans[random(spans.length)]!;
+      clock.nowMs += random(10_000);
+    }
+  }
+  t.end();
+});
+
+void t.test('the worst case is bounded by the model, and multiplied by the choices', (t) => {
+  for (const [fields, completionTokens] of [
+    [{}, 1_000],
+    [{ max_tokens: 0 }, 0],
+    [{ max_tokens: 1e12 }, 1_000],
+    [{ max_completion_tokens: 7 }, 7],
+    [{ max_tokens: 7, n: 3 }, 21],
+  ] as const) {
+    const house = openHouse();
+    const call = chatCall(fields);
+    t.equal(admit(knownCaller(house), call, house.parts), undefined);
+    const hold = BigInt(call.bodyBytes) * 1_000_000n + BigInt(completionTokens) * 2_000_000n;
+    t.equal(fundsOf(house).held, decimalOf(hold), JSON.stringify(fields));
+  }
+  t.end();
+});
+
+void t.test('each refusal has its code and has taken nothing', (t) => {
+  const cases: readonly { what: string; house: House; fields: object; refusal: object }[] = [
+    {
+      what: 'unknown model',
+      house: openHouse(),
+      fields: { model: 'nope' },
+      refusal: { code: 'model_not_found', message: /"nope"/ },
+    },
+    {
+      what: 'hidden model',
+      house: openHouse(),
+      fields: { model: 'hidden' },
+      refusal: { code: 'model_not_found' },
+    },
+    {
+      what: 'too little money',
+      house: openHouse({ credit: '0.0001' }),
+      fields: {},
+      refusal: { code: 'insufficient_quota', message: /balance is 0\.0001/ },
+    },
+    {
+      what: 'no slot',
+      house: openHouse({ slots: 0 }),
+      fields: {},
+      refusal: { code: 'overloaded', retryAfterSeconds: 1 },
+    },
+  ];
+  for (const { what, house, fields, refusal } of cases) {
+    const before = fundsOf(house);
+    const context = knownCaller(house);
+    t.match(admit(context, chatCall(fields), house.parts), refusal, what);
+    t.same(fundsOf(house), before, what);
+    t.equal(house.parts.link.inFlight, 0, what);
+    t.equal(context.admission, undefined, what);
+  }
+  t.end();
+});
+
+void t.test('a long model name is not repeated whole', (t) => {
+  const house = openHouse();
+  const refusal = admit(knownCaller(house), chatCall({ model: 'x'.repeat(100_000) }), house.parts);
+  t.ok(refusal!.message.length < 300);
+  t.end();
+});
+
+void t.test('the day: its last call, its refusal, and what gives a call back', (t) => {
+  const house = openHouse();
+  const admitted = Array.from({ length: 3 }, () => {
+    const context = knownCaller(house);
+    t.equal(admit(context, chatCall({}), house.parts), undefined);
+    return context;
+  });
+  const refusal = admit(knownCaller(house), chatCall({}), house.parts);
+  t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
+  t.match(refusal!.message, `${SECONDS_TO_MIDNIGHT} seconds`);
+
+  release(admitted[0]!, { code: 'provider_unavailable', message: '' }, house.parts);
+  t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'a 502 is given back');
+  release(admitted[1]!, { code: 'invalid_parameters', message: '' }, house.parts);
+  t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'what a provider refused costs nothing and counts');
+  settle(admitted[2]!, USAGE, house.parts);
+  t.match(fundsOf(house), { dayCalls: 2, held: '0.00', spent: '0.000018' });
+  t.same(
+    house.records().map(({ outcome, charged }) => [outcome, charged]),
+    [
+      ['provider_unavailable', 0n],
+      ['invalid_parameters', 0n],
+      ['served', 18_000_000n],
+    ],
+    'one record for each',
+  );
+  t.end();
+});
+
+void t.test('the day of a key that has its own', (t) => {
+  const house = openHouse();
+  const limit = { requestsPerMinute: undefined, callsPerDay: 1 };
+  house.parts.ledger.keys.open(house.keyIndex, limit);
+  const ask = () => {
+    const context = knownCaller(house, {}, limit);
+    return { context, refusal: admit(context, chatCall({}), house.parts) };
+  };
+  const first = ask();
+  t.equal(first.refusal, undefined);
+  const before = fundsOf(house);
+  const { refusal } = ask();
+  t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
+  t.match(refusal!.message, /^The key allows 1 calls per day/);
+  t.same(fundsOf(house), before, 'a refusal has taken nothing');
+  t.equal(house.parts.link.inFlight, 1);
+
+  const settled = settle(first.context, USAGE, house.parts);
+  t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'a served call counts');
+  reverse(first.context, settled, house.parts);
+  const second = ask();
+  t.equal(second.refusal, undefined, 'one that was taken back does not');
+  release(second.context, { code: 'internal_error', message: '' }, house.parts);
+  const third = ask();
+  t.equal(third.refusal, undefined, 'nor one that failed');
+  release(third.context, { code: 'invalid_parameters', message: '' }, house.parts);
+  t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'what a provider refused counts');
+  t.end();
+});
+
+void t.test('clamp lowers max_tokens to what the balance affords, and no further than the prompt', (t) => {
+  const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
+  const context = knownCaller(house);
+  const call = chatCall({});
+  t.equal(admit(context, call, house.parts), undefined);
+  const affordable = Math.floor((200 - call.bodyBytes) / 2);
+  t.equal((JSON.parse(context.admission!.call.body) as { max_tokens: number }).max_tokens, affordable);
+  t.equal(
+    Number(fundsOf(house).available),
+    ((200 - call.bodyBytes) % 2) / 1e6,
+    'what is left would not pay a token',
+  );
+
+  const poor = openHouse({ credit: '0.00001', lowBalance: 'clamp' });
+  t.match(admit(knownCaller(poor), call, poor.parts), { code: 'insufficient_quota' });
+  t.equal(poor.parts.link.inFlight, 0);
+  t.end();
+});
+
+void t.test('a plan bounds what a call may ask for, and what one gets that asks for nothing', (t) => {
+  const cases: readonly [fields: object, refused: string | undefined, held: number, sent: object][] = [
+    [{ max_tokens: 50 }, undefined, 50, { max_tokens: 50 }],
+    [{ max_tokens: 51 }, 'max_tokens', 0, {}],
+    [{ max_completion_tokens: 51 }, 'max_completion_tokens', 0, {}],
+    [{ max_tokens: 51, max_completion_tokens: 7 }, 'max_tokens', 0, {}],
+    [{ max_tokens: 7, max_completion_tokens: 51 }, 'max_completion_tokens', 0, {}],
+    [{ max_tokens: 51, model: 'nope' }, 'max_tokens', 0, {}],
+    [{}, undefined, 50, { max_tokens: 50 }],
+    [{ max_tokens: null }, undefined, 50, { max_tokens: 50 }],
+    [{ n: 3 }, undefined, 150, { n: 3, max_tokens: 50 }],
+  ];
+  for (const [fields, refused, held, sent] of cases) {
+    const house = openHouse();
+    const context = knownCaller(house, { outputTokensMax: 50 });
+    const call = chatCall(fields);
+    const refusal = admit(context, call, house.parts);
+    const what = JSON.stringify(fields);
+    if (refused !== undefined) {
+      t.same(
+        refusal,
+        { code: 'invalid_parameters', message: `${refused} must be at most 50 on the plan plan, got 51` },
+        what,
+      );
+      t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, what);
+      continue;
+    }
+    t.equal(refusal, undefined, what);
+    const hold = BigInt(call.bodyBytes) * 1_000_000n + BigInt(held) * 2_000_000n;
+    t.equal(fundsOf(house).held, decimalOf(hold), what);
+    const body = JSON.parse(context.admission!.call.body) as object;
+    const messages = [{ role: 'user', content: 'hi' }];
+    t.same(body, { model: 'priced', messages, ...sent }, what);
+  }
+  t.end();
+});
+
+void t.test('a plan that allows more than the model changes nothing', (t) => {
+  const house = openHouse();
+  const call = chatCall({});
+  const context = knownCaller(house, { outputTokensMax: 1_000 });
+  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(context.admission?.call, call);
+  t.end();
+});
+
+void t.test('a balance below the bound of the plan is clamped further', (t) => {
+  const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
+  const context = knownCaller(house, { outputTokensMax: 500 });
+  const call = chatCall({});
+  t.equal(admit(context, call, house.parts), undefined);
+  const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
+  t.equal(sent.max_tokens, Math.floor((200 - call.bodyBytes) / 2));
+  t.end();
+});
+
+void t.test('an alias is admitted as its model', (t) => {
+  const house = openHouse();
+  const context = knownCaller(house);
+  t.equal(admit(context, chatCall({ model: 'also-free' }), house.parts), undefined);
+  t.match(context.admission, { modelIndex: 1, model: { id: 'free' } });
+  // Whatever the workers' settings say of aliases meanwhile.
+  t.equal(context.admission?.call.body, chatCall({ model: 'free' }).body, 'and sent under its id');
+  t.match(admit(knownCaller(house), chatCall({ model: 'also-hidden' }), house.parts), {
+    code: 'model_not_found',
+  });
+  t.end();
+});
+
+void t.test('a free model needs no balance', (t) => {
+  const house = openHouse({ credit: '0' });
+  t.equal(admit(knownCaller(house), chatCall({ model: 'free' }), house.parts), undefined);
+  t.end();
+});
+
+void t.test('an account has so many calls in flight and no more, however they end', (t) => {
+  const house = openHouse({ slots: 4 });
+  const known = () => knownCaller(house, { callsInFlightMax: 2 });
+  const contexts = [known(), known(), known()];
+  t.equal(admit(contexts[0]!, chatCall({}), house.parts), undefined);
+  t.equal(admit(contexts[1]!, chatCall({}), house.parts), undefined);
+  const before = fundsOf(house);
+  const refusal = admit(contexts[2]!, chatCall({}), house.parts);
+  t.match(refusal, { code: 'overloaded', retryAfterSeconds: 1 });
+  t.match(refusal!.message, 'The account has');
+  t.same(fundsOf(house), before, 'a refusal has taken nothing');
+  t.equal(house.parts.link.inFlight, 2);
+  settle(contexts[0]!, USAGE, house.parts);
+  t.equal(admit(known(), chatCall({}), house.parts), undefined, 'a settled call makes room');
+  release(contexts[1]!, { code: 'provider_unavailable', message: '' }, house.parts);
+  t.equal(admit(known(), chatCall({}), house.parts), undefined, 'and a released one');
+  t.match(admit(known(), chatCall({}), house.parts), { code: 'overloaded' });
+  t.end();
+});
+
+void t.test('the journal keeps room for every record that a call may still append', (t) => {
+  // 16 records in all; with `commit` a call may append two.
+  for (const [durability, admitted] of [
+    ['interval', 16],
+    ['commit', 8],
+  ] as const) {
+    const house = openHouse({ slots: 20, credit: '1000.00' });
+    const parts: PipelineParts = { ...house.parts, durability };
+    const contexts: CallContext[] = [];
+    let refusal: ErrorRecord | undefined;
+    while (refusal === undefined) {
+      const context = knownCaller(house, { callsInFlightMax: 20, callsPerDay: 100 });
+      refusal = admit(context, chatCall({}), parts);
+      if (refusal === undefined) contexts.push(context);
+    }
+    t.match(refusal.message, 'behind with its books', durability);
+    t.equal(contexts.length, admitted, durability);
+    const settled = contexts.map((context) => settle(context, USAGE, parts));
+    if (durability === 'commit')
+      contexts.forEach((context, index) => reverse(context, settled[index]!, parts));
+    t.equal(house.records().length, 16, 'each of them found its place');
+  }
+  t.end();
+});

@@ -1,0 +1,128 @@
+import t from 'tap';
+import { authenticate } from '#src/request/authenticate.js';
+import { CallContext } from '#src/request/context.js';
+import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
+import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { openHouse, type House } from './support.js';
+
+void t.test('a known key gives its caller', (t) => {
+  const house = openHouse();
+  for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
+    const context = new CallContext('req_1', 1);
+    t.equal(authenticate(context, `${scheme} ${house.key}`, house.parts), undefined, scheme);
+    t.match(context.caller, {
+      key: house.keyIndex,
+      account: house.account,
+      planIndex: 0,
+      plan: { id: 'plan' },
+    });
+  }
+  t.end();
+});
+
+void t.test('each wrong header has its code', (t) => {
+  const { parts, key } = openHouse();
+  const cases: readonly (readonly [string, string])[] = [
+    ['', 'missing_api_key'],
+    ['Bearer', 'missing_api_key'],
+    ['Bearer ', 'missing_api_key'],
+    ['Bearer    ', 'missing_api_key'],
+    [key, 'invalid_api_key'],
+    [`Basic ${key}`, 'invalid_api_key'],
+    [`Bearer${key}`, 'invalid_api_key'],
+    [`Bearer  ${key}`, 'invalid_api_key'],
+    [`Bearer ${key} `, 'invalid_api_key'],
+    [`Bearer ${key.slice(0, -1)}`, 'invalid_api_key'],
+    [`Bearer ${key}x`, 'invalid_api_key'],
+    [`Bearer pk-${key.slice(3)}`, 'invalid_api_key'],
+    [`Bearer ${'x'.repeat(10_000)}`, 'invalid_api_key'],
+    [`Bearer ${generateKey()}`, 'invalid_api_key'],
+  ];
+  for (const [header, code] of cases) {
+    const context = new CallContext('req_1', 1);
+    const refusal = authenticate(context, header, parts);
+    t.equal(refusal?.code, code, JSON.stringify(header.slice(0, 60)));
+    t.notMatch(refusal?.message, key.slice(3, 20), 'the message repeats no key');
+    t.equal(context.caller, undefined);
+  }
+  t.end();
+});
+
+void t.test('disabling a key or its account counts from the next request on', (t) => {
+  const { parts, key, keyIndex, account } = openHouse();
+  const code = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts)?.code;
+  parts.keys.setActive(keyIndex, false);
+  t.equal(code(), 'key_disabled');
+  parts.keys.setActive(keyIndex, true);
+  t.equal(code(), undefined);
+  parts.ledger.setActive(account, false);
+  t.equal(code(), 'key_disabled');
+  const refusal = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
+  const planIndex = parts.ledger.planIndexOf(account);
+  t.match(refusal()?.message, /^The account of the API key has been disabled/);
+  parts.ledger.setPlan(account, NO_PLAN_INDEX);
+  t.match(refusal(), { code: 'key_disabled', message: /^The plan of this account is not in the settings/ });
+  parts.ledger.setPlan(account, planIndex);
+  parts.ledger.setActive(account, true);
+  parts.keys.remove(keyIndex);
+  t.equal(code(), 'invalid_api_key', 'a deleted key is unknown');
+  t.end();
+});
+
+void t.test('an expired key is refused from its second on, and says so', (t) => {
+  const { parts, key, keyIndex, clock } = openHouse();
+  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
+  parts.keys.setExpiry(keyIndex, Math.floor(clock.wallMs() / 1_000) + 1);
+  clock.nowMs = 499;
+  t.equal(ask(), undefined);
+  clock.nowMs = 500;
+  t.match(ask(), { code: 'key_disabled', message: /has expired/ });
+  parts.keys.setActive(keyIndex, false);
+  t.match(ask(), { code: 'key_disabled', message: /has been disabled/ }, 'what can be undone is told first');
+  t.end();
+});
+
+void t.test('each second of use is noted once, and no use that was refused', (t) => {
+  const { parts, key, keyIndex, account, clock } = openHouse();
+  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
+  const used = () => [parts.keys.lastUsedSecondsOf(keyIndex), dirtyKeys(parts)];
+  const second = Math.floor(clock.wallMs() / 1_000);
+  t.same(used(), [undefined, []]);
+  parts.ledger.setActive(account, false);
+  ask();
+  t.same(used(), [undefined, []], 'the account is disabled');
+  parts.ledger.setActive(account, true);
+  ask();
+  t.same(used(), [second, [keyIndex]]);
+  ask();
+  t.same(used(), [second, []], 'the same second');
+  clock.nowMs += 1_000;
+  ask();
+  t.same(used(), [second + 1, [keyIndex]]);
+  parts.keys.setActive(keyIndex, false);
+  clock.nowMs += 1_000;
+  ask();
+  t.same(used(), [second + 1, []], 'the key is disabled');
+  t.end();
+});
+
+void t.test('a key with limits brings them along', (t) => {
+  const { parts, key, keyIndex, account } = openHouse();
+  const limitOf = () => {
+    const context = new CallContext('req_1', 1);
+    authenticate(context, `Bearer ${key}`, parts);
+    return context.caller?.keyLimit;
+  };
+  t.equal(limitOf(), undefined);
+  parts.keys.remove(keyIndex);
+  parts.ledger.keys.open(keyIndex, { requestsPerMinute: 5, callsPerDay: undefined });
+  parts.keys.insert(keyIndex, digestOf(key), account, true, { limited: true });
+  t.same(limitOf(), { requestsPerMinute: 5, callsPerDay: undefined });
+  t.end();
+});
+
+function dirtyKeys(parts: House['parts']): number[] {
+  const keys: number[] = [];
+  parts.ledger.keys.drainDirty((key) => keys.push(key), 32);
+  return keys;
+}

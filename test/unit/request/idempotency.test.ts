@@ -1,0 +1,66 @@
+import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
+import t from 'tap';
+import { asAccountIndex } from '#src/core/units.js';
+import { KeyedCall, bodyDigestOf, checkIdempotencyKey } from '#src/request/idempotency.js';
+import { ClaimLink } from '#src/channel/idempotency-channel.js';
+import type { ClaimAnswer, ClaimNote } from '#src/channel/idempotency-channel.js';
+import type { Question } from '#src/channel/ask-port.js';
+
+const ACCOUNT = asAccountIndex(0);
+const ANSWER_BYTES_MAX = 300 * 1024 * 1024;
+
+/** A call that was granted its key, and what it says from then on. */
+async function claimed(t: { teardown(after: () => void): unknown }, link?: ClaimLink) {
+  const { port1, port2 } = new MessageChannel();
+  t.teardown(() => port1.close());
+  const own = link ?? new ClaimLink(port2, ANSWER_BYTES_MAX);
+  const call = new KeyedCall('k', own);
+  const granted = call.claim(ACCOUNT, bodyDigestOf(Buffer.from('{}')));
+  const { id } = (receiveMessageOnPort(port1) as { message: Question }).message;
+  port1.postMessage({ id, ok: true, answer: { state: 'new' } satisfies ClaimAnswer });
+  await granted;
+  const note = () => (receiveMessageOnPort(port1) as { message: ClaimNote } | undefined)?.message;
+  return { call, link: own, note };
+}
+
+void t.test('keys are 1 to 255 printable ASCII characters', (t) => {
+  for (const key of ['a', '~'.repeat(255), 'with space', '5d2b1f6e-8a54-4bb5-a0b6-4f2f6f1f3b11']) {
+    t.equal(checkIdempotencyKey(key), undefined, key);
+  }
+  for (const key of ['', '~'.repeat(256), 'tab\t', 'ü', '\u007f', 'a\u0000']) {
+    t.match(checkIdempotencyKey(key), {
+      code: 'invalid_parameters',
+      message: /Idempotency-Key must be 1 to 255 printable ASCII/,
+    });
+  }
+  t.end();
+});
+
+void t.test('an answer is handed over whole, and copied from where it came', async (t) => {
+  const { call, note } = await claimed(t);
+  const frame = Buffer.from('one');
+  call.collect(frame);
+  frame.fill(0);
+  call.keep(Buffer.from('two'), false, 9);
+  const kept = note();
+  t.match(kept, { kind: 'keep', stream: false, position: 9, claim: { account: ACCOUNT, key: 'k' } });
+  t.equal(kept?.kind === 'keep' && Buffer.from(kept.bytes!).toString(), 'onetwo');
+  call.giveUp();
+  t.equal(note(), undefined, 'what is kept is not given up');
+  call.forget(10);
+  t.match(note(), { kind: 'forget', position: 10 });
+});
+
+void t.test('what is collected is bounded, for all calls of a listener', async (t) => {
+  const { call, link, note } = await claimed(t);
+  const piece = new Uint8Array(100 * 1024 * 1024);
+  call.collect(piece);
+  call.collect(piece);
+  t.notOk(link.take(piece.length), '256 MiB hold two of 100');
+  call.collect(piece);
+  t.ok(link.take(piece.length), 'a call that does not fit gives back what it has');
+  link.giveBack(piece.length);
+  call.keep(new Uint8Array(1), true, 0);
+  t.match(note(), { kind: 'keep', bytes: undefined });
+  t.ok(link.take(2 * piece.length), 'and all of it is there for others');
+});

@@ -1,0 +1,99 @@
+import t from 'tap';
+import { HeldEnds, type HeldEnd } from '#src/request/pending-commits.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { createRing } from '#src/ledger/journal-layout.js';
+import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import { FakeClock } from '../../fixtures/ledger-world.js';
+
+const RECORD = {
+  request: 1,
+  endedMs: asWallMs(0),
+  promptTokens: 0,
+  cachedTokens: 0,
+  completionTokens: 0,
+  charged: asPicoUnits(0n),
+  uncovered: asPicoUnits(0n),
+  account: asAccountIndex(0),
+  key: asKeyIndex(0),
+  model: 0,
+  outcome: 'served',
+  source: 0,
+  durationMs: 0,
+} as const;
+
+function openWorld() {
+  const ring = createRing(16);
+  const journal = new JournalWriter(ring, () => undefined);
+  const reader = new JournalReader(ring);
+  const clock = new FakeClock();
+  const events: string[] = [];
+  const held = new HeldEnds(journal, clock, () => events.push('ask'));
+  const end = (name: string): HeldEnd => ({
+    onCommitted: () => events.push(`${name} committed`),
+    onUncommitted: () => events.push(`${name} given up`),
+  });
+  return {
+    clock,
+    held,
+    hold: (name: string) => held.hold(journal.append(RECORD), end(name)),
+    commit: () => {
+      reader.drain(() => undefined);
+      reader.noteCommitted();
+    },
+    /** What has happened since the last look; a turn of the event loop is let pass before. */
+    seen: async () => {
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+      return events.splice(0);
+    },
+  };
+}
+
+void t.test(
+  'ends of one turn ask once, and leave in their order when their charges are on disk',
+  async (t) => {
+    const { held, hold, commit, seen } = openWorld();
+    hold('a');
+    hold('b');
+    t.equal(held.size, 2);
+    t.same(await seen(), ['ask']);
+    commit();
+    hold('c');
+    t.same(await seen(), [], 'one question at a time');
+    held.onCommit(true);
+    t.same(await seen(), ['a committed', 'b committed', 'ask'], 'c has come since');
+    commit();
+    held.onCommit(true);
+    t.same(await seen(), ['c committed']);
+    hold('d');
+    t.same(await seen(), ['ask']);
+  },
+);
+
+void t.test('a store that fails lets nothing wait, but what is on disk is', async (t) => {
+  const { held, hold, commit, seen } = openWorld();
+  hold('a');
+  commit();
+  hold('b');
+  await seen();
+  held.onCommit(false);
+  t.same(await seen(), ['a committed', 'b given up']);
+  t.equal(held.size, 0);
+});
+
+void t.test('nothing waits for longer than ten seconds', async (t) => {
+  const { clock, held, hold, commit, seen } = openWorld();
+  hold('a');
+  clock.pass(5_000);
+  hold('b');
+  await seen();
+  clock.pass(4_999);
+  held.onSweep();
+  t.same(await seen(), []);
+  clock.pass(1);
+  held.onSweep();
+  t.same(await seen(), ['a given up']);
+  commit();
+  clock.pass(5_000);
+  held.onSweep();
+  t.same(await seen(), ['b committed'], 'what came to the disk at the last moment counts');
+});

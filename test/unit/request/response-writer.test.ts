@@ -1,0 +1,181 @@
+/** What a slow or silent socket gets, and when it is given up. The socket is a model of µWS's: it takes so many bytes and no more. */
+import t from 'tap';
+import type { HttpResponse } from 'uWebSockets.js';
+import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { AnswerWriter, type AnswerOwner } from '#src/request/response-writer.js';
+
+const KEEP_ALIVE_MS = 15_000;
+const IDLE_MS_MAX = 60_000;
+
+class Socket {
+  text = '';
+  corks = 0;
+  heads = 0;
+  ended = false;
+  /** Whether a write finds room. */
+  takes = true;
+  writable: () => void = () => undefined;
+  readonly res = {
+    cork: (write: () => void) => {
+      this.corks += 1;
+      write();
+    },
+    write: (bytes: Uint8Array | string) => {
+      this.text += typeof bytes === 'string' ? bytes : Buffer.from(bytes).toString();
+      return this.takes;
+    },
+    end: () => (this.ended = true),
+    onWritable: (callback: () => void) => (this.writable = callback),
+    pause: () => undefined,
+    resume: () => undefined,
+  } as unknown as HttpResponse;
+}
+
+function open(isStream: boolean) {
+  const socket = new Socket();
+  const time = { nowMs: 0 };
+  const clock = { monotonicMs: () => asMonotonicMs(time.nowMs), wallMs: () => asWallMs(time.nowMs) };
+  const seen = { takenBytes: 0, left: 0 };
+  const owner: AnswerOwner = {
+    isStream,
+    endsConnection: false,
+    writeHead: () => (socket.heads += 1),
+    onTaken: (bytes) => (seen.takenBytes += bytes),
+    onLeft: () => (seen.left += 1),
+  };
+  const writer = new AnswerWriter(socket.res, clock, owner);
+  /** Sweeps as the listener does, once a second; whether the client may stay. */
+  const wait = (ms: number): boolean => {
+    const endMs = time.nowMs + ms;
+    while (time.nowMs < endMs) {
+      time.nowMs += 1_000;
+      if (!writer.onSweep(time.nowMs, KEEP_ALIVE_MS, IDLE_MS_MAX)) return false;
+    }
+    return true;
+  };
+  return { socket, seen, writer, wait };
+}
+
+void t.test('a silent stream gets a comment every 15 seconds, a whole answer none', (t) => {
+  const { socket, seen, writer, wait } = open(true);
+  writer.write(Buffer.from('data: 1\n\n'));
+  t.equal(wait(14_000), true);
+  t.equal(socket.text, 'data: 1\n\n', 'not before');
+  t.equal(wait(1_000), true);
+  t.equal(socket.text, 'data: 1\n\n: keep-alive\n\n');
+  t.equal(wait(15_000), true);
+  t.equal(socket.text, 'data: 1\n\n: keep-alive\n\n: keep-alive\n\n');
+  writer.write(Buffer.from('data: 2\n\n'));
+  t.equal(wait(14_000), true);
+  t.ok(socket.text.endsWith('data: 2\n\n'), 'an event is a sign of life');
+  t.equal(seen.takenBytes, 18, 'comments are no part of the answer');
+  t.equal(wait(10 * IDLE_MS_MAX), true, 'a client is not to blame for a silent upstream');
+  t.equal(socket.heads, 1);
+
+  const whole = open(false);
+  whole.writer.write(Buffer.from('{"a":'));
+  t.equal(whole.wait(60_000), true);
+  t.equal(whole.socket.text, '{"a":');
+  t.end();
+});
+
+void t.test('what a full socket did not take stays in order, and no credit goes back for it', (t) => {
+  const { socket, seen, writer } = open(true);
+  socket.takes = false;
+  writer.write(Buffer.from('data: 1\n\n'));
+  writer.write(Buffer.from('data: 2\n\n'));
+  writer.end(Buffer.from('data: [DONE]\n\n'));
+  t.equal(socket.text, 'data: 1\n\n');
+  t.equal(seen.takenBytes, 0);
+  socket.takes = true;
+  socket.writable();
+  t.equal(socket.text, 'data: 1\n\ndata: 2\n\ndata: [DONE]\n\n');
+  t.equal(seen.takenBytes, 18, 'no worker waits for the credit of the last bytes');
+  t.equal(socket.ended, true);
+  t.equal(seen.left, 1);
+  t.end();
+});
+
+void t.test('frames that came at once leave with one system call', (t) => {
+  const { socket, seen, writer } = open(true);
+  writer.write(Buffer.from('data: 1\n\n'), true);
+  t.equal(socket.corks, 0);
+  writer.write(Buffer.from('data: 2\n\n'), false);
+  t.same([socket.corks, socket.text, seen.takenBytes], [1, 'data: 1\n\ndata: 2\n\n', 18]);
+  writer.write(Buffer.from('data: 3\n\n'), true);
+  writer.flush();
+  writer.flush();
+  t.same([socket.corks, seen.takenBytes], [2, 27]);
+  writer.write(Buffer.from('data: 4\n\n'), true);
+  writer.end(Buffer.from('data: [DONE]\n\n'));
+  t.same([socket.corks, socket.ended, seen.left], [3, true, 1]);
+  t.equal(socket.text, 'data: 1\n\ndata: 2\n\ndata: 3\n\ndata: 4\n\ndata: [DONE]\n\n');
+
+  const short = open(true);
+  short.writer.write(Buffer.alloc(8_000, 'a'), true);
+  short.writer.end(Buffer.alloc(6_000, 'b'));
+  t.same(
+    [short.socket.corks, short.socket.ended],
+    [1, true],
+    'a short answer as a whole: the socket is empty',
+  );
+
+  const long = open(true);
+  long.writer.write(Buffer.alloc(8_000, 'a'), true);
+  long.writer.write(Buffer.alloc(8_000, 'b'), true);
+  t.equal(long.socket.text.length, 16_000, 'many bytes do not wait for each other');
+  long.writer.end(Buffer.alloc(10, 'c'));
+  t.equal(long.socket.text.length, 16_010);
+
+  const full = open(true);
+  full.socket.takes = false;
+  full.writer.write(Buffer.from('data: 1\n\n'), false);
+  full.writer.write(Buffer.from('data: 2\n\n'), true);
+  full.writer.write(Buffer.from('data: 3\n\n'), false);
+  full.socket.takes = true;
+  full.socket.writable();
+  t.equal(full.socket.text, 'data: 1\n\ndata: 2\n\ndata: 3\n\n', 'in order, also behind a full socket');
+  t.end();
+});
+
+void t.test('what a full socket did not take of joined frames is its own, whatever others join', (t) => {
+  const framesOf = (letter: string, bytes: number): Uint8Array => new Uint8Array(Buffer.alloc(bytes, letter));
+  for (const [bytes, isEnd] of [
+    [5_000, true],
+    [8_000, false],
+  ] as const) {
+    const slow = open(true);
+    slow.writer.write(framesOf('s', 1));
+    slow.socket.takes = false;
+    slow.writer.write(framesOf('a', bytes), true);
+    if (isEnd) slow.writer.end(framesOf('b', bytes));
+    else slow.writer.write(framesOf('b', bytes));
+    t.ok(slow.socket.text.length < 2 * bytes, 'part of it waits');
+    const other = open(true);
+    other.writer.write(framesOf('c', 8_000), true);
+    other.writer.end(framesOf('d', 8_000));
+    t.equal(other.socket.text, 'c'.repeat(8_000) + 'd'.repeat(8_000));
+    slow.socket.takes = true;
+    slow.socket.writable();
+    t.equal(slow.socket.text, `s${'a'.repeat(bytes)}${'b'.repeat(bytes)}`);
+  }
+  t.end();
+});
+
+void t.test('a client that takes nothing is given up, one that takes little is not', (t) => {
+  const stalled = open(true);
+  stalled.socket.takes = false;
+  stalled.writer.write(Buffer.alloc(200_000, 'a'));
+  t.equal(stalled.wait(IDLE_MS_MAX - 1_000), true);
+  t.equal(stalled.wait(1_000), false);
+
+  const slow = open(true);
+  for (let round = 0; round < 5; round += 1) {
+    slow.socket.takes = false;
+    slow.writer.write(Buffer.alloc(1_000, 'a'));
+    t.equal(slow.wait(IDLE_MS_MAX - 1_000), true);
+    slow.socket.takes = true;
+    slow.socket.writable();
+  }
+  t.end();
+});

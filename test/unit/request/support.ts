@@ -1,0 +1,180 @@
+/**
+ * The phases over real shared buffers, a clock that stands still, and no sockets.
+ */
+import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { picoUnitsOf } from '#src/core/money.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
+import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import type { KeyLimit } from '#src/ledger/key-limits.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { CallContext } from '#src/request/context.js';
+import { HeldEnds } from '#src/request/pending-commits.js';
+import { ModelAccess } from '#src/request/admit.js';
+import type { PipelineParts } from '#src/request/context.js';
+import { CallTable, createCallTable } from '#src/channel/call-table.js';
+import { ListenerLink } from '#src/channel/listener-channel.js';
+import { readChatBytes } from '#src/protocol/request-bytes.js';
+import type { ChatCall } from '#src/protocol/chat-call.js';
+import type { Catalog, PlanEntry } from '#src/registry/catalog.js';
+import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
+import { createAccessRing } from '#src/telemetry/access-layout.js';
+import { AccessWriter } from '#src/telemetry/access-ring.js';
+import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
+import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+
+const pico = (amount: string) => picoUnitsOf(amount)!;
+
+/** One token of input costs 1, cached 0.5, of output 2 millionths of a unit. */
+const PRICE = {
+  inputPicoUnits: asPicoUnits(1_000_000n),
+  cachedInputPicoUnits: asPicoUnits(500_000n),
+  outputPicoUnits: asPicoUnits(2_000_000n),
+};
+const model = (id: string, price = PRICE) => ({
+  id,
+  aliases: [`also-${id}`],
+  ownedBy: 'test',
+  createdSeconds: 0,
+  price,
+  outputTokensMax: 1_000,
+  passMembers: [],
+});
+const FREE = {
+  inputPicoUnits: asPicoUnits(0n),
+  cachedInputPicoUnits: asPicoUnits(0n),
+  outputPicoUnits: asPicoUnits(0n),
+};
+
+export const CATALOG: Catalog = {
+  models: [model('priced'), model('free', FREE), model('hidden')],
+  plans: [
+    {
+      id: 'plan',
+      requestsPerMinute: 2,
+      callsPerDay: 3,
+      outputTokensMax: undefined,
+      callsInFlightMax: 8,
+      bodyBytesMax: 10_000,
+      modelIndices: [0, 1],
+    },
+  ],
+};
+
+/** 2026-03-01T12:00:00.500Z: 20:00 in UTC+8. */
+const NOON_MS = Date.UTC(2026, 2, 1, 12, 0, 0, 500);
+export const SECONDS_TO_MIDNIGHT = 4 * 60 * 60;
+
+export class StillClock {
+  nowMs = 0;
+  /** By which the calendar was set forward, or back. */
+  stepMs = 0;
+
+  monotonicMs() {
+    return asMonotonicMs(1_000_000 + this.nowMs);
+  }
+
+  wallMs() {
+    return asWallMs(NOON_MS + this.nowMs + this.stepMs);
+  }
+}
+
+export interface House {
+  readonly parts: PipelineParts;
+  /** The same as another listener has them: what a Ledger returns is overwritten by its own next call. */
+  readonly ofAnotherThread: () => PipelineParts;
+  readonly clock: StillClock;
+  readonly key: string;
+  readonly keyIndex: ReturnType<typeof asKeyIndex>;
+  readonly account: ReturnType<typeof asAccountIndex>;
+  /** What the journal was told since it was last asked. */
+  readonly records: () => JournalRecord[];
+}
+
+export function openHouse({
+  credit = '1.00',
+  lowBalance = 'refuse',
+  slots = 4,
+}: {
+  credit?: string;
+  lowBalance?: 'refuse' | 'clamp';
+  slots?: number;
+} = {}): House {
+  const clock = new StillClock();
+  const buffers = createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 20, keysMax: 4 });
+  const ledger = new Ledger(buffers, clock);
+  const keys = new KeyTable(createKeyTableBuffers({ keysMax: 4 }));
+  const account = asAccountIndex(2);
+  const keyIndex = asKeyIndex(3);
+  const key = generateKey();
+  ledger.openAccount(account, {
+    credited: pico(credit),
+    spent: asPicoUnits(0n),
+    uncovered: asPicoUnits(0n),
+    dayNumber: dayNumberOf(clock.wallMs()),
+    dayCalls: 0,
+    planIndex: 0,
+    active: true,
+  });
+  keys.insert(keyIndex, digestOf(key), account, true);
+  const ring = createRing(16);
+  const journal = new JournalWriter(ring, () => undefined);
+  const reader = new JournalReader(ring);
+  const parts: PipelineParts = {
+    clock,
+    ledger,
+    journal,
+    held: new HeldEnds(journal, clock, () => undefined),
+    durability: 'interval',
+    keys,
+    catalog: CATALOG,
+    access: new ModelAccess(CATALOG),
+    link: new ListenerLink(new CallTable(createCallTable(20, 64)), { first: 0, count: slots }),
+    leases: undefined,
+    metrics: new ListenerMetrics(createMetrics(1, 1), 0),
+    accessLog: new AccessWriter(createAccessRing(), new LogSwitch(createLogSwitch())),
+    lowBalance,
+  };
+  return {
+    parts,
+    ofAnotherThread: () => ({ ...parts, ledger: new Ledger(buffers, clock) }),
+    clock,
+    key,
+    keyIndex,
+    account,
+    records: () => drained(reader),
+  };
+}
+
+/** A context whose caller is known; `bounds` are over those of its plan, `keyLimit` is its key's. */
+export function knownCaller(
+  { account, keyIndex }: House,
+  bounds: Partial<PlanEntry> = {},
+  keyLimit?: KeyLimit,
+): CallContext {
+  const context = new CallContext('req_test', 1);
+  context.caller = {
+    key: keyIndex,
+    account,
+    planIndex: 0,
+    plan: { ...CATALOG.plans[0]!, ...bounds },
+    keyLimit,
+  };
+  return context;
+}
+
+export function chatCall(fields: object): ChatCall {
+  const text = JSON.stringify({ model: 'priced', messages: [{ role: 'user', content: 'hi' }], ...fields });
+  const read = readChatBytes(Buffer.from(text));
+  if (!read.ok) throw new Error(read.error.message);
+  return read.call;
+}
+
+function drained(reader: JournalReader): JournalRecord[] {
+  const records: JournalRecord[] = [];
+  reader.drain((record) => records.push({ ...record }));
+  return records;
+}

@@ -1,0 +1,107 @@
+/** A node that could not join comes back to the authority by itself, so that its first request is not refused for that. */
+import t from 'tap';
+import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
+import { useOf } from '#src/sharing/calls-use.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { EventTime, GOOD_NETWORK, LeaseNode, randomOf } from '../../support/lease-world.js';
+
+const ACCOUNT = asAccountIndex(0);
+const SUBJECT = 'acct_late';
+const LIMITS = { requestsPerMinute: 60, callsPerDay: 1_000, callsInFlight: 10 };
+
+void t.test('a start without the authority', async (t) => {
+  const time = new EventTime();
+  const shared = new MemoryAuthority(time.clock);
+  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+  const node = new LeaseNode(
+    time,
+    shared,
+    { host: 'host', slot: 0, incarnation: 'one' },
+    { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
+    randomOf(7),
+    { ...GOOD_NETWORK, lost: 1 },
+  );
+  void node.keeper.start();
+  await time.run(10_000);
+  t.match(node.keeper.state, { lost: { reason: String }, exchanges: { sum: 0 } });
+  node.authority.network = GOOD_NETWORK;
+  // The pause between two tries is 3 s at the most.
+  await time.run(5_000);
+  t.match(node.keeper.state, { lost: undefined, subjects: 0 });
+  t.equal(
+    node.keeper.state.exchanges.counts.reduce((sum, count) => sum + count),
+    1,
+  );
+
+  const before = node.authority.exchanges;
+  await time.run(60_000);
+  t.equal(node.authority.exchanges, before, 'an idle node says nothing');
+  let end: string | undefined;
+  void node.call(ACCOUNT, asPicoUnits(1_000n)).then((call) => (end = call.end));
+  await time.run(100);
+  t.equal(end, 'served');
+});
+
+void t.test(
+  'money that lies idle comes back at once where it is recalled, but for what a call holds',
+  async (t) => {
+    const time = new EventTime();
+    const shared = new MemoryAuthority(time.clock);
+    shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+    const node = new LeaseNode(
+      time,
+      shared,
+      { host: 'host', slot: 0, incarnation: 'one' },
+      { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
+      randomOf(7),
+    );
+    const outstanding = (): bigint => shared.look([SUBJECT])[0]!.moneyOutstanding;
+    void node.keeper.start();
+    node.keeper.recallMoney(ACCOUNT);
+    void node.call(ACCOUNT, asPicoUnits(1_000n));
+    await time.run(1_000);
+    t.ok(outstanding() > 1_000n, 'plenty is left, so it is kept for long');
+    node.keeper.recallMoney(ACCOUNT);
+    await time.run(10);
+    t.equal(outstanding(), 1_000n);
+  },
+);
+
+void t.test('what calls use is told, and what of the leases nobody has used', async (t) => {
+  const time = new EventTime();
+  const shared = new MemoryAuthority(time.clock);
+  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
+  const node = new LeaseNode(
+    time,
+    shared,
+    { host: 'host', slot: 0, incarnation: 'one' },
+    { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
+    randomOf(7),
+  );
+  // As an operator is shown it.
+  const seen = () => useOf(shared.look([SUBJECT])[0]!, [node.keeper.callsUse(ACCOUNT)!]);
+  void node.keeper.start();
+  t.equal(node.keeper.callsUse(ACCOUNT), undefined);
+  const slots: number[] = [];
+  for (const hold of [1_000n, 500n])
+    void node.call(ACCOUNT, asPicoUnits(hold)).then(({ slot }) => slots.push(slot!));
+  await time.run(100);
+  t.match(seen(), { callsInFlight: 2, held: 1_500n, minuteUsed: 2, dayCalls: 2 });
+  const { minute, dayCalls, callsInFlight, money } = seen().leased;
+  t.ok(minute > 0 && dayCalls > 0 && callsInFlight > 0 && money > 0n, 'and more is leased');
+  node.endCall(ACCOUNT, slots[0]!, asPicoUnits(600n));
+  t.match(seen(), { callsInFlight: 1, held: 1_100n }, 'a charge that is not in the store yet');
+  node.flush();
+  t.match(seen(), { callsInFlight: 1, held: 500n, spent: 600n });
+  node.endCall(ACCOUNT, slots[1]!, undefined);
+  t.match(seen(), { callsInFlight: 0, held: 0n, spent: 600n, minuteUsed: 2, dayCalls: 1 }, 'at rest');
+  // Until all is given back, and told: whatever is on its way, nothing of it is shown as use.
+  for (let rounds = 0; node.keeper.callsUse(ACCOUNT) !== undefined && rounds < 3_000; rounds++) {
+    const { held, minuteUsed, dayCalls: calls } = seen();
+    if (held !== 0n || minuteUsed > 2 || calls !== 1)
+      t.fail(`round ${rounds}: ${held} ${minuteUsed} ${calls}`);
+    await time.run(10);
+  }
+  t.equal(node.keeper.callsUse(ACCOUNT), undefined);
+  t.match(shared.look([SUBJECT])[0], { callsInFlight: 0, moneyOutstanding: 0n, dayUsed: 1, spent: 600n });
+});

@@ -1,0 +1,186 @@
+/** The authority of one host's processes: what every authority does, and what its file and its store are for. */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { readdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import t from 'tap';
+import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { dayNumberOf } from '#src/ledger/day.js';
+import type { AccountRecord, SpendingRecord } from '#src/registry/account-record.js';
+import type { Authority, LeaseAsk } from '#src/sharing/coordinator.js';
+import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '#src/sharing/lease-file.js';
+import { LmdbAuthority } from '#src/sharing/lmdb-coordinator.js';
+import { Store } from '#src/store/store.js';
+import { ManualClock } from '../../fixtures/manual-clock.js';
+import { authorityConformance, identity } from '../../support/authority-conformance.js';
+
+const NOTHING_SPENT: SpendingRecord = {
+  spent: asPicoUnits(0n),
+  uncovered: asPicoUnits(0n),
+  dayNumber: 0,
+  dayCalls: 0,
+  minuteUsed: 0,
+  takenMs: asWallMs(0),
+};
+
+interface World {
+  readonly store: Store;
+  readonly file: LeaseFile;
+  readonly clock: ManualClock;
+  readonly join: (host: string, slot?: number) => Promise<Authority>;
+  readonly close: () => Promise<void>;
+}
+
+function openWorld(path: string, clock = new ManualClock()): World {
+  const store = new Store(path);
+  const file = openLeaseFile(path);
+  return {
+    store,
+    file,
+    clock,
+    join: async (host, slot) => {
+      const authority = new LmdbAuthority({ node: identity(host, slot), file, store, clock });
+      await authority.join();
+      return authority;
+    },
+    close: async () => {
+      await file.environment.close();
+      await store.close();
+    },
+  };
+}
+
+function accountOf(store: Store, id: string): AccountRecord {
+  const known = store.findAccount(id);
+  if (known !== undefined) return known;
+  const index = store.freeAccountIndex();
+  const record = { index, id, name: id, planId: 'free', active: true, createdMs: asWallMs(1) };
+  store.putAccount({ ...record, credited: asPicoUnits(0n) });
+  return { ...record, credited: asPicoUnits(0n) };
+}
+
+authorityConformance(t, 'lmdb', () => {
+  const { store, file, clock, close } = openWorld(t.testdir());
+  return Promise.resolve({
+    connect: (node) => Promise.resolve(new LmdbAuthority({ node, file, store, clock })),
+    credit: (subject, amount) => {
+      const record = accountOf(store, subject);
+      store.putAccount({ ...record, credited: asPicoUnits(record.credited + amount) });
+      return Promise.resolve();
+    },
+    spend: (_host, subject, amount) => {
+      const { index } = accountOf(store, subject);
+      const before = store.findSpending(index) ?? NOTHING_SPENT;
+      const spent = asPicoUnits(before.spent + amount);
+      store.commit(() => store.putBooks({ spendings: new Map([[index, { ...before, spent }]]), usages: [] }));
+      return Promise.resolve();
+    },
+    losesNoAnswer: true,
+    clock,
+    close,
+  });
+});
+
+const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 10 };
+const ask = (subject: string, most: number): LeaseAsk => ({
+  subject,
+  limits: LIMITS,
+  minute: { least: most, most, forMs: 0, returned: [] },
+  day: { dayNumber: 0, used: 0, unused: 0, least: most, most },
+});
+
+async function lent(authority: Authority, subject: string, most: number): Promise<(number | undefined)[]> {
+  const { answers } = await authority.exchange([ask(subject, most)]);
+  return [answers[0]!.minute?.granted, answers[0]!.day?.granted];
+}
+
+void t.test('what was used before there were leases counts', async (t) => {
+  const { store, clock, join: joinWorld, close } = openWorld(t.testdir());
+  const { index } = accountOf(store, 'acct_before');
+  const today = dayNumberOf(clock.wallMs());
+  const use = { dayNumber: today, dayCalls: 4, minuteUsed: 7, takenMs: asWallMs(clock.wallMs() - 30_000) };
+  store.putBooks({ spendings: new Map([[index, { ...NOTHING_SPENT, ...use }]]), usages: [] });
+  const node = await joinWorld('a');
+  t.same(await lent(node, 'acct_before', 7), [0, 0]);
+  t.same(await lent(node, 'acct_before', 3), [3, 3]);
+  clock.advance(31_200);
+  t.same(
+    await lent(node, 'acct_before', 7),
+    [7, 0],
+    'after a minute seven are free again; of the day four are not',
+  );
+  t.same(await lent(node, 'acct_before', 6), [0, 6]);
+  await close();
+});
+
+void t.test('leases outlive all processes, and not the sharing of limits', async (t) => {
+  const path = t.testdir();
+  const clock = new ManualClock();
+  const first = openWorld(path, clock);
+  const node = await first.join('a');
+  t.same(await lent(node, 'acct_x', 8), [8, 8]);
+  await first.close();
+
+  const [name] = readdirSync(path).filter((file) => file.startsWith('leases.'));
+  const old = join(path, 'leases.00000000-0000-0000-0000-000000000000.lmdb');
+  writeFileSync(old, 'of an earlier boot');
+  clearLeaseFiles(path, true);
+  t.notOk(readdirSync(path).includes('leases.00000000-0000-0000-0000-000000000000.lmdb'));
+  const second = openWorld(path, clock);
+  t.same(await lent(await second.join('a'), 'acct_x', 3), [0, 0], 'of the life before');
+  t.same(await lent(await second.join('a'), 'acct_x', 2), [2, 2]);
+  await second.close();
+
+  clearLeaseFiles(path, false);
+  t.same(
+    readdirSync(path).filter((file) => file.startsWith('leases.')),
+    [],
+  );
+  writeFileSync(join(path, name!), 'damaged');
+  clearLeaseFiles(path, true);
+  t.notOk(readdirSync(path).includes(name!), 'one that is damaged is made anew');
+});
+
+void t.test('what a process held is free when it has been killed', async (t) => {
+  const path = t.testdir();
+  const { store, clock, join: joinWorld, close } = openWorld(path);
+  store.putAccount({ ...accountOf(store, 'acct_x'), credited: asPicoUnits(100n) });
+  const child = fork(new URL('../../fixtures/lease-holder.js', import.meta.url), [path, 'acct_x']);
+  t.teardown(() => child.kill('SIGKILL'));
+  await once(child, 'message');
+  const node = await joinWorld('a', 1);
+  const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(100n), most: asPicoUnits(100n) };
+  const all: LeaseAsk = {
+    subject: 'acct_x',
+    limits: LIMITS,
+    slots: { outstanding: 0, least: 10, most: 10 },
+    money,
+  };
+  t.match((await node.exchange([all])).answers, [
+    { slots: { granted: 0, elsewhere: true }, money: { granted: 0n, elsewhere: true } },
+  ]);
+  child.kill('SIGKILL');
+  await once(child, 'exit');
+  clock.advance(1_000);
+  t.match((await node.exchange([all])).answers, [{ slots: { granted: 10 }, money: { granted: 100n } }]);
+  await close();
+});
+
+void t.test('a store that cannot be read is a loss', async (t) => {
+  const { file, clock, close } = openWorld(t.testdir());
+  const store = {
+    refresh: () => undefined,
+    findAccount: () => {
+      throw new Error('damaged');
+    },
+  } as unknown as Store;
+  const authority = new LmdbAuthority({ node: identity('a'), file, store, clock });
+  await authority.join();
+  await t.rejects(authority.exchange([ask('acct_x', 1)]), {
+    code: 'authority_lost',
+    reason: 'failing',
+    message: 'leases cannot be had: damaged',
+  });
+  t.equal(file.subjects.get('acct_x'), undefined, 'nothing was lent');
+  await close();
+});

@@ -1,0 +1,40 @@
+import t from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { ManualClock } from '../../fixtures/manual-clock.js';
+import { authorityConformance, identity } from '../../support/authority-conformance.js';
+
+authorityConformance(t, 'memory', () => {
+  const clock = new ManualClock();
+  const authority = new MemoryAuthority(clock);
+  const credited = new Map<string, bigint>();
+  return Promise.resolve({
+    connect: (node) => Promise.resolve(authority.connect(node)),
+    credit: (subject, amount) => {
+      const total = (credited.get(subject) ?? 0n) + amount;
+      credited.set(subject, total);
+      authority.setCredited(subject, asPicoUnits(total));
+      return Promise.resolve();
+    },
+    clock,
+    close: () => Promise.resolve(),
+  });
+});
+
+void t.test('an exchange that is not newer than the last is refused and changes nothing', (t) => {
+  const authority = new MemoryAuthority(new ManualClock());
+  const node = identity('a');
+  authority.join(node);
+  const ask = {
+    subject: 'acct_1',
+    limits: { requestsPerMinute: 10, callsPerDay: 0, callsInFlight: 0 },
+    minute: { least: 1, most: 1, forMs: 0, returned: [] },
+  };
+  authority.exchange(node, 2, [ask]);
+  for (const sequence of [1, 2]) {
+    t.throws(() => authority.exchange(node, sequence, [ask]), { code: 'authority_lost', reason: 'failing' });
+  }
+  t.equal(authority.look(['acct_1'])[0]!.minuteUsed, 1);
+  t.equal(authority.exchange(node, 3, [ask]).answers[0]!.minute!.granted, 1);
+  t.end();
+});

@@ -1,0 +1,116 @@
+/** Two hosts with a store each, as the settings put them together: one balance, to the last pico-unit. */
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { SystemClock } from '#src/core/clock.js';
+import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { loadSettings } from '#src/config/load.js';
+import type { Authority, LeaseAnswer } from '#src/sharing/coordinator.js';
+import { openHostAuthorities, type HostAuthorities } from '#src/sharing/open-hosts.js';
+import { Store } from '#src/store/store.js';
+import { eventually, temporaryFolder } from '../../support/gateway.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+
+const ACCOUNT = 'acct_0000000000000001';
+const INDEX = asAccountIndex(0);
+const NO_LIMITS = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+const CLOCK = new SystemClock();
+
+interface Host {
+  readonly store: Store;
+  readonly nodes: HostAuthorities;
+  credit(amount: bigint, version: number): void;
+  flush(spent: bigint): void;
+}
+
+function hostOf(t: Test, url: string, name: string): Host {
+  const folder = temporaryFolder(t);
+  const data = join(folder, 'data');
+  mkdirSync(data);
+  const store = new Store(data);
+  const { settings } = loadSettings({ data }, { environment: {}, workingDirectory: folder });
+  const sharing = {
+    url,
+    namespace: 'test',
+    on_authority_loss: 'refuse',
+    node_expiry_seconds: 900,
+    partitions: 2,
+  } as const;
+  const nodes = openHostAuthorities({
+    settings: { ...settings, sharing },
+    host: name,
+    slot: 0,
+    store,
+    clock: CLOCK,
+    log: { warn: () => undefined },
+  });
+  t.teardown(async () => {
+    await nodes.calls.close();
+    await nodes.debits.close();
+    await store.close();
+  });
+  const mark = store.newFlushMark(0, name);
+  return {
+    store,
+    nodes,
+    credit: (amount, version) =>
+      store.shared.take(() => {
+        const credited = asPicoUnits(amount);
+        store.putAccount({
+          index: INDEX,
+          id: ACCOUNT,
+          name: 'a',
+          planId: 'p',
+          active: true,
+          createdMs: asWallMs(0),
+          credited,
+        });
+        store.copy.setPosition({ epoch: 'e', version, lastId: String(version), history: [] });
+      }),
+    flush: (spent) => {
+      mark.begin();
+      const day = { dayNumber: 0, dayCalls: 0, minuteUsed: 0, takenMs: asWallMs(0) };
+      const row = { spent: asPicoUnits(spent), uncovered: asPicoUnits(0n), ...day };
+      store.commit(() => {
+        store.putBooks({ spendings: new Map([[INDEX, row]]), usages: [] });
+        mark.put();
+      });
+    },
+  };
+}
+
+async function money(node: Authority, outstanding: bigint, want: bigint): Promise<LeaseAnswer['money']> {
+  const [least, held] = [asPicoUnits(want), asPicoUnits(outstanding)];
+  const ask = { subject: ACCOUNT, limits: NO_LIMITS, money: { outstanding: held, least, most: least } };
+  return (await node.exchange([ask])).answers[0]!.money;
+}
+
+void t.test('what hosts are credited, hold and have spent', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const [first, second] = [hostOf(t, server.url, 'a'), hostOf(t, server.url, 'b')];
+  const total = 2_999_999_999_999_999_999n;
+  for (const host of [first, second]) host.credit(total, 5);
+  for (const { nodes } of [first, second]) {
+    await eventually('a join', () => nodes.calls.join());
+    await eventually('a join', () => nodes.debits.join());
+  }
+  t.match(await money(first.nodes.calls, 0n, total - 100n), { granted: total - 100n, remaining: 100n });
+  first.flush(total - 150n);
+  t.match(await money(first.nodes.calls, 50n, 0n), { remaining: 100n });
+  // An operator takes 60 out, on the second host: first it is leased, then less is credited, then it is given back.
+  t.match(await money(second.nodes.debits, 0n, 60n), { granted: 60n, remaining: 40n });
+  second.credit(total - 60n, 6);
+  t.match(
+    await money(second.nodes.debits, 0n, 0n),
+    { remaining: 40n },
+    'credited went down as the lease ended',
+  );
+  t.match(
+    await money(first.nodes.calls, 50n, 41n),
+    { granted: 0n, remaining: 40n },
+    'an older copy does not count',
+  );
+  t.match(await money(first.nodes.calls, 50n, 40n), { granted: 40n, remaining: 0n });
+  first.flush(total - 155n);
+  t.match(await money(first.nodes.calls, 90n, 0n), { remaining: 5n }, 'a reversal');
+});

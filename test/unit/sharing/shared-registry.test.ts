@@ -1,0 +1,267 @@
+/** Statements of shared accounts, and money that is taken out of them while others spend it. */
+import t, { type Test } from 'tap';
+import { asPicoUnits } from '#src/core/units.js';
+import { AccountDirectory } from '#src/registry/account-directory.js';
+import { AccountUses } from '#src/registry/account-uses.js';
+import { Registry } from '#src/registry/registry.js';
+import type { Authority, LeaseAsk } from '#src/sharing/coordinator.js';
+import type { CallsUse } from '#src/sharing/calls-use.js';
+import { DebitDesk } from '#src/sharing/debits.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { SharedDesk, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
+import { Store } from '#src/store/store.js';
+import { CATALOG, StoppedClock } from '../store/support.js';
+
+interface SharedHouse {
+  readonly store: Store;
+  readonly desk: SharedDesk;
+  readonly follows: { count: number };
+  /** Another process, which serves calls. */
+  readonly other: Authority;
+  /** The desk's own ends. */
+  readonly ends: readonly Authority[];
+  /** What calls of this host use. */
+  readonly calls: CallsUse[];
+  /** Runs before the next commit. */
+  meanwhile: (() => void) | undefined;
+  /** Accounts whose money this process was to give back. */
+  readonly recalled: Set<string>;
+}
+
+async function openSharedHouse(t: Test): Promise<SharedHouse> {
+  const store = new Store(t.testdir());
+  const clock = new StoppedClock();
+  const authority = new MemoryAuthority(clock);
+  const connect = (slot: number): Authority =>
+    authority.connect({ host: 'h', slot, incarnation: String(slot) });
+  const [looking, debiting, other] = [connect(0), connect(1), connect(2)];
+  const uses = new AccountUses();
+  const registry = new Registry({
+    store,
+    catalog: CATALOG,
+    clock,
+    accountsMax: 10,
+    keysMax: 10,
+    live: undefined,
+    directory: new AccountDirectory(),
+    followed: true,
+    uses,
+  });
+  const here = commitHere(store);
+  // As the authority of one host, which reads the store.
+  const commit: CommitChange = async (work, check) => {
+    house.meanwhile?.();
+    house.meanwhile = undefined;
+    const made = await here(work, check);
+    for (const { id, credited } of store.accounts()) authority.setCredited(id, credited);
+    return made;
+  };
+  const recalled = new Set<string>();
+  const debits = new DebitDesk(debiting, (accountId) => recalled.add(accountId));
+  const follows = { count: 0 };
+  const calls: CallsUse[] = [];
+  const desk = new SharedDesk({
+    store,
+    registry,
+    uses,
+    authority: looking,
+    debits,
+    follow: () => follows.count++,
+    commit,
+    confirm: () => Promise.resolve(0),
+    flushAll: () => Promise.resolve(),
+    callsUses: () => Promise.resolve(calls),
+  });
+  const house: SharedHouse = {
+    store,
+    desk,
+    follows,
+    other,
+    ends: [looking, debiting],
+    calls,
+    meanwhile: undefined,
+    recalled,
+  };
+  await Promise.all([looking, other].map((end) => end.join()));
+  t.teardown(() => store.close());
+  return house;
+}
+
+const units = (amount: number): ReturnType<typeof asPicoUnits> => asPicoUnits(BigInt(amount));
+
+function moneyAsk(subject: string, outstanding: number, most: number): LeaseAsk {
+  const limits = { requestsPerMinute: 60, callsPerDay: 100, callsInFlight: 4 };
+  return {
+    subject,
+    limits,
+    minute: { least: 1, most: 3, forMs: 1_000, returned: [] },
+    money: { outstanding: units(outstanding), least: units(most), most: units(most) },
+  };
+}
+
+void t.test('a statement shows what all processes use', async (t) => {
+  const { desk, other, follows, calls } = await openSharedHouse(t);
+  const { record } = await desk.change(({ accounts }) =>
+    accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
+  );
+  t.equal(follows.count, 1, 'in force here at once');
+  await other.exchange([moneyAsk(record.id, 0, 30)]);
+  const leased = { minute: 0, callsInFlight: 0, money: 30n };
+  const atRest = await desk.read(({ accounts }) => accounts.find('acme'));
+  t.match(atRest, { available: 100n, held: 0n, spent: 0n, requestsThisMinute: 3, callsInFlight: 0, leased });
+  const use = { account: record.id, dayNumber: 0, dayUnused: 0 };
+  calls.push(
+    { ...use, callsInFlight: 2, held: units(20), minuteUnused: 1 },
+    { ...use, account: 'acct_other', callsInFlight: 1, held: units(7), minuteUnused: 1 },
+    { ...use, callsInFlight: 1, held: units(4), minuteUnused: 1 },
+  );
+  const seen = await desk.read(({ accounts }) => accounts.find('acme'));
+  t.match(seen, { available: 76n, held: 24n, spent: 0n, callsInFlight: 3, requestsThisMinute: 1 });
+  t.match(seen.leased, { money: 6n, minute: 2 });
+  const listed = await desk.read(({ accounts }) => accounts.list(0, 10).items);
+  t.same(listed, [seen]);
+  const moved = await desk.change(({ accounts }) => accounts.setPlan('acme', 'paid'));
+  t.match(moved, { available: 76n, held: 24n, callsInFlight: 3, record: { planId: 'paid' } });
+  await t.rejects(
+    desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(0) })),
+    { code: 'invalid_parameters', message: /^name must be unique/ },
+  );
+  t.equal(follows.count, 2);
+});
+
+void t.test('a debit takes what nobody else holds, and no more', async (t) => {
+  const { desk, other, store, recalled } = await openSharedHouse(t);
+  const { record } = await desk.change(({ accounts }) =>
+    accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
+  );
+  const { id } = record;
+  await other.exchange([moneyAsk(id, 0, 30)]);
+  // Who was lent money may hold it for a call by the time of the debit: nothing of it is taken, whatever is told of calls.
+  t.match(await desk.read(({ accounts }) => accounts.find('acme')), {
+    available: 100n,
+    leased: { money: 30n },
+  });
+  await t.rejects(
+    desk.change(({ credits }) => credits.add('acme', units(-71), 'too much')),
+    {
+      code: 'invalid_parameters',
+      message:
+        /^amount must not take more than the balance of 0\.00000000007: .* within 16 s; try again then$/,
+    },
+  );
+  t.same([...recalled], [id], 'this process was to give back what lies idle');
+  await t.rejects(
+    desk.change(({ credits }) => credits.add('acme', units(-101), 'more than there is')),
+    { code: 'invalid_parameters', message: 'amount must not take more than the balance of 0.0000000001' },
+  );
+  t.equal(store.findAccount(id)!.credited, 100n);
+  const { answers } = await other.exchange([moneyAsk(id, 30, 0)]);
+  t.equal(answers[0]!.money!.remaining, 70n, 'and nothing is kept of what was not taken');
+
+  const debited = await desk.change(({ credits }) => credits.add('acme', units(-60), 'back'));
+  t.match(debited, { available: 40n, held: 0n, leased: { money: 30n }, record: { credited: 40n } });
+  const after = await other.exchange([moneyAsk(id, 30, 11)]);
+  t.match(after.answers[0]!.money, { granted: 0n, remaining: 10n });
+
+  // Idle leases come back while the debit waits for them.
+  const waiting = desk.change(({ credits }) => credits.add('acme', units(-40), 'all'));
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  await other.exchange([moneyAsk(id, 0, 0)]);
+  t.match(await waiting, { available: 0n, held: 0n, record: { credited: 0n } });
+});
+
+void t.test('while a debit is committed nobody else is lent the money', async (t) => {
+  const house = await openSharedHouse(t);
+  const { desk, other } = house;
+  const { record } = await desk.change(({ accounts }) =>
+    accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
+  );
+  let lent: Promise<bigint> | undefined;
+  house.meanwhile = () => {
+    lent = other.exchange([moneyAsk(record.id, 0, 41)]).then(({ answers }) => answers[0]!.money!.granted);
+  };
+  await desk.change(({ credits }) => credits.add('acme', units(-60), ''));
+  t.equal(await lent, 0n);
+});
+
+void t.test('what was asked twice is done once, also where nothing is left to take', async (t) => {
+  const { desk, store } = await openSharedHouse(t);
+  await desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  const request = { account: 'acme', amount: units(-100), note: '', idempotencyKey: 'one' };
+  const debit = () =>
+    desk.change(({ credits }) => credits.addOnce(request, ({ available }) => `${available}`));
+  t.same(await Promise.all([debit(), debit()]), ['0', '0']);
+  t.equal(await debit(), '0');
+  t.equal(store.findAccountByName('acme')!.credited, 0n);
+});
+
+void t.test('another process changes what the draft had seen', async (t) => {
+  const house = await openSharedHouse(t);
+  const { desk, store } = house;
+  await desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  const add = (amount: number) =>
+    desk.change(({ credits }) =>
+      credits.addOnce(
+        { account: 'acme', amount: units(amount), note: '', idempotencyKey: 'once' },
+        ({ record }) => `${record.credited}`,
+      ),
+    );
+  house.meanwhile = () => {
+    const { id } = store.findAccountByName('acme')!;
+    store.putCreditRequest(store.findAccount(id)!.index, 'once', {
+      amount: units(-10),
+      note: '',
+      answer: 'first',
+    });
+  };
+  t.equal(await add(-10), 'first', 'the answer of who was quicker');
+  t.equal(store.findAccountByName('acme')!.credited, 100n);
+});
+
+void t.test('an authority that is lost keeps debits back, and nothing else', async (t) => {
+  const { desk, ends, store } = await openSharedHouse(t);
+  await desk.change(({ accounts }) => accounts.create({ name: 'acme', planId: 'free', credit: units(100) }));
+  for (const end of ends) await end.close();
+  t.match(await desk.read(({ accounts }) => accounts.find('acme')), { available: 100n });
+  await desk.change(({ credits }) => credits.add('acme', units(5), ''));
+  await t.rejects(
+    desk.change(({ credits }) => credits.add('acme', units(-5), '')),
+    { code: 'overloaded', message: /^Nothing was changed: the authority/ },
+  );
+  t.equal(store.findAccountByName('acme')!.credited, 105n);
+});
+
+void t.test('a rotated key has what all processes were lent of the one before', async (t) => {
+  const { store, desk, other } = await openSharedHouse(t);
+  const old = await desk.change(({ accounts, keys }) => {
+    accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
+    return keys.create({ account: 'acme', name: 'laptop', requestsPerMinute: 10, callsPerDay: 20 }).record;
+  });
+  const { answers } = await other.exchange([
+    {
+      subject: old.id,
+      limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
+      minute: { least: 3, most: 3, forMs: 1_000, returned: [] },
+      day: { dayNumber: 0, used: 0, unused: 0, least: 5, most: 5 },
+    },
+  ]);
+  const { dayNumber } = answers[0]!.day!;
+  const inherited = { minuteUsed: 3, dayNumber, dayCalls: 5 };
+  const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  t.match(store.keys.find(record.id), { requestsPerMinute: 10, callsPerDay: 20, inherited });
+  t.match(store.keys.findUse(record.index), { ...inherited, lastUsedSeconds: undefined });
+  // Nobody has asked for the second one yet, so nobody but its record knows.
+  const { record: third } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  t.match(store.keys.find(third.id), { inherited });
+});
+
+void t.test('a rotated key without limits inherits nothing', async (t) => {
+  const { store, desk } = await openSharedHouse(t);
+  await desk.change(({ accounts, keys }) => {
+    accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
+    return keys.create({ account: 'acme', name: 'laptop' });
+  });
+  const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
+  t.equal(store.keys.find(record.id)!.inherited, undefined);
+  t.equal(store.keys.findUse(record.index), undefined);
+});

@@ -1,0 +1,221 @@
+/** The authority of hosts does what every authority does, on a real server: with one partition and with several. */
+import { inspect } from 'node:util';
+import t, { type Test } from 'tap';
+import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
+import type { LeaseAsk } from '#src/sharing/coordinator.js';
+import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
+import { ManualClock } from '../../fixtures/manual-clock.js';
+import { authorityConformance, identity } from '../../support/authority-conformance.js';
+import { newSeed, random } from '../../support/protocol-values.js';
+import { startCluster } from '../../support/redis-cluster.js';
+import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+
+/** `url` is that of a server, or of a Cluster whose servers share the partitions. */
+function conformance(t: Test, url: string, flush: () => Promise<unknown>, partitions: number): void {
+  authorityConformance(t, 'valkey', async () => {
+    await flush();
+    const world = new ValkeyWorld(() => url, partitions);
+    return {
+      connect: (node) => world.connect(node),
+      credit: (subject, amount) => world.credit(subject, amount),
+      clock: {
+        advance: (ms) => {
+          world.nowMs += ms;
+        },
+        setBeforeMidnight: (ms) => {
+          world.nowMs = endOfDay(dayNumberOf(asWallMs(world.nowMs))) - ms;
+        },
+      },
+      close: () => {
+        world.close();
+        return Promise.resolve();
+      },
+    };
+  });
+}
+
+/** So many that each server of the Cluster has some. */
+const CLUSTER_PARTITIONS = 6;
+
+for (const partitions of [1, 3]) {
+  void t.test(`conformance, ${partitions} partitions`, NO_REDIS, async (t) => {
+    const server = await startRedis(t);
+    conformance(t, server.url, () => server.command('FLUSHALL'), partitions);
+  });
+}
+
+void t.test('conformance, a Cluster of three servers', NO_REDIS, async (t) => {
+  const cluster = await startCluster(t);
+  conformance(t, cluster.url, cluster.flush, CLUSTER_PARTITIONS);
+  await t.test('all of them have some of it', async (t) => {
+    const sizes = await Promise.all(cluster.servers.map(({ command }) => command('DBSIZE')));
+    t.notOk(sizes.includes(':0'), sizes.join(' '));
+  });
+});
+
+const ROUNDS = 1_500;
+
+void t.test('random asks are answered as the reference does, to the last pico-unit', NO_REDIS, async (t) => {
+  const seed = newSeed();
+  t.comment(`seed ${seed}`);
+  const next = random(seed);
+  const below = (end: number): number => Math.floor(next() * end);
+  // Some around what a double holds, some around the base of the two halves.
+  const amount = (): bigint => {
+    const bits = BigInt(below(62));
+    const value = (1n << bits) + BigInt(below(3)) - 1n;
+    return below(4) === 0 ? (value / MONEY_BASE) * MONEY_BASE + BigInt(below(2)) : value;
+  };
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const clock = new ManualClock(world.nowMs, world.nowMs);
+  const reference = new MemoryAuthority(clock);
+  const nodes = await Promise.all(
+    ['a:0', 'a:1', 'b:0'].map(async (place) => {
+      const node = identity(place.slice(0, 1), Number(place.slice(2)));
+      const pair = { real: await world.connect(node), model: reference.connect(node) };
+      await Promise.all([pair.real.join(), pair.model.join()]);
+      return pair;
+    }),
+  );
+  const limits = { requestsPerMinute: 40, callsPerDay: 200, callsInFlight: 20 };
+  const credited = new Map<string, bigint>();
+  const lent: { tick: number; count: number }[] = [];
+  let version = 0;
+  for (let round = 0; round < ROUNDS; round++) {
+    const subject = `acct_${below(3)}`;
+    if (below(20) === 0) {
+      const added = asPicoUnits(amount() / 8n);
+      credited.set(subject, (credited.get(subject) ?? 0n) + added);
+      if (credited.get(subject)! > 9n * 10n ** 18n) break;
+      reference.setCredited(subject, asPicoUnits(credited.get(subject)!));
+      await world.credit(subject, added);
+    }
+    const { real, model } = nodes[below(nodes.length)]!;
+    const most = below(30);
+    const some = (end: number): number => (below(2) === 0 ? 0 : below(end));
+    const mostMoney = amount();
+    const ask: LeaseAsk = {
+      subject,
+      limits,
+      ...(below(2) === 0
+        ? {
+            minute: {
+              least: some(most + 1),
+              most,
+              forMs: below(20_000),
+              returned: lent.splice(0, below(3)),
+              ...(below(3) === 0 ? {} : { order: { number: round, heardNumber: round - below(12) } }),
+            },
+          }
+        : {}),
+      ...(below(2) === 0
+        ? {
+            day: {
+              dayNumber: some(2) === 0 ? dayNumberOf(clock.wallMs()) : 0,
+              used: below(40),
+              unused: below(9),
+              least: some(most + 1),
+              most,
+            },
+          }
+        : {}),
+      ...(below(2) === 0 ? { slots: { outstanding: below(9), least: some(most + 1), most } } : {}),
+      ...(below(2) === 0
+        ? {
+            money: {
+              outstanding: asPicoUnits(amount() / 16n),
+              least: asPicoUnits(below(2) === 0 ? 0n : mostMoney / 2n),
+              most: asPicoUnits(mostMoney),
+              spent: { totalPicoUnits: asPicoUnits(amount() / 16n), version: (version += below(3) - 1) },
+            },
+          }
+        : {}),
+    };
+    const [got, want] = await Promise.all([real.exchange([ask]), model.exchange([ask])]);
+    const told = got.answers[0]!;
+    if (!t.same(told, want.answers[0], `round ${round}`)) {
+      t.comment(inspect(ask, { depth: 4 }));
+      break;
+    }
+    if (told.minute !== undefined && told.minute.granted > 1)
+      lent.push({ tick: told.minute.tick, count: 1 + below(told.minute.granted) });
+    if (below(3) === 0) {
+      const ms = below(below(20) === 0 ? 90_000 : 2_000);
+      clock.advance(ms);
+      world.nowMs += ms;
+    }
+  }
+  const subjects = ['acct_0', 'acct_1', 'acct_2', 'acct_3'];
+  t.same(await nodes[0]!.real.look(subjects), await nodes[0]!.model.look(subjects));
+});
+
+void t.test('a rotated key begins with what the one before had used, once', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const host = new TestHost();
+  const node = await world.connect(identity('a'), host);
+  await node.join();
+  const dayNumber = dayNumberOf(asWallMs(world.nowMs));
+  host.inherited.set('key_new', { minuteUsed: 6, dayNumber, dayCalls: 15, takenMs: asWallMs(world.nowMs) });
+  const ask = async (most: number) => {
+    const { answers } = await node.exchange([
+      {
+        subject: 'key_new',
+        limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
+        minute: { least: most, most, forMs: 0, returned: [] },
+        day: { dayNumber, used: 0, unused: 0, least: most, most },
+      },
+    ]);
+    return answers[0]!;
+  };
+  t.match(await ask(6), { minute: { granted: 0, remaining: 4 }, day: { granted: 0, remaining: 5 } });
+  t.match(await ask(3), { minute: { granted: 3, remaining: 1 }, day: { granted: 3, remaining: 2 } });
+  world.nowMs += 62_000;
+  t.match(await ask(3), { minute: { granted: 3 }, day: { granted: 3, remaining: 2 } }, 'said anew, not used');
+  world.nowMs = endOfDay(dayNumber);
+  t.match(await ask(20), { day: { granted: 20, dayNumber: dayNumber + 1 } });
+});
+
+void t.test(
+  'a look knows what its own host has written by now, and of others what they told',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = new ValkeyWorld(() => server.url);
+    t.teardown(() => world.close());
+    const host = new TestHost();
+    const here = await world.connect(identity('a', 0), host);
+    const beside = await world.connect(identity('a', 1), host);
+    const there = await world.connect(identity('b', 0));
+    for (const node of [here, beside, there]) await node.join();
+    // Beyond the base of the two halves, so that the difference borrows.
+    const subject = 'acct_1';
+    const lent = 5n * MONEY_BASE;
+    const spent = 2n * MONEY_BASE + 1n;
+    await world.credit(subject, asPicoUnits(lent));
+    const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(lent), most: asPicoUnits(lent) };
+    const limits = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+    await here.exchange([{ subject, limits, money }]);
+    const seen = async (node: typeof here) => {
+      const [view] = await node.look([subject]);
+      return [view!.spent, view!.moneyOutstanding];
+    };
+    t.same(await seen(beside), [0n, lent]);
+    host.spend(subject, spent);
+    for (const node of [here, beside]) t.same(await seen(node), [spent, lent - spent]);
+    t.same(await seen(there), [0n, lent], 'not told yet');
+    const nothing = asPicoUnits(0n);
+    const outstanding = asPicoUnits(lent - spent);
+    await here.exchange([{ subject, limits, money: { outstanding, least: nothing, most: nothing } }]);
+    for (const node of [here, beside, there]) t.same(await seen(node), [spent, lent - spent]);
+    // A charge is taken back: nobody has it in a lease.
+    host.spend(subject, -1n);
+    t.same(await seen(here), [spent - 1n, lent - spent]);
+  },
+);

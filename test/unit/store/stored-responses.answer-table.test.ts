@@ -1,0 +1,123 @@
+import t from 'tap';
+import { asAccountIndex, asWallMs } from '#src/core/units.js';
+import type { AnswerRecord } from '#src/registry/stored-response.js';
+import type { AnswerChanges } from '#src/store/stored-responses.js';
+import { storePath } from '#src/store/store-file.js';
+import { Store } from '#src/store/store.js';
+import { open } from 'lmdb';
+
+const FIRST = asAccountIndex(0);
+const SECOND = asAccountIndex(1);
+const NO_BOUNDS = { expiredMs: 0, bytesMax: Infinity };
+/** What each row counts for besides its bytes. */
+const ROW_BYTES = 512;
+
+const answer = (key: string, endedMs: number, more: Partial<AnswerRecord> = {}): AnswerRecord => ({
+  account: FIRST,
+  key,
+  bodyDigest: 'ab'.repeat(32),
+  endedMs: asWallMs(endedMs),
+  stream: false,
+  bytes: new Uint8Array([1, 2, 3]),
+  ...more,
+});
+
+function apply(store: Store, changes: Partial<AnswerChanges>): void {
+  store.commit(() => store.answers.apply({ kept: [], forgotten: [], bounds: NO_BOUNDS, ...changes }));
+}
+
+void t.test('answers come back as they were put, also after the store was opened again', async (t) => {
+  const path = t.testdir({});
+  let store = new Store(path);
+  const long = answer('long', 7, { stream: true, bytes: new Uint8Array(3_000_000).fill(9) });
+  const kept = [
+    answer('a', 5),
+    long,
+    answer('', 5, { bytes: undefined }),
+    answer('~'.repeat(255), 5, { account: SECOND }),
+  ];
+  apply(store, { kept });
+  await store.close();
+  store = new Store(path);
+  for (const record of kept) t.same(store.answers.find(record), record);
+  t.equal(
+    store.answers.find({ account: SECOND, key: 'a' }),
+    undefined,
+    "another account's key is another key",
+  );
+  t.equal(store.answers.oldestMs(), 5);
+  t.equal(store.answers.bytes, 3_000_006 + 4 * ROW_BYTES);
+
+  const found = store.answers.find(long)!;
+  store.answers.find(answer('a', 5));
+  t.same(found, long, 'what was found is a copy that a later reading leaves alone');
+  await store.close();
+});
+
+void t.test('a key has one answer, and a forgotten one none', async (t) => {
+  const store = new Store(t.testdir({}));
+  apply(store, { kept: [answer('a', 5), answer('b', 6)] });
+  const later = answer('a', 9, { bytes: new Uint8Array(10) });
+  apply(store, { kept: [later] });
+  t.same(store.answers.find(later), later);
+  t.equal(store.answers.bytes, 13 + 2 * ROW_BYTES);
+  t.equal(store.answers.oldestMs(), 6);
+  apply(store, { forgotten: [answer('b', 0), answer('never', 0)] });
+  t.equal(store.answers.find(answer('b', 0)), undefined);
+  t.equal(store.answers.bytes, 10 + ROW_BYTES);
+  apply(store, { forgotten: [later] });
+  t.equal(store.answers.bytes, 0);
+  t.equal(store.answers.oldestMs(), undefined);
+  await store.close();
+});
+
+void t.test('the oldest go first where they are too many bytes', async (t) => {
+  const store = new Store(t.testdir({}));
+  const bounds = { expiredMs: 0, bytesMax: 3 * ROW_BYTES + 3_000 };
+  const bytes = new Uint8Array(1_000);
+  // Put in another order than that of their ends.
+  for (const endedMs of [30, 10, 20])
+    apply(store, { kept: [answer(`k${endedMs}`, endedMs, { bytes })], bounds });
+  t.equal(store.answers.bytes, bounds.bytesMax, 'at the bound all stay');
+  apply(store, { kept: [answer('k40', 40, { bytes: new Uint8Array(1) })], bounds });
+  const left = [10, 20, 30, 40].filter((endedMs) => store.answers.find(answer(`k${endedMs}`, 0)));
+  t.same(left, [20, 30, 40]);
+  t.equal(store.answers.bytes, 2_001 + 3 * ROW_BYTES);
+  // One that fills the store by itself.
+  apply(store, { kept: [answer('big', 50, { bytes: new Uint8Array(4_000) })], bounds });
+  t.same(
+    [20, 30, 40].filter((endedMs) => store.answers.find(answer(`k${endedMs}`, 0))),
+    [],
+  );
+  t.ok(store.answers.find(answer('big', 0)));
+  await store.close();
+});
+
+void t.test('what is too old goes, a thousand rows a transaction', async (t) => {
+  const store = new Store(t.testdir({}));
+  const kept = Array.from({ length: 1_500 }, (_, n) => answer(`k${n}`, n + 1));
+  apply(store, { kept });
+  const expire = () => apply(store, { bounds: { expiredMs: 1_200, bytesMax: Infinity } });
+  expire();
+  t.equal(store.answers.oldestMs(), 1_001);
+  expire();
+  t.equal(store.answers.oldestMs(), 1_201, 'what ended at the bound is too old, what ended later is not');
+  t.equal(store.answers.bytes, 300 * (3 + ROW_BYTES));
+  await store.close();
+});
+
+void t.test('a damaged answer is named', async (t) => {
+  const path = t.testdir({});
+  let store = new Store(path);
+  apply(store, { kept: [answer('a', 5)] });
+  await store.close();
+  const root = open(storePath(path), { noSubdir: true, maxDbs: 16, overlappingSync: false });
+  root.openDB('answers', {}).putSync([0, 'a'], { format: 1, bodyDigest: 'x' });
+  await root.close();
+  store = new Store(path);
+  t.throws(() => store.answers.find(answer('a', 5)), {
+    code: 'damaged',
+    message: /record 0\/a of table answers/,
+  });
+  await store.close();
+});

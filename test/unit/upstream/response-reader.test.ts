@@ -1,0 +1,121 @@
+/** Whole answers: checked, unchanged, bounded. */
+import t from 'tap';
+import { UPSTREAM_ANSWER_BYTES_MAX } from '#src/core/limits.js';
+import { AnswerBudget, AnswerRoom } from '#src/upstream/response-budget.js';
+import { AnswerReader } from '#src/upstream/response-reader.js';
+import type { AttemptFailure } from '#src/upstream/error-mapping.js';
+import { UsageMeter } from '#src/upstream/usage-meter.js';
+import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
+
+const AMPLE = new AnswerBudget(Infinity, 0);
+
+function read(chunks: readonly Uint8Array[], { budget = AMPLE } = {}) {
+  const meter = new UsageMeter();
+  const room = new AnswerRoom(budget);
+  const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
+  const reader = new AnswerReader(
+    {
+      relay: () => t.fail('a whole answer is not relayed in parts'),
+      complete: (rest) => {
+        outcome.rest = Buffer.from(rest).toString('utf8');
+        outcome.endings++;
+      },
+      reject: (failure) => {
+        outcome.failure = failure;
+        outcome.endings++;
+      },
+    },
+    meter,
+    room,
+  );
+  for (const chunk of chunks) reader.onData(chunk);
+  reader.onEnd();
+  return { ...outcome, meter, room };
+}
+
+void t.test('the bytes are handed on as they came', (t) => {
+  const answer = Buffer.from(` ${answerOf(USAGE, '\u00e9\u{1f600}')}\n`);
+  for (let cut = 0; cut <= answer.length; cut++) {
+    const { rest, endings, meter } = read([answer.subarray(0, cut), answer.subarray(cut)]);
+    if (rest !== answer.toString('utf8') || endings !== 1) t.fail(`cut at ${cut}`);
+    if (meter.reported?.promptTokens !== 7) t.fail(`usage lost at ${cut}`);
+  }
+  t.end();
+});
+
+void t.test('the model that it names', (t) => {
+  const answer = answerOf(USAGE);
+  t.equal(read([Buffer.from(answer)]).meter.answerModel, 'm');
+  const other = answer.replace('"model":"m"', '"model":"modèle 模型"');
+  t.equal(read([Buffer.from(other)]).meter.answerModel, 'modèle 模型');
+  t.end();
+});
+
+void t.test('without usage there is what the counter needs', (t) => {
+  const { meter, rest } = read([Buffer.from(answerOf(undefined))]);
+  t.equal(meter.reported, undefined);
+  t.equal(meter.countRequest('none', '{}').completion, rest);
+  t.end();
+});
+
+void t.test('what is no chat completion is refused', (t) => {
+  for (const text of [
+    '',
+    'null',
+    '[]',
+    '"x"',
+    '{"choices":{}}',
+    '{"error":{}}',
+    answerOf(USAGE).slice(0, -1),
+    '<html>',
+  ]) {
+    const { failure, endings } = read([Buffer.from(text)]);
+    t.match(failure?.cause, /bad answer/, text);
+    t.equal(endings, 1);
+  }
+  t.end();
+});
+
+void t.test('the bound', (t) => {
+  const head = Buffer.from('{"choices":[],"x":"');
+  const tail = Buffer.from('"}');
+  const filler = Buffer.alloc(UPSTREAM_ANSWER_BYTES_MAX - head.length - tail.length, 'a');
+  t.equal(read([head, filler, tail]).rest?.length, UPSTREAM_ANSWER_BYTES_MAX);
+  const { failure, endings } = read([head, filler, Buffer.from('a'), tail]);
+  t.match(failure?.cause, /above/);
+  t.equal(endings, 1);
+  t.end();
+});
+
+void t.test('answers that are held together', (t) => {
+  const answer = Buffer.from(answerOf(USAGE));
+  const budget = new AnswerBudget(2 * answer.length, 10);
+  const held = [read([answer], { budget }), read([answer], { budget })];
+  t.equal(budget.heldBytes, 2 * answer.length);
+  const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], { budget });
+  t.match(failure, { ours: true, callerError: { code: 'overloaded', retryAfterSeconds: 5 } });
+  t.equal(endings, 1);
+  held[0]!.room.clear();
+  held[0]!.room.clear();
+  t.equal(budget.heldBytes, answer.length, 'given back once');
+  t.equal(read([answer], { budget }).rest, answer.toString());
+  t.end();
+});
+
+void t.test('short answers always find room; what is given back is what was taken', (t) => {
+  const budget = new AnswerBudget(100, 20);
+  const full = new AnswerRoom(budget);
+  t.equal(full.grow(100), true);
+  const short = new AnswerRoom(budget);
+  t.equal(short.grow(20), true, 'not counted');
+  t.equal(short.grow(1), false, 'but no longer short');
+  t.equal(budget.heldBytes, 100);
+  full.clear();
+  t.equal(short.grow(1), true);
+  t.equal(budget.heldBytes, 21, 'counted from its first byte');
+  t.equal(short.grow(79), true, 'to the last byte');
+  t.equal(short.grow(1), false);
+  short.clear();
+  t.equal(budget.heldBytes, 0);
+  t.end();
+});

@@ -1,0 +1,100 @@
+/** How often a call is tried, and after which pauses. */
+import t from 'tap';
+import type { Clock } from '#src/core/clock.js';
+import { asMonotonicMs, asWallMs } from '#src/core/units.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { faultFailure, garbageFailure } from '#src/upstream/error-mapping.js';
+import { RetryPlan } from '#src/upstream/target-choice.js';
+import { TargetChoice } from '#src/upstream/target-choice.js';
+import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
+
+class HeldClock implements Clock {
+  ms = 1_000;
+  monotonicMs = () => asMonotonicMs(this.ms);
+  wallMs = () => asWallMs(this.ms);
+}
+
+function planOf(targets: number) {
+  const clock = new HeldClock();
+  const list = Array.from({ length: targets }, (_, index) => targetOf(`http://${index}`));
+  return {
+    clock,
+    plan: new RetryPlan(
+      new TargetChoice(list, clock, new FakeLog(), new UpstreamMetrics(createMetrics(1, 1), 0)),
+      clock,
+    ),
+  };
+}
+
+const refused = faultFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
+const garbage = garbageFailure('x');
+
+void t.test('each upstream once, without a pause, and no second round', (t) => {
+  const { plan } = planOf(3);
+  for (const pauseMs of [0, 0, undefined]) {
+    const taken = plan.take()!;
+    taken.releaseFailed(refused);
+    t.equal(plan.pauseMs(taken, refused, false), pauseMs);
+  }
+  t.equal(plan.take(), undefined);
+  t.end();
+});
+
+void t.test('an only upstream: twice more after growing pauses, where nothing had been sent', (t) => {
+  for (let round = 0; round < 200; round++) {
+    const { plan } = planOf(1);
+    for (const [least, most] of [
+      [50, 100],
+      [100, 200],
+    ] as const) {
+      const taken = plan.take()!;
+      taken.releaseFailed(refused);
+      const pauseMs = plan.pauseMs(taken, refused, false)!;
+      if (pauseMs < least || pauseMs > most) t.fail(`${pauseMs} ms`);
+    }
+    const taken = plan.take()!;
+    taken.releaseFailed(refused);
+    if (plan.pauseMs(taken, refused, false) !== undefined) t.fail('a fourth try');
+  }
+  const { plan } = planOf(1);
+  const taken = plan.take()!;
+  taken.releaseFailed(garbage);
+  t.equal(plan.pauseMs(taken, garbage, true), undefined, 'work was done');
+  t.end();
+});
+
+void t.test('a dead kept connection: at once, but only the first time', (t) => {
+  const { plan } = planOf(1);
+  const first = plan.take()!;
+  first.releaseFailed(refused);
+  t.equal(plan.pauseMs(first, refused, true), 0);
+  const second = plan.take()!;
+  second.releaseFailed(refused);
+  t.ok(plan.pauseMs(second, refused, true)! >= 100);
+  t.end();
+});
+
+void t.test('who has waited long is not kept waiting', (t) => {
+  for (const [spentMs, again] of [
+    [999, true],
+    [1_000, false],
+  ] as const) {
+    const { plan, clock } = planOf(1);
+    const taken = plan.take()!;
+    clock.ms += spentMs;
+    taken.releaseFailed(refused);
+    t.equal(plan.pauseMs(taken, refused, false) !== undefined, again, `${spentMs} ms`);
+  }
+  for (const [leftMs, pauseMs] of [
+    [1, 0],
+    [0, undefined],
+  ] as const) {
+    const { plan, clock } = planOf(2);
+    const taken = plan.take()!;
+    clock.ms += taken.target.totalTimeoutMs - leftMs;
+    taken.releaseFailed(garbage);
+    t.equal(plan.pauseMs(taken, garbage, true), pauseMs, `${leftMs} ms are left of the call's time`);
+  }
+  t.end();
+});

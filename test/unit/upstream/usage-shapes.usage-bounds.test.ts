@@ -1,0 +1,153 @@
+/** Which reports are believed of a call, and that no upstream can charge beyond what its call bounds: hostile and random reports. */
+import t from 'tap';
+import {
+  PROMPT_TOKENS_BESIDE_BODY,
+  PROMPT_TOKENS_OF_PART,
+  REPORTED_OUTPUT_SLACK_TOKENS,
+} from '#src/core/limits.js';
+import { asPicoUnits } from '#src/core/units.js';
+import { costOf, worstCaseOf } from '#src/registry/catalog.js';
+import { doubtOf, withinHold } from '#src/upstream/usage-shapes.js';
+import { UsageMeter } from '#src/upstream/usage-meter.js';
+import { requestOf } from '../../fixtures/upstream-server.js';
+import { newSeed, pick, random, type Random } from '../../support/protocol-values.js';
+
+const MODEL_MAX = 1_000;
+const PRICE = {
+  inputPicoUnits: asPicoUnits(3n),
+  cachedInputPicoUnits: asPicoUnits(1n),
+  outputPicoUnits: asPicoUnits(7n),
+};
+
+const NUMBERS = [
+  0,
+  1,
+  7,
+  100,
+  999,
+  5_000,
+  1e6,
+  1e9,
+  1e15,
+  -1,
+  1.5,
+  -0,
+  1e400,
+  '7',
+  null,
+  Number.NaN,
+  {},
+  [],
+  true,
+];
+
+function doubt(
+  report: object,
+  changes: Parameters<typeof requestOf>[0] = {},
+  hasText = true,
+): string | undefined {
+  const meter = new UsageMeter();
+  meter.report(report);
+  return meter.tokens === undefined
+    ? meter.fault
+    : doubtOf(meter.tokens, requestOf(changes), MODEL_MAX, () => hasText);
+}
+
+const report = (prompt: number, completion: number, reasoning = 0): object => ({
+  prompt_tokens: prompt,
+  completion_tokens: completion,
+  completion_tokens_details: { reasoning_tokens: reasoning },
+});
+
+void t.test('output: up to what was asked for, thoughts up to what the model can give', (t) => {
+  t.equal(doubt(report(7, 1_000)), undefined);
+  t.equal(doubt(report(7, 1_164)), undefined, 'tokenizers differ');
+  t.equal(doubt(report(7, 1_165)), 'too_much_output');
+  t.equal(doubt(report(7, 3_364), { choices: 3 }), undefined, 'each choice');
+  t.equal(doubt(report(7, 74), { outputTokensMax: 10 }), undefined);
+  t.equal(doubt(report(7, 76), { outputTokensMax: 10 }), 'beyond_max_tokens');
+  t.equal(doubt(report(7, 900, 890), { outputTokensMax: 10 }), undefined, 'it thought beside max_tokens');
+  t.equal(doubt(report(7, 9, 1_094), { outputTokensMax: 10 }), undefined);
+  t.equal(doubt(report(7, 9, 5_000)), 'too_much_output');
+  t.equal(doubt(report(7, 0)), 'zero');
+  t.equal(doubt(report(7, 0), {}, false), undefined, 'an empty answer');
+  t.end();
+});
+
+void t.test('input: up to the bytes of the body, and what a provider adds', (t) => {
+  const bytes = requestOf().body.length;
+  t.equal(doubt(report(bytes + PROMPT_TOKENS_BESIDE_BODY, 5)), undefined);
+  t.equal(doubt(report(bytes + PROMPT_TOKENS_BESIDE_BODY + 1, 5)), 'too_much_input');
+  const image = '{"model":"m","messages":[{"content":[{"type":"image_url","image_url":{}}]}]}';
+  t.equal(doubt(report(PROMPT_TOKENS_OF_PART, 5), { body: image }), undefined);
+  t.equal(doubt(report(PROMPT_TOKENS_OF_PART, 5), { body: '', largeBody: Buffer.from(image) }), undefined);
+  t.equal(doubt(report(3 * PROMPT_TOKENS_OF_PART, 5), { body: image }), 'too_much_input');
+  t.equal(
+    doubt(report(5_000, 5), { body: 'é'.repeat(1_000), bodyIsAscii: false }),
+    undefined,
+    'bytes of UTF-8',
+  );
+  t.equal(doubt(report(0, 5)), 'zero');
+  t.end();
+});
+
+void t.test(
+  'random and hostile reports: what is believed is bounded, what is not stays within the hold',
+  (t) => {
+    const seed = newSeed();
+    t.comment(`seed ${seed}`);
+    const next = random(seed);
+    let believed = 0;
+    let doubted = 0;
+    for (let count = 0; count < 50_000; count++) {
+      const request = requestOf({
+        outputTokensMax: pick(next, [0, 1, 100, 999, 2 ** 31 - 1]),
+        choices: pick(next, [1, 1, 4]),
+        body: 'x'.repeat(pick(next, [2, 100, 10_000])),
+      });
+      const meter = new UsageMeter();
+      meter.report(hostileReport(next));
+      const { tokens, reported, fault } = meter;
+      if (tokens === undefined && fault === undefined) continue;
+      const asked = Math.min(request.outputTokensMax, MODEL_MAX) * request.choices;
+      const reason = tokens === undefined ? fault : doubtOf(tokens, request, MODEL_MAX, () => next() < 0.5);
+      if (reason === undefined) {
+        believed++;
+        const most =
+          BigInt(request.body.length + PROMPT_TOKENS_BESIDE_BODY) * 3n +
+          BigInt(Math.ceil(MODEL_MAX * request.choices * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS) * 7n;
+        const shown = tokens!.completionTokens - tokens!.reasoningTokens;
+        const isBounded = shown <= Math.ceil(asked * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
+        if (costOf(PRICE, reported!) > most || !isBounded)
+          t.fail(`seed ${seed}: ${JSON.stringify(reported)}`);
+        continue;
+      }
+      doubted++;
+      // Whatever was delivered and counted.
+      const counted = {
+        promptTokens: Math.floor(next() * 1e6),
+        cachedTokens: 0,
+        completionTokens: Math.floor(next() * 1e6),
+        source: 'counted',
+      } as const;
+      const outputMax = reason === 'beyond_max_tokens' ? MODEL_MAX * request.choices : asked;
+      const hold = worstCaseOf(PRICE, request.body.length, outputMax);
+      const charge = costOf(PRICE, withinHold(counted, reason, request, MODEL_MAX));
+      if (charge > hold) t.fail(`seed ${seed}: ${charge} of ${hold}`);
+    }
+    t.ok(believed > 500 && doubted > 10_000, `${believed} believed, ${doubted} not`);
+    t.end();
+  },
+);
+
+function hostileReport(next: Random): unknown {
+  if (next() < 0.05) return pick<unknown>(next, [null, 5, 'x', [], {}]);
+  const small = (): number => Math.floor(next() * 120);
+  const any = (): unknown => (next() < 0.7 ? small() : pick<unknown>(next, NUMBERS));
+  const value: Record<string, unknown> = { prompt_tokens: any(), completion_tokens: any() };
+  if (next() < 0.5) value.total_tokens = any();
+  if (next() < 0.3) value.prompt_tokens_details = { cached_tokens: any() };
+  if (next() < 0.3) value.completion_tokens_details = { reasoning_tokens: any() };
+  if (next() < 0.1) value.prompt_cache_hit_tokens = any();
+  return value;
+}
