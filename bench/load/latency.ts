@@ -19,7 +19,7 @@ export interface LatencyScenario {
   readonly name: string;
   readonly call: Scenario;
   readonly ratePerSecond: number;
-  /** What is timed: the first text of an answer, or its end. */
+  /** What is timed: the first text of a response, or its end. */
   readonly until: 'firstMicros' | 'wholeMicros';
 }
 

@@ -18,7 +18,7 @@ export interface Sample {
   readonly peakBytes: number;
 }
 
-/** One request with a look at its answer; rejects where that is not what the scenario wants. */
+/** One request with a look at its response; rejects where that is not what the scenario wants. */
 export async function checkCorrect(contender: Contender, scenario: Scenario): Promise<void> {
   const { path, headers } = contender.callOf(scenario);
   const ask = () => request({ port: contender.port, path, headers, body: scenario.body });
@@ -35,7 +35,7 @@ export async function checkCorrect(contender: Contender, scenario: Scenario): Pr
   }
 }
 
-/** Rejects where an answer had another status, or none came. */
+/** Rejects where a response had another status, or none came. */
 export async function measure(
   contender: Contender,
   { name, status, ...scenario }: Scenario,
@@ -72,7 +72,7 @@ export interface WarmUp {
   readonly seconds: number;
 }
 
-/** A look at the answer, then closed-loop load, until code is compiled and heaps have grown. Rejects as both do. */
+/** A look at the response, then closed-loop load, until code is compiled and heaps have grown. Rejects as both do. */
 export async function warmUp(
   contender: Contender,
   scenario: Scenario,

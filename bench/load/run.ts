@@ -3,7 +3,7 @@
  *
  * Two tables: closed-loop, where the rates are throughput and the latencies those under full load; and at fixed rates. Upstream, contenders and load generator
  * are separate processes. In each round every scenario is run with every contender in turn, so that a slow moment of the
- * machine hits all of them; before it is measured, its answer is checked. CPU time is that of all threads and processes of
+ * machine hits all of them; before it is measured, its response is checked. CPU time is that of all threads and processes of
  * the contender over the time of the load. Ratios are to the reference in the same round.
  */
 import { writeFileSync } from 'node:fs';

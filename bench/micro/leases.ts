@@ -16,7 +16,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
-import { LmdbAuthority } from '#src/sharing/lmdb-coordinator.js';
+import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import { Store } from '#src/store/store.js';
 import { machineLine } from '../support/machine.js';
 
@@ -44,7 +44,7 @@ function seed(path: string): Promise<void> {
 }
 
 const askOf = (index: number): LeaseAsk => ({
-  subject: subjectOf(index % SUBJECTS),
+  scope: subjectOf(index % SUBJECTS),
   limits: { requestsPerMinute: 100_000, callsPerDay: 1_000_000, callsInFlight: 1_000 },
   minute: { least: 1, most: 1, forMs: 0, returned: [] },
   day: { dayNumber: 0, used: 0, unused: 0, least: 1, most: 1 },
@@ -52,10 +52,10 @@ const askOf = (index: number): LeaseAsk => ({
   money: { outstanding: asPicoUnits(0n), least: asPicoUnits(1n), most: asPicoUnits(1_000_000n) },
 });
 
-async function openAuthority(path: string, slot: number): Promise<LmdbAuthority> {
+async function openAuthority(path: string, slot: number): Promise<LmdbCoordinator> {
   const node = { host: 'bench', slot, incarnation: `${process.pid}` };
   const file = openLeaseFile(path);
-  const authority = new LmdbAuthority({ node, file, store: new Store(path), clock: new SystemClock() });
+  const authority = new LmdbCoordinator({ node, file, store: new Store(path), clock: new SystemClock() });
   await authority.join();
   return authority;
 }
@@ -66,7 +66,7 @@ interface Micros {
 }
 
 /** Of one exchange. */
-async function round(authority: LmdbAuthority, size: number): Promise<Micros> {
+async function round(authority: LmdbCoordinator, size: number): Promise<Micros> {
   const exchanges = Math.min(ROUND_EXCHANGES_MAX, Math.ceil(ROUND_SUBJECTS / size));
   let next = 0;
   const startCpu = process.cpuUsage();
@@ -81,7 +81,7 @@ async function round(authority: LmdbAuthority, size: number): Promise<Micros> {
   return { cpu: (user + system) / exchanges, wall };
 }
 
-async function mediansOf(authority: LmdbAuthority, size: number): Promise<string> {
+async function mediansOf(authority: LmdbCoordinator, size: number): Promise<string> {
   const rounds: Micros[] = [];
   for (let at = 0; at < ROUNDS; at++) rounds.push(await round(authority, size));
   const median = (of: keyof Micros): string => {

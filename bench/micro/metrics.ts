@@ -1,5 +1,5 @@
 /**
- * What the metrics of one chat call cost: ns of CPU time, least and median of rounds, for a whole answer and for a stream. Run as
+ * What the metrics of one chat call cost: ns of CPU time, least and median of rounds, for a whole response and for a stream. Run as
  * `node build/bench/micro/metrics.js [calls a round, 300000]`.
  *
  * A call is counted as CallMeter and the worker do it: begun, an attempt begun and ended, outcome, tokens and cost, three histograms,

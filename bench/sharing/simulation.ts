@@ -1,10 +1,10 @@
 /**
- * Many hosts on one authority, by a clock that jumps from event to event: what the authority has to carry, what is admitted of
- * what one limiter alone would admit, and whether a limit is ever passed. Ledgers and keepers are the real ones; the authority
+ * Many hosts on one coordinator, by a clock that jumps from event to event: what the coordinator has to carry, what is admitted of
+ * what one limiter alone would admit, and whether a limit is ever passed. Ledgers and keepers are the real ones; the coordinator
  * is the reference, the network is played. Requests go to hosts at random, which is the worst for leases.
  */
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, LeaseNode, randomOf } from '../../test/support/lease-world.js';
 
 export interface SimulationOptions {
@@ -31,7 +31,7 @@ export interface SimulationResult {
   readonly refusedShare: number;
   /** Of any account in any 60 s, beyond its limit. */
   readonly overshootMax: number;
-  /** Of what was admitted: how many waited for the authority. */
+  /** Of what was admitted: how many waited for the coordinator. */
   readonly waitedShare: number;
 }
 
@@ -97,7 +97,7 @@ export async function simulate(options: SimulationOptions): Promise<SimulationRe
   const time = new EventTime();
   const random = randomOf(options.seed);
   const rankOf = zipf(options.accounts, random);
-  const shared = new MemoryAuthority(time.clock);
+  const shared = new MemoryCoordinator(time.clock);
   // Twice what a host is to see of different accounts.
   // Four times as many calls as are under way in the mean.
   const slots = Math.max(500, Math.ceil((requestsPerSecond * CALL_MS * 4) / 1_000 / hostCount));

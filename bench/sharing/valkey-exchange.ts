@@ -1,7 +1,7 @@
 /**
- * What an exchange of leases costs over a Valkey or Redis: CPU of the node and of the server, and the time until the answer, by the
+ * What an exchange of leases costs over a Valkey or Redis: CPU of the node and of the server, and the time until the response, by the
  * number of asks in it and of nodes that hold something. `node build/bench/sharing/valkey-exchange.js [url]`; without a URL it
- * starts a redis-server of its own. Prints a checksum of what was lent.
+ * starts a redis-server of its own. Prints a checksum of what was granted.
  */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
@@ -9,7 +9,7 @@ import { readFileSync } from 'node:fs';
 import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
-import { ValkeyAuthority } from '#src/sharing/valkey-coordinator.js';
+import { ValkeyCoordinator } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import { machineLine } from '../support/machine.js';
 
@@ -36,7 +36,7 @@ function cpuMsOf(pid: number): number {
 
 function askOf(subject: number): LeaseAsk {
   return {
-    subject: `acct_bench${subject}`,
+    scope: `acct_bench${subject}`,
     limits: { requestsPerMinute: 1_000_000, callsPerDay: 1_440_000_000, callsInFlight: 1_000_000 },
     minute: { least: 1, most: 2, forMs: 16_000, returned: [] },
     day: { dayNumber: 0, used: 5, unused: 1, least: 1, most: 2 },
@@ -50,7 +50,7 @@ function askOf(subject: number): LeaseAsk {
   };
 }
 
-async function connected(node: number): Promise<ValkeyAuthority> {
+async function connected(node: number): Promise<ValkeyCoordinator> {
   const client = new ValkeyClient({
     url: given ?? `redis://127.0.0.1:${PORT}`,
     name: 'bench',
@@ -60,7 +60,7 @@ async function connected(node: number): Promise<ValkeyAuthority> {
     if ((await client.command(undefined, ['PING']).catch(() => undefined)) !== undefined) break;
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
-  const authority = new ValkeyAuthority({
+  const authority = new ValkeyCoordinator({
     client,
     namespace: 'bench',
     partitions: 1,
@@ -80,12 +80,12 @@ process.stdout.write(`${machineLine()}\n`);
 process.stdout.write(
   'nodes  asks  exchanges/s  asks/s  node us/exchange  server us/exchange  server us/ask\n',
 );
-const authorities: ValkeyAuthority[] = [];
+const authorities: ValkeyCoordinator[] = [];
 for (const nodes of NODES) {
   while (authorities.length < nodes) authorities.push(await connected(authorities.length));
   for (const batch of BATCHES) {
     const asks = Array.from({ length: batch }, (_, subject) => askOf(subject));
-    // All hold something of each subject.
+    // All hold something of each scope.
     for (const authority of authorities) await authority.exchange(asks);
     const before = { node: process.cpuUsage(), server: server?.pid === undefined ? 0 : cpuMsOf(server.pid) };
     const startMs = performance.now();

@@ -4,14 +4,14 @@
  */
 import { Type, type Static } from 'typebox';
 import { decimalOf } from '../core/money.js';
-import type { AccountFigures } from '../telemetry/account-history.js';
+import type { AccountStats } from '../telemetry/account-history.js';
 import { busiestAccounts, courseOf } from '../telemetry/account-history.js';
 import { HISTORY_RINGS, RING_NAMES } from '../telemetry/history.js';
 import { Moment, Money, RangeQuery } from './fields.js';
 import { CLOSED, defineRoute, type Route } from './route.js';
 
 const Count = Type.Integer({ minimum: 0 });
-const FIGURES = {
+const STATS = {
   calls: Count,
   prompt_tokens: Count,
   cached_tokens: Count,
@@ -24,8 +24,8 @@ const RANGE = {
   seconds: Type.Integer({ description: 'length of each span' }),
 };
 
-const BusyAccount = Type.Object({ account: Type.String(), name: Type.String(), ...FIGURES }, CLOSED);
-const CourseSpan = Type.Object({ start: Moment, ...FIGURES }, CLOSED);
+const BusyAccount = Type.Object({ account: Type.String(), name: Type.String(), ...STATS }, CLOSED);
+const CourseSpan = Type.Object({ start: Moment, ...STATS }, CLOSED);
 
 export const ACCOUNT_HISTORY_ROUTES: readonly Route[] = [
   defineRoute({
@@ -33,16 +33,16 @@ export const ACCOUNT_HISTORY_ROUTES: readonly Route[] = [
     path: '/history/accounts',
     summary: 'List the accounts with most calls of late, the busiest first.',
     query: RangeQuery,
-    answerSchema: Type.Object({ ...RANGE, data: Type.Array(BusyAccount) }, CLOSED),
-    answer: ({ query: { range = '5m' } }, { accountSpans, desk }) => {
+    responseSchema: Type.Object({ ...RANGE, data: Type.Array(BusyAccount) }, CLOSED),
+    answer: ({ query: { range = '5m' } }, { accountSpans, service }) => {
       const busiest = busiestAccounts(accountSpans(range));
-      return desk.read(({ accounts }) => ({
+      return service.read(({ accounts }) => ({
         range,
         seconds: HISTORY_RINGS[range].seconds,
-        data: busiest.map(([id, figures]) => ({
+        data: busiest.map(([id, stats]) => ({
           account: id,
           name: accounts.find(id).record.name,
-          ...viewOf(figures),
+          ...viewOf(stats),
         })),
       }));
     },
@@ -52,11 +52,14 @@ export const ACCOUNT_HISTORY_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/history',
     summary: 'Show what an account has called of late, in the spans in which it was among the 50 busiest.',
     query: RangeQuery,
-    answerSchema: Type.Object({ ...RANGE, data: Type.Array(CourseSpan) }, CLOSED),
-    answer: ({ id, query: { range = '5m' } }, { accountSpans, desk }) => {
+    responseSchema: Type.Object({ ...RANGE, data: Type.Array(CourseSpan) }, CLOSED),
+    answer: ({ id, query: { range = '5m' } }, { accountSpans, service }) => {
       const course = (accountId: string) =>
-        courseOf(accountSpans(range), accountId).map(({ start, figures }) => ({ start, ...viewOf(figures) }));
-      return desk.read(({ accounts }) => ({
+        courseOf(accountSpans(range), accountId).map(({ start, figures: stats }) => ({
+          start,
+          ...viewOf(stats),
+        }));
+      return service.read(({ accounts }) => ({
         range,
         seconds: HISTORY_RINGS[range].seconds,
         data: course(accounts.find(id).record.id),
@@ -66,12 +69,12 @@ export const ACCOUNT_HISTORY_ROUTES: readonly Route[] = [
 ];
 
 /** A charge may be taken back in a later span than it was made in: what is less than nothing is shown as nothing. */
-function viewOf(figures: Readonly<AccountFigures>): Omit<Static<typeof CourseSpan>, 'start'> {
+function viewOf(stats: Readonly<AccountStats>): Omit<Static<typeof CourseSpan>, 'start'> {
   return {
-    calls: figures.calls,
-    prompt_tokens: Math.max(0, figures.prompt),
-    cached_tokens: Math.max(0, figures.cached),
-    completion_tokens: Math.max(0, figures.completion),
-    cost: decimalOf(BigInt(Math.max(0, Math.round(figures.costPicoUnits)))),
+    calls: stats.calls,
+    prompt_tokens: Math.max(0, stats.prompt),
+    cached_tokens: Math.max(0, stats.cached),
+    completion_tokens: Math.max(0, stats.completion),
+    cost: decimalOf(BigInt(Math.max(0, Math.round(stats.costPicoUnits)))),
   };
 }

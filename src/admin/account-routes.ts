@@ -129,12 +129,12 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts',
     summary: 'List accounts in the order of their creation. A page of a search may be short and still go on.',
     query: AccountsQuery,
-    answerSchema: listSchema(AccountView),
-    answer: ({ query }, { desk }) => {
+    responseSchema: listSchema(AccountView),
+    answer: ({ query }, { service }) => {
       const { from, limit } = pageOf(query);
       const { search: text, plan: planId, active } = query;
       const all = text === undefined && planId === undefined && active === undefined;
-      return desk.read(({ accounts }) => {
+      return service.read(({ accounts }) => {
         const { items, next } = all
           ? accounts.list(from, limit)
           : accounts.search({ text, planId, active }, from, limit);
@@ -147,10 +147,10 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts',
     summary: 'Create an account.',
     body: NewAccount,
-    answerSchema: AccountView,
-    answer: ({ body: { name, plan, credit } }, { desk }) => {
+    responseSchema: AccountView,
+    answer: ({ body: { name, plan, credit } }, { service }) => {
       const amount = credit === undefined ? asPicoUnits(0n) : amountOf('credit', credit);
-      return desk.change(({ accounts }) =>
+      return service.change(({ accounts }) =>
         viewOfAccount(accounts.create({ name, planId: plan, credit: amount })),
       );
     },
@@ -159,30 +159,32 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/accounts/{account}',
     summary: 'Show an account, by id or name, with its live counters.',
-    answerSchema: AccountView,
-    answer: ({ id }, { desk }) => desk.read(({ accounts }) => viewOfAccount(accounts.find(id))),
+    responseSchema: AccountView,
+    answer: ({ id }, { service }) => service.read(({ accounts }) => viewOfAccount(accounts.find(id))),
   }),
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/set-plan',
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
     body: PlanChange,
-    answerSchema: AccountView,
-    answer: ({ id, body: { plan } }, { desk }) =>
-      desk.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
+    responseSchema: AccountView,
+    answer: ({ id, body: { plan } }, { service }) =>
+      service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
   }),
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/disable',
     summary: 'Refuse all keys of an account.',
-    answerSchema: AccountView,
-    answer: ({ id }, { desk }) => desk.change(({ accounts }) => viewOfAccount(accounts.setActive(id, false))),
+    responseSchema: AccountView,
+    answer: ({ id }, { service }) =>
+      service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, false))),
   }),
   defineRoute({
     method: 'POST',
     path: '/accounts/{account}/enable',
     summary: 'Take the keys of a disabled account again.',
-    answerSchema: AccountView,
-    answer: ({ id }, { desk }) => desk.change(({ accounts }) => viewOfAccount(accounts.setActive(id, true))),
+    responseSchema: AccountView,
+    answer: ({ id }, { service }) =>
+      service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, true))),
   }),
 ];

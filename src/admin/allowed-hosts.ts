@@ -6,8 +6,8 @@
  */
 import { isIP, isIPv6 } from 'node:net';
 
-/** An authority without user information: a name, or an address with IPv6 in brackets, and perhaps a port. */
-const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
+/** An coordinator without user information: a name, or an address with IPv6 in brackets, and perhaps a port. */
+const COORDINATOR = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 /** An entry that allows every Host, and one that allows all names below another. */
 const ANY = '*';
@@ -45,7 +45,7 @@ export class AllowedHosts {
 
 /** The host that a header names, as it is compared; undefined if the header is none. */
 function hostIn(header: string): string | undefined {
-  const [, address, name] = AUTHORITY.exec(header) ?? [];
+  const [, address, name] = COORDINATOR.exec(header) ?? [];
   if (address !== undefined) return isIPv6(address) ? canonical(address) : undefined;
   return name === undefined ? undefined : canonical(name);
 }

@@ -1,18 +1,18 @@
 /**
- * The admin interface without its sockets: a request as plain text in, an answer as plain text out. Main thread. The
+ * The admin interface without its sockets: a request as plain text in, a response as plain text out. Main thread. The
  * server hands it what comes over HTTP; a command, while no gateway runs, calls it directly.
  */
 import { jsonText } from '../core/json.js';
 import { ProxyError } from '../core/errors.js';
 import { invalid } from '../registry/record-id.js';
-import type { RegistryDesk } from '../registry/registry-service.js';
-import { diskFaultOf } from '../store/store-file.js';
+import type { RegistryService } from '../registry/registry-service.js';
+import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
-import { answerOfError, methodNotAllowed, type AdminAnswer } from './response.js';
+import { responseOfError, methodNotAllowed, type AdminResponse } from './response.js';
 import {
   ADMIN_BODY_BYTES_MAX,
   JSON_TYPE,
-  TextAnswer,
+  TextResponse,
   isVariable,
   type AdminContext,
   type Route,
@@ -47,10 +47,10 @@ export class AdminApi {
     this.#log = options.log;
   }
 
-  /** Never throws, nor rejects: a refusal is an answer, and a bug is logged and answered with `internal_error`. */
-  handle(request: AdminRequest): AdminAnswer | Promise<AdminAnswer> {
+  /** Never throws, nor rejects: a refusal is a response, and a bug is logged and answered with `internal_error`. */
+  handle(request: AdminRequest): AdminResponse | Promise<AdminResponse> {
     try {
-      const answer = this.#answer(request);
+      const answer = this.#response(request);
       return answer instanceof Promise
         ? answer.catch((error: unknown) => this.#failure(request, error))
         : answer;
@@ -59,25 +59,25 @@ export class AdminApi {
     }
   }
 
-  #failure(request: AdminRequest, error: unknown): AdminAnswer {
+  #failure(request: AdminRequest, error: unknown): AdminResponse {
     if (error instanceof ProxyError) {
       const { code, message, retryAfterSeconds } = error;
-      return answerOfError({
+      return responseOfError({
         code,
         message,
         ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
       });
     }
-    const diskFault = diskFaultOf(error);
-    if (diskFault !== undefined) {
+    const diskError = diskErrorOf(error);
+    if (diskError !== undefined) {
       this.#log.error('an admin request could not be written to disk, nothing was changed', {
         method: request.method,
         path: request.path,
-        error: diskFault,
+        error: diskError,
       });
-      return answerOfError({
+      return responseOfError({
         code: 'overloaded',
-        message: `The books cannot be written: look at the disk of the data folder, ${diskFault}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
+        message: `The books cannot be written: look at the disk of the data folder, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
         retryAfterSeconds: DISK_RETRY_SECONDS,
       });
     }
@@ -86,7 +86,7 @@ export class AdminApi {
       path: request.path,
       error: error instanceof Error ? (error.stack ?? error.message) : String(error),
     });
-    return answerOfError({
+    return responseOfError({
       code: 'internal_error',
       message: 'The request failed: see the log of the gateway.',
     });
@@ -98,11 +98,11 @@ export class AdminApi {
     return route?.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX;
   }
 
-  #answer(request: AdminRequest): AdminAnswer | Promise<AdminAnswer> {
+  #response(request: AdminRequest): AdminResponse | Promise<AdminResponse> {
     const segments = segmentsOf(request.path);
     const found = routesAt(segments);
     if (found.length === 0) {
-      return answerOfError({ code: 'not_found', message: `There is nothing at ${request.path}.` });
+      return responseOfError({ code: 'not_found', message: `There is nothing at ${request.path}.` });
     }
     const route = found.find(({ method }) => method === request.method);
     if (route === undefined) {
@@ -115,29 +115,33 @@ export class AdminApi {
     // What a GET sends beside its path means nothing (RFC 9110 §9.3.1).
     const body = route.method === 'GET' ? {} : parseBody(request.body);
     const input = { id, query: request.query, body };
-    if (route.method === 'GET') return answered(route.answer(input, this.#context), () => undefined);
+    if (route.method === 'GET') return responded(route.answer(input, this.#context), () => undefined);
     let warning: string | undefined;
-    const { desk } = this.#context;
-    const noted: RegistryDesk = {
-      read: (work) => desk.read(work),
-      change: (work) => desk.change(work, (processes) => (warning = behindText(processes))),
+    const { service } = this.#context;
+    const noted: RegistryService = {
+      read: (work) => service.read(work),
+      change: (work) => service.change(work, (processes) => (warning = behindText(processes))),
     };
-    return answered(route.answer(input, { ...this.#context, desk: noted }), () => warning);
+    return responded(route.answer(input, { ...this.#context, service: noted }), () => warning);
   }
 }
 
-/** `warningOf` is asked when the answer is there. */
-function answered(view: unknown, warningOf: () => string | undefined): AdminAnswer | Promise<AdminAnswer> {
-  if (!(view instanceof Promise)) return answerOfView(view);
-  return view.then((late: unknown) => ({ ...answerOfView(late), warning: warningOf() }));
+/** `warningOf` is asked when the response is there. */
+function responded(
+  view: unknown,
+  warningOf: () => string | undefined,
+): AdminResponse | Promise<AdminResponse> {
+  if (!(view instanceof Promise)) return responseOfView(view);
+  return view.then((late: unknown) => ({ ...responseOfView(late), warning: warningOf() }));
 }
 
 function behindText(processes: number): string {
   return `The change is made. ${processes} of the gateway processes did not confirm it in time: each takes it over as soon as it can.`;
 }
 
-function answerOfView(view: unknown): AdminAnswer {
-  const { contentType, text } = view instanceof TextAnswer ? view : new TextAnswer(JSON_TYPE, jsonText(view));
+function responseOfView(view: unknown): AdminResponse {
+  const { contentType, text } =
+    view instanceof TextResponse ? view : new TextResponse(JSON_TYPE, jsonText(view));
   return { status: 200, contentType, body: text };
 }
 

@@ -11,7 +11,7 @@ import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import type { AllowedHosts } from './allowed-hosts.js';
 import type { RequestHead } from './request.js';
-import { type AdminAnswer, answerOfError, ok } from './response.js';
+import { type AdminResponse, responseOfError, ok } from './response.js';
 import { TokenCheck } from './token.js';
 
 /*
@@ -127,29 +127,29 @@ function senderOf(address: ArrayBuffer): string {
 const WAIT_SECONDS = 1;
 /** Of a Host that is refused: the longest name there is. */
 const HOST_CHARS_SHOWN = 255;
-const TOO_MANY_WRONG = answerOfError({
+const TOO_MANY_WRONG = responseOfError({
   code: 'rate_limit_exceeded',
   message: `Too many wrong tokens came from this address. Try again in ${WAIT_SECONDS} second, with the right one.`,
   retryAfterSeconds: WAIT_SECONDS,
 });
-const WRONG_TOKEN = answerOfError({
+const WRONG_TOKEN = responseOfError({
   code: 'invalid_api_key',
   message: 'This is not the admin token of this gateway.',
 });
-const NO_TOKEN = answerOfError({
+const NO_TOKEN = responseOfError({
   code: 'missing_api_key',
   message: 'The header "Authorization: Bearer <admin token>" is missing; the token is in the data directory.',
 });
-const NO_SESSION = answerOfError({
+const NO_SESSION = responseOfError({
   code: 'missing_api_key',
   message: 'You are signed out: the session has ended. Sign in again.',
 });
-const FOREIGN = answerOfError({
+const FOREIGN = responseOfError({
   code: 'invalid_parameters',
   message: 'A session is for the console alone: the request came from another site, or without its header.',
 });
 
-export class Door {
+export class AdminAuthentication {
   readonly #token: TokenCheck;
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
@@ -167,20 +167,20 @@ export class Door {
   }
 
   /**
-   * The answer to who comes under a Host that is not allowed, and cannot show the token either, which a page that had its
+   * The response to who comes under a Host that is not allowed, and cannot show the token either, which a page that had its
    * name rebound does not know; undefined for everybody else.
    */
-  hostRefusalOf(head: RequestHead): AdminAnswer | undefined {
+  hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#hasToken(head)) return undefined;
     const shown = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN));
-    return answerOfError({
+    return responseOfError({
       code: 'invalid_parameters',
       message: `The admin port does not answer under the Host ${shown} without the admin token: put the name into the setting admin.hosts (TOLLGATE_ADMIN_HOSTS).`,
     });
   }
 
-  /** The answer to who is not let in; undefined for who is. */
-  refusalOf(response: HttpResponse, head: RequestHead): AdminAnswer | undefined {
+  /** The response to who is not let in; undefined for who is. */
+  rejectionOf(response: HttpResponse, head: RequestHead): AdminResponse | undefined {
     const secret = this.#secretOf(head);
     if (head.authorization === '' && secret !== undefined) {
       if (this.#sessions.secondsLeft(secret) === 0) return NO_SESSION;
@@ -204,18 +204,18 @@ export class Door {
   }
 
   /** `GET /admin/session`: whether the caller is signed in, and for how long still. Told to anybody. */
-  sessionOf(head: RequestHead): AdminAnswer {
+  sessionOf(head: RequestHead): AdminResponse {
     const secret = this.#secretOf(head);
     const secondsLeft = secret === undefined ? 0 : this.#sessions.secondsLeft(secret);
     return ok({ signed_in: secondsLeft > 0, seconds_left: secondsLeft });
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
-  signIn(response: HttpResponse, head: RequestHead, body: string): AdminAnswer {
+  signIn(response: HttpResponse, head: RequestHead, body: string): AdminResponse {
     if (isForeign(head) || !head.fromConsole) return FOREIGN;
     const sent = tokenIn(body);
     if (sent === undefined) {
-      return answerOfError({
+      return responseOfError({
         code: 'invalid_parameters',
         message: 'the body must be {"token":"<admin token>"}',
       });
@@ -226,14 +226,14 @@ export class Door {
   }
 
   /** `DELETE /admin/session`: ends the caller's. */
-  signOut(head: RequestHead): AdminAnswer {
+  signOut(head: RequestHead): AdminResponse {
     if (isForeign(head) || !head.fromConsole) return FOREIGN;
     const secret = this.#secretOf(head);
     if (secret !== undefined) this.#sessions.end(secret);
     return { ...ok({ signed_in: false, seconds_left: 0 }), setCookie: this.#cookie(head, '', 0) };
   }
 
-  #wrong(response: HttpResponse): AdminAnswer {
+  #wrong(response: HttpResponse): AdminResponse {
     return this.#wrongTokens.note(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
   }
 

@@ -48,15 +48,15 @@ export const BULK_ROUTES: readonly Route[] = [
       'Create accounts with credit and keys, all of them or none. The answer holds the keys this once.',
     body: Bulk,
     bodyBytesMax: BULK_BODY_BYTES_MAX,
-    answerSchema: BulkView,
-    answer: ({ body: { accounts } }, { desk }) => {
+    responseSchema: BulkView,
+    answer: ({ body: { accounts } }, { service }) => {
       const items = accounts.map(({ name, plan, credit, keys = [] }, at) => ({
         name,
         planId: plan,
         credit: credit === undefined ? asPicoUnits(0n) : amountOf(`accounts[${at}].credit`, credit),
         keys: keys.map(newKeyOf),
       }));
-      return desk.change((registry) => ({
+      return service.change((registry) => ({
         data: registry.createInBulk(items).map(({ statement, keys }) => ({
           account: viewOfAccount(statement),
           keys: keys.map(viewOfCreatedKey),

@@ -80,7 +80,7 @@ export const CATALOG_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/models',
     summary: 'List the models and their prices.',
-    answerSchema: listSchema(ModelView),
+    responseSchema: listSchema(ModelView),
     answer: (_, { registry: { catalog } }) =>
       listOf(catalog.models.filter(isListed).map(viewOfModel), undefined),
   }),
@@ -88,7 +88,7 @@ export const CATALOG_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/plans',
     summary: 'List the plans and their limits.',
-    answerSchema: listSchema(PlanView),
+    responseSchema: listSchema(PlanView),
     answer: (_, { registry: { catalog } }) =>
       listOf(
         catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog)),

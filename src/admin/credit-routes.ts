@@ -17,7 +17,7 @@ import {
   pageOf,
   secondsOf,
 } from './fields.js';
-import { CLOSED, JSON_TYPE, TextAnswer, defineRoute, type Route } from './route.js';
+import { CLOSED, JSON_TYPE, TextResponse, defineRoute, type Route } from './route.js';
 
 const NewCredit = Type.Object(
   {
@@ -40,14 +40,14 @@ export const CREDIT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/credit',
     summary: 'Add to the balance; a negative amount takes away what the balance covers.',
     body: NewCredit,
-    answerSchema: AccountView,
-    answer: ({ id, body }, { desk }) => {
+    responseSchema: AccountView,
+    answer: ({ id, body }, { service }) => {
       const { note = '', idempotency_key: idempotencyKey } = body;
       const amount = amountOf('amount', body.amount);
-      return desk.change(({ credits }) => {
+      return service.change(({ credits }) => {
         if (idempotencyKey === undefined) return viewOfAccount(credits.add(id, amount, note));
         const request = { account: id, amount, note, idempotencyKey };
-        return new TextAnswer(
+        return new TextResponse(
           JSON_TYPE,
           credits.addOnce(request, (statement) => jsonText(viewOfAccount(statement))),
         );
@@ -59,7 +59,7 @@ export const CREDIT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}/credits',
     summary: 'List the credits and debits of an account, oldest first.',
     query: Type.Object(PAGE_PARAMETERS, CLOSED),
-    answerSchema: listSchema(CreditView),
+    responseSchema: listSchema(CreditView),
     answer: ({ id, query }, { registry }) => {
       const { from, limit } = pageOf(query);
       const { items, next } = registry.credits.list(id, from, limit);

@@ -14,7 +14,7 @@ export interface GatewayAddress {
   readonly adminPort: number;
 }
 
-/** On one host an answer takes a millisecond; a gateway that is busy for longer than this is as good as dead. */
+/** On one host a response takes a millisecond; a gateway that is busy for longer than this is as good as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
 /** While the interface passes from one gateway of a group to the next both answer, for some milliseconds. */
 const TRIES_MAX = 3;
@@ -60,7 +60,7 @@ export async function findGateway(dataPath: string): Promise<GatewayAddress | un
   }
 }
 
-/** `another` where a gateway answers that is not the one in the file: one of its group may be taking over. */
+/** `another` where a gateway responses that is not the one in the file: one of its group may be taking over. */
 async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;

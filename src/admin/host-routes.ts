@@ -40,7 +40,7 @@ export const HOST_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/hosts',
     summary: 'List the hosts that share with this one.',
-    answerSchema: listSchema(HostView),
+    responseSchema: listSchema(HostView),
     answer: async (_, context) => listOf((await hostsOf(context).list()).map(viewOf), undefined),
   }),
   defineRoute({
@@ -48,7 +48,7 @@ export const HOST_ROUTES: readonly Route[] = [
     path: '/hosts/{host}',
     summary:
       'Forget a host that will not come back: what it was lent is free, and nobody waits for it. What it charged and did not tell is lost.',
-    answerSchema: ForgottenHost,
+    responseSchema: ForgottenHost,
     answer: async ({ id }, context) => {
       await hostsOf(context).forget(id);
       return { id, forgotten: true as const };

@@ -15,7 +15,7 @@ export type InputNoun = 'field' | 'query parameter';
 /** Gives back the value, typed, or throws `invalid_parameters` that names the first field at fault and its rule. */
 export type Reader<Value> = (value: unknown) => Value;
 
-type Faults = ReturnType<Validator['Errors']>;
+type InputErrors = ReturnType<Validator['Errors']>;
 
 export function compileReader<Schema extends TObject>(
   schema: Schema,
@@ -25,7 +25,7 @@ export function compileReader<Schema extends TObject>(
   invariant(validator.IsAccelerated(), 'validators of the admin interface are compiled');
   return (value) => {
     if (validator.Check(value)) return value;
-    throw invalid(faultOf(validator.Errors(value), schema, noun, value));
+    throw invalid(inputErrorOf(validator.Errors(value), schema, noun, value));
   };
 }
 
@@ -44,20 +44,20 @@ function jsonOf(value: unknown): string {
 }
 
 /** Unknown names first, for a misspelt field is also a missing one. */
-function faultOf(faults: Faults, schema: TSchema, noun: InputNoun, value: unknown): string {
-  for (const fault of faults) {
+function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
+  for (const fault of errors) {
     if (fault.keyword === 'additionalProperties') {
       const names = fault.params.additionalProperties.map((name) => fieldOf(`${fault.instancePath}/${name}`));
       return `unknown ${noun} ${clipped(names.join(', '))}`;
     }
   }
-  for (const fault of faults) {
+  for (const fault of errors) {
     if (fault.keyword === 'required') {
       const names = fault.params.requiredProperties.map((name) => fieldOf(`${fault.instancePath}/${name}`));
       return `${names.join(', ')} must be given`;
     }
   }
-  const first = faults[0];
+  const first = errors[0];
   invariant(first !== undefined, 'what is refused has a fault');
   if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
   const rule = ruleOf(schemaAt(schema, first.schemaPath), first.message);
@@ -86,7 +86,7 @@ function ruleOf(schema: unknown, message: string): string {
 
 /** From `/accounts/3/name` to `accounts[3].name`. */
 function fieldOf(path: string): string {
-  return wordsOf(path)
+  return phraseOf(path)
     .map((word, at) => (/^\d+$/.test(word) ? `[${word}]` : at === 0 ? word : `.${word}`))
     .join('');
 }
@@ -98,11 +98,11 @@ function schemaAt(schema: TSchema, path: string): unknown {
 /** A name that is not there, as in a schema of another kind, gives an empty record. */
 function valueAt(value: unknown, path: string): unknown {
   let found = value;
-  for (const word of wordsOf(path)) found = (found as Record<string, unknown> | undefined)?.[word];
+  for (const word of phraseOf(path)) found = (found as Record<string, unknown> | undefined)?.[word];
   return found;
 }
 
-function wordsOf(path: string): string[] {
+function phraseOf(path: string): string[] {
   return path
     .split('/')
     .slice(1)

@@ -74,7 +74,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys',
     summary: 'List keys, those of all accounts by default.',
     query: KeysQuery,
-    answerSchema: listSchema(KeyView),
+    responseSchema: listSchema(KeyView),
     answer: ({ query }, { registry }) => {
       const { from, limit } = pageOf(query);
       const { items, next } = registry.keys.list(query.account, from, limit);
@@ -86,15 +86,17 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys',
     summary: 'Make a key. The answer holds it this once.',
     body: NewKey,
-    answerSchema: CreatedKeyView,
-    answer: ({ body }, { desk }) =>
-      desk.change(({ keys }) => viewOfCreatedKey(keys.create({ account: body.account, ...newKeyOf(body) }))),
+    responseSchema: CreatedKeyView,
+    answer: ({ body }, { service }) =>
+      service.change(({ keys }) =>
+        viewOfCreatedKey(keys.create({ account: body.account, ...newKeyOf(body) })),
+      ),
   }),
   defineRoute({
     method: 'GET',
     path: '/keys/{key}',
     summary: 'Show a key, by id or name, with its last use.',
-    answerSchema: KeyView,
+    responseSchema: KeyView,
     answer: ({ id }, { registry }) => viewOfKey(registry.keys.find(id)),
   }),
   defineRoute({
@@ -102,31 +104,31 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}/rotate',
     summary: `Put a new key in the place of another, which is still taken for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default. The answer holds it this once.`,
     body: Rotation,
-    answerSchema: RotatedKeyView,
-    answer: ({ id, body: { grace } }, { desk }) =>
-      desk.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT))),
+    responseSchema: RotatedKeyView,
+    answer: ({ id, body: { grace } }, { service }) =>
+      service.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT))),
   }),
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/disable',
     summary: 'Refuse a key, by id or name, from now on.',
-    answerSchema: KeyView,
-    answer: ({ id }, { desk }) => desk.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
+    responseSchema: KeyView,
+    answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
   }),
   defineRoute({
     method: 'POST',
     path: '/keys/{key}/enable',
     summary: 'Take a disabled key again.',
-    answerSchema: KeyView,
-    answer: ({ id }, { desk }) => desk.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
+    responseSchema: KeyView,
+    answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
   }),
   defineRoute({
     method: 'DELETE',
     path: '/keys/{key}',
     summary: 'Delete a key for good.',
-    answerSchema: DeletedKey,
-    answer: ({ id }, { desk }) =>
-      desk.change(({ keys }) => ({ id: keys.delete(id).id, deleted: true as const })),
+    responseSchema: DeletedKey,
+    answer: ({ id }, { service }) =>
+      service.change(({ keys }) => ({ id: keys.delete(id).id, deleted: true as const })),
   }),
 ];
 

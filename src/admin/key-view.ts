@@ -1,5 +1,5 @@
 /**
- * How a key looks to an operator: its digest is never shown, the key itself in the answer to its creation alone. Pure; main
+ * How a key looks to an operator: its digest is never shown, the key itself in the response to its creation alone. Pure; main
  * thread.
  */
 import { Type, type Static, type TSchema } from 'typebox';

@@ -15,11 +15,11 @@ import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
 import { compileReader, parseQuery } from './input-reader.js';
-import { answerOfError, send } from './response.js';
+import { responseOfError, send } from './response.js';
 
 const readQuery = compileReader(RangeQuery, 'query parameter');
 
-/** Pages that are open at a time: a desk with some screens, with room: by its CPU a gateway with sixty cannot be told from one with none. */
+/** Pages that are open at a time: a service with some screens, with room: by its CPU a gateway with sixty cannot be told from one with none. */
 const SUBSCRIBERS_MAX = 64;
 
 /** The figures as they come. */
@@ -47,16 +47,16 @@ export class LiveFeed {
     this.#source = source;
   }
 
-  /** Answers with the stream, or refuses. `stillAdmitted` is asked before each event. */
+  /** Responses with the stream, or refuses. `stillAdmitted` is asked before each event. */
   subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): void {
     const ring = ringOf(query);
     if (typeof ring !== 'string') {
-      send(response, answerOfError(ring), false, false);
+      send(response, responseOfError(ring), false, false);
       return;
     }
     if (this.#subscribers.size >= SUBSCRIBERS_MAX) {
       const message = `${SUBSCRIBERS_MAX} pages watch already: close one.`;
-      send(response, answerOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
+      send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
       return;
     }
     const subscriber: Subscriber = { response, ring, stillAdmitted, full: false };

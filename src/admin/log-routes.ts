@@ -34,7 +34,7 @@ export const LOG_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/log',
     summary: 'Show what is logged.',
-    answerSchema: LogView,
+    responseSchema: LogView,
     answer: (_, { changeLog }) => changeLog({}),
   }),
   defineRoute({
@@ -43,7 +43,7 @@ export const LOG_ROUTES: readonly Route[] = [
     summary:
       'Change what is logged, at once and in all threads; what is not named stays. A reload or a restart puts the settings in force again.',
     body: LogChange,
-    answerSchema: LogView,
+    responseSchema: LogView,
     answer: ({ body }, { changeLog }) => changeLog(body),
   }),
 ];

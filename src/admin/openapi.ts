@@ -38,7 +38,7 @@ export function adminDocument(routes: readonly Route[]): object {
 }
 
 function operationOf(route: Route): object {
-  const { method, summary, body, answerSchema, otherTypes } = route;
+  const { method, summary, body, responseSchema, otherTypes } = route;
   const takesBody = Object.keys(body.properties).length > 0;
   return {
     operationId: operationIdOf(route),
@@ -51,7 +51,7 @@ function operationOf(route: Route): object {
       200: {
         description: 'Done.',
         content: {
-          [JSON_TYPE]: { schema: answerSchema },
+          [JSON_TYPE]: { schema: responseSchema },
           ...Object.fromEntries(otherTypes.map((type) => [type, { schema: { type: 'string' } }])),
         },
       },

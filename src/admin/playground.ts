@@ -8,7 +8,7 @@
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
-import { answerOfError, ok, send, type AdminAnswer } from './response.js';
+import { responseOfError, ok, send, type AdminResponse } from './response.js';
 
 /** Of the body: a long conversation. What is longer is tried with a program. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
@@ -17,7 +17,7 @@ const CALLS_MAX = 16;
 /** Of the key: µWS takes header lines up to this by far, and keys have 46 characters. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
-/** Headers of the answer that are shown. */
+/** Headers of the response that are shown. */
 const HEADERS_SHOWN = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
 
 /** Where callers are served. */
@@ -36,7 +36,7 @@ export class Playground {
   }
 
   /** `GET /admin/playground`: the base address of the public port, as this host reaches it. */
-  describe(): AdminAnswer {
+  describe(): AdminResponse {
     const { host, port, tls } = this.#addressOf();
     return ok({
       base_url: `${tls ? 'https' : 'http'}://${host.includes(':') ? `[${host}]` : host}:${port}/v1`,
@@ -48,12 +48,12 @@ export class Playground {
     const given = callIn(body);
     if (given === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
-      send(response, answerOfError({ code: 'invalid_parameters', message }), false, false);
+      send(response, responseOfError({ code: 'invalid_parameters', message }), false, false);
       return;
     }
     if (this.#calls >= CALLS_MAX) {
       const message = `${CALLS_MAX} calls of the playground are under way: wait for one of them.`;
-      send(response, answerOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
+      send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
     this.#calls += 1;
@@ -71,7 +71,7 @@ export class Playground {
       if (ended) return;
       end();
       const message = `The gateway's own public port cannot be reached: ${error.message}`;
-      send(response, answerOfError({ code: 'internal_error', message }), false, false);
+      send(response, responseOfError({ code: 'internal_error', message }), false, false);
     });
     outgoing.once('response', (incoming) => {
       // The client may have left meanwhile.
@@ -134,7 +134,7 @@ function handThrough(response: HttpResponse, incoming: IncomingMessage, end: () 
   incoming.once('end', () => {
     if (finish()) response.cork(() => response.end());
   });
-  // The answer broke off, so this one must not look whole.
+  // The response broke off, so this one must not look whole.
   incoming.once('error', () => {
     if (finish()) response.close();
   });

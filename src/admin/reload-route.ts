@@ -57,11 +57,17 @@ export const RELOAD_ROUTES: readonly Route[] = [
       },
       CLOSED,
     ),
-    answerSchema: ReloadView,
+    responseSchema: ReloadView,
     answer: async ({ body }, { reload }): Promise<ReloadView> => {
       const { dry_run: dryRun = false, restart = false } = body;
-      const { applied, restartNeeded, changes = [], problems, replacing } = await reload({ dryRun, restart });
-      if (problems.length > 0) throw new ProxyError('invalid_parameters', 'downstream', problems.join('\n'));
+      const {
+        applied,
+        restartNeeded,
+        changes = [],
+        problems: errors,
+        replacing,
+      } = await reload({ dryRun, restart });
+      if (errors.length > 0) throw new ProxyError('invalid_parameters', 'downstream', errors.join('\n'));
       return {
         dry_run: dryRun,
         applied: [...applied],

@@ -1,12 +1,12 @@
 /**
- * An answer of the admin interface, and how it is written. Main thread of the gateway.
+ * A response of the admin interface, and how it is written. Main thread of the gateway.
  */
 import { STATUS_CODES } from 'node:http';
 import type { HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
 import { JSON_TYPE } from './route.js';
 
-export interface AdminAnswer {
+export interface AdminResponse {
   readonly status: number;
   readonly contentType: string;
   readonly body: string;
@@ -20,25 +20,25 @@ export interface AdminAnswer {
   readonly setCookie?: string | undefined;
 }
 
-export function answerOfError(error: ErrorRecord): AdminAnswer {
+export function responseOfError(error: ErrorRecord): AdminResponse {
   const { retryAfterSeconds } = error;
   return { status: statusOf(error), contentType: JSON_TYPE, body: errorBody(error), retryAfterSeconds };
 }
 
-export function methodNotAllowed(method: string, allowed: readonly string[]): AdminAnswer {
+export function methodNotAllowed(method: string, allowed: readonly string[]): AdminResponse {
   const allow = allowed.join(', ');
   const message = `${method} is not possible here, but ${allow}.`;
-  return { ...answerOfError({ code: 'method_not_allowed', message }), allow };
+  return { ...responseOfError({ code: 'method_not_allowed', message }), allow };
 }
 
-export function ok(view: object): AdminAnswer {
+export function ok(view: object): AdminResponse {
   return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
 }
 
-/** Most answers are there at once; one that is not may come when the client has gone. */
-export function answer(
+/** Most responses are there at once; one that is not may come when the client has gone. */
+export function respond(
   response: HttpResponse,
-  given: AdminAnswer | Promise<AdminAnswer>,
+  given: AdminResponse | Promise<AdminResponse>,
   head: boolean,
 ): void {
   if (!(given instanceof Promise)) {
@@ -56,14 +56,14 @@ export function answer(
 
 export function send(
   response: HttpResponse,
-  answer: AdminAnswer,
+  answer: AdminResponse,
   head: boolean,
   closeConnection: boolean,
 ): void {
   response.cork(() => {
     response.writeStatus(`${answer.status} ${STATUS_CODES[answer.status] ?? ''}`);
     response.writeHeader('content-type', answer.contentType);
-    // An answer may hold a new key.
+    // A response may hold a new key.
     response.writeHeader('cache-control', 'no-store');
     response.writeHeader('x-content-type-options', 'nosniff');
     if (answer.allow !== undefined) response.writeHeader('allow', answer.allow);

@@ -6,7 +6,7 @@ import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange } from '../config/settings-difference.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import type { Registry } from '../registry/registry.js';
-import type { RegistryDesk } from '../registry/registry-service.js';
+import type { RegistryService } from '../registry/registry-service.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { SharedHosts } from './host-routes.js';
@@ -23,7 +23,7 @@ export const JSON_TYPE = 'application/json';
 export interface AdminContext {
   /** For what is no account's and changes nothing. */
   readonly registry: Registry;
-  readonly desk: RegistryDesk;
+  readonly service: RegistryService;
   /** Resolves when what was settled until now is in the store; at once where no gateway runs. False where some of it is not. */
   readonly flushBooks: () => Promise<boolean>;
   /** What `/admin/v1/status` shows; JSON-ready. */
@@ -37,9 +37,9 @@ export interface AdminContext {
   readonly changeLog: (change: LogChange) => LogView;
   /** Upstreams of that model, or of all, are called again at once. Resolves when all processes have heard of it. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
-  /** Who has called most, of the last spans; empty where a command answers from the store. */
+  /** Who has called most, of the last spans; empty where a command responses from the store. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Every setting in force; none where a command answers from the store, without a gateway. */
+  /** Every setting in force; none where a command responses from the store, without a gateway. */
   readonly settings: () => readonly SettingInForce[];
   /** Undefined where nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;
@@ -73,8 +73,8 @@ export interface RawInput {
   readonly body: unknown;
 }
 
-/** An answer that is not JSON. */
-export class TextAnswer {
+/** A response that is not JSON. */
+export class TextResponse {
   readonly contentType: string;
   readonly text: string;
 
@@ -84,7 +84,7 @@ export class TextAnswer {
   }
 }
 
-export interface RouteDeclaration<Query extends TObject, Body extends TObject, Answer extends TSchema> {
+export interface RouteDeclaration<Query extends TObject, Body extends TObject, Response extends TSchema> {
   readonly method: RouteMethod;
   /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
   readonly path: string;
@@ -96,13 +96,13 @@ export interface RouteDeclaration<Query extends TObject, Body extends TObject, A
   readonly body?: Body;
   readonly bodyBytesMax?: number;
   /** Of the JSON with which it answers 200. */
-  readonly answerSchema: Answer;
-  /** Types of other answers, of which the query may ask for one. */
+  readonly responseSchema: Response;
+  /** Types of other responses, of which the query may ask for one. */
   readonly otherTypes?: readonly string[];
   readonly answer: (
     input: RouteInput<Static<Query>, Static<Body>>,
     context: AdminContext,
-  ) => Static<Answer> | TextAnswer | Promise<Static<Answer> | TextAnswer>;
+  ) => Static<Response> | TextResponse | Promise<Static<Response> | TextResponse>;
 }
 
 export interface Route {
@@ -113,7 +113,7 @@ export interface Route {
   readonly query: TObject;
   readonly body: TObject;
   readonly bodyBytesMax: number;
-  readonly answerSchema: TSchema;
+  readonly responseSchema: TSchema;
   readonly otherTypes: readonly string[];
   /** Reads the input and does it. Throws `ProxyError`. */
   readonly answer: (input: RawInput, context: AdminContext) => unknown;
@@ -125,11 +125,11 @@ export const CLOSED = { additionalProperties: false };
 const NOTHING = Type.Object({}, CLOSED);
 
 export function defineRoute<
-  Answer extends TSchema,
+  Response extends TSchema,
   Query extends TObject = typeof NOTHING,
   Body extends TObject = typeof NOTHING,
->(declaration: RouteDeclaration<Query, Body, Answer>): Route {
-  const { method, path, summary, answerSchema } = declaration;
+>(declaration: RouteDeclaration<Query, Body, Response>): Route {
+  const { method, path, summary, responseSchema: answerSchema } = declaration;
   // The types default as the values do.
   const query = declaration.query ?? (NOTHING as unknown as Query);
   const body = declaration.body ?? (NOTHING as unknown as Body);
@@ -143,7 +143,7 @@ export function defineRoute<
     query,
     body,
     bodyBytesMax: declaration.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX,
-    answerSchema,
+    responseSchema: answerSchema,
     otherTypes: declaration.otherTypes ?? [],
     answer: (input, context) =>
       declaration.answer(

@@ -14,7 +14,7 @@ import { KEY_ROUTES } from './key-routes.js';
 import { LOG_ROUTES } from './log-routes.js';
 import { adminDocument } from './openapi.js';
 import { RELOAD_ROUTES } from './reload-route.js';
-import { CLOSED, defineRoute, JSON_TYPE, type Route, TextAnswer } from './route.js';
+import { CLOSED, defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
 import { UPSTREAM_ROUTES } from './upstream-routes.js';
 import { USAGE_ROUTES } from './usage-routes.js';
 
@@ -22,7 +22,7 @@ import { USAGE_ROUTES } from './usage-routes.js';
  * `/admin/v1/status`: how the gateway is. Main thread.
  */
 
-/** Empty where a command answers from the store, without a gateway. */
+/** Empty where a command responses from the store, without a gateway. */
 const StatusView = Type.Object({}, { additionalProperties: true });
 
 export const STATUS_ROUTES: readonly Route[] = [
@@ -30,7 +30,7 @@ export const STATUS_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/status',
     summary: 'Show threads, calls in flight, outcomes and the state of the books.',
-    answerSchema: StatusView,
+    responseSchema: StatusView,
     answer: (_, { status }) => status(),
   }),
 ];
@@ -46,8 +46,8 @@ export function openapiRoute(routes: () => readonly Route[]): Route {
     method: 'GET',
     path: '/openapi.json',
     summary: 'Show this document.',
-    answerSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
-    answer: () => new TextAnswer(JSON_TYPE, (text ??= jsonText(adminDocument(routes())))),
+    responseSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
+    answer: () => new TextResponse(JSON_TYPE, (text ??= jsonText(adminDocument(routes())))),
   });
 }
 
@@ -69,7 +69,7 @@ export const FLUSH_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/flush',
     summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
-    answerSchema: FlushView,
+    responseSchema: FlushView,
     answer: async (_input, { flushBooks }) => ({ flushed: await flushBooks() }),
   }),
 ];
@@ -96,7 +96,7 @@ export const SETTINGS_ROUTES: readonly Route[] = [
     method: 'GET',
     path: '/settings',
     summary: 'Show every setting in force and where its value came from.',
-    answerSchema: listSchema(SettingView),
+    responseSchema: listSchema(SettingView),
     answer: (_, { settings }) =>
       listOf(
         settings().map((setting) => ({ ...setting })),

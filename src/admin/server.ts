@@ -7,18 +7,18 @@
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
-import type { RegistryDesk } from '../registry/registry-service.js';
+import type { RegistryService } from '../registry/registry-service.js';
 import type { Registry } from '../registry/registry.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
 import type { Log } from '../telemetry/log.js';
 import { AllowedHosts } from './allowed-hosts.js';
 import { AdminApi, type AdminRequest } from './api.js';
-import { Door } from './authentication.js';
+import { AdminAuthentication } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import { LiveFeed, type LiveSource } from './live-feed.js';
 import { Playground, PLAYGROUND_BODY_BYTES_MAX, type PublicAddress } from './playground.js';
 import { collectBody, readHead, type RequestHead } from './request.js';
-import { answer, answerOfError, methodNotAllowed, ok, send } from './response.js';
+import { respond, responseOfError, methodNotAllowed, ok, send } from './response.js';
 import { ADMIN_BODY_BYTES_MAX, type AdminContext } from './route.js';
 
 /*
@@ -68,7 +68,7 @@ export interface AdminOptions {
   readonly allowedHosts: readonly string[];
   readonly token: string;
   readonly registry: Registry;
-  readonly desk: RegistryDesk;
+  readonly service: RegistryService;
   /** See AdminContext. */
   readonly flushBooks: () => Promise<boolean>;
   /** False while the gateway starts or drains. */
@@ -108,7 +108,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     host,
     port,
     registry,
-    desk,
+    service: desk,
     flushBooks,
     readiness,
     status,
@@ -126,7 +126,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const parts: ServerParts = {
     api: new AdminApi({
       registry,
-      desk,
+      service: desk,
       flushBooks,
       status,
       reload,
@@ -137,7 +137,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
       accountSpans,
       log,
     }),
-    door: new Door(
+    authentication: new AdminAuthentication(
       options.token,
       options.clock,
       () => openPort,
@@ -151,7 +151,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const app = uWS.App({});
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
-    const refusal = parts.door.hostRefusalOf(head);
+    const refusal = parts.authentication.hostRejectionOf(head);
     if (refusal === undefined) serveMetrics(response, request.getHeader('accept'), head.head, metrics, log);
     else send(response, refusal, head.head, true);
   };
@@ -190,7 +190,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
 
 interface ServerParts {
   readonly api: AdminApi;
-  readonly door: Door;
+  readonly authentication: AdminAuthentication;
   readonly files: ConsoleFiles;
   readonly live: LiveFeed;
   readonly playground: Playground;
@@ -202,12 +202,12 @@ const PLAYGROUND_PATH = '/admin/playground';
 const LIVE_PATH = '/admin/v1/live';
 
 function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): void {
-  const { api, door, files, live, playground, readiness } = parts;
+  const { api, authentication: door, files, live, playground, readiness } = parts;
   const { method, path, query } = head;
   if (method === 'GET' && serveHealth(response, head, readiness)) return;
-  const hostRefusal = door.hostRefusalOf(head);
-  if (hostRefusal !== undefined) {
-    send(response, hostRefusal, head.head, true);
+  const hostRejection = door.hostRejectionOf(head);
+  if (hostRejection !== undefined) {
+    send(response, hostRejection, head.head, true);
     return;
   }
   if (method === 'GET' && path === SESSION_PATH) {
@@ -226,7 +226,7 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     );
     return;
   }
-  const refusal = door.refusalOf(response, head);
+  const refusal = door.rejectionOf(response, head);
   if (refusal !== undefined) {
     // Its body is not wanted, so neither is its connection.
     send(response, refusal, head.head, true);
@@ -246,7 +246,7 @@ function serve(response: HttpResponse, head: RequestHead, parts: ServerParts): v
     return;
   }
   withBody(response, head, api.bodyBytesMaxOf(method, path), (body) =>
-    answer(response, api.handle({ method, path, query, body } satisfies AdminRequest), head.head),
+    respond(response, api.handle({ method, path, query, body } satisfies AdminRequest), head.head),
   );
 }
 
@@ -267,7 +267,7 @@ function serveHealth(response: HttpResponse, head: RequestHead, readiness: () =>
   }
 }
 
-const NOT_UTF8 = answerOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
+const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
 /** Calls `use` with the whole body, or answers why not. */
 function withBody(
@@ -279,7 +279,7 @@ function withBody(
   collectBody(response, bytesMax, (body) => {
     if (body === 'too_large') {
       const message = `The body must have at most ${bytesMax} bytes.`;
-      send(response, answerOfError({ code: 'request_too_large', message }), head, true);
+      send(response, responseOfError({ code: 'request_too_large', message }), head, true);
     } else if (body === 'not_utf8') send(response, NOT_UTF8, head, false);
     else use(body.text);
   });

@@ -27,7 +27,7 @@ export const UPSTREAM_ROUTES: readonly Route[] = [
       { model: Type.Optional(Type.String({ description: "the model's id or alias; all by default" })) },
       CLOSED,
     ),
-    answerSchema: UpstreamResetView,
+    responseSchema: UpstreamResetView,
     answer: async ({ body: { model } }, { registry, resetUpstreams }): Promise<UpstreamResetView> => {
       const listed = registry.catalog.models.filter(isListed);
       const chosen =

@@ -8,7 +8,7 @@ import { hourOf } from '../registry/usage-report.js';
 import { USAGE_GROUPS, type UsageLine } from '../registry/usage-report.js';
 import { listSchema, type ListView } from './fields.js';
 import { shown } from './input-reader.js';
-import { CLOSED, TextAnswer, defineRoute, type Route } from './route.js';
+import { CLOSED, TextResponse, defineRoute, type Route } from './route.js';
 import { UsageView, csvOfUsage, viewOfUsage } from './usage-view.js';
 
 const PAGE_LINES_MAX = 1_000;
@@ -45,7 +45,7 @@ export const USAGE_ROUTES: readonly Route[] = [
     path: '/usage',
     summary: 'Sum up calls, tokens and cost.',
     query: UsageQuery,
-    answerSchema: listSchema(UsageView),
+    responseSchema: listSchema(UsageView),
     otherTypes: ['text/csv'],
     answer: async ({ query }, { registry, flushBooks }) => {
       await flushBooks();
@@ -66,7 +66,7 @@ export const USAGE_ROUTES: readonly Route[] = [
             'shorter time, or take JSON page by page',
         );
       }
-      return new TextAnswer(CSV_TYPE, csvOfUsage(lines, by));
+      return new TextResponse(CSV_TYPE, csvOfUsage(lines, by));
     },
   }),
 ];

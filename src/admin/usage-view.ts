@@ -39,7 +39,7 @@ function isDecimal(text: string): boolean {
 
 const Count = Type.Integer({ minimum: 0 });
 
-const FIGURES = {
+const STATS = {
   calls: Count,
   failed_calls: Count,
   estimated_calls: Count,
@@ -63,7 +63,7 @@ export const UsageView = Type.Object(
     hour: Type.Optional(Moment),
     account_name: Type.Optional(Name('account')),
     key_name: Type.Optional(Name('key')),
-    ...FIGURES,
+    ...STATS,
   },
   CLOSED,
 );
@@ -88,7 +88,7 @@ export function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames |
 
 /** Money has all of its decimals. */
 export function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
-  const names = [by, ...Object.keys(FIGURES)] as (keyof UsageView)[];
+  const names = [by, ...Object.keys(STATS)] as (keyof UsageView)[];
   const rows = lines.map((line) => {
     const view = viewOfUsage(line, by, undefined);
     return names.map((name) => view[name]!);

@@ -4,21 +4,21 @@
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import type { ErrorRecord } from '../core/errors.js';
-import { Roster } from '../core/slot-list.js';
+import { SlotList } from '../core/slot-list.js';
 
 export interface Question {
   readonly id: number;
   readonly ask: unknown;
 }
 
-/** Nobody waits for the answer any more: it may come at once, and may be a refusal. */
+/** Nobody waits for the response any more: it may come at once, and may be a refusal. */
 export interface Withdrawal {
   readonly id: number;
   readonly withdrawn: true;
 }
 
 /** One for each question, also for one that was taken back. Exactly one of `answer` and `refusal` is meant, by `ok`. */
-export type Answer =
+export type AskReply =
   | { readonly id: number; readonly ok: true; readonly answer: unknown }
   | { readonly id: number; readonly ok: false; readonly refusal: ErrorRecord };
 
@@ -34,7 +34,7 @@ export class AskRefused extends Error {
 }
 
 interface Waiting {
-  readonly resolve: (answer: unknown) => void;
+  readonly resolve: (reply: unknown) => void;
   readonly reject: (error: AskRefused) => void;
   readonly timer: NodeJS.Timeout | undefined;
 }
@@ -50,25 +50,25 @@ export interface Asked<Reply> {
 /** Bounded by the calls in flight: each asks one question at a time, and the far end refuses what it can't queue. */
 export class AskPort<Ask, Reply> {
   readonly #port: MessagePort;
-  /** A question's identifier is its place, which is its own until the answer has come, because each has one. */
-  readonly #waiting = new Roster<Waiting>();
+  /** A question's identifier is its place, which is its own until the response has come, because each has one. */
+  readonly #waiting = new SlotList<Waiting>();
 
   constructor(port: MessagePort) {
     this.#port = port;
-    port.on('message', (answer: Answer) => {
-      const waiting = this.#waiting.at(answer.id);
+    port.on('message', (reply: AskReply) => {
+      const waiting = this.#waiting.at(reply.id);
       if (waiting === undefined) return;
-      this.#waiting.remove(answer.id);
+      this.#waiting.remove(reply.id);
       clearTimeout(waiting.timer);
-      if (answer.ok) waiting.resolve(answer.answer);
-      else waiting.reject(new AskRefused(answer.refusal));
+      if (reply.ok) waiting.resolve(reply.answer);
+      else waiting.reject(new AskRefused(reply.refusal));
     });
   }
 
   /** The reply, or an AskRefused. Objects of `transfer` change their owner. */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
     return new Promise<Reply>((resolve, reject) => {
-      this.#send(ask, transfer, resolve as (answer: unknown) => void, reject, undefined);
+      this.#send(ask, transfer, resolve as (reply: unknown) => void, reject, undefined);
     });
   }
 
@@ -89,7 +89,7 @@ export class AskPort<Ask, Reply> {
       withdraw = (reason) => {
         if (this.#waiting.at(id) !== waiting) return;
         clearTimeout(timer);
-        // The answer that follows finds a promise that is settled.
+        // The response that follows finds a promise that is settled.
         waiting!.reject(new AskRefused(reason));
         this.#port.postMessage({ id, withdrawn: true } satisfies Withdrawal);
       };

@@ -41,7 +41,7 @@ export interface CallTableBuffer {
 }
 
 /**
- * The buffer for `callsMax` slots, each of which lets `bufferBytes` of an answer be between a worker and a client's socket.
+ * The buffer for `callsMax` slots, each of which lets `bufferBytes` of a response be between a worker and a client's socket.
  * Untouched records cost no memory. Main thread, once.
  */
 export function createCallTable(callsMax: number, bufferBytes: number): CallTableBuffer {

@@ -50,7 +50,7 @@ export function writeFrame(ring: FrameRingWriter, frame: Frame): boolean {
   }
 }
 
-/** Bytes of an answer are a view of the ring. */
+/** Bytes of a response are a view of the ring. */
 export function readFrame(ring: FrameRingReader, at: number): Frame {
   const kind = ring.ints[at >> 2];
   switch (kind) {

@@ -13,14 +13,14 @@ import { createFrameRing, FrameRingReader, FrameRingWriter } from './frame-ring.
 import { FRAME_CALL, FRAME_DATA, FRAME_END, type Frame } from './messages.js';
 
 /** What a thread is given of a link; `port` is to be transferred. */
-export interface FrameLink {
+export interface FrameChannel {
   readonly port: MessagePort;
   readonly incoming: SharedArrayBuffer;
   readonly outgoing: SharedArrayBuffer;
 }
 
 /** The two ends of a new link. */
-export function createFrameLink(): readonly [FrameLink, FrameLink] {
+export function createFrameChannel(): readonly [FrameChannel, FrameChannel] {
   const { port1, port2 } = new MessageChannel();
   const one = createFrameRing();
   const other = createFrameRing();
@@ -62,7 +62,7 @@ export class FramePort {
   };
 
   /** Bytes in what `onFrames` is given are valid during the call only. */
-  constructor({ port, incoming, outgoing }: FrameLink, onFrames: (frames: Frame[]) => void) {
+  constructor({ port, incoming, outgoing }: FrameChannel, onFrames: (frames: Frame[]) => void) {
     this.#port = port;
     this.#out = new FrameRingWriter(outgoing);
     this.#in = new FrameRingReader(incoming);
@@ -85,12 +85,12 @@ export class FramePort {
 
   /** Sends what has been pushed so far. */
   flush(): void {
-    const untoldBytes = this.#out.takeUntold();
+    const unreportedBytes = this.#out.takeUnreported();
     if (this.#items.length === 0) {
-      if (untoldBytes > 0) this.#port.postMessage(untoldBytes);
+      if (unreportedBytes > 0) this.#port.postMessage(unreportedBytes);
       return;
     }
-    if (untoldBytes > 0) this.#items.push(untoldBytes);
+    if (unreportedBytes > 0) this.#items.push(unreportedBytes);
     const items = this.#items;
     const owned = this.#owned;
     this.#items = [];
@@ -105,8 +105,8 @@ export class FramePort {
   }
 
   #post(frame: Frame): void {
-    const untoldBytes = this.#out.takeUntold();
-    if (untoldBytes > 0) this.#items.push(untoldBytes);
+    const unreportedBytes = this.#out.takeUnreported();
+    if (unreportedBytes > 0) this.#items.push(unreportedBytes);
     const kind = frame[0];
     if (kind === FRAME_DATA || kind === FRAME_END) {
       const payload = carried(frame[PAYLOAD_INDEX] as Uint8Array);

@@ -53,7 +53,7 @@ export class FrameRingWriter extends RingMemory {
   #position = 0;
   /** As last read. */
   #givenBack = 0;
-  #untoldBytes = 0;
+  #unreportedBytes = 0;
 
   /** Where a record of that kind with so many bytes, its first 8 among them, is to be written; -1 where there is no room. */
   reserve(kind: number, bytes: number): number {
@@ -67,9 +67,9 @@ export class FrameRingWriter extends RingMemory {
   }
 
   /** How many bytes of records have been written since this was last asked: the reader is to be told. */
-  takeUntold(): number {
-    const bytes = this.#untoldBytes;
-    this.#untoldBytes = 0;
+  takeUnreported(): number {
+    const bytes = this.#unreportedBytes;
+    this.#unreportedBytes = 0;
     return bytes;
   }
 
@@ -85,7 +85,7 @@ export class FrameRingWriter extends RingMemory {
     this.ints[(at + KIND_AT) >> 2] = kind;
     this.ints[(at + LENGTH_AT) >> 2] = length;
     this.#position = (this.#position + length) | 0;
-    this.#untoldBytes += length;
+    this.#unreportedBytes += length;
     return at;
   }
 }

@@ -2,7 +2,7 @@
  * The listener's side of claims: its port to the main thread, and the bound on what is collected. Listener thread.
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { AnswerKey } from '../registry/stored-response.js';
+import type { ResponseKey } from '../registry/stored-response.js';
 import { AskPort } from './ask-port.js';
 
 /*
@@ -12,33 +12,33 @@ import { AskPort } from './ask-port.js';
  *                       ClaimNote         what became of it; not answered
  *
  * A listener says `keep` before it appends the call's charge to its journal, and all notes before the client can know:
- * so who sees the charge finds the note in the port, and so does who serves a client that has seen the answer.
+ * so who sees the charge finds the note in the port, and so does who serves a client that has seen the response.
  */
 
 /** Of `Question.ask`. */
-export interface Claim extends AnswerKey {
+export interface LockRequest extends ResponseKey {
   /** SHA-256 of the request's body, as hex digits. */
   readonly bodyDigest: string;
 }
 
-export type ClaimAnswer =
+export type LockReply =
   /** The caller has the key now, until it says `keep` or `abandon`. */
   | { readonly state: 'new' }
   | { readonly state: 'in_progress' }
   /** The key was used with another body. */
   | { readonly state: 'other_body' }
-  /** The call has ended and its answer could not be kept. */
+  /** The call has ended and its response could not be kept. */
   | { readonly state: 'not_kept' }
-  /** More calls or answers are on their way than may be. */
+  /** More calls or responses are on their way than may be. */
   | { readonly state: 'busy' }
-  /** The answer of the first call; `replayed` is owed when its bytes are no longer held. */
+  /** The response of the first call; `replayed` is owed when its bytes are no longer held. */
   | { readonly state: 'finished'; readonly stream: boolean; readonly bytes: Uint8Array };
 
-export type ClaimNote =
+export type LockMessage =
   /** The call has ended well. */
   | {
       readonly kind: 'keep';
-      readonly claim: Claim;
+      readonly lock: LockRequest;
       readonly stream: boolean;
       /** Undefined where they were too many. */
       readonly bytes: Uint8Array | undefined;
@@ -46,34 +46,34 @@ export type ClaimNote =
       readonly position: number;
     }
   /** The call was refused, or failed, or its client left: the next one with the key is a new call. */
-  | { readonly kind: 'abandon'; readonly claim: Claim }
-  /** The charge of a kept answer is taken back, by the record that will be at `position`. */
-  | { readonly kind: 'forget'; readonly claim: Claim; readonly position: number }
+  | { readonly kind: 'abandon'; readonly lock: LockRequest }
+  /** The charge of a stored response is taken back, by the record that will be at `position`. */
+  | { readonly kind: 'forget'; readonly lock: LockRequest; readonly position: number }
   | { readonly kind: 'replayed'; readonly bytes: number };
 
-/** Bytes of answers that a listener collects at a time, of all its calls: what comes beyond is served and not kept. */
+/** Bytes of responses that a listener collects at a time, of all its calls: what comes beyond is served and not kept. */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
-export class ClaimLink {
+export class IdempotencyChannel {
   /** A longer answer is not kept. */
   readonly answerBytesMax: number;
   readonly #port: MessagePort;
-  readonly #asks: AskPort<Claim, ClaimAnswer>;
+  readonly #asks: AskPort<LockRequest, LockReply>;
   #collectedBytes = 0;
 
-  constructor(port: MessagePort, answerBytesMax: number) {
-    this.answerBytesMax = answerBytesMax;
+  constructor(port: MessagePort, replyBytesMax: number) {
+    this.answerBytesMax = replyBytesMax;
     this.#port = port;
     this.#asks = new AskPort(port);
   }
 
   /** Rejects with `AskRefused` where the books cannot be read. */
-  claim(claim: Claim): Promise<ClaimAnswer> {
-    return this.#asks.ask(claim);
+  lock(lock: LockRequest): Promise<LockReply> {
+    return this.#asks.ask(lock);
   }
 
   /** Hands over the buffer of a note's `bytes`. */
-  tell(note: ClaimNote): void {
+  tell(note: LockMessage): void {
     const transfer =
       note.kind === 'keep' && note.bytes !== undefined ? [note.bytes.buffer as ArrayBuffer] : [];
     this.#port.postMessage(note, transfer);

@@ -2,13 +2,13 @@
  * The listener's side of leases: its port to the main thread. Listener thread.
  */
 import type { MessagePort } from 'node:worker_threads';
-import { Roster } from '../core/slot-list.js';
+import { SlotList } from '../core/slot-list.js';
 import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
 import type { LowLeases } from '../ledger/counters.js';
 
 /*
  * What passes between a listener and the main thread about leases, where limits are shared with other processes. Both ends
- * import this file. What comes up in one turn of the listener's event loop goes as one message, and so do the answers.
+ * import this file. What comes up in one turn of the listener's event loop goes as one message, and so do the responses.
  *
  *     listener → main   FromLeaseLink   who waits for a lease, and whose leases run low
  *     main → listener   LeaseAnswers    one for each who waits, when it is decided
@@ -29,24 +29,24 @@ export interface LeaseQuestion {
 export type LeaseEnd =
   /** What it needs was here a moment ago: try. */
   | 'try'
-  /** The authority has none, and nobody is known to give any back. */
+  /** The coordinator has none, and nobody is known to give any back. */
   | 'refused'
-  /** The authority cannot be asked. */
+  /** The coordinator cannot be asked. */
   | 'lost';
 
-export interface FromLeaseLink {
+export interface FromLeaseChannel {
   readonly questions: readonly LeaseQuestion[];
   readonly lowAccounts: readonly AccountIndex[];
   readonly lowKeys: readonly KeyIndex[];
 }
 
-export type LeaseAnswers = readonly { readonly id: number; readonly end: LeaseEnd }[];
+export type LeaseReplies = readonly { readonly id: number; readonly end: LeaseEnd }[];
 
 /** Bounded by the open requests: each asks one question at a time, and every question is answered within some seconds. */
-export class LeaseLink implements LowLeases {
+export class LeaseChannel implements LowLeases {
   readonly #port: MessagePort;
-  /** A question's identifier is its place, since each has one answer. */
-  readonly #waiting = new Roster<(end: LeaseEnd) => void>();
+  /** A question's identifier is its place, since each has one response. */
+  readonly #waiting = new SlotList<(end: LeaseEnd) => void>();
   #questions: LeaseQuestion[] = [];
   #lowAccounts: AccountIndex[] = [];
   #lowKeys: KeyIndex[] = [];
@@ -54,8 +54,8 @@ export class LeaseLink implements LowLeases {
 
   constructor(port: MessagePort) {
     this.#port = port;
-    port.on('message', (answers: LeaseAnswers) => {
-      for (const { id, end } of answers) {
+    port.on('message', (replies: LeaseReplies) => {
+      for (const { id, end } of replies) {
         const resolve = this.#waiting.at(id);
         if (resolve === undefined) continue;
         this.#waiting.remove(id);
@@ -93,7 +93,7 @@ export class LeaseLink implements LowLeases {
         questions: this.#questions,
         lowAccounts: this.#lowAccounts,
         lowKeys: this.#lowKeys,
-      } satisfies FromLeaseLink);
+      } satisfies FromLeaseChannel);
       this.#questions = [];
       this.#lowAccounts = [];
       this.#lowKeys = [];

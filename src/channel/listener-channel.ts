@@ -3,13 +3,13 @@
  *
  * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is taken
  * before admission (the ledger keeps the call's reservation under the same index) and is free again when the worker's
- * last frame for it has been seen, or its worker has died, and the client has taken the answer.
+ * last frame for it has been seen, or its worker has died, and the client has taken the response.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, type FrameLink } from './frame-port.js';
+import { FramePort, type FrameChannel } from './frame-port.js';
 import {
   CALL_GENERATION,
   FRAME_CALL,
@@ -32,7 +32,7 @@ import {
 
 /**
  * Who gets a call's answer. Exactly one of onEnd, onCut and onFail is called, last. They return whether the call's slot is free
- * again; where not, because the client has not taken the answer yet, the receiver gives it back by `release`.
+ * again; where not, because the client has not taken the response yet, the receiver gives it back by `release`.
  */
 export interface CallReceiver {
   /**
@@ -69,7 +69,7 @@ const WORKER_DIED: ErrorRecord = {
   message: 'The gateway lost the worker that served this call. The call was not billed; try it again.',
 };
 
-export class ListenerLink {
+export class ListenerChannel {
   readonly #table: CallTable;
   readonly #range: SlotRange;
   readonly #freeSlots: Int32Array;
@@ -94,10 +94,10 @@ export class ListenerLink {
   }
 
   /** A worker is there, or a new one in the place of one that died, whose calls then fail. */
-  attachWorker(index: number, link: FrameLink): void {
+  attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
     const worker: WorkerEnd = {
-      port: new FramePort(link, (frames) => {
+      port: new FramePort(channel, (frames) => {
         for (let at = 0; at < frames.length; at++) {
           this.#receive(frames[at]!, frames[at + 1]?.[1] === frames[at]![1]);
         }

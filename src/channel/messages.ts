@@ -10,7 +10,7 @@
  *                         Cancel callId                 the client has gone, or the gateway is closing
  *                         Credit callId                 the worker said it waits, and credits are back
  *     worker → listener   Data  callId bytes            events of a stream, whole ones
- *                         End   callId bytes usage waitMs  the last bytes (a whole answer, or a stream's rest) and the bill
+ *                         End   callId bytes usage waitMs  the last bytes (a whole response, or a stream's rest) and the bill
  *                         Fail  callId error            no bill; a stream that has begun ends with an error event
  *                         Cut   callId usage waitMs     the bill of a stream that stays a part; its connection is cut
  *
@@ -77,7 +77,7 @@ export interface DownstreamHandle {
   /** The call is given to an upstream, by its slot among the metrics; the last counts. No frame. */
   noteUpstream(upstreamSlot: number): void;
   /** Last word of a call that is billed. */
-  /** `upstreamWaitMs`: how long the call waited for its upstreams before the first byte of its answer could be sent. */
+  /** `upstreamWaitMs`: how long the call waited for its upstreams before the first byte of its response could be sent. */
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void;
   /** Last word of a stream that was cut after it had begun, and is billed up to there. */
   cut(usage: Usage, upstreamWaitMs: number): void;

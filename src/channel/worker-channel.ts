@@ -6,7 +6,7 @@ import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
-import { FramePort, type FrameLink } from './frame-port.js';
+import { FramePort, type FrameChannel } from './frame-port.js';
 import {
   FRAME_CALL,
   FRAME_CANCEL,
@@ -28,21 +28,21 @@ import {
   type UpstreamSession,
 } from './messages.js';
 
-export class WorkerLink {
+export class WorkerChannel {
   readonly #table: CallTable;
   readonly #port: FramePort;
   readonly #startSession: StartSession;
   readonly #sessions: SessionTable;
 
-  constructor(link: FrameLink, table: CallTable, startSession: StartSession) {
+  constructor(channel: FrameChannel, table: CallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
     this.#sessions = new SessionTable(table.slots);
-    this.#port = new FramePort(link, (frames) => {
+    this.#port = new FramePort(channel, (frames) => {
       for (const frame of frames) this.#receive(frame);
     });
-    // The listener has gone: nobody is left to read the answers of its calls.
-    link.port.on('close', () => this.cancelAll());
+    // The listener has gone: nobody is left to read the responses of its calls.
+    channel.port.on('close', () => this.cancelAll());
   }
 
   get inFlight(): number {

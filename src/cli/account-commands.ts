@@ -7,10 +7,10 @@ import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from '
 import { addConfirmation, confirm, type ConfirmationOptions } from './output.js';
 import { addCreditCommands } from './credit-commands.js';
 import { exampleText, nonEmpty, printFields, printJson, printTable, timeText, yesNo } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 
-interface ListOptions extends PlaceOptions {
+interface ListOptions extends DataOptions {
   readonly search?: string;
   readonly plan?: string;
 }
@@ -24,19 +24,19 @@ export function addAccountCommands(program: Command): void {
       exampleText('accounts create acme --plan free --credit 10.00', 'accounts list --search acme'),
     );
 
-  addPlaceOptions(accounts.command('create').description('Create an account.'))
+  addDataOptions(accounts.command('create').description('Create an account.'))
     .argument('<name>', 'unique name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .option('--credit <amount>', 'first credit, such as 10.00', nonEmpty)
     .addHelpText('after', exampleText('accounts create acme --plan free --credit 10.00'))
-    .action((name: string, options: PlaceOptions & { plan: string; credit?: string }) =>
+    .action((name: string, options: DataOptions & { plan: string; credit?: string }) =>
       showAccount(options, (client) => {
         const { plan, credit } = options;
         return client.call('POST', '/accounts', { name, plan, ...(credit === undefined ? {} : { credit }) });
       }),
     );
 
-  addPlaceOptions(accounts.command('list').description('List accounts, all of them by default.'))
+  addDataOptions(accounts.command('list').description('List accounts, all of them by default.'))
     .option('--search <text>', 'those with this in their name or id', nonEmpty)
     .option('--plan <plan>', 'those on this plan', nonEmpty)
     .addHelpText('after', exampleText('accounts list --search acme', 'accounts list --plan free --json'))
@@ -49,41 +49,39 @@ export function addAccountCommands(program: Command): void {
       }),
     );
 
-  addPlaceOptions(accounts.command('show').description('Show an account with its live counters.'))
+  addDataOptions(accounts.command('show').description('Show an account with its live counters.'))
     .argument('<account>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('accounts show acme'))
-    .action((account: string, options: PlaceOptions) =>
+    .action((account: string, options: DataOptions) =>
       showAccount(options, (client) => client.call('GET', accountPath(account))),
     );
 
   addCreditCommands(accounts);
 
-  addPlaceOptions(accounts.command('set-plan').description('Move an account to another plan.'))
+  addDataOptions(accounts.command('set-plan').description('Move an account to another plan.'))
     .argument('<account>', 'id or name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .addHelpText('after', exampleText('accounts set-plan acme --plan paid'))
-    .action((account: string, options: PlaceOptions & { plan: string }) =>
+    .action((account: string, options: DataOptions & { plan: string }) =>
       showAccount(options, (client) =>
         client.call('POST', `${accountPath(account)}/set-plan`, { plan: options.plan }),
       ),
     );
 
   addConfirmation(
-    addPlaceOptions(
-      accounts.command('disable').description('Refuse all keys of an account, and ask before.'),
-    ),
+    addDataOptions(accounts.command('disable').description('Refuse all keys of an account, and ask before.')),
   )
     .argument('<account>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('accounts disable acme --yes'))
-    .action(async (account: string, options: PlaceOptions & ConfirmationOptions) => {
+    .action(async (account: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Refuse all calls of account ${account}?`, options);
       await showAccount(options, (client) => client.call('POST', `${accountPath(account)}/disable`));
     });
 
-  addPlaceOptions(accounts.command('enable').description('Take the keys of a disabled account again.'))
+  addDataOptions(accounts.command('enable').description('Take the keys of a disabled account again.'))
     .argument('<account>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('accounts enable acme'))
-    .action((account: string, options: PlaceOptions) =>
+    .action((account: string, options: DataOptions) =>
       showAccount(options, (client) => client.call('POST', `${accountPath(account)}/enable`)),
     );
 }
@@ -112,7 +110,7 @@ function noneOf({ search, plan }: ListOptions): string {
 
 /** Most commands answer with the account as it is then. */
 export function showAccount(
-  options: PlaceOptions,
+  options: DataOptions,
   call: (client: AdminClient) => Promise<unknown>,
 ): Promise<void> {
   return withAdminClient(options, async (client) => {

@@ -1,17 +1,17 @@
 /**
  * How commands reach accounts and keys: over the admin interface of the gateway that runs on the data directory, or, while
- * none runs, on the store itself. Both take the same requests and give the same answers.
+ * none runs, on the store itself. Both take the same requests and give the same responses.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { openHttpClient } from './http-client.js';
-import { Misuse, Refusal } from './output.js';
-import { ADMIN_URL_RULE, adminOriginOf, type PlaceOptions } from './data-options.js';
+import { Misuse, CommandError } from './output.js';
+import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './data-options.js';
 
 export type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface AdminClient {
-  /** The answer's body, as its path gives it: a view of the admin folder. `path` is below `/admin/v1`, encoded. Throws `Refusal` with the gateway's own words. */
+  /** The response's body, as its path gives it: a view of the admin folder. `path` is below `/admin/v1`, encoded. Throws `Refusal` with the gateway's own words. */
   call(method: AdminCallMethod, path: string, body?: object): Promise<unknown>;
   /** As `call` of a GET, but the body as it came: CSV. */
   text(path: string): Promise<string>;
@@ -20,7 +20,7 @@ export interface AdminClient {
 
 /** Opens a client, lets `use` work with it and closes it. */
 export async function withAdminClient(
-  place: PlaceOptions,
+  place: DataOptions,
   use: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
   const client = await openClient(place);
@@ -33,7 +33,7 @@ export async function withAdminClient(
 
 /** As `withAdminClient`, for what a gateway alone can tell. Throws `Refusal` where none runs. */
 export async function withGateway(
-  place: PlaceOptions,
+  place: DataOptions,
   use: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
   const adminUrl = adminUrlOf(place);
@@ -44,11 +44,11 @@ export async function withGateway(
   const settings = await settingsOf(place);
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(settings.data);
-  if (address === undefined) throw new Refusal(`No gateway serves from ${settings.data}.`);
+  if (address === undefined) throw new CommandError(`No gateway serves from ${settings.data}.`);
   await use(await openHttpClient(settings.data, adminOrigin(address)));
 }
 
-function adminUrlOf({ adminUrl }: PlaceOptions): string | undefined {
+function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
   const fromEnvironment = process.env.TOLLGATE_ADMIN_URL;
   if (adminUrl !== undefined || fromEnvironment === undefined || fromEnvironment === '') return adminUrl;
   const origin = adminOriginOf(fromEnvironment);
@@ -56,12 +56,12 @@ function adminUrlOf({ adminUrl }: PlaceOptions): string | undefined {
   return origin;
 }
 
-async function settingsOf({ config, data }: PlaceOptions): Promise<Settings> {
+async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   const { loadSettings } = await import('../config/load.js');
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-async function openClient(place: PlaceOptions): Promise<AdminClient> {
+async function openClient(place: DataOptions): Promise<AdminClient> {
   const adminUrl = adminUrlOf(place);
   return adminUrl === undefined ? openNearest(await settingsOf(place)) : openHttpClient(place.data, adminUrl);
 }
@@ -87,7 +87,7 @@ async function openNearest(settings: Settings): Promise<AdminClient> {
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       if (performance.now() > endMs) {
-        throw new Refusal(
+        throw new CommandError(
           `${error.message} It has done so for ${HELD_WAIT_MS_MAX / 1_000} s without answering: nothing was changed.`,
         );
       }

@@ -3,9 +3,9 @@ import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './http-client.js';
 import { exampleText, printFields, printJson, printLine } from './output.js';
-import { addBooksOptions, type PlaceOptions } from './data-options.js';
+import { addStoreOptions, type DataOptions } from './data-options.js';
 
-interface AuditOptions extends PlaceOptions {
+interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
@@ -24,9 +24,9 @@ export function addAuditCommand(program: Command): void {
     .description(
       'Check that the books on disk balance: credits, charges, usage, names. Exits with 1 where anything differs.',
     )
-    // Asked for often enough to deserve an answer.
+    // Asked for often enough to deserve a response.
     .addOption(new Option('--repair').hideHelp());
-  addBooksOptions(command)
+  addStoreOptions(command)
     .option('--json', 'print JSON')
     .addHelpText('after', exampleText('audit --data /var/lib/tollgate'))
     .action(async (options: AuditOptions) => {
@@ -64,9 +64,9 @@ async function flushGateway(dataPath: string): Promise<void> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(dataPath);
   if (address === undefined) return;
-  const problem = await askToFlush(dataPath, adminOrigin(address));
-  if (problem === undefined) return;
-  process.stderr.write(`Calls of the last moments may be missing here: ${problem}\n`);
+  const error = await askToFlush(dataPath, adminOrigin(address));
+  if (error === undefined) return;
+  process.stderr.write(`Calls of the last moments may be missing here: ${error}\n`);
 }
 
 /** Undefined where all is written. */

@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import type { ModelView, PlanView } from '../admin/catalog-routes.js';
 import { withAdminClient } from './admin-client.js';
 import { exampleText, printJson, printTable } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 export function addCatalogCommands(program: Command): void {
@@ -18,9 +18,9 @@ function addList<View>(
   columns: readonly Column<View>[],
 ): void {
   const group = program.command(word).description(`List the ${what}.`);
-  addPlaceOptions(group.command('list').description(`List the ${what}, as the settings in force have them.`))
+  addDataOptions(group.command('list').description(`List the ${what}, as the settings in force have them.`))
     .addHelpText('after', exampleText(`${word} list`))
-    .action((options: PlaceOptions) =>
+    .action((options: DataOptions) =>
       withAdminClient(options, async (client) => {
         const list = (await client.call('GET', `/${word}`)) as { data: View[] };
         if (options.json) printJson(list);

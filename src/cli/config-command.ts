@@ -5,7 +5,7 @@ import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addConfigOption } from './data-options.js';
-import { exampleText, nonEmpty, printJson, Refusal } from './output.js';
+import { exampleText, nonEmpty, printJson, CommandError } from './output.js';
 
 /* `tollgate config import-litellm FILE`: settings on standard output, what was left behind on standard error. */
 
@@ -34,9 +34,11 @@ async function importFile(file: string, options: { readonly json?: boolean }): P
   try {
     text = readBounded(file, CONFIG_BYTES_MAX);
   } catch (error) {
-    throw new Refusal(`${file}: cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+    throw new CommandError(
+      `${file}: cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+    );
   }
-  if (text === undefined) throw new Refusal(`${file}: longer than ${CONFIG_BYTES_MAX} bytes`);
+  if (text === undefined) throw new CommandError(`${file}: longer than ${CONFIG_BYTES_MAX} bytes`);
   const { yaml, remarks, variables, leftOut } = importLitellm(text, file);
   // A script that goes on would serve fewer models than before.
   if (leftOut > 0) process.exitCode = EXIT_LEFT_OUT;

@@ -3,10 +3,10 @@ import { InvalidArgumentError, type Command } from 'commander';
 import { accountPath, showAccount } from './account-commands.js';
 import { listAll, withAdminClient } from './admin-client.js';
 import { exampleText, nonEmpty, printJson, printTable, timeText } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 
-interface CreditOptions extends PlaceOptions {
+interface CreditOptions extends DataOptions {
   readonly note?: string;
   readonly idempotencyKey?: string;
 }
@@ -37,10 +37,10 @@ export function addCreditCommands(accounts: Command): void {
       credit(account, `-${amount}`, options),
     );
 
-  addPlaceOptions(accounts.command('credits').description('List the credits and debits, oldest first.'))
+  addDataOptions(accounts.command('credits').description('List the credits and debits, oldest first.'))
     .argument('<account>', 'id or name', nonEmpty)
     .addHelpText('after', exampleText('accounts credits acme'))
-    .action((account: string, options: PlaceOptions) =>
+    .action((account: string, options: DataOptions) =>
       withAdminClient(options, async (client) => {
         const data = await listAll<CreditView>(client, `${accountPath(account)}/credits`);
         if (options.json) printJson({ data, next: null });
@@ -64,7 +64,7 @@ const COLUMNS: readonly Column<CreditView>[] = [
 ];
 
 function addCreditOptions(command: Command): Command {
-  return addPlaceOptions(command)
+  return addDataOptions(command)
     .option('--note <text>', 'why, for the journal of the account; at most 500 characters')
     .option(
       '--idempotency-key <text>',

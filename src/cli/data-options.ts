@@ -2,7 +2,7 @@
 import { InvalidArgumentError, type Command } from 'commander';
 import { nonEmpty } from './output.js';
 
-export interface PlaceOptions {
+export interface DataOptions {
   readonly config?: string;
   readonly data?: string;
   readonly adminUrl?: string;
@@ -19,7 +19,7 @@ export function addConfigOption(command: Command): Command {
 }
 
 /** Of commands that look into the data directory. */
-export function addBooksOptions(command: Command): Command {
+export function addStoreOptions(command: Command): Command {
   return addConfigOption(command).option(
     '--data <folder>',
     'folder of the books (TOLLGATE_DATA; default: that of the configuration)',
@@ -28,8 +28,8 @@ export function addBooksOptions(command: Command): Command {
 }
 
 /** Of commands that speak to a gateway. */
-export function addPlaceOptions(command: Command): Command {
-  return addBooksOptions(command)
+export function addDataOptions(command: Command): Command {
+  return addStoreOptions(command)
     .option(
       '--admin-url <url>',
       'admin interface of a gateway elsewhere (TOLLGATE_ADMIN_URL), with its token in TOLLGATE_ADMIN_TOKEN',

@@ -1,18 +1,18 @@
 /** `tollgate health`: whether the gateway on this data directory takes calls, for the health checks of containers. */
 import type { Command } from 'commander';
-import { exampleText, Refusal } from './output.js';
-import { addBooksOptions } from './data-options.js';
+import { exampleText, CommandError } from './output.js';
+import { addStoreOptions } from './data-options.js';
 
 interface HealthOptions {
   readonly config?: string;
   readonly data?: string;
 }
 
-/** On one host an answer takes a millisecond; health checks are repeated, and must not pile up. */
+/** On one host a response takes a millisecond; health checks are repeated, and must not pile up. */
 const HEALTH_TIMEOUT_MS = 3_000;
 
 export function addHealthCommand(program: Command): void {
-  addBooksOptions(
+  addStoreOptions(
     program
       .command('health')
       .description(
@@ -28,14 +28,15 @@ async function checkHealth(options: HealthOptions): Promise<void> {
   const { adminOrigin, readGatewayFile } = await import('../admin/gateway-file.js');
   const data = await dataPathOf(options);
   const address = readGatewayFile(data);
-  if (address === undefined) throw new Refusal(`No gateway serves from ${data}: there is no gateway.json.`);
+  if (address === undefined)
+    throw new CommandError(`No gateway serves from ${data}: there is no gateway.json.`);
   const url = `${adminOrigin(address)}/readyz`;
   const status = await fetch(url, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS), redirect: 'error' }).then(
     (response) => response.status,
     () => undefined,
   );
-  if (status === undefined) throw new Refusal(`${url} does not answer: the gateway has ended or hangs.`);
-  if (status !== 200) throw new Refusal(`${url} answers ${status}: the gateway starts or drains.`);
+  if (status === undefined) throw new CommandError(`${url} does not answer: the gateway has ended or hangs.`);
+  if (status !== 200) throw new CommandError(`${url} answers ${status}: the gateway starts or drains.`);
   process.stdout.write('ready\n');
 }
 

@@ -4,7 +4,7 @@ import type { HostView } from '../admin/host-routes.js';
 import { listAll, withGateway } from './admin-client.js';
 import { addConfirmation, confirm, type ConfirmationOptions } from './output.js';
 import { exampleText, nonEmpty, printJson, printLine, printTable, timeText, yesNo } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 const COLUMNS: readonly Column<HostView>[] = [
@@ -23,7 +23,7 @@ export function addHostCommands(program: Command): void {
     .command('hosts')
     .description('List the hosts that share with this one, and forget one that is gone.');
 
-  addPlaceOptions(
+  addDataOptions(
     hosts
       .command('list')
       .description(
@@ -31,7 +31,7 @@ export function addHostCommands(program: Command): void {
       ),
   )
     .addHelpText('after', exampleText('hosts list'))
-    .action((options: PlaceOptions) =>
+    .action((options: DataOptions) =>
       withGateway(options, async (client) => {
         const data = await listAll<HostView>(client, '/hosts', 'default');
         if (options.json) printJson({ data, next: null });
@@ -40,7 +40,7 @@ export function addHostCommands(program: Command): void {
     );
 
   addConfirmation(
-    addPlaceOptions(
+    addDataOptions(
       hosts
         .command('forget')
         .description('Forget a host that will not come back, and ask before. One that is alive is refused.'),
@@ -48,7 +48,7 @@ export function addHostCommands(program: Command): void {
   )
     .argument('<host>', "the host's id: see hosts list", nonEmpty)
     .addHelpText('after', exampleText('hosts forget 1f0c5a5e --yes'))
-    .action(async (host: string, options: PlaceOptions & ConfirmationOptions) => {
+    .action(async (host: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(
         `Forget host ${host}? The money it was lent is free again, and what it charged and did not tell is not counted.`,
         options,

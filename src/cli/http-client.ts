@@ -1,6 +1,6 @@
 /** The admin interface of a gateway that runs. */
 import type { AdminClient } from './admin-client.js';
-import { Refusal } from './output.js';
+import { CommandError } from './output.js';
 
 /** A change waits for the disk; on a busy one that is a second. */
 const CALL_TIMEOUT_MS = 30_000;
@@ -15,7 +15,7 @@ export async function openHttpClient(
   const token = findAdminToken(dataPath, process.env);
   if (token === undefined) {
     const place = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
-    throw new Refusal(
+    throw new CommandError(
       `A gateway runs, but its token is not ${place}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
     );
   }
@@ -31,10 +31,10 @@ export async function openHttpClient(
   };
   const answered = async (method: string, path: string, body?: object): Promise<string> => {
     const { status, text, warning } = await exchange(method, path, body).catch((error: unknown) => {
-      throw new Refusal(unansweredText(origin, error));
+      throw new CommandError(noResponseText(origin, error));
     });
     if (warning !== null) process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
-    return textOfAnswer(status, text);
+    return textOfResponse(status, text);
   };
   return {
     call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,
@@ -44,7 +44,7 @@ export async function openHttpClient(
 }
 
 /** fetch hides the reason in the cause of its error. */
-function unansweredText(origin: string, error: unknown): string {
+function noResponseText(origin: string, error: unknown): string {
   const reason = error instanceof Error ? (error.cause ?? error) : error;
   return (
     `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
@@ -53,7 +53,7 @@ function unansweredText(origin: string, error: unknown): string {
 }
 
 /** The body of a good answer. Throws `Refusal` with the message of a bad one. */
-export function textOfAnswer(status: number, text: string): string {
+export function textOfResponse(status: number, text: string): string {
   if (status < 400) return text;
-  throw new Refusal((JSON.parse(text) as { error: { message: string } }).error.message);
+  throw new CommandError((JSON.parse(text) as { error: { message: string } }).error.message);
 }

@@ -4,7 +4,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/key-view.js';
 import { listAll, withAdminClient } from './admin-client.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 import {
   addConfirmation,
   confirm,
@@ -107,7 +107,7 @@ export function addKeyCommands(program: Command): void {
     .command('keys')
     .description('Make, list, show, disable, rotate and delete the API keys of accounts.');
 
-  addPlaceOptions(keys.command('create').description('Make a key. It is shown this once.'))
+  addDataOptions(keys.command('create').description('Make a key. It is shown this once.'))
     .requiredOption('--account <account>', 'id or name', nonEmpty)
     .requiredOption('--name <name>', 'what the key is for; no other key of the account has it', nonEmpty)
     .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
@@ -115,7 +115,7 @@ export function addKeyCommands(program: Command): void {
     .option('--requests-per-minute <n>', "less than the plan's", wholeNumber)
     .option('--calls-per-day <n>', "less than the plan's", wholeNumber)
     .addHelpText('after', exampleText('keys create --account acme --name laptop --expires-in 30d'))
-    .action((options: PlaceOptions & CreateOptions) =>
+    .action((options: DataOptions & CreateOptions) =>
       withAdminClient(options, async (client) => {
         const created = (await client.call('POST', '/keys', {
           account: options.account,
@@ -131,10 +131,10 @@ export function addKeyCommands(program: Command): void {
       }),
     );
 
-  addPlaceOptions(keys.command('show').description('Show a key and when it was last used.'))
+  addDataOptions(keys.command('show').description('Show a key and when it was last used.'))
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addHelpText('after', exampleText('keys show laptop'))
-    .action((key: string, options: PlaceOptions) =>
+    .action((key: string, options: DataOptions) =>
       withAdminClient(options, async (client) => {
         const shown = (await client.call('GET', pathOf(key))) as KeyView;
         if (options.json) printJson(shown);
@@ -142,7 +142,7 @@ export function addKeyCommands(program: Command): void {
       }),
     );
 
-  addPlaceOptions(
+  addDataOptions(
     keys
       .command('rotate')
       .description(
@@ -156,7 +156,7 @@ export function addKeyCommands(program: Command): void {
       durationSeconds,
     )
     .addHelpText('after', exampleText('keys rotate laptop --grace 24h'))
-    .action((key: string, options: PlaceOptions & { grace?: number }) =>
+    .action((key: string, options: DataOptions & { grace?: number }) =>
       withAdminClient(options, async (client) => {
         const { grace } = options;
         const rotated = (await client.call('POST', `${pathOf(key)}/rotate`, { grace })) as RotatedKeyView;
@@ -170,10 +170,10 @@ export function addKeyCommands(program: Command): void {
       }),
     );
 
-  addPlaceOptions(keys.command('list').description('List keys, those of all accounts by default.'))
+  addDataOptions(keys.command('list').description('List keys, those of all accounts by default.'))
     .option('--account <account>', 'of this account alone (id or name)', nonEmpty)
     .addHelpText('after', exampleText('keys list --account acme'))
-    .action((options: PlaceOptions & { account?: string }) =>
+    .action((options: DataOptions & { account?: string }) =>
       withAdminClient(options, async (client) => {
         const { account } = options;
         const query = account === undefined ? '' : `?account=${encodeURIComponent(account)}`;
@@ -187,10 +187,10 @@ export function addKeyCommands(program: Command): void {
     ['disable', 'Refuse a key from now on.'],
     ['enable', 'Take a disabled key again.'],
   ] as const) {
-    addPlaceOptions(keys.command(word).description(description))
+    addDataOptions(keys.command(word).description(description))
       .argument('<key>', KEY_ARGUMENT, nonEmpty)
       .addHelpText('after', exampleText(`keys ${word} laptop`))
-      .action((key: string, options: PlaceOptions) =>
+      .action((key: string, options: DataOptions) =>
         withAdminClient(options, async (client) => {
           const changed = (await client.call('POST', `${pathOf(key)}/${word}`)) as KeyView;
           if (options.json) printJson(changed);
@@ -200,11 +200,11 @@ export function addKeyCommands(program: Command): void {
   }
 
   addConfirmation(
-    addPlaceOptions(keys.command('delete').description('Delete a key for good, and ask before.')),
+    addDataOptions(keys.command('delete').description('Delete a key for good, and ask before.')),
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addHelpText('after', exampleText('keys delete laptop --yes'))
-    .action(async (key: string, options: PlaceOptions & ConfirmationOptions) => {
+    .action(async (key: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Delete key ${key} for good?`, options);
       await withAdminClient(options, async (client) => {
         const answer = (await client.call('DELETE', pathOf(key))) as { id: string };

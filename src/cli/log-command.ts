@@ -4,16 +4,16 @@ import type { LogChange, LogView } from '../admin/log-routes.js';
 import { LOG_LEVELS, type LogLevel } from '../telemetry/log.js';
 import { withGateway } from './admin-client.js';
 import { exampleText, printFields, printJson } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 
-interface LogOptions extends PlaceOptions {
+interface LogOptions extends DataOptions {
   readonly level?: LogLevel;
   readonly accessLog?: 'on' | 'off';
   readonly samplePercent?: number;
 }
 
 export function addLogCommand(program: Command): void {
-  addPlaceOptions(
+  addDataOptions(
     program
       .command('log')
       .description(

@@ -9,7 +9,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { Column } from './table.js';
 
 /** A command was understood, but cannot be done; the message says why and is all that the operator is shown. Exit code 1. */
-export class Refusal extends Error {
+export class CommandError extends Error {
   readonly code = 'refused';
 }
 
@@ -89,7 +89,7 @@ export function addConfirmation(command: Command): Command {
 
 /**
  * Returns where `--yes` was given, or a person at a terminal says yes. Throws `Misuse` where nobody is there to ask, and
- * `Refusal` for any other answer.
+ * `Refusal` for any other response.
  */
 export async function confirm(question: string, { yes }: ConfirmationOptions): Promise<void> {
   if (yes === true) return;
@@ -103,7 +103,7 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),
     ]);
-    if (!/^y(es)?$/i.test(answer.trim())) throw new Refusal('Nothing was changed.');
+    if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('Nothing was changed.');
   } finally {
     terminal.close();
   }

@@ -3,15 +3,15 @@ import type { Command } from 'commander';
 import type { ReloadView } from '../admin/reload-route.js';
 import { withAdminClient } from './admin-client.js';
 import { exampleText, printJson, printLine } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 
-interface ReloadOptions extends PlaceOptions {
+interface ReloadOptions extends DataOptions {
   readonly dryRun?: boolean;
   readonly restart?: boolean;
 }
 
 export function addReloadCommand(program: Command): void {
-  addPlaceOptions(
+  addDataOptions(
     program
       .command('reload')
       .description(

@@ -2,7 +2,7 @@
 import { InvalidArgumentError, type Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import { exampleText } from './output.js';
-import { addBooksOptions } from './data-options.js';
+import { addStoreOptions } from './data-options.js';
 import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
 
 interface ServeOptions {
@@ -14,7 +14,7 @@ interface ServeOptions {
 }
 
 export function addServeCommand(program: Command): void {
-  addBooksOptions(
+  addStoreOptions(
     program
       .command('serve')
       .description(

@@ -3,15 +3,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import { withGateway, type AdminClient } from './admin-client.js';
 import { LiveScreen } from './live-screen.js';
-import { exampleText, printJson, Refusal } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
-import { figuresOf } from './status-figures.js';
+import { exampleText, printJson, CommandError } from './output.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
+import { statsOf } from './status-figures.js';
 import type { StatusSample, StatusView } from './status-figures.js';
 
 const PERIOD_MS = 1_000;
 
 export function addStatusCommand(program: Command): void {
-  addPlaceOptions(
+  addDataOptions(
     program
       .command('status')
       .description(
@@ -20,7 +20,7 @@ export function addStatusCommand(program: Command): void {
   )
     .option('--once', 'print once on a terminal too')
     .addHelpText('after', exampleText('status', 'status --json'))
-    .action((options: PlaceOptions & { readonly once?: boolean }) =>
+    .action((options: DataOptions & { readonly once?: boolean }) =>
       withGateway(options, async (client) => {
         if (options.json === true) printJson(await client.call('GET', '/status'));
         else if (process.stdout.isTTY && options.once !== true) await watch(client);
@@ -36,7 +36,7 @@ async function printOnce(client: AdminClient): Promise<void> {
   await sleep(PERIOD_MS);
   const latest = await sampleOf(client);
   const columns = process.stdout.isTTY ? process.stdout.columns : Infinity;
-  const lines = frameOf(latest.status, figuresOf(former, latest), { columns, rows: Infinity });
+  const lines = frameOf(latest.status, statsOf(former, latest), { columns, rows: Infinity });
   process.stdout.write(`${lines.map(({ text }) => text).join('\n')}\n`);
 }
 
@@ -52,10 +52,10 @@ async function watch(client: AdminClient): Promise<void> {
   while (!stopped.signal.aborted) {
     try {
       const latest = await sampleOf(client);
-      screen.draw(frameOf(latest.status, figuresOf(former, latest), screen.size));
+      screen.draw(frameOf(latest.status, statsOf(former, latest), screen.size));
       former = latest;
     } catch (error) {
-      if (!(error instanceof Refusal)) throw error;
+      if (!(error instanceof CommandError)) throw error;
       // A gateway that is restarted comes back; the operator decides how long to wait.
       screen.draw([
         { text: 'The gateway does not answer. Trying again every second; Ctrl-C ends.', style: 'alarm' },

@@ -1,4 +1,4 @@
-/** Rates and percentiles from two answers of the status route. Pure. */
+/** Rates and percentiles from two responses of the status route. Pure. */
 import type { HistogramView, SharingStatus, StatusDocument } from '../telemetry/status-document.js';
 
 /*
@@ -12,14 +12,14 @@ export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tok
   readonly sharing?: Pick<SharingStatus, 'state' | 'reason' | 'lost_seconds' | 'registry'> | null;
 }
 
-/** An answer and when it came. */
+/** A response and when it came. */
 export interface StatusSample {
   readonly status: StatusView;
   /** Of a monotonic clock. */
   readonly atMs: number;
 }
 
-/** Undefined is what cannot be known: a field that is missing, or a rate before there are two answers. */
+/** Undefined is what cannot be known: a field that is missing, or a rate before there are two responses. */
 export interface Rate {
   readonly perSecond: number | undefined;
   readonly total: number | undefined;
@@ -36,7 +36,7 @@ export const PERCENTS = [50, 90, 99] as const;
 /** In the order of PERCENTS; undefined where nothing was measured. */
 export type Percentiles = readonly (Percentile | undefined)[];
 
-export interface StatusFigures {
+export interface StatusStats {
   readonly calls: Rate;
   readonly prompt: Rate;
   readonly cached: Rate;
@@ -49,8 +49,8 @@ export interface StatusFigures {
   readonly outcomes: readonly (Rate & { readonly code: string })[];
 }
 
-/** `former` is undefined at the first answer; one of another gateway process counts as none. */
-export function figuresOf(former: StatusSample | undefined, latest: StatusSample): StatusFigures {
+/** `former` is undefined at the first response; one of another gateway process counts as none. */
+export function statsOf(former: StatusSample | undefined, latest: StatusSample): StatusStats {
   const { status } = latest;
   const before = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
   const seconds = before === undefined ? 0 : (latest.atMs - before.atMs) / 1_000;

@@ -5,7 +5,7 @@ import {
   type Percentiles,
   PERCENTS,
   type Rate,
-  type StatusFigures,
+  type StatusStats,
   type StatusView,
 } from './status-figures.js';
 import { type Column, cutTo, tableText, visible } from './table.js';
@@ -79,11 +79,11 @@ export interface FrameSize {
 }
 
 /** At most `rows` lines, none wider than `columns`. What does not fit is told as the number of lines that are missing. */
-export function frameOf(status: StatusView, figures: StatusFigures, size: FrameSize): FrameLine[] {
+export function frameOf(status: StatusView, stats: StatusStats, size: FrameSize): FrameLine[] {
   const sections = [
     headOf(status),
-    trafficOf(figures, size.columns),
-    outcomesOf(figures, size.columns),
+    trafficOf(stats, size.columns),
+    outcomesOf(stats, size.columns),
     upstreamsOf(status.upstreams ?? [], size.columns),
     threadsOf(status.threads ?? [], size.columns),
   ].filter((section) => section.length > 0);
@@ -164,7 +164,7 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
 ];
 
 /** Counters on the left and times on the right where there is room, else below each other. */
-function trafficOf(figures: StatusFigures, columns: number): FrameLine[] {
+function trafficOf(stats: StatusStats, columns: number): FrameLine[] {
   const counted = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,
     perSecond: rateText(perSecond),
@@ -175,16 +175,16 @@ function trafficOf(figures: StatusFigures, columns: number): FrameLine[] {
     percentiles: percentiles.map(durationText),
   });
   const counts = [
-    counted('calls', figures.calls),
-    counted('input tokens', figures.prompt),
-    counted('  cached', figures.cached),
-    counted('output tokens', figures.completion),
-    { name: 'cost', perSecond: moneyText(figures.cost.perSecond), total: moneyText(figures.cost.total) },
+    counted('calls', stats.calls),
+    counted('input tokens', stats.prompt),
+    counted('  cached', stats.cached),
+    counted('output tokens', stats.completion),
+    { name: 'cost', perSecond: moneyText(stats.cost.perSecond), total: moneyText(stats.cost.total) },
   ];
   const times = [
-    timed('whole call', figures.duration),
-    timed('first token', figures.firstToken),
-    timed('gateway', figures.overhead),
+    timed('whole call', stats.duration),
+    timed('first token', stats.firstToken),
+    timed('gateway', stats.overhead),
   ];
   const noTime: TimeRow = { time: '', percentiles: [] };
   const beside = tableText<CountRow & TimeRow>(
@@ -196,9 +196,9 @@ function trafficOf(figures: StatusFigures, columns: number): FrameLine[] {
   return [...tableLines(COUNT_COLUMNS, counts, columns), ...tableLines(TIME_COLUMNS, times, columns)];
 }
 
-function outcomesOf({ outcomes }: StatusFigures, columns: number): FrameLine[] {
+function outcomesOf({ outcomes }: StatusStats, columns: number): FrameLine[] {
   if (outcomes.length === 0) return [];
-  return tableLines<StatusFigures['outcomes'][number]>(
+  return tableLines<StatusStats['outcomes'][number]>(
     [
       { title: 'OUTCOME', text: ({ code }) => code, align: 'left' },
       { title: 'PER SECOND', text: ({ perSecond }) => rateText(perSecond), align: 'right' },

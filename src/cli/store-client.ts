@@ -4,12 +4,12 @@ import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
 import { catalogOf } from '../gateway/snapshot.js';
 import { Registry } from '../registry/registry.js';
-import { ownDesk } from '../registry/registry-service.js';
+import { ownRegistryService } from '../registry/registry-service.js';
 import { Store } from '../store/store.js';
 import { createLog } from '../telemetry/log.js';
 import type { AdminClient } from './admin-client.js';
-import { textOfAnswer } from './http-client.js';
-import { Refusal } from './output.js';
+import { textOfResponse } from './http-client.js';
+import { CommandError } from './output.js';
 
 const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
 
@@ -31,21 +31,21 @@ export function openStoreClient(settings: Settings): AdminClient {
   });
   const api = new AdminApi({
     registry,
-    desk: ownDesk(registry),
+    service: ownRegistryService(registry),
     flushBooks: () => Promise.resolve(true),
     status: () => ({}),
     reload: () => Promise.resolve({ applied: [], restartNeeded: [], replacing: 0, problems: [NO_GATEWAY] }),
     changeLog: () => {
-      throw new Refusal(NO_GATEWAY);
+      throw new CommandError(NO_GATEWAY);
     },
-    resetUpstreams: () => Promise.reject(new Refusal(NO_GATEWAY)),
+    resetUpstreams: () => Promise.reject(new CommandError(NO_GATEWAY)),
     accountSpans: () => [],
     settings: () => [],
     hosts: undefined,
     log: createLog('command'),
   });
   const answered = async (method: string, path: string, body?: object): Promise<string> => {
-    if (settings.sharing !== undefined && method !== 'GET') throw new Refusal(SHARED);
+    if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
     const [plain = '', query = ''] = path.split('?', 2);
     const answer = await api.handle({
       method,
@@ -53,7 +53,7 @@ export function openStoreClient(settings: Settings): AdminClient {
       query,
       body: body === undefined ? '' : JSON.stringify(body),
     });
-    return textOfAnswer(answer.status, answer.body);
+    return textOfResponse(answer.status, answer.body);
   };
   return {
     call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,

@@ -2,8 +2,8 @@
 import type { Command } from 'commander';
 import type { UpstreamResetView } from '../admin/upstream-routes.js';
 import { withGateway } from './admin-client.js';
-import { exampleText, nonEmpty, printJson, printLine, Refusal } from './output.js';
-import { addConfigOption, addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { exampleText, nonEmpty, printJson, printLine, CommandError } from './output.js';
+import { addConfigOption, addDataOptions, type DataOptions } from './data-options.js';
 
 export function addUpstreamCommands(program: Command): void {
   const upstreams = program
@@ -22,7 +22,7 @@ export function addUpstreamCommands(program: Command): void {
     .addHelpText('after', exampleText('upstreams test', 'upstreams test gpt-4o-mini --json'))
     .action(test);
 
-  addPlaceOptions(
+  addDataOptions(
     upstreams
       .command('reset')
       .description(
@@ -34,7 +34,7 @@ export function addUpstreamCommands(program: Command): void {
     .action(reset);
 }
 
-function reset(model: string | undefined, options: PlaceOptions): Promise<void> {
+function reset(model: string | undefined, options: DataOptions): Promise<void> {
   return withGateway(options, async (client) => {
     const body = model === undefined ? {} : { model };
     const view = (await client.call('POST', '/upstreams/reset', body)) as UpstreamResetView;
@@ -45,7 +45,7 @@ function reset(model: string | undefined, options: PlaceOptions): Promise<void> 
 
 async function test(
   model: string | undefined,
-  { config, json }: Pick<PlaceOptions, 'config' | 'json'>,
+  { config, json }: Pick<DataOptions, 'config' | 'json'>,
 ): Promise<void> {
   const [{ loadSettings }, { probeUpstreams }, { allServe, printProbes }] = await Promise.all([
     import('../config/load.js'),
@@ -53,7 +53,7 @@ async function test(
     import('./upstream-test-view.js'),
   ]);
   const views = await probeUpstreams(loadSettings({ config }).settings, model);
-  if (views === undefined) throw new Refusal(`There is no model '${model}' in the configuration.`);
+  if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
   if (json === true) printJson({ data: views });
   else await printProbes(views);
   if (!allServe(views)) process.exitCode = 1;

@@ -3,12 +3,12 @@ import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/usage-view.js';
 import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { exampleText, Misuse, nonEmpty, printJson, printTable, timeText } from './output.js';
-import { addPlaceOptions, type PlaceOptions } from './data-options.js';
+import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 
 const GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
 
-interface UsageOptions extends PlaceOptions {
+interface UsageOptions extends DataOptions {
   readonly account?: string;
   readonly key?: string;
   readonly model?: string;
@@ -19,7 +19,7 @@ interface UsageOptions extends PlaceOptions {
 }
 
 export function addUsageCommand(program: Command): void {
-  addPlaceOptions(
+  addDataOptions(
     program
       .command('usage')
       .description('Sum up calls, tokens and cost, up to the last call that has ended.'),

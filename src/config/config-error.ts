@@ -17,10 +17,10 @@ export class ConfigError extends Error {
   readonly code = 'config_refused';
   readonly problems: readonly string[];
 
-  constructor(problems: readonly string[]) {
-    super(problems.join('\n'));
+  constructor(errors: readonly string[]) {
+    super(errors.join('\n'));
     this.name = 'ConfigError';
-    this.problems = problems;
+    this.problems = errors;
   }
 }
 

@@ -6,7 +6,7 @@ import { whole, type Annotations } from './annotations.js';
 
 /** Of some hundred bytes each, in the memory of every listener. */
 const ORIGINS_MAX = 100;
-/** Browsers keep the answer to a preflight for two hours to a day at most. */
+/** Browsers keep the response to a preflight for two hours to a day at most. */
 const MAX_AGE_SECONDS_MAX = 86_400;
 
 const ORIGIN = '^(?:\\*|[a-z][a-z0-9+.-]{0,30}://[a-z0-9._:\\[\\]-]{1,255})$';

@@ -1,5 +1,5 @@
 /**
- * What `tollgate serve` runs when there is no configuration file: enough to see an answer, a stream, and money move.
+ * What `tollgate serve` runs when there is no configuration file: enough to see a response, a stream, and money move.
  * Plain values; the settings reader fills in the rest. Main threads and commands.
  */
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';

@@ -57,11 +57,11 @@ export function loadSettings(
   const { environment, workingDirectory } = surroundings;
   const file = findFile(options, surroundings);
   const yaml = file === undefined ? undefined : readFile(file);
-  const faults: Fault[] = [];
+  const errors: LoadError[] = [];
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
     const place = origin ?? (file === undefined || line === undefined ? undefined : `${file.shown}:${line}`);
-    faults.push({
+    errors.push({
       line: line ?? 0,
       text: `${place === undefined ? '' : `${place}: `}${formatPath(path)}: ${text}`,
     });
@@ -87,9 +87,9 @@ export function loadSettings(
   readCaFiles(draft, folder, report);
   if (secrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 
-  if (faults.length > 0) {
-    faults.sort((left, right) => left.line - right.line);
-    throw new ConfigError(faults.map((fault) => fault.text));
+  if (errors.length > 0) {
+    errors.sort((left, right) => left.line - right.line);
+    throw new ConfigError(errors.map((fault) => fault.text));
   }
   // Without a fault nothing is missing: the reader filled every declared setting.
   const settings = freezeDeep(draft) as Settings;
@@ -103,7 +103,7 @@ export function loadSettings(
   return { settings, source: file?.path, demo: file === undefined, inForce };
 }
 
-interface Fault {
+interface LoadError {
   /** 0 for what was not written in the file. */
   readonly line: number;
   readonly text: string;

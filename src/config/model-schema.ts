@@ -34,7 +34,7 @@ export const CA_BYTES_MAX = 1024 * 1024;
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
  * what cannot be set (those that frame the message belong to the HTTP client: set twice they would desynchronise the
- * connection; with an encoding the answers could not be read; the request's id is the gateway's),
+ * connection; with an encoding the responses could not be read; the request's id is the gateway's),
  */
 export const HEADER_NAMES_REFUSED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
@@ -223,7 +223,7 @@ export const modelSchema = Type.Object(
         ),
       },
       {
-        // Both or neither: a price that names input alone would give every answer away.
+        // Both or neither: a price that names input alone would give every response away.
         default: { input: '0', output: '0' },
         description: 'What tokens cost; nothing where it is left out.',
         'x-want': 'a map with input and output',

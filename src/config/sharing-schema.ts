@@ -8,7 +8,7 @@ import type { SettingPath } from './config-error.js';
 import type { SettingsDraft } from './schema.js';
 import { parseSharingUrl } from './sharing-url.js';
 
-/** The authority looks at every host when it is asked whether all have reported. */
+/** The coordinator looks at every host when it is asked whether all have reported. */
 export const SHARING_HOSTS_MAX = 1_000;
 /** A partition is one script call of an exchange: more than servers of a Cluster are calls for nothing. */
 const PARTITIONS_MAX = 64;

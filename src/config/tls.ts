@@ -55,7 +55,7 @@ export function readTlsFiles(tls: TlsDraft | undefined, folder: string, nowMs: n
   const certificate = readFile('cert_file', tls.cert_file, report);
   const key = readFile('key_file', tls.key_file, report);
   if (certificate === undefined || key === undefined) return;
-  const fault = faultOf(tls, certificate, key, nowMs);
+  const fault = tlsFileErrorOf(tls, certificate, key, nowMs);
   if (fault === undefined) tls.digest = createHash('sha256').update(certificate).update(key).digest('hex');
   else report(['listen', 'tls', fault.setting], fault.text);
 }
@@ -72,17 +72,17 @@ function readFile(setting: 'cert_file' | 'key_file', file: string, report: Repor
   }
 }
 
-interface Fault {
+interface TlsFileError {
   readonly setting: 'cert_file' | 'key_file';
   readonly text: string;
 }
 
-function faultOf(
+function tlsFileErrorOf(
   { cert_file: certFile, key_file: keyFile, passphrase }: TlsDraft,
   certificate: string,
   key: string,
   nowMs: number,
-): Fault | undefined {
+): TlsFileError | undefined {
   let leaf: X509Certificate;
   try {
     leaf = new X509Certificate(certificate);

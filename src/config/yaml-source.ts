@@ -69,10 +69,10 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
     logLevel: 'error',
     lineCounter,
   });
-  const faults = [...document.errors, ...document.warnings];
-  if (faults.length > 0) {
+  const errors = [...document.errors, ...document.warnings];
+  if (errors.length > 0) {
     throw new ConfigError(
-      faults.map((fault) => `${name}:${lineCounter.linePos(fault.pos[0]).line}: ${fault.message}`),
+      errors.map((fault) => `${name}:${lineCounter.linePos(fault.pos[0]).line}: ${fault.message}`),
     );
   }
   let value: unknown;
@@ -83,16 +83,19 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
   }
   return {
     value: value ?? {},
-    lineOf: (path) => lineCounter.linePos(placeOf(document, path).offset).line,
+    lineOf: (path) => lineCounter.linePos(positionOf(document, path).offset).line,
     writtenAt: (path) => {
-      const { node } = placeOf(document, path);
+      const { node } = positionOf(document, path);
       return isScalar(node) ? node.source : undefined;
     },
   };
 }
 
 /** Where a setting is written: its name, or a list's entry; as deep as the document goes. Its value where it is there. */
-function placeOf(document: Document.Parsed, path: SettingPath): { offset: number; node: Node | undefined } {
+function positionOf(
+  document: Document.Parsed,
+  path: SettingPath,
+): { offset: number; node: Node | undefined } {
   let node: Node | null | undefined = document.contents;
   let offset = document.contents?.range[0] ?? 0;
   for (const part of path) {

@@ -4,12 +4,12 @@
 import { useState } from 'preact/hooks';
 import { queryOf } from './api.js';
 import { Chart, type Series } from './chart.js';
-import { Problem, RangeChoice } from './controls.js';
+import { ErrorText, RangeChoice } from './controls.js';
 import { timesUntil } from './figures.js';
 import { roughMoney, short } from './format.js';
 import { usePolled } from './live.js';
 import {
-  type AccountFigures,
+  type AccountStats,
   type AccountHistory,
   type CourseSpan,
   type List,
@@ -38,12 +38,12 @@ export interface Asked<Line> {
 
 /** `place`: `/history/accounts`, or of one account. */
 export function useAccountHistory<Line>(place: string, range: Range): Asked<Line> {
-  const { answer, problem } = usePolled<AccountHistory<Line>>(
+  const { answer, problem: error } = usePolled<AccountHistory<Line>>(
     `${place}?range=${range}`,
     HISTORY_REFRESH_MS[range],
   );
   // What was asked for before is not shown as what is asked for now.
-  return { history: answer?.range === range ? answer : undefined, problem };
+  return { history: answer?.range === range ? answer : undefined, problem: error };
 }
 
 const SECONDS_PER_HOUR = 3_600;
@@ -53,7 +53,7 @@ const TOLD_AFTER_SECONDS = 6;
 export function AccountCourse({ account }: { readonly account: string }) {
   const [range, setRange] = useState<Range>('5m');
   const place = `/accounts/${encodeURIComponent(account)}/history`;
-  const { history, problem } = useAccountHistory<CourseSpan>(place, range);
+  const { history, problem: error } = useAccountHistory<CourseSpan>(place, range);
   return (
     <section aria-label="Course">
       <div class="head">
@@ -63,7 +63,7 @@ export function AccountCourse({ account }: { readonly account: string }) {
         </div>
         <RangeChoice value={range} onChoice={setRange} />
       </div>
-      <Problem text={problem} />
+      <ErrorText text={error} />
       {history === undefined ? null : (
         <CourseCharts spans={history.data} spanSeconds={history.seconds} seconds={RANGE_SECONDS[range]} />
       )}
@@ -82,7 +82,7 @@ function CourseCharts({ spans, spanSeconds, seconds }: CourseProps) {
   const told = Math.floor((Date.now() / 1_000 - TOLD_AFTER_SECONDS) / spanSeconds) * spanSeconds;
   const times = timesUntil(told, spanSeconds, seconds / spanSeconds);
   const byEnd = new Map(spans.map((span) => [span.start + spanSeconds, span]));
-  const line = (name: string, color: string, value: (figures: AccountFigures) => number): Series => ({
+  const line = (name: string, color: string, value: (stats: AccountStats) => number): Series => ({
     name,
     color,
     values: times.map((time) => {
@@ -134,7 +134,7 @@ export function AccountHours({ account }: { readonly account: string }) {
   const thisHour = Math.floor(Date.now() / 1_000 / HOUR_SECONDS) * HOUR_SECONDS;
   const times = timesUntil(thisHour, HOUR_SECONDS, HOURS);
   const place = `/usage${queryOf({ account, by: 'hour', from: times[0] })}`;
-  const { answer, problem } = usePolled<List<UsageLine>>(place, HOURS_REFRESH_MS);
+  const { answer, problem: error } = usePolled<List<UsageLine>>(place, HOURS_REFRESH_MS);
   const lines = answer?.data;
   const valuesOf = (value: (line: UsageLine) => number): number[] =>
     times.map((time) => {
@@ -145,7 +145,7 @@ export function AccountHours({ account }: { readonly account: string }) {
   return (
     <section>
       <h3>Last 24 hours</h3>
-      <Problem text={problem} />
+      <ErrorText text={error} />
       {lines === undefined ? null : (
         <div class="charts">
           <Chart

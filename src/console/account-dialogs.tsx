@@ -57,7 +57,7 @@ interface AccountDialogProps extends Closable {
 export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
   const [amount, setAmount] = useState('');
   const [note, setNote] = useState('');
-  /** Pressed twice, or sent again after an answer was lost, the amount is booked once. */
+  /** Pressed twice, or sent again after a response was lost, the amount is booked once. */
   const [idempotencyKey] = useState(() => newRequestName());
   return (
     <FormDialog
@@ -120,7 +120,7 @@ export function PlanDialog({
   );
 }
 
-export function StandingDialog({ account, onClose, onChanged }: AccountDialogProps) {
+export function StatusDialog({ account, onClose, onChanged }: AccountDialogProps) {
   const verb = account.active ? 'disable' : 'enable';
   return (
     <FormDialog

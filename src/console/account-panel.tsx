@@ -2,10 +2,10 @@
  * One account: its counters as they move, its keys, its course, its last day. Browser.
  */
 import { useState } from 'preact/hooks';
-import { CreditDialog, PlanDialog, StandingDialog } from './account-dialogs.js';
+import { CreditDialog, PlanDialog, StatusDialog } from './account-dialogs.js';
 import { AccountCourse } from './account-course.js';
 import { AccountHours } from './account-course.js';
-import { Badge, CopyButton, Money, Problem, StandingBadge } from './controls.js';
+import { Badge, CopyButton, Money, ErrorText, StandingBadge } from './controls.js';
 import { moment, money, number, short } from './format.js';
 import { Icon } from './icons.js';
 import { KeyTable } from './key-table.js';
@@ -32,8 +32,8 @@ interface AccountPanelProps {
 export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const {
     answer: account,
-    problem,
-    setAnswer: setAccount,
+    problem: error,
+    setResponse: setAccount,
   } = usePolled<Account>(`/accounts/${encodeURIComponent(id)}`, REFRESH_MS);
   const [question, setQuestion] = useState<Question>();
 
@@ -48,7 +48,7 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
       <a class="back" href={addressOf('accounts')}>
         <Icon name="back" /> All accounts
       </a>
-      <Problem text={problem} />
+      <ErrorText text={error} />
       {account === undefined ? null : (
         <>
           <div class="panel-head">
@@ -73,7 +73,7 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               </button>
             </p>
           </div>
-          <Problem text={account.plan_missing === true ? withoutPlan(account) : undefined} />
+          <ErrorText text={account.plan_missing === true ? withoutPlan(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <KeyTable account={account} />
           <AccountCourse account={account.id} />
@@ -85,7 +85,7 @@ export function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
             <PlanDialog account={account} plans={plans} onClose={close} onChanged={changed} />
           ) : null}
           {question === 'standing' ? (
-            <StandingDialog account={account} onClose={close} onChanged={changed} />
+            <StatusDialog account={account} onClose={close} onChanged={changed} />
           ) : null}
         </>
       )}

@@ -5,7 +5,7 @@
  * only the order of pages is known, and the list grows as its end comes into sight.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { get, queryOf, wordsOf } from './api.js';
+import { get, queryOf, textOf } from './api.js';
 import type { Account, List } from './views.js';
 
 /** A page costs the gateway 1 ms. */
@@ -52,10 +52,10 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const found = useRef<Found>({ rows: [], next: '0' });
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
-  /** Answers of an earlier filter are dropped. */
+  /** Responses of an earlier filter are dropped. */
   const generation = useRef(0);
   const [, setVersion] = useState(0);
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
 
   const fetchFrom = useCallback(
     async (page: number, cursor: string, again: boolean): Promise<void> => {
@@ -73,12 +73,12 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
           found.current.next = next;
           asked.current.delete(page);
         }
-        setProblem(undefined);
+        setError(undefined);
         setVersion((version) => version + 1);
       } catch (error) {
         if (mine !== generation.current) return;
         asked.current.delete(page);
-        setProblem(wordsOf(error));
+        setError(textOf(error));
       }
     },
     [search, plan, active],
@@ -154,7 +154,7 @@ export function useSortedAccounts(
   order: AccountOrder | undefined,
 ): AccountRows | undefined {
   const [accounts, setAccounts] = useState<readonly Account[]>([]);
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const isWanted = order !== undefined;
   const refresh = useCallback((): void => {
     if (!isWanted || document.hidden) return;
@@ -162,11 +162,11 @@ export function useSortedAccounts(
       ({ data, next }) => {
         setAccounts(data);
         const isPart = next !== null;
-        setProblem(
+        setError(
           isPart ? `Sorted are the first ${SORTED_MAX} of them: search for fewer to sort all.` : undefined,
         );
       },
-      (error: unknown) => setProblem(wordsOf(error)),
+      (error: unknown) => setError(textOf(error)),
     );
   }, [isWanted, search, plan, active]);
   useEffect(() => {

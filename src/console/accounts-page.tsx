@@ -7,8 +7,8 @@ import { AccountList } from './account-list.js';
 import { AccountPanel } from './account-panel.js';
 import { useAccountRows, type AccountOrder } from './account-rows.js';
 import { useSortedAccounts } from './account-rows.js';
-import { get, wordsOf } from './api.js';
-import { Choice, Problem, TextField } from './controls.js';
+import { get, textOf } from './api.js';
+import { Choice, ErrorText, TextField } from './controls.js';
 import { number } from './format.js';
 import { Icon } from './icons.js';
 import { go } from './route.js';
@@ -26,7 +26,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const [plan, setPlan] = useState('');
   const [active, setActive] = useState('');
   const [plans, setPlans] = useState<readonly Plan[]>([]);
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const [making, setMaking] = useState(false);
   const [order, setOrder] = useState<AccountOrder>();
   // With every keystroke: it costs the gateway 5 ms among 100,000 accounts.
@@ -37,7 +37,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
   useEffect(() => {
     get<List<Plan>>('/plans').then(
       ({ data }) => setPlans(data),
-      (error: unknown) => setProblem(wordsOf(error)),
+      (error: unknown) => setError(textOf(error)),
     );
   }, []);
 
@@ -81,7 +81,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
           {number(rows.count)}
           {rows.more ? ' or more' : ''} {rows.count === 1 ? 'account' : 'accounts'}
         </p>
-        <Problem text={rows.problem ?? problem} />
+        <ErrorText text={rows.problem ?? problem} />
         <AccountList rows={rows} open={item} order={order} onOrder={setOrder} />
       </section>
       {item === '' ? null : <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}

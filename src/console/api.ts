@@ -3,7 +3,7 @@
  */
 
 /** What the gateway refused, in its own words. */
-export class Refusal extends Error {
+export class ApiError extends Error {
   readonly status: number;
 
   constructor(status: number, message: string) {
@@ -14,7 +14,7 @@ export class Refusal extends Error {
 
 let onSignedOut: () => void = () => undefined;
 
-/** Called whenever an answer says that the session has ended. */
+/** Called whenever a response says that the session has ended. */
 export function whenSignedOut(callback: () => void): void {
   onSignedOut = callback;
 }
@@ -34,11 +34,11 @@ export async function send(method: string, path: string, body?: object): Promise
       cache: 'no-store',
     });
   } catch {
-    throw new Refusal(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
+    throw new ApiError(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
   }
   if (response.ok) return response;
   if (response.status === 401 && path !== SESSION) onSignedOut();
-  throw new Refusal(response.status, await messageOf(response));
+  throw new ApiError(response.status, await messageOf(response));
 }
 
 async function messageOf(response: Response): Promise<string> {
@@ -85,6 +85,6 @@ export async function signOut(): Promise<void> {
   await json<SessionView>('DELETE', SESSION);
 }
 
-export function wordsOf(error: unknown): string {
+export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

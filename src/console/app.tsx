@@ -7,7 +7,7 @@ import { AccountsPage } from './accounts-page.js';
 import { useLive } from './live.js';
 import { OverviewPage } from './overview-page.js';
 import { PlaygroundPage } from './playground-page.js';
-import { addressOf, usePlace } from './route.js';
+import { addressOf, usePageAddress } from './route.js';
 import { SettingsPage } from './settings-page.js';
 import { Shell } from './shell.js';
 import { SignIn } from './sign-in.js';
@@ -47,7 +47,7 @@ function Console({
   readonly onSignedOut: () => void;
   readonly onLeave: () => void;
 }) {
-  const { page, item } = usePlace();
+  const { page, item } = usePageAddress();
   const [range, setRange] = useState<Range>('5m');
   const live = useLive(range, onSignedOut);
   const status = live.pictures.at(-1);

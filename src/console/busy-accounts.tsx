@@ -2,7 +2,7 @@
  * The accounts with most calls in the time shown. Browser.
  */
 import { useAccountHistory } from './account-course.js';
-import { Name, Problem } from './controls.js';
+import { Name, ErrorText } from './controls.js';
 import { roughMoney, short } from './format.js';
 import { addressOf } from './route.js';
 import { figure, Table } from './table.js';
@@ -12,8 +12,8 @@ import type { BusyAccount, Range } from './views.js';
 const ROWS_MAX = 10;
 
 export function BusyAccounts({ range }: { readonly range: Range }) {
-  const { history, problem } = useAccountHistory<BusyAccount>('/history/accounts', range);
-  if (problem !== undefined) return <Problem text={problem} />;
+  const { history, problem: error } = useAccountHistory<BusyAccount>('/history/accounts', range);
+  if (error !== undefined) return <ErrorText text={error} />;
   if (history === undefined) return null;
   if (history.data.length === 0) return <p class="empty">No calls in this time.</p>;
   return (

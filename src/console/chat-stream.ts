@@ -1,7 +1,7 @@
 /**
- * A chat call of the playground, and its answer as it comes. Browser.
+ * A chat call of the playground, and its response as it comes. Browser.
  */
-import { Refusal, send } from './api.js';
+import { ApiError, send } from './api.js';
 
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant';
@@ -43,7 +43,7 @@ interface Chunk {
   readonly error?: { readonly message?: string };
 }
 
-/** Resolves when the answer is whole or has failed, which `tell` is told like everything else. Never rejects. */
+/** Resolves when the response is whole or has failed, which `tell` is told like everything else. Never rejects. */
 export async function chat(
   key: string,
   request: ChatRequest,
@@ -76,13 +76,13 @@ export async function chat(
     else take((await response.json()) as Chunk);
     change({ totalMs: performance.now() - start });
   } catch (error) {
-    const status = error instanceof Refusal && error.status > 0 ? { status: error.status } : {};
-    change({ ...status, totalMs: performance.now() - start, problem: problemOf(error) });
+    const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
+    change({ ...status, totalMs: performance.now() - start, problem: errorTextOf(error) });
   }
 }
 
-function problemOf(error: unknown): string {
-  if (error instanceof Refusal) return error.message;
+function errorTextOf(error: unknown): string {
+  if (error instanceof ApiError) return error.message;
   return `The answer broke off: ${error instanceof Error ? error.message : String(error)}`;
 }
 

@@ -138,7 +138,7 @@ export function StandingBadge({ account }: { readonly account: Pick<Account, 'ac
 }
 
 /** What went wrong, in words; read out at once. */
-export function Problem({ text }: { readonly text: string | undefined }) {
+export function ErrorText({ text }: { readonly text: string | undefined }) {
   return text === undefined ? null : (
     <p class="notice bad" role="alert">
       {text}

@@ -1,11 +1,11 @@
 /**
- * What was said in the playground, and what each answer took. Browser.
+ * What was said in the playground, and what each response took. Browser.
  */
 import { useEffect, useRef } from 'preact/hooks';
 import type { Outcome, Usage } from './chat-stream.js';
-import { Problem } from './controls.js';
+import { ErrorText } from './controls.js';
 import { milliseconds, money, number } from './format.js';
-import type { Turn } from './playground-page.js';
+import type { Exchange } from './playground-page.js';
 import type { Model } from './views.js';
 
 /*
@@ -33,7 +33,7 @@ function picoUnits(price: string): bigint {
 }
 
 interface ConversationProps {
-  readonly turns: readonly Turn[];
+  readonly turns: readonly Exchange[];
   readonly models: readonly Model[];
   readonly busy: boolean;
 }
@@ -54,7 +54,7 @@ export function Conversation({ turns, models, busy }: ConversationProps) {
             {turn.outcome.text}
             {busy && index === turns.length - 1 ? <i class="cursor" /> : null}
           </p>
-          <Problem text={turn.outcome.problem} />
+          <ErrorText text={turn.outcome.problem} />
           <Taken outcome={turn.outcome} model={models.find(({ id }) => id === turn.model)} />
         </article>
       ))}

@@ -4,7 +4,7 @@
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef } from 'preact/hooks';
-import { Problem } from './controls.js';
+import { ErrorText } from './controls.js';
 import { useSubmission } from './submission.js';
 
 export interface Closable {
@@ -56,7 +56,7 @@ export function FormDialog({ title, verb, harmful = false, onClose, onSubmit, ch
     <Dialog title={title} onClose={onClose}>
       <form onSubmit={submission.onSubmit}>
         {children}
-        <Problem text={submission.problem} />
+        <ErrorText text={submission.problem} />
         <div class="actions">
           <button type="button" onClick={onClose}>
             Cancel

@@ -71,8 +71,8 @@ export function momentOf(pictures: readonly Picture[], model: string): Moment | 
   const last = pictures.at(-1);
   if (first === undefined || last === undefined || last.atSeconds <= first.atSeconds) return undefined;
   const seconds = last.atSeconds - first.atSeconds;
-  const before = figuresOf(first, model);
-  const after = figuresOf(last, model);
+  const before = statsOf(first, model);
+  const after = statsOf(last, model);
   if (after === undefined) return { seconds, refusals: {} };
   return {
     seconds,
@@ -89,7 +89,7 @@ export function momentOf(pictures: readonly Picture[], model: string): Moment | 
   };
 }
 
-function figuresOf(status: Status, model: string): CallFigures | undefined {
+function statsOf(status: Status, model: string): CallFigures | undefined {
   return model === '' ? status : status.models.find(({ id }) => id === model);
 }
 

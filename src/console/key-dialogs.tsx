@@ -93,7 +93,7 @@ interface KeyDialogProps extends Closable {
   readonly onChanged: () => void;
 }
 
-export function KeyStandingDialog({ apiKey, onClose, onChanged }: KeyDialogProps) {
+export function KeyStatusDialog({ apiKey, onClose, onChanged }: KeyDialogProps) {
   const { active, id, name } = apiKey;
   return (
     <FormDialog

@@ -3,12 +3,12 @@
  */
 import { useState } from 'preact/hooks';
 import { queryOf } from './api.js';
-import { Badge, Name, Problem } from './controls.js';
+import { Badge, Name, ErrorText } from './controls.js';
 import { ago, moment } from './format.js';
 import { Icon } from './icons.js';
 import {
   DeleteKeyDialog,
-  KeyStandingDialog,
+  KeyStatusDialog,
   NewKeyDialog,
   RotateKeyDialog,
   ShownKeyDialog,
@@ -29,7 +29,7 @@ type Question =
 
 export function KeyTable({ account }: { readonly account: Account }) {
   const place = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
-  const { answer, problem, reload } = usePolled<List<Key>>(place, REFRESH_MS);
+  const { answer, problem: error, reload } = usePolled<List<Key>>(place, REFRESH_MS);
   const keys = answer?.data;
   const [question, setQuestion] = useState<Question>();
 
@@ -50,7 +50,7 @@ export function KeyTable({ account }: { readonly account: Account }) {
           <Icon name="plus" /> New key
         </button>
       </div>
-      <Problem text={problem} />
+      <ErrorText text={error} />
       {keys === undefined ? null : keys.length === 0 ? (
         <p class="empty">No keys yet. The account’s programs need one each.</p>
       ) : (
@@ -91,7 +91,7 @@ export function KeyTable({ account }: { readonly account: Account }) {
         <RotateKeyDialog apiKey={question.key} onClose={close} onMade={made} />
       ) : null}
       {question?.kind === 'standing' ? (
-        <KeyStandingDialog apiKey={question.key} onClose={close} onChanged={changed} />
+        <KeyStatusDialog apiKey={question.key} onClose={close} onChanged={changed} />
       ) : null}
       {question?.kind === 'delete' ? (
         <DeleteKeyDialog apiKey={question.key} onClose={close} onChanged={changed} />

@@ -2,7 +2,7 @@
  * The stream of figures from the gateway: one for the whole page, whichever part of it looks. Browser.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { get, isSignedIn, wordsOf } from './api.js';
+import { get, isSignedIn, textOf } from './api.js';
 import { type Range, RANGE_SECONDS, type Span, type Status } from './views.js';
 
 /** Rates are taken over the last pictures of the moment: 10 seconds, so that a number does not flicker. */
@@ -86,30 +86,30 @@ function recent(spans: readonly Span[], range: Range): Span[] {
  * What a place of the admin interface answers, asked for again and again while it is looked at. Browser.
  */
 
-export interface Polled<Answer> {
+export interface Polled<Response> {
   /** The last that came, of a former place until that of the new one is there; undefined at first. */
-  readonly answer: Answer | undefined;
+  readonly answer: Response | undefined;
   readonly problem: string | undefined;
   readonly reload: () => void;
   /** Where something else was told the newest. */
-  readonly setAnswer: (answer: Answer) => void;
+  readonly setResponse: (answer: Response) => void;
 }
 
-export function usePolled<Answer>(place: string, refreshMs: number): Polled<Answer> {
-  const [answer, setAnswer] = useState<Answer>();
-  const [problem, setProblem] = useState<string>();
+export function usePolled<Response>(place: string, refreshMs: number): Polled<Response> {
+  const [answer, setResponse] = useState<Response>();
+  const [problem, setError] = useState<string>();
   const wanted = useRef(place);
   wanted.current = place;
   const reload = useCallback((): void => {
     if (document.hidden) return;
-    get<Answer>(place).then(
+    get<Response>(place).then(
       (found) => {
         if (wanted.current !== place) return;
-        setAnswer(found);
-        setProblem(undefined);
+        setResponse(found);
+        setError(undefined);
       },
       (error: unknown) => {
-        if (wanted.current === place) setProblem(wordsOf(error));
+        if (wanted.current === place) setError(textOf(error));
       },
     );
   }, [place]);
@@ -118,5 +118,5 @@ export function usePolled<Answer>(place: string, refreshMs: number): Polled<Answ
     const timer = setInterval(reload, refreshMs);
     return () => clearInterval(timer);
   }, [reload, refreshMs]);
-  return { answer, problem, reload, setAnswer };
+  return { answer, problem, reload, setResponse };
 }

@@ -54,7 +54,7 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
         perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
         perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
       ],
-      refusals: refusalsOf(spans, spanSeconds),
+      refusals: rejectionsOf(spans, spanSeconds),
       inFlight: [{ name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) }],
       tokens: [
         perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
@@ -99,7 +99,7 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
 }
 
 /** The most frequent reasons of the time shown. */
-function refusalsOf(spans: readonly Span[], spanSeconds: number): Series[] {
+function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   const totals: Record<string, number> = {};
   for (const { refusals = {} } of spans) {
     for (const [reason, count] of Object.entries(refusals)) totals[reason] = (totals[reason] ?? 0) + count;

@@ -1,15 +1,15 @@
 /**
- * The playground: a model, a key, a conversation, and what each answer took. Browser.
+ * The playground: a model, a key, a conversation, and what each response took. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
-import { get, send, wordsOf } from './api.js';
+import { get, send, textOf } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
 import { CodeSamples } from './code-samples.js';
-import { Choice, Field, Problem, TextField } from './controls.js';
+import { Choice, Field, ErrorText, TextField } from './controls.js';
 import { Conversation } from './conversation.js';
 import type { List, Model } from './views.js';
 
-export interface Turn {
+export interface Exchange {
   readonly question: string;
   readonly model: string;
   readonly outcome: Outcome;
@@ -18,7 +18,7 @@ export interface Turn {
 export function PlaygroundPage() {
   const [models, setModels] = useState<readonly Model[]>([]);
   const [baseUrl, setBaseUrl] = useState('');
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const [key, setKey] = useState('');
   const [model, setModel] = useState('');
   const [system, setSystem] = useState('');
@@ -26,10 +26,10 @@ export function PlaygroundPage() {
   const [stream, setStream] = useState(true);
   const [maxTokens, setMaxTokens] = useState('');
   const [temperature, setTemperature] = useState('');
-  const [turns, setTurns] = useState<readonly Turn[]>([]);
+  const [turns, setTurns] = useState<readonly Exchange[]>([]);
   const [busy, setBusy] = useState(false);
   useEffect(() => {
-    const tell = (error: unknown): void => setProblem(wordsOf(error));
+    const tell = (error: unknown): void => setError(textOf(error));
     get<List<Model>>('/models').then(({ data }) => {
       setModels(data);
       setModel((chosen) => (chosen === '' ? (data[0]?.id ?? '') : chosen));
@@ -67,7 +67,7 @@ export function PlaygroundPage() {
           New conversation
         </button>
       </div>
-      <Problem text={problem} />
+      <ErrorText text={problem} />
       <div class="playground">
         <section class="card" aria-label="Call">
           <Choice
@@ -154,14 +154,14 @@ export function PlaygroundPage() {
 }
 
 /** What is sent next; before anything is written, what was sent last, so that the code shows a whole call. */
-function said(turns: readonly Turn[], text: string): Message[] {
+function said(turns: readonly Exchange[], text: string): Message[] {
   const messages = turns.flatMap(messagesOf);
   if (text !== '') return [...messages, { role: 'user', content: text }];
   return messages.length > 0 ? messages.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
 }
 
 /** A turn that failed is not part of what was said. */
-function messagesOf({ question, outcome }: Turn): Message[] {
+function messagesOf({ question, outcome }: Exchange): Message[] {
   if (outcome.problem !== undefined) return [];
   return [
     { role: 'user', content: question },

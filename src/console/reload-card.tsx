@@ -2,23 +2,23 @@
  * Reading the settings' file anew: first what would change, then doing it. Browser.
  */
 import { useState } from 'preact/hooks';
-import { post, wordsOf } from './api.js';
-import { Problem } from './controls.js';
+import { post, textOf } from './api.js';
+import { ErrorText } from './controls.js';
 import type { ReloadView, SettingChange } from './views.js';
 
 export function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   const [view, setView] = useState<ReloadView>();
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
   const ask = async (dryRun: boolean): Promise<void> => {
     setBusy(true);
-    setProblem(undefined);
+    setError(undefined);
     try {
       setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
       if (!dryRun) onApplied();
     } catch (error) {
       setView(undefined);
-      setProblem(wordsOf(error));
+      setError(textOf(error));
     } finally {
       setBusy(false);
     }
@@ -35,7 +35,7 @@ export function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
           Show what would change
         </button>
       </div>
-      <Problem text={problem} />
+      <ErrorText text={problem} />
       <div role="status">
         {view === undefined ? null : nothing ? (
           <p>{view.dry_run ? 'Nothing differs from what runs.' : 'Done; nothing differed.'}</p>

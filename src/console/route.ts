@@ -4,13 +4,13 @@
  */
 import { useEffect, useState } from 'preact/hooks';
 
-export interface Place {
+export interface PageAddress {
   readonly page: string;
   /** What is open in it; empty where nothing is. */
   readonly item: string;
 }
 
-function read(): Place {
+function read(): PageAddress {
   const [page = '', item = ''] = location.hash.replace(/^#\/?/, '').split('/');
   return { page: page === '' ? 'overview' : page, item: decode(item) };
 }
@@ -32,7 +32,7 @@ export function go(page: string, item = ''): void {
   location.hash = addressOf(page, item);
 }
 
-export function usePlace(): Place {
+export function usePageAddress(): PageAddress {
   const [place, setPlace] = useState(read);
   useEffect(() => {
     const onChange = (): void => setPlace(read());

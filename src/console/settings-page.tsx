@@ -2,8 +2,8 @@
  * What the gateway runs with and where each value came from; and reading the file anew. Browser.
  */
 import { useCallback, useEffect, useState } from 'preact/hooks';
-import { get, wordsOf } from './api.js';
-import { Badge, Choice, Problem, TextField } from './controls.js';
+import { get, textOf } from './api.js';
+import { Badge, Choice, ErrorText, TextField } from './controls.js';
 import { ReloadCard } from './reload-card.js';
 import { Table } from './table.js';
 import type { List, Setting } from './views.js';
@@ -13,13 +13,13 @@ const ROWS_MAX = 500;
 
 export function SettingsPage() {
   const [settings, setSettings] = useState<readonly Setting[]>([]);
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const [text, setText] = useState('');
   const [origin, setOrigin] = useState('given');
   const load = useCallback((): void => {
     get<List<Setting>>('/settings').then(
       ({ data }) => setSettings(data),
-      (error: unknown) => setProblem(wordsOf(error)),
+      (error: unknown) => setError(textOf(error)),
     );
   }, []);
   useEffect(load, [load]);
@@ -35,7 +35,7 @@ export function SettingsPage() {
         <h1>Settings</h1>
       </div>
       <ReloadCard onApplied={load} />
-      <Problem text={problem} />
+      <ErrorText text={problem} />
       <div class="filters">
         <TextField label="Search" type="search" value={text} onText={setText} />
         <Choice

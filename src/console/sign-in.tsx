@@ -3,13 +3,17 @@
  */
 import { useState } from 'preact/hooks';
 import { signIn } from './api.js';
-import { Problem, TextField } from './controls.js';
+import { ErrorText, TextField } from './controls.js';
 import { Mark } from './shell.js';
 import { useSubmission } from './submission.js';
 
 export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
   const [token, setToken] = useState('');
-  const { problem, busy, onSubmit } = useSubmission(async () => {
+  const {
+    problem: error,
+    busy,
+    onSubmit,
+  } = useSubmission(async () => {
     await signIn(token.trim());
     onSignedIn();
   });
@@ -32,7 +36,7 @@ export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
           value={token}
           onText={setToken}
         />
-        <Problem text={problem} />
+        <ErrorText text={error} />
         <button type="submit" class="primary wide" disabled={busy}>
           Sign in
         </button>

@@ -2,7 +2,7 @@
  * What a form does when it is sent: once at a time, and in words where it could not be done. Browser.
  */
 import { useState } from 'preact/hooks';
-import { wordsOf } from './api.js';
+import { textOf } from './api.js';
 
 export interface Submission {
   /** Why the last one failed. */
@@ -12,15 +12,15 @@ export interface Submission {
 }
 
 export function useSubmission(act: () => Promise<void>): Submission {
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
   const submit = async (): Promise<void> => {
     setBusy(true);
-    setProblem(undefined);
+    setError(undefined);
     try {
       await act();
     } catch (error) {
-      setProblem(wordsOf(error));
+      setError(textOf(error));
     } finally {
       setBusy(false);
     }

@@ -2,8 +2,8 @@
  * Upstreams as they are, and models with their prices. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
-import { get, post, wordsOf } from './api.js';
-import { Money, Name, Problem } from './controls.js';
+import { get, post, textOf } from './api.js';
+import { Money, Name, ErrorText } from './controls.js';
 import { number } from './format.js';
 import type { Picture } from './live.js';
 import { figure, Table } from './table.js';
@@ -12,18 +12,18 @@ import type { List, Model } from './views.js';
 
 export function UpstreamsPage({ pictures }: { readonly pictures: readonly Picture[] }) {
   const [models, setModels] = useState<readonly Model[]>([]);
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const [told, setTold] = useState('');
   const [busy, setBusy] = useState(false);
   const reset = async (): Promise<void> => {
     setBusy(true);
     setTold('');
-    setProblem(undefined);
+    setError(undefined);
     try {
       await post('/upstreams/reset');
       setTold('Done: all upstreams are called again.');
     } catch (error) {
-      setProblem(wordsOf(error));
+      setError(textOf(error));
     } finally {
       setBusy(false);
     }
@@ -31,7 +31,7 @@ export function UpstreamsPage({ pictures }: { readonly pictures: readonly Pictur
   useEffect(() => {
     get<List<Model>>('/models').then(
       ({ data }) => setModels(data),
-      (error: unknown) => setProblem(wordsOf(error)),
+      (error: unknown) => setError(textOf(error)),
     );
   }, []);
   return (
@@ -42,7 +42,7 @@ export function UpstreamsPage({ pictures }: { readonly pictures: readonly Pictur
           Call all again now
         </button>
       </div>
-      <Problem text={problem} />
+      <ErrorText text={problem} />
       <p role="status">{told}</p>
       <UpstreamTable pictures={pictures} />
       <p class="muted">

@@ -2,8 +2,8 @@
  * What was called and what it cost, from the books: as a chart, as a table, as CSV. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
-import { get, queryOf, wordsOf } from './api.js';
-import { Choice, Problem, TextField } from './controls.js';
+import { get, queryOf, textOf } from './api.js';
+import { Choice, ErrorText, TextField } from './controls.js';
 import { UsageChart } from './usage-chart.js';
 import { UsageTable } from './usage-table.js';
 import type { List, Model, UsageLine } from './views.js';
@@ -38,7 +38,7 @@ export function UsagePage() {
   const [models, setModels] = useState<readonly Model[]>([]);
   const [lines, setLines] = useState<readonly UsageLine[]>();
   const [next, setNext] = useState<string | null>(null);
-  const [problem, setProblem] = useState<string>();
+  const [problem, setError] = useState<string>();
   const { by, from, to, model, account, key } = question;
   const change = (part: Partial<Question>): void => setQuestion({ ...question, ...part });
 
@@ -46,9 +46,9 @@ export function UsagePage() {
     const page = await get<List<UsageLine>>(`/usage${queryOf({ ...question, cursor })}`);
     setLines([...before, ...page.data]);
     setNext(page.next);
-    setProblem(undefined);
+    setError(undefined);
   };
-  const tell = (error: unknown): void => setProblem(wordsOf(error));
+  const tell = (error: unknown): void => setError(textOf(error));
   useEffect(() => {
     const timer = setTimeout(() => void load(undefined, []).catch(tell), lines === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
@@ -97,7 +97,7 @@ export function UsagePage() {
           onText={(text) => change({ key: text.trim() })}
         />
       </div>
-      <Problem text={problem} />
+      <ErrorText text={problem} />
       {lines === undefined || problem !== undefined ? null : lines.length === 0 ? (
         <p class="empty">No calls in this time.</p>
       ) : (

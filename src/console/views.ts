@@ -6,7 +6,7 @@ import type { CallGrowth } from '../telemetry/history.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
 
 export type {
-  CallFigures,
+  CallStats as CallFigures,
   HistogramView as Histogram,
   UpstreamStatus,
 } from '../telemetry/status-document.js';
@@ -120,7 +120,7 @@ export type Status = StatusDocument;
 export type Growth = Readonly<CallGrowth>;
 export type Span = Readonly<HistorySpan>;
 
-export interface AccountFigures {
+export interface AccountStats {
   readonly calls: number;
   readonly prompt_tokens: number;
   readonly cached_tokens: number;
@@ -128,12 +128,12 @@ export interface AccountFigures {
   readonly cost: string;
 }
 
-export interface BusyAccount extends AccountFigures {
+export interface BusyAccount extends AccountStats {
   readonly account: string;
   readonly name: string;
 }
 
-export interface CourseSpan extends AccountFigures {
+export interface CourseSpan extends AccountStats {
   readonly start: number;
 }
 

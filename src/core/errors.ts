@@ -54,7 +54,7 @@ export type RefusalDetail = (typeof REFUSAL_DETAILS)[number];
 /** Whose fault it was: the caller's, ours, or the provider's. */
 export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
 
-/** What crosses a thread boundary, and what the writer of an answer needs. */
+/** What crosses a thread boundary, and what the writer of a response needs. */
 export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;

@@ -28,18 +28,18 @@ export const KEYS_MAX = 16_777_216;
 /** One event of an upstream's stream. The longest seen is a tool call of some 100 KB; beyond this it is garbage. */
 export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 
-/** A whole answer that an upstream may give; it is held in a worker until it has been checked. */
-export const UPSTREAM_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+/** A whole response that an upstream may give; it is held in a worker until it has been checked. */
+export const UPSTREAM_RESPONSE_BYTES_MAX = 16 * 1024 * 1024;
 
-/** What the whole answers of a worker hold together, while they come and while slow clients take them: 16 of the longest. */
-export const WHOLE_ANSWERS_BYTES_MAX = 16 * UPSTREAM_ANSWER_BYTES_MAX;
+/** What the whole responses of a worker hold together, while they come and while slow clients take them: 16 of the longest. */
+export const WHOLE_RESPONSES_BYTES_MAX = 16 * UPSTREAM_RESPONSE_BYTES_MAX;
 /** Whole answers up to this hold no more than a stream does, and are bounded by the calls in flight. */
-export const WHOLE_ANSWER_BYTES_UNCOUNTED = 256 * 1024;
+export const WHOLE_RESPONSE_BYTES_UNCOUNTED = 256 * 1024;
 
 /** One message of an upstream's error that is handed on; longer ones are cut. */
 export const UPSTREAM_MESSAGE_CHARS_MAX = 1_000;
 
-/** What one frame from worker to listener carries at most, so that one large answer does not delay the others. */
+/** What one frame from worker to listener carries at most, so that one large response does not delay the others. */
 export const FRAME_BYTES_MAX = 64 * 1024;
 
 /** A provider puts words of its own before a prompt: tools' instructions, a template of the model. Beyond it a report is not believed. */
@@ -49,10 +49,10 @@ export const PROMPT_TOKENS_OF_PART = 65_536;
 /** Beside a tenth, what a report of output may exceed its bound by. */
 export const REPORTED_OUTPUT_SLACK_TOKENS = 64;
 
-/** Relayed events kept per stream for counting, should the upstream report no usage; beyond it only their text is: a short answer is never looked at. */
+/** Relayed events kept per stream for counting, should the upstream report no usage; beyond it only their text is: a short response is never looked at. */
 export const TRANSCRIPT_EVENTS_BYTES_MAX = 64 * 1024;
 
-/** Relayed text kept per stream, some 8,000 tokens, more than nearly all answers have; beyond it the count is scaled up. */
+/** Relayed text kept per stream, some 8,000 tokens, more than nearly all responses have; beyond it the count is scaled up. */
 export const TRANSCRIPT_CHARS_MAX = 32 * 1024;
 
 /** Text that is given to the tokenizer; beyond it the count is an estimate from the bytes. It takes 0.4 s of prose, 1.6 s at worst. */
@@ -125,7 +125,7 @@ export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
  */
 export const JOURNAL_RECORDS_MIN = 65_536;
 
-/** The end of an answer waits so long for its charge to reach the disk; a disk that needs longer is taken for broken. */
+/** The end of a response waits so long for its charge to reach the disk; a disk that needs longer is taken for broken. */
 export const COMMIT_WAIT_MS_MAX = 10_000;
 
 /**
@@ -138,7 +138,7 @@ export const CUT_CALLS_WAIT_MS_MAX = 2_000;
 export const USAGE_ROWS_HOT_MAX = 200_000;
 
 /** Rows that wait in memory while the disk takes none, some 100 MB; then new calls are refused whatever the settings say. */
-export const BOOKS_ROWS_WAITING_MAX = 500_000;
+export const ACCOUNTING_ROWS_WAITING_MAX = 500_000;
 
 /**
  * Models, and plans, that one process can have had, those that a reload removed counted: their indices stand in journals and

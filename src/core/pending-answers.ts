@@ -1,19 +1,19 @@
 /**
- * Questions over a channel that may lose them: each has a number, and an answer at the latest when its time is over. Main
+ * Questions over a channel that may lose them: each has a number, and a response at the latest when its time is over. Main
  * thread, and supervisor process.
  */
-export interface PendingAnswersOptions<Answer> {
+export interface PendingRepliesOptions<Reply> {
   readonly waitMsMax: number;
-  /** Taken for the answer where none came in time. */
-  readonly onTimeout: () => Answer;
+  /** Taken for the response where none came in time. */
+  readonly onTimeout: () => Reply;
 }
 
-export class PendingAnswers<Answer> {
-  readonly #options: PendingAnswersOptions<Answer>;
-  readonly #waiting = new Map<number, (answer: Answer) => void>();
+export class PendingReplies<Reply> {
+  readonly #options: PendingRepliesOptions<Reply>;
+  readonly #waiting = new Map<number, (reply: Reply) => void>();
   #count = 0;
 
-  constructor(options: PendingAnswersOptions<Answer>) {
+  constructor(options: PendingRepliesOptions<Reply>) {
     this.#options = options;
   }
 
@@ -22,29 +22,29 @@ export class PendingAnswers<Answer> {
     return this.#waiting.size;
   }
 
-  /** `send` gets the number that the answer will name. Never rejects. */
-  ask(send: (id: number) => void): Promise<Answer> {
+  /** `send` gets the number that the response will name. Never rejects. */
+  ask(send: (id: number) => void): Promise<Reply> {
     const id = (this.#count += 1);
     return new Promise((resolve) => {
       const timer = setTimeout(() => this.answer(id, this.#options.onTimeout()), this.#options.waitMsMax);
       // A process that ends waits for nobody.
       timer.unref();
-      this.#waiting.set(id, (answer) => {
+      this.#waiting.set(id, (reply) => {
         clearTimeout(timer);
-        resolve(answer);
+        resolve(reply);
       });
       send(id);
     });
   }
 
-  /** An answer that comes after its time is dropped. */
-  answer(id: number, answer: Answer): void {
-    this.#waiting.get(id)?.(answer);
+  /** A response that comes after its time is dropped. */
+  answer(id: number, reply: Reply): void {
+    this.#waiting.get(id)?.(reply);
     this.#waiting.delete(id);
   }
 
   /** Whoever was asked is gone. */
-  answerAll(answer: Answer): void {
-    for (const id of [...this.#waiting.keys()]) this.answer(id, answer);
+  answerAll(reply: Reply): void {
+    for (const id of [...this.#waiting.keys()]) this.answer(id, reply);
   }
 }

@@ -6,7 +6,7 @@
  * them: each call of a worker outlived it by seconds, and a small collection took 16 ms in place of 1. So what has one entry a call
  * is kept in an array.
  */
-export class Roster<T> {
+export class SlotList<T> {
   readonly #items: (T | undefined)[] = [];
   /** Places that may be taken again. */
   readonly #free: number[] = [];

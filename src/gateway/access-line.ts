@@ -8,7 +8,7 @@
  *
  * `time` is when the call ended. Null is what is not known or was not had: who calls, where the key is no key; the model, where
  * it is on no plan; tokens and cost, where nothing was charged, as of a repeat with an Idempotency-Key. `upstream` is the one
- * that was tried last. `status` is null where the caller left before its answer began, and `code` is then `client_gone`.
+ * that was tried last. `status` is null where the caller left before its response began, and `code` is then `client_gone`.
  *
  * The bytes are put together by hand, of pieces that are encoded once: see line-buffer.ts.
  */

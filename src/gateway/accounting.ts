@@ -16,7 +16,7 @@ import { Leases } from '../ledger/leases.js';
 import { AccountDirectory } from '../registry/account-directory.js';
 import { AccountUses } from '../registry/account-uses.js';
 import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
-import { ownDesk, type RegistryDesk } from '../registry/registry-service.js';
+import { ownRegistryService, type RegistryService } from '../registry/registry-service.js';
 import { Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
 import { IdNames } from '../store/usage-lines.js';
@@ -26,29 +26,29 @@ import { SharedTotals } from '../store/spent-totals.js';
 import { SpentTotals } from '../store/spent-totals.js';
 import { Store } from '../store/store.js';
 import { UsageLines } from '../store/usage-lines.js';
-import { AccountTally } from '../telemetry/top-accounts.js';
+import { TopAccounts } from '../telemetry/top-accounts.js';
 import { LineFile } from '../telemetry/line-file.js';
 import type { CallsUse } from '../sharing/calls-use.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
-import { SharedClaims } from '../sharing/shared-locks.js';
+import { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
-import type { SharingReading } from '../telemetry/metrics-reading.js';
-import { ClaimDesk } from './idempotency-service.js';
+import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
+import { IdempotencyService } from './idempotency-service.js';
 import { GroupCommit } from './group-errands.js';
 import { GroupErrands } from './group-errands.js';
-import type { GroupPlace } from './messages.js';
-import type { GroupReading, ReadingKind } from './snapshots.js';
+import type { GroupPosition } from './messages.js';
+import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
 import type { LiveSettings } from './reload.js';
 import { SharedPart } from './shared-part.js';
 
-export interface BooksOptions {
+export interface AccountingOptions {
   /** Of the start. */
   readonly settings: Settings;
   readonly live: LiveSettings;
   /** Absent where no other gateway works on this data folder. */
-  readonly group?: GroupPlace | undefined;
+  readonly group?: GroupPosition | undefined;
   /** Where the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
   /** For the usage log. */
@@ -56,32 +56,32 @@ export interface BooksOptions {
   /** What was in the listener's journal when it asked is on disk, or the disk takes nothing. */
   readonly onCommit: (listenerIndex: number, ok: boolean) => void;
   /** Asks all gateways of the supervisor. */
-  readonly readAll: (what: ReadingKind, accounts?: readonly string[]) => Promise<GroupReading>;
+  readonly readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly log: Log;
 }
 
 /** What a listener works with. */
-export interface BooksBuffers {
+export interface AccountingBuffers {
   readonly ledger: LedgerBuffers;
   readonly keys: KeyTableBuffers;
   /** One a listener. */
   readonly journals: readonly JournalBuffer[];
 }
 
-export class Books {
-  readonly buffers: BooksBuffers;
+export class Accounting {
+  readonly buffers: AccountingBuffers;
   readonly store: Store;
   /** Of the processes that work on the data directory together; undefined where this one is alone. */
   readonly leases: LeaseFile | undefined;
   readonly ledger: Ledger;
   readonly registry: Registry;
-  readonly desk: RegistryDesk;
-  readonly claims: ClaimDesk;
+  readonly service: RegistryService;
+  readonly locks: IdempotencyService;
   readonly flush: LedgerFlush;
   readonly commits: GroupCommit;
   readonly errands: GroupErrands;
   readonly idNames: IdNames;
-  readonly tally: AccountTally;
+  readonly tally: TopAccounts;
   /** Of the calls in flight, each listener's share. */
   readonly slotsPerListener: number;
   readonly #shared: SharedPart | undefined;
@@ -93,7 +93,7 @@ export class Books {
    * Opens the store and recovers from it; throws StoreFault where it is not to be trusted, StoreHeld where another process
    * works on it.
    */
-  constructor(options: BooksOptions) {
+  constructor(options: AccountingOptions) {
     const { settings, live, log } = options;
     const { accounts: accountsMax, keys: keysMax, calls_in_flight: callsInFlightMax } = settings.limits;
     const { catalog } = live;
@@ -130,13 +130,13 @@ export class Books {
 
     const journals = this.buffers.journals.map((journal) => new JournalReader(journal));
     this.idNames = new IdNames(store, clock);
-    this.tally = new AccountTally((account) => this.idNames.accountIdOf(account), hostClock);
+    this.tally = new TopAccounts((account) => this.idNames.accountIdOf(account), hostClock);
     this.#usageLog = usageLogOf(settings, log);
-    this.claims = new ClaimDesk({
+    this.locks = new IdempotencyService({
       settings,
       replaysUnwritten: () => live.settings.durability === 'interval',
       store,
-      shared: this.leases === undefined ? undefined : new SharedClaims(this.leases),
+      shared: this.leases === undefined ? undefined : new SharedLocks(this.leases),
       journals,
       clock,
       log,
@@ -151,9 +151,9 @@ export class Books {
       refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
       usageLines: this.#usageLinesOf(options.requestIdOf),
       tally: this.tally,
-      answers: this.claims,
-      arrears: shared
-        ? { note: (journal, record) => this.#shared?.arrears.note(journal, record) }
+      answers: this.locks,
+      uncoveredCharges: shared
+        ? { note: (journal, record) => this.#shared?.uncoveredCharges.note(journal, record) }
         : undefined,
       keyUses: new KeyUses(buffers, clock, shared ? store.keys : undefined),
       mark: options.group === undefined ? undefined : store.newFlushMark(options.group.slot, randomUUID()),
@@ -201,7 +201,7 @@ export class Books {
             clock: hostClock,
             log,
           });
-    this.desk = this.#shared?.desk ?? ownDesk(this.registry);
+    this.service = this.#shared?.service ?? ownRegistryService(this.registry);
   }
 
   /** Where limits are shared: joins those who share them. */
@@ -231,7 +231,7 @@ export class Books {
   }
 
   /** Where limits are shared: how it stands with those who share them. */
-  get sharing(): SharingReading | undefined {
+  get sharing(): SharingSnapshot | undefined {
     return this.#shared?.reading;
   }
 
@@ -240,14 +240,14 @@ export class Books {
     clearInterval(this.#flushTimer);
     this.#flushTimer = setInterval(() => {
       this.flush.run();
-      this.claims.onSweep();
+      this.locks.onSweep();
     }, intervalMs);
   }
 
   /** A listener has died: what it has settled goes to the books before another goes on in its journal. */
   releaseListener(listenerIndex: number): void {
     this.flush.drain();
-    this.claims.detach(listenerIndex);
+    this.locks.detach(listenerIndex);
     const first = asCallSlot(listenerIndex * this.slotsPerListener);
     const released = this.ledger.releaseSlots(first, this.slotsPerListener);
     if (released > 0)
@@ -270,7 +270,7 @@ export class Books {
     return flushed;
   }
 
-  #usageLinesOf(requestIdOf: BooksOptions['requestIdOf']): UsageLines | undefined {
+  #usageLinesOf(requestIdOf: AccountingOptions['requestIdOf']): UsageLines | undefined {
     const usageLog = this.#usageLog;
     if (usageLog === undefined) return undefined;
     return new UsageLines({ append: (lines) => usageLog.append(lines), names: this.idNames, requestIdOf });

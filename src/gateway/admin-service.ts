@@ -10,7 +10,7 @@ import { type AdminOptions, type AdminServer, startAdmin } from '../admin/server
 import type { Settings } from '../config/schema.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import type { AccountTelling } from '../telemetry/top-accounts.js';
+import type { AccountReport } from '../telemetry/top-accounts.js';
 import { HistoryRecorder } from './history-recorder.js';
 
 /*
@@ -52,7 +52,7 @@ export async function findPort(host: string, port: number, section: keyof typeof
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
-export interface AdminDeskOptions extends Omit<
+export interface AdminServiceOptions extends Omit<
   AdminOptions,
   'host' | 'port' | 'allowedHosts' | 'live' | 'status'
 > {
@@ -61,20 +61,20 @@ export interface AdminDeskOptions extends Omit<
   /** Where the course of the figures is kept; only by the gateway that has the interface. */
   readonly history: HistoryRows;
   /** What all processes tell of who calls. */
-  readonly accounts: () => Promise<readonly AccountTelling[]>;
+  readonly accounts: () => Promise<readonly AccountReport[]>;
   /** Of the start: neither address nor folder change. */
   readonly place: Pick<Settings, 'admin' | 'data'>;
 }
 
-export class AdminDesk {
-  readonly #options: AdminDeskOptions;
+export class AdminService {
+  readonly #options: AdminServiceOptions;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
   /** Another has the interface; who is still connected here is served until the end. */
   #follows = false;
   #closed = false;
 
-  constructor(options: AdminDeskOptions) {
+  constructor(options: AdminServiceOptions) {
     this.#options = options;
   }
 

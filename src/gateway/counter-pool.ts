@@ -1,7 +1,7 @@
 /**
  * The Piscina pool of counter threads: short tasks that would stall a listener or a worker. Main thread.
  *
- *     question → waiting (fair-queue.ts) → a turn on a thread → the answer, or waiting again for the next turn
+ *     question → waiting (fair-queue.ts) → a turn on a thread → the response, or waiting again for the next turn
  *
  * A task is one turn of a job, COUNTER_TURN_MS of work; between two turns a job waits here, so that accounts get the threads in turn and
  * any thread can go on. A question that was taken back leaves the queue, or ends with its turn. A thread whose turn does not end is replaced.
@@ -18,7 +18,7 @@ import {
   COUNTER_THREADS_MAX,
 } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
-import type { Answer, Question, Withdrawal } from '../channel/ask-port.js';
+import type { AskReply, Question, Withdrawal } from '../channel/ask-port.js';
 import { createPool } from './thread-pool.js';
 import { giveBackCounterStripe } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
@@ -28,7 +28,7 @@ import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstr
 /** A tokenizer's table is 7 MB and a thread 10: one that nobody needed for so long gives them back. */
 const COUNTER_IDLE_MS = 300_000;
 /** A thousand clients that leave at once are a thousand refusals: one line a second says as much. */
-const REFUSALS_LOG_PERIOD_MS = 1_000;
+const REJECTIONS_LOG_PERIOD_MS = 1_000;
 
 const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
@@ -65,7 +65,7 @@ export class CounterPool {
   });
   #running = 0;
   /** Since they were last logged. */
-  #refusals = 0;
+  #rejections = 0;
   #loggedAtMs = -Infinity;
 
   constructor({ metrics, log, entry, stuckMs = COUNTER_STUCK_MS }: CounterPoolOptions) {
@@ -170,12 +170,12 @@ export class CounterPool {
 
   #refuse(job: Job, why: string): void {
     job.answered(COUNTER_BUSY);
-    this.#refusals += 1;
+    this.#rejections += 1;
     const nowMs = performance.now();
-    if (nowMs - this.#loggedAtMs >= REFUSALS_LOG_PERIOD_MS) {
-      this.#log.warn('counter tasks refused or failed', { tasks: this.#refusals, error: why });
+    if (nowMs - this.#loggedAtMs >= REJECTIONS_LOG_PERIOD_MS) {
+      this.#log.warn('counter tasks refused or failed', { tasks: this.#rejections, error: why });
       this.#loggedAtMs = nowMs;
-      this.#refusals = 0;
+      this.#rejections = 0;
     }
   }
 }
@@ -198,12 +198,12 @@ function buffersOf(task: CounterTask): ArrayBuffer[] {
 
 function post(port: MessagePort, id: number, answer: CounterTurn | ErrorRecord): void {
   if ('code' in answer) {
-    port.postMessage({ id, ok: false, refusal: answer } satisfies Answer);
+    port.postMessage({ id, ok: false, refusal: answer } satisfies AskReply);
     return;
   }
   if (!answer.over) return;
   const read = answer.answer;
   const largeBody = 'ok' in read && read.ok ? read.call.largeBody : undefined;
   const transfer = largeBody === undefined ? [] : [largeBody.buffer as ArrayBuffer];
-  port.postMessage({ id, ok: true, answer: read } satisfies Answer, transfer);
+  port.postMessage({ id, ok: true, answer: read } satisfies AskReply, transfer);
 }

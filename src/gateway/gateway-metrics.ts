@@ -14,10 +14,10 @@ import {
 } from '../telemetry/exposition.js';
 import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { MetricsReading } from '../telemetry/metrics-reading.js';
+import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { AccountSample, MetricsSource } from '../telemetry/metrics-source.js';
-import type { SharingReading } from '../telemetry/metrics-reading.js';
+import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/histogram.js';
 import { UpstreamNames } from '../telemetry/upstream-names.js';
@@ -26,14 +26,14 @@ import { UpstreamNames } from '../telemetry/upstream-names.js';
 const ACCOUNT_LABELS_MAX = 1_000;
 
 /** What a scrape asks the rest of the gateway for. */
-export interface MetricsSubjects {
+export interface MetricsScopes {
   readonly registry: Registry;
   readonly bodies: MetricsSource['bodies'];
-  readonly books: Pick<LedgerFlush, 'state' | 'load'>;
+  readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   /** Undefined where none are exported. */
   readonly spans: () => SpanCounts | undefined;
   /** Undefined where the gateway has its limits for itself. */
-  readonly sharing: () => SharingReading | undefined;
+  readonly sharing: () => SharingSnapshot | undefined;
   /** Samples of all gateways of a group; absent where this one is alone. */
   readonly readGroup: (() => Promise<FamilySamples>) | undefined;
 }
@@ -74,7 +74,7 @@ export class GatewayMetrics {
   }
 
   /** From now on `render` and `read` work. */
-  attach({ registry, bodies, books, spans, sharing, readGroup }: MetricsSubjects): void {
+  attach({ registry, bodies, accounting: books, spans, sharing, readGroup }: MetricsScopes): void {
     const source: MetricsSource = {
       version: packageVersion(),
       reader: this.reader,
@@ -97,7 +97,7 @@ export class GatewayMetrics {
   }
 
   /** The samples of this process. */
-  read(): Promise<MetricsReading> {
+  read(): Promise<MetricsSnapshot> {
     return readMetrics(this.#source!);
   }
 

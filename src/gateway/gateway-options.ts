@@ -6,7 +6,7 @@ import type { SettingInForce } from '../config/settings-in-force.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
 import type { Log } from '../telemetry/log.js';
 import type { LogSwitchBuffer } from '../telemetry/log.js';
-import type { GroupPlace } from './messages.js';
+import type { GroupPosition } from './messages.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
 export interface GatewayOptions {
@@ -14,7 +14,7 @@ export interface GatewayOptions {
   /** Make a demo account in an empty store. */
   readonly demo: boolean;
   /** Absent where no other gateway works on this data folder. */
-  readonly group?: GroupPlace | undefined;
+  readonly group?: GroupPosition | undefined;
   /** Where the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
   /** The settings as operators look at them. */

@@ -14,11 +14,11 @@ import { bodyBytesInWork, createBodyBudget } from '../request/body-budget.js';
 import { createCallTable } from '../channel/call-table.js';
 import { createAccessRing } from '../telemetry/access-layout.js';
 import type { Log } from '../telemetry/log.js';
-import { AdminDesk } from './admin-service.js';
-import { Books } from './accounting.js';
+import { AdminService } from './admin-service.js';
+import { Accounting } from './accounting.js';
 import { bodiesInWorkBytesOf } from './snapshot.js';
 import { CounterPool } from './counter-pool.js';
-import { Figures } from './stats.js';
+import { Stats } from './stats.js';
 import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions } from './gateway-options.js';
@@ -27,8 +27,8 @@ import type { GatewayReady } from './messages.js';
 import { findPort } from './admin-service.js';
 import { UpstreamWorkers } from './pools.js';
 import { publicAddressOf } from './admin-service.js';
-import type { Reading, ReadingKind } from './snapshots.js';
-import { LiveSettings, type ReloadParts } from './reload.js';
+import type { Snapshot, SnapshotKind } from './snapshots.js';
+import { LiveSettings, type ReloadContext } from './reload.js';
 import { listenerSettingsOf } from './snapshot.js';
 import type { StatusFacts } from './status.js';
 import { tracesOf, type Traces } from './traces.js';
@@ -36,15 +36,15 @@ import { tracesOf, type Traces } from './traces.js';
 export class Gateway {
   readonly #live: LiveSettings;
   readonly #log: Log;
-  readonly #books: Books;
+  readonly #accounting: Accounting;
   readonly #logs: GatewayLogs;
   readonly #metrics: GatewayMetrics;
   readonly #counter: CounterPool;
   readonly #workers: UpstreamWorkers;
   readonly #listeners: Listeners;
   readonly #options: GatewayOptions;
-  readonly #admin: AdminDesk;
-  readonly #figures: Figures;
+  readonly #admin: AdminService;
+  readonly #stats: Stats;
   readonly #startedAtMs = performance.now();
   #inForce: readonly SettingInForce[];
   #port = 0;
@@ -63,7 +63,7 @@ export class Gateway {
     this.#inForce = options.inForce;
     this.#options = options;
     const { group, supervisor } = options;
-    this.#books = new Books({
+    this.#accounting = new Accounting({
       openHosts: options.openHosts,
       settings,
       live: this.#live,
@@ -73,42 +73,42 @@ export class Gateway {
       readAll: (what, accounts) => supervisor.readings(what, accounts),
       log,
     });
-    const { buffers, claims, flush, idNames, registry, slotsPerListener, tally } = this.#books;
+    const { buffers, locks: claims, flush, idNames, registry, slotsPerListener, tally } = this.#accounting;
     const bodies = createBodyBudget(settings.listen.listeners, settings.limits.accounts);
-    this.#figures = new Figures({
+    this.#stats = new Stats({
       metrics: this.#metrics,
-      subjects: {
+      scopes: {
         registry,
-        books: flush,
+        accounting: flush,
         bodies: {
           bytesInWork: () => bodyBytesInWork(bodies),
           bytesInWorkMax: () => bodiesInWorkBytesOf(this.settings),
         },
         spans: () => this.#traces?.counts(),
-        sharing: () => this.#books.sharing,
+        sharing: () => this.#accounting.sharing,
       },
       tally,
       facts: () => this.#facts(),
       group,
       supervisor,
     });
-    this.#admin = new AdminDesk({
+    this.#admin = new AdminService({
       place: settings,
       token: obtainAdminToken(settings.data, process.env),
       registry,
-      desk: this.#books.desk,
-      flushBooks: () => this.#books.errands.flushAll(),
+      service: this.#accounting.service,
+      flushBooks: () => this.#accounting.errands.flushAll(),
       readiness: () => this.#ready,
-      status: () => this.#figures.status(),
+      status: () => this.#stats.status(),
       reload: (request) => supervisor.reload(request),
       changeLog: (change) => this.#changeLog(change),
       resetUpstreams: (model) => this.#resetUpstreams(model),
       settings: () => this.#inForce,
-      hosts: this.#books.hosts,
-      accounts: () => this.#figures.accounts(),
-      history: this.#books.store.history,
+      hosts: this.#accounting.hosts,
+      accounts: () => this.#stats.accounts(),
+      history: this.#accounting.store.history,
       publicAddress: () => publicAddressOf(settings, this.#port),
-      metrics: (format) => this.#figures.page(format),
+      metrics: (format) => this.#stats.page(format),
       clock: new SystemClock(),
       log,
     });
@@ -155,7 +155,7 @@ export class Gateway {
         bodies,
         metrics: this.#metrics.buffers,
         thread: this.#metrics.threadOfListener(index),
-        keptAnswerBytesMax: settings.idempotency.answer_bytes,
+        storedResponseBytesMax: settings.idempotency.answer_bytes,
       })),
       settings: listenerSettingsOf(settings, this.#live.catalog),
       log,
@@ -164,12 +164,12 @@ export class Gateway {
       serveParser: (port) => this.#counter.serve(port),
       newTracing: () => this.#traces?.newListenerTracing(),
       serveClaims: (listenerIndex, port) => claims.attach(listenerIndex, port),
-      serveLeases: this.#books.serveLeases,
+      serveLeases: this.#accounting.serveLeases,
       onLost: ({ index }) => {
         this.#logs.drain();
-        this.#books.releaseListener(index);
+        this.#accounting.releaseListener(index);
       },
-      onCommitAsked: (listenerIndex) => this.#books.commits.ask(listenerIndex),
+      onCommitAsked: (listenerIndex) => this.#accounting.commits.ask(listenerIndex),
       onJournalHalfFull: () => flush.drain(),
       onHopeless: options.onHopeless,
     });
@@ -178,10 +178,10 @@ export class Gateway {
   /** Starts threads and ports. Throws where a port can't be had; then `close` it. */
   async start(): Promise<GatewayReady> {
     const { settings } = this;
-    await this.#books.start();
+    await this.#accounting.start();
     const { leads, joins } = this.#options;
     const demo = this.#options.demo
-      ? await this.#books.desk.change((registry) => registry.ensureDemo())
+      ? await this.#accounting.service.change((registry) => registry.ensureDemo())
       : { accountId: undefined, key: undefined };
     const { host, port: wantedPort } = settings.listen;
     const port = joins ? wantedPort : await findPort(host, wantedPort, 'listen');
@@ -191,7 +191,7 @@ export class Gateway {
     // when it is loaded, which it was above.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#traces = tracesOf(process.env, {
-      accountIdOf: (account) => this.#books.idNames.accountIdOf(account),
+      accountIdOf: (account) => this.#accounting.idNames.accountIdOf(account),
       metrics: this.#metrics.buffers,
       thread: this.#metrics.tracesThread,
       log: this.#log,
@@ -199,7 +199,7 @@ export class Gateway {
     this.#workers.start();
     await this.#listeners.start(port);
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    this.#books.flushEach(settings.flush_interval_ms);
+    this.#accounting.flushEach(settings.flush_interval_ms);
     this.#ready = true;
     // µWS has no newer parser for it.
     if (leads && process.versions.node.startsWith('20.'))
@@ -221,11 +221,11 @@ export class Gateway {
   }
 
   /** The figures of this gateway; or what it was asked to do is done. */
-  async read(what: ReadingKind, accounts: readonly string[] = []): Promise<Reading> {
-    if (what === 'changes') return { changes: this.#books.followChanges() };
-    if (what === 'books') return { books: this.#books.flush.run() };
-    if (what === 'calls') return { calls: this.#books.callsUses(accounts) };
-    return this.#figures.read(what);
+  async read(what: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
+    if (what === 'changes') return { changes: this.#accounting.followChanges() };
+    if (what === 'books') return { books: this.#accounting.flush.run() };
+    if (what === 'calls') return { calls: this.#accounting.callsUses(accounts) };
+    return this.#stats.read(what);
   }
 
   get settings(): Settings {
@@ -251,19 +251,19 @@ export class Gateway {
    * and then the old settings stay. What needs a restart must be as it is. One at a time.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
-    const parts: ReloadParts = {
-      ledger: this.#books.ledger,
-      registry: this.#books.registry,
-      store: this.#books.store,
+    const parts: ReloadContext = {
+      ledger: this.#accounting.ledger,
+      registry: this.#accounting.registry,
+      store: this.#accounting.store,
       replaceRoutes: (routes) => this.#workers.replaceRoutes(routes),
       replaceListenerSettings: (settings) => this.#listeners.replaceSettings(settings),
       log: this.#log,
     };
     if (check) return this.#live.problemsOf(next, parts);
-    const problems = await this.#live.replace(next, parts);
-    if (this.#ready) this.#books.flushEach(this.settings.flush_interval_ms);
+    const errors = await this.#live.replace(next, parts);
+    if (this.#ready) this.#accounting.flushEach(this.settings.flush_interval_ms);
     this.#logs.apply(this.settings);
-    return problems;
+    return errors;
   }
 
   /**
@@ -294,10 +294,10 @@ export class Gateway {
     await this.#counter.close();
     await this.#traces?.close();
     this.#logs.close();
-    await this.#figures.tellLast();
+    await this.#stats.tellLast();
     this.#metrics.close();
     this.#admin.close();
-    const flushed = await this.#books.close();
+    const flushed = await this.#accounting.close();
     this.#log.info('gateway ended', { flushed });
   }
 
@@ -322,11 +322,11 @@ export class Gateway {
       uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
       listeners: this.#listeners.count,
       workers: this.#workers.indices.length,
-      accounts: this.#books.store.freeAccountIndex(),
-      modelIds: this.#books.registry.catalog.models.map(({ id }) => id),
+      accounts: this.#accounting.store.freeAccountIndex(),
+      modelIds: this.#accounting.registry.catalog.models.map(({ id }) => id),
       settings: this.settings,
-      books: this.#books.flush.state,
-      sharing: this.#books.sharing,
+      accounting: this.#accounting.flush.state,
+      sharing: this.#accounting.sharing,
     };
   }
 }

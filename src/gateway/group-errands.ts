@@ -5,9 +5,9 @@
 import { invariant } from '../core/errors.js';
 import type { CallsUse } from '../sharing/calls-use.js';
 import { identityOf } from '../store/process-identity.js';
-import type { GroupReading, ReadingKind } from './snapshots.js';
+import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
 
-/** For all gateways to have taken a change over; one that stands still for so long is named in the answer. */
+/** For all gateways to have taken a change over; one that stands still for so long is named in the response. */
 const CONFIRM_MS_MAX = 1_500;
 /** Asked again where a gateway looked before the change was there. */
 const CONFIRM_TRIES_MAX = 3;
@@ -17,7 +17,8 @@ const FLUSH_PERIOD_MS = 50;
 
 export interface GroupErrandsOptions {
   /** Asks the supervisor; undefined where this gateway is alone. */
-  readonly readAll: ((what: ReadingKind, accounts?: readonly string[]) => Promise<GroupReading>) | undefined;
+  readonly readAll:
+    ((what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>) | undefined;
   /** Writes what this gateway has settled; false where it cannot be written now. */
   readonly flush: () => boolean;
   /** What is read of the store from now on is as new as what the others have written. */
@@ -40,7 +41,7 @@ export class GroupErrands {
     const endMs = performance.now() + CONFIRM_MS_MAX;
     for (let tries = 1; ; tries += 1) {
       const { members } = await readAll('changes');
-      const behind = members.filter(({ reading }) => (reading.changes ?? 0) < change).length;
+      const behind = members.filter(({ reading: snapshot }) => (snapshot.changes ?? 0) < change).length;
       // Where the supervisor did not answer nobody knows.
       if (members.length === 0 && performance.now() > endMs) return 1;
       if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
@@ -68,7 +69,7 @@ export class GroupErrands {
     if (readAll === undefined) return flush();
     const { members } = await readAll('books');
     refresh();
-    return members.length > 0 && members.every(({ reading }) => reading.books === true);
+    return members.length > 0 && members.every(({ reading: snapshot }) => snapshot.books === true);
   }
 }
 

@@ -8,8 +8,8 @@ import {
   EXCHANGE_BOUNDS_MS,
   REGISTRY_STATES,
   SHARING_STATES,
-  type SharingReading,
-} from '../telemetry/metrics-reading.js';
+  type SharingSnapshot,
+} from '../telemetry/metrics-snapshot.js';
 import type {
   HistogramView,
   SharingStatus,
@@ -25,18 +25,18 @@ import type { CallsStatus, ModelStatus, ProcessStatus } from './snapshots.js';
 
 const MS_PER_SECOND = 1_000;
 
-export function sharingStatusOf(reading: SharingReading | undefined): SharingStatus | null {
-  if (reading === undefined) return null;
-  const { registry } = reading;
+export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingStatus | null {
+  if (snapshot === undefined) return null;
+  const { registry } = snapshot;
   return {
-    with: reading.with,
-    state: reading.state,
-    reason: reading.reason ?? null,
-    lost_seconds: Math.round(reading.lostMs / MS_PER_SECOND),
-    exchange_ms: { bounds: EXCHANGE_BOUNDS_MS, counts: [...reading.exchanges.counts] },
-    exchange_failures: reading.failures,
-    leased_subjects: reading.leased,
-    waiting_requests: reading.waits,
+    with: snapshot.with,
+    state: snapshot.state,
+    reason: snapshot.reason ?? null,
+    lost_seconds: Math.round(snapshot.lostMs / MS_PER_SECOND),
+    exchange_ms: { bounds: EXCHANGE_BOUNDS_MS, counts: [...snapshot.exchanges.counts] },
+    exchange_failures: snapshot.failures,
+    leased_subjects: snapshot.leased,
+    waiting_requests: snapshot.waits,
     registry: registry === undefined ? null : { state: registry.state, reason: registry.reason ?? null },
   };
 }
@@ -80,7 +80,7 @@ function worstRegistry(
 }
 
 /**
- * `own` is of the process that answers; `members` are all that run, it among them; `ended` is the sum of
+ * `own` is of the process that responses; `members` are all that run, it among them; `ended` is the sum of
  * those that do not any more.
  */
 export function statusDocument(

@@ -6,7 +6,7 @@ import type { LiveSource } from '../admin/live-feed.js';
 import type { Clock } from '../core/clock.js';
 import type { HistoryRows } from '../store/history-rows.js';
 import { AccountHistory } from '../telemetry/account-history.js';
-import type { AccountTelling } from '../telemetry/top-accounts.js';
+import type { AccountReport } from '../telemetry/top-accounts.js';
 import {
   HISTORY_PERIOD_SECONDS,
   HISTORY_RINGS,
@@ -21,7 +21,7 @@ const MS_PER_SECOND = 1_000;
 
 export interface HistoryRecorderOptions {
   readonly status: () => Promise<StatusDocument>;
-  readonly accounts: () => Promise<readonly AccountTelling[]>;
+  readonly accounts: () => Promise<readonly AccountReport[]>;
   readonly rows: HistoryRows;
   readonly clock: Clock;
   readonly log: Log;
@@ -33,7 +33,7 @@ export class HistoryRecorder implements LiveSource {
   readonly #options: HistoryRecorderOptions;
   readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
   readonly #timer: NodeJS.Timeout;
-  #reading = false;
+  #snapshot = false;
 
   constructor(options: HistoryRecorderOptions) {
     this.#options = options;
@@ -56,8 +56,8 @@ export class HistoryRecorder implements LiveSource {
 
   /** A reading that takes longer than the period is waited for. */
   async #record(): Promise<void> {
-    if (this.#reading) return;
-    this.#reading = true;
+    if (this.#snapshot) return;
+    this.#snapshot = true;
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
@@ -68,7 +68,7 @@ export class HistoryRecorder implements LiveSource {
     } catch (error) {
       log.error('the history was not recorded', { error: String(error) });
     } finally {
-      this.#reading = false;
+      this.#snapshot = false;
     }
   }
 

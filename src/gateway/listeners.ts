@@ -13,7 +13,7 @@ import type {
   ListenerTracing,
   ToListener,
 } from '../request/messages.js';
-import type { FrameLink } from '../channel/frame-port.js';
+import type { FrameChannel } from '../channel/frame-port.js';
 import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import { Acknowledgements } from './acknowledgements.js';
@@ -36,7 +36,7 @@ export interface ListenersOptions {
   readonly log: Log;
   /** Workers that are up, for a new listener. */
   readonly workerIndices: () => readonly number[];
-  readonly connect: (workerIndex: number, listenerIndex: number) => FrameLink;
+  readonly connect: (workerIndex: number, listenerIndex: number) => FrameChannel;
   readonly serveParser: (port: MessagePort) => void;
   /** Where a new listener leaves its spans, if they are exported. */
   readonly newTracing: () => ListenerTracing | undefined;
@@ -45,7 +45,7 @@ export interface ListenersOptions {
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
   /** A listener has died; what its calls held must be released before another takes its slots. */
   readonly onLost: (shape: ListenerShape) => void;
-  /** Ends of answers wait for what is in the listener's journal; `answerCommit` follows. */
+  /** Ends of responses wait for what is in the listener's journal; `answerCommit` follows. */
   readonly onCommitAsked: (listenerIndex: number) => void;
   readonly onJournalHalfFull: () => void;
   /** Listeners can't be kept alive. */
@@ -214,8 +214,8 @@ export class Listeners {
   }
 
   #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {
-    const link = this.#options.connect(workerIndex, listenerIndex);
-    thread.postMessage({ kind: 'worker', index: workerIndex, link } satisfies ToListener, [link.port]);
+    const channel = this.#options.connect(workerIndex, listenerIndex);
+    thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
   }
 
   #onExit(shape: ListenerShape): void {

@@ -48,13 +48,13 @@ async function open(options: GatewayOptions): Promise<Gateway> {
       return new Gateway(options);
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
-      if (error.kind === 'gateway' || performance.now() > endMs) throw refusalOf(error);
+      if (error.kind === 'gateway' || performance.now() > endMs) throw rejectionOf(error);
     }
     await sleep(COMMAND_POLL_MS);
   }
 }
 
-function refusalOf(held: StoreHeld): Error {
+function rejectionOf(held: StoreHeld): Error {
   const who = held.kind === 'gateway' ? 'Another gateway' : 'A command';
   return new Error(
     `${who} (process ${held.pid}) works on ${held.path}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
@@ -94,11 +94,11 @@ async function start(message: StartGateway): Promise<void> {
 
 async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
-  const problems =
+  const errors =
     gateway === undefined || draining
       ? ['the gateway is stopping']
       : await gateway.reload(withOwnLogs(settings, slot), check);
-  await say({ kind: 'reloaded', id, problems });
+  await say({ kind: 'reloaded', id, problems: errors });
 }
 
 async function lead(): Promise<void> {
@@ -154,7 +154,7 @@ process.on('message', (message: ToGateway) => {
       return;
     case 'outcome':
     case 'readings':
-      supervisor.onAnswer(message);
+      supervisor.onResponse(message);
       return;
     case 'in_force':
       gateway?.showInForce(message.inForce);

@@ -33,7 +33,7 @@ import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import type { SettingChange } from '../config/settings-difference.js';
 import type { SettingsDifference } from '../config/settings-difference.js';
-import type { GroupReading, Reading, ReadingKind } from './snapshots.js';
+import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */
 export const GATEWAY_REFUSED_EXIT_CODE = 78;
@@ -47,7 +47,7 @@ export interface StartGateway {
   /** The settings as an operator looks at them. */
   readonly inForce: readonly SettingInForce[];
   /** Where several gateways work on one data folder and share its limits; absent where this one has it for itself. */
-  readonly group?: GroupPlace | undefined;
+  readonly group?: GroupPosition | undefined;
   /** Whether it has the admin interface from the start on. */
   readonly leads: boolean;
   /** Others of its group listen on the ports already: they are shared with them, and nobody else can have them. */
@@ -55,7 +55,7 @@ export interface StartGateway {
 }
 
 /** A gateway's place among those of its supervisor. */
-export interface GroupPlace {
+export interface GroupPosition {
   /** Text that no other supervisor has: the gateways of one are let into the folder together. */
   readonly id: string;
   /** From 0. No two gateways that run have the same one; a gateway that comes in the place of one that has ended has its. */
@@ -68,13 +68,13 @@ export interface ShowInForce {
 }
 
 /** Either way. What is absolute may arrive twice. */
-export interface TellLog {
+export interface PublishLog {
   readonly kind: 'log';
   readonly change: LogChange;
 }
 
 /** Either way. May arrive twice: it says that upstreams are well, which they still are. */
-export interface TellUpstreamReset {
+export interface PublishUpstreamReset {
   readonly kind: 'reset_upstreams';
   /** Of this model alone; undefined: of all. */
   readonly model: string | undefined;
@@ -96,23 +96,23 @@ export interface FollowGateway {
 
 export interface ReadGateway {
   readonly kind: 'read';
-  /** Named again by the answer. */
+  /** Named again by the response. */
   readonly id: number;
-  readonly what: ReadingKind;
+  readonly what: SnapshotKind;
   /** Of `calls`: about these. */
   readonly accounts?: readonly string[] | undefined;
 }
 
-export interface ReadingsAnswer {
+export interface SnapshotsReply {
   readonly kind: 'readings';
   /** Of the question. */
   readonly id: number;
-  readonly readings: GroupReading;
+  readonly readings: GroupSnapshot;
 }
 
 export interface ReloadGateway {
   readonly kind: 'reload';
-  /** Named again by the answer. */
+  /** Named again by the response. */
   readonly id: number;
   /** Complete; what needs a restart is as it was at the start. */
   readonly settings: Settings;
@@ -130,7 +130,7 @@ export interface ReloadOutcome extends SettingsDifference {
   readonly replacing: number;
 }
 
-export interface ReloadAnswer {
+export interface ReloadReply {
   readonly kind: 'outcome';
   /** Of the question. */
   readonly id: number;
@@ -140,14 +140,14 @@ export interface ReloadAnswer {
 export type ToGateway =
   | StartGateway
   | ReloadGateway
-  | ReloadAnswer
+  | ReloadReply
   | LeadGateway
   | FollowGateway
   | ReadGateway
-  | ReadingsAnswer
+  | SnapshotsReply
   | ShowInForce
-  | TellLog
-  | TellUpstreamReset
+  | PublishLog
+  | PublishUpstreamReset
   | DrainGateway;
 
 export interface GatewayReady {
@@ -192,17 +192,17 @@ export interface GatewayLeads {
   readonly kind: 'leads';
 }
 
-export interface GatewayReading {
+export interface GatewaySnapshot {
   readonly kind: 'reading';
   /** Of the question; 0 where there was none. */
   readonly id: number;
-  readonly reading: Reading;
+  readonly reading: Snapshot;
 }
 
-export interface AskReadings {
+export interface AskSnapshots {
   readonly kind: 'ask_readings';
   readonly id: number;
-  readonly what: ReadingKind;
+  readonly what: SnapshotKind;
   /** Of `calls`: about these. */
   readonly accounts?: readonly string[] | undefined;
 }
@@ -212,8 +212,8 @@ export type FromGateway =
   | GatewayRefused
   | GatewayReloaded
   | GatewayLeads
-  | GatewayReading
-  | AskReadings
+  | GatewaySnapshot
+  | AskSnapshots
   | AskReload
-  | TellLog
-  | TellUpstreamReset;
+  | PublishLog
+  | PublishUpstreamReset;

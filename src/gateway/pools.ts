@@ -6,7 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
 import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
-import { createFrameLink, type FrameLink } from '../channel/frame-port.js';
+import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
 import { createPool } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
@@ -74,9 +74,9 @@ export class UpstreamWorkers {
   }
 
   /** A new link to the worker for the listener; the worker takes it in the place of the listener's earlier one. */
-  connect(workerIndex: number, listenerIndex: number): FrameLink {
-    const [ours, theirs] = createFrameLink();
-    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, link: theirs };
+  connect(workerIndex: number, listenerIndex: number): FrameChannel {
+    const [ours, theirs] = createFrameChannel();
+    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };
     this.#controls.get(workerIndex)?.postMessage(message, [theirs.port]);
     return ours;
   }

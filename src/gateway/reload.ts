@@ -22,7 +22,7 @@ import type { ModelRoute } from '../upstream/target.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 
 /** What is told of new settings. */
-export interface ReloadParts {
+export interface ReloadContext {
   readonly ledger: Ledger;
   readonly registry: Registry;
   readonly store: RecordStore;
@@ -59,7 +59,7 @@ export class LiveSettings {
   }
 
   /** What speaks against the settings, each a whole line. 2 ms per 100,000 accounts where a plan goes. */
-  problemsOf(next: Settings, { ledger, store }: ReloadParts): string[] {
+  problemsOf(next: Settings, { ledger, store }: ReloadContext): string[] {
     const merged = mergeCatalogs(this.#catalog, catalogOf(next));
     return [
       ...plansInUse(this.#catalog, merged, () => ledger.countPlans(store.freeAccountIndex())),
@@ -74,10 +74,10 @@ export class LiveSettings {
   }
 
   /** Puts `next` in force; resolves with what spoke against it, and then nothing was changed for callers. One at a time. */
-  async replace(next: Settings, parts: ReloadParts): Promise<string[]> {
+  async replace(next: Settings, parts: ReloadContext): Promise<string[]> {
     const { registry, log } = parts;
-    const problems = this.problemsOf(next, parts);
-    if (problems.length > 0) return problems;
+    const errors = this.problemsOf(next, parts);
+    if (errors.length > 0) return errors;
     const before = this.#catalog;
     const catalog = mergeCatalogs(before, catalogOf(next));
     const routes = mergeById(this.#routes, routesOf(next, this.#names));
@@ -103,7 +103,7 @@ export class LiveSettings {
     return [];
   }
 
-  async #reopenPlanless({ ledger, registry, store, log }: ReloadParts): Promise<void> {
+  async #reopenPlanless({ ledger, registry, store, log }: ReloadContext): Promise<void> {
     if (!ledger.countPlans(store.freeAccountIndex()).has(NO_PLAN_INDEX)) return;
     const accounts = await reopenPlanless(store, ledger, () => registry.catalog);
     if (accounts > 0) log.info('accounts are enabled again: their plan is in the settings', { accounts });

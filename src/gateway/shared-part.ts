@@ -1,12 +1,12 @@
 /**
  * What a gateway has besides where it shares limits and registry with others: the leases of its calls, what follows the others'
- * changes, and the desk of the operator. Main thread of a gateway process.
+ * changes, and the service of the operator. Main thread of a gateway process.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 import type { Settings } from '../config/schema.js';
-import { AuthorityClock } from '../ledger/coordinator-clock.js';
+import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import type { LedgerBuffers } from '../ledger/layout.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -15,29 +15,29 @@ import type { AccountDirectory } from '../registry/account-directory.js';
 import type { AccountUses } from '../registry/account-uses.js';
 import { ChangeApplier } from '../registry/change-applier.js';
 import type { KeyTable } from '../registry/key-table.js';
-import type { RegistryDesk } from '../registry/registry-service.js';
+import type { RegistryService } from '../registry/registry-service.js';
 import type { Registry } from '../registry/registry.js';
-import { Arrears } from '../sharing/uncovered-charges.js';
-import type { SubjectLimits } from '../sharing/coordinator.js';
+import { UncoveredCharges } from '../sharing/uncovered-charges.js';
+import type { ScopeLimits } from '../sharing/coordinator.js';
 import type { CallsUse } from '../sharing/calls-use.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
-import { DebitDesk } from '../sharing/debits.js';
+import { DebitService } from '../sharing/debits.js';
 import { serveLeases } from '../sharing/lease-manager.js';
 import type { LeaseFile } from '../sharing/lease-file.js';
-import { LeaseKeeper } from '../sharing/lease-manager.js';
-import type { SubjectPlace } from '../sharing/leased-scope.js';
+import { LeaseManager } from '../sharing/lease-manager.js';
+import type { ScopeAddress } from '../sharing/leased-scope.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
-import type { SpentBooks } from '../sharing/money-lease.js';
+import type { SpentAccounting } from '../sharing/money-lease.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
-import { openAuthorities, type Authorities } from '../sharing/open-coordinator.js';
-import { SharedDesk, commitHere } from '../sharing/shared-registry.js';
-import { sharingReading } from '../sharing/sharing-stats.js';
+import { openCoordinators, type Coordinators } from '../sharing/open-coordinator.js';
+import { SharedRegistry, commitHere } from '../sharing/shared-registry.js';
+import { sharingSnapshot } from '../sharing/sharing-stats.js';
 import type { IdNames } from '../store/usage-lines.js';
 import type { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
-import type { SharingReading } from '../telemetry/metrics-reading.js';
+import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { GroupErrands } from './group-errands.js';
 import type { LiveSettings } from './reload.js';
 
@@ -70,11 +70,11 @@ export interface SharedPartOptions {
 }
 
 export class SharedPart {
-  readonly desk: RegistryDesk;
-  readonly arrears: Arrears;
-  readonly #keeper: LeaseKeeper;
+  readonly service: RegistryService;
+  readonly uncoveredCharges: UncoveredCharges;
+  readonly #manager: LeaseManager;
   readonly #follower: ChangeFollower;
-  readonly #debits: DebitDesk;
+  readonly #debits: DebitService;
   readonly #hosts: Hosts | undefined;
   readonly #clock: Clock;
   readonly #store: Store;
@@ -87,19 +87,19 @@ export class SharedPart {
     this.#store = store;
     const onTaken = (): void => this.#follower.look();
     this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
-    const authorities: Authorities =
-      this.#hosts?.authorities ?? openAuthorities({ slot, file: options.leaseFile, store, clock });
-    this.arrears = new Arrears({
-      owe: (account, amount) => this.#keeper.owe(account, amount),
+    const coordinators: Coordinators =
+      this.#hosts?.coordinators ?? openCoordinators({ slot, file: options.leaseFile, store, clock });
+    this.uncoveredCharges = new UncoveredCharges({
+      owe: (account, amount) => this.#manager.owe(account, amount),
       charge: (account, most) => ledger.collect(account, most),
       correct: options.correct,
       holdsAnswers: () => live.settings.durability === 'commit',
       timers: SYSTEM_TIMERS,
     });
-    this.#keeper = keeperOf(options, authorities.calls, this.arrears);
-    this.#debits = new DebitDesk(authorities.debits, (accountId) => {
+    this.#manager = managerOf(options, coordinators.calls, this.uncoveredCharges);
+    this.#debits = new DebitService(coordinators.debits, (accountId) => {
       const account = store.findAccount(accountId);
-      if (account !== undefined) this.#keeper.recallMoney(account.index);
+      if (account !== undefined) this.#manager.recallMoney(account.index);
     });
     const applier = new ChangeApplier({
       store,
@@ -113,11 +113,11 @@ export class SharedPart {
     const { feed } = store.shared;
     const { appliedTo } = options;
     this.#follower = new ChangeFollower({ feed, applier, appliedTo, accountsMax, keysMax, log });
-    this.desk = new SharedDesk({
+    this.service = new SharedRegistry({
       store,
       registry,
       uses,
-      authority: authorities.calls,
+      coordinator: coordinators.calls,
       debits: this.#debits,
       follow: () => this.#follower.look(),
       commit: this.#hosts?.registry.commit ?? commitHere(store),
@@ -132,7 +132,7 @@ export class SharedPart {
     await this.#hosts?.registry.join();
     this.#follower.look();
     this.#follower.start();
-    await this.#keeper.start();
+    await this.#manager.start();
   }
 
   /** Takes over what others have changed; the number of the newest change that is in force here. */
@@ -145,13 +145,13 @@ export class SharedPart {
   callsUses(accounts: readonly string[]): CallsUse[] {
     return accounts.flatMap((id) => {
       const account = this.#store.findAccount(id);
-      return (account && this.#keeper.callsUse(account.index)) ?? [];
+      return (account && this.#manager.callsUse(account.index)) ?? [];
     });
   }
 
   /** Answers a listener that waits for leases. */
   serve(port: MessagePort): void {
-    serveLeases(this.#keeper, port);
+    serveLeases(this.#manager, port);
   }
 
   /** Where other hosts share too. */
@@ -160,57 +160,57 @@ export class SharedPart {
   }
 
   /** For operators. */
-  get reading(): SharingReading {
+  get reading(): SharingSnapshot {
     const hosts = this.#hosts && {
-      calls: this.#hosts.authorities.calls,
+      calls: this.#hosts.coordinators.calls,
       registry: this.#hosts.registry.state,
     };
-    return sharingReading({ keeper: this.#keeper.state, hosts, nowMs: this.#clock.monotonicMs() });
+    return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs: this.#clock.monotonicMs() });
   }
 
   /** After the last flush, before the store is closed. */
   async close(): Promise<void> {
     this.#follower.stop();
     await this.#debits.close();
-    await this.#keeper.close();
+    await this.#manager.close();
     await this.#hosts?.closeRegistry();
   }
 }
 
-function keeperOf(
+function managerOf(
   { buffers, ledger, live, idNames, totals, clock, log }: SharedPartOptions,
-  authority: ReturnType<typeof openAuthorities>['calls'],
-  arrears: Arrears,
-): LeaseKeeper {
+  coordinator: ReturnType<typeof openCoordinators>['calls'],
+  uncoveredCharges: UncoveredCharges,
+): LeaseManager {
   const leases = new Leases(buffers);
-  const calendar = new AuthorityClock(clock, buffers.calendar!);
-  const books: SpentBooks = {
+  const calendar = new CoordinatorClock(clock, buffers.calendar!);
+  const accounting: SpentAccounting = {
     flushedOf: (account) => totals.writtenOf(account),
-    collect: (account, most) => arrears.collect(account, most),
+    collect: (account, most) => uncoveredCharges.collect(account, most),
   };
-  const placeOfAccount = (account: AccountIndex): SubjectPlace | undefined => {
-    const subject = idNames.accountIdOf(account);
-    if (subject === null) return undefined;
-    const limits = (): SubjectLimits => limitsOfPlan(live, ledger.planIndexOf(account));
+  const placeOfAccount = (account: AccountIndex): ScopeAddress | undefined => {
+    const scope = idNames.accountIdOf(account);
+    if (scope === null) return undefined;
+    const limits = (): ScopeLimits => limitsOfPlan(live, ledger.planIndexOf(account));
     return {
-      subject,
+      scope,
       leases: leases.accounts,
       index: account,
       limits,
-      account: { index: account, leases, books },
+      account: { index: account, leases, accounting },
     };
   };
-  const placeOfKey = (key: KeyIndex): SubjectPlace | undefined => {
-    const subject = idNames.keyIdOf(key);
-    if (subject === null) return undefined;
-    const limits = (): SubjectLimits => {
+  const placeOfKey = (key: KeyIndex): ScopeAddress | undefined => {
+    const scope = idNames.keyIdOf(key);
+    if (scope === null) return undefined;
+    const limits = (): ScopeLimits => {
       const { requestsPerMinute = 0, callsPerDay = 0 } = ledger.keys.limitOf(key);
       return { requestsPerMinute, callsPerDay, callsInFlight: 0 };
     };
-    return { subject, leases: leases.keys, index: key, limits, account: undefined };
+    return { scope, leases: leases.keys, index: key, limits, account: undefined };
   };
-  return new LeaseKeeper({
-    authority,
+  return new LeaseManager({
+    coordinator,
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
@@ -230,7 +230,7 @@ function keeperOf(
 }
 
 /** None where the account's plan is gone: it is not active then. */
-function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): SubjectLimits {
+function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): ScopeLimits {
   const plan = catalog.plans[planIndex];
   if (plan === undefined) return { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
   const { requestsPerMinute, callsPerDay, callsInFlightMax: callsInFlight } = plan;

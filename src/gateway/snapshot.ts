@@ -19,7 +19,7 @@ import { containerMemoryBytes } from './container-memory.js';
  * How much memory the bodies of calls in work may take where no setting says it. Main thread.
  */
 
-/** A rest of the same size is for threads and books, one for the answers, and one for what is not collected yet. */
+/** A rest of the same size is for threads and books, one for the responses, and one for what is not collected yet. */
 const SHARE_OF_MEMORY = 1 / 4;
 /** 400 of the longest bodies in their first half second: who has them knows, and sets it. */
 const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;

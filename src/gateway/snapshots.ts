@@ -4,9 +4,9 @@
  */
 import type { CallsUse } from '../sharing/calls-use.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
-import type { MetricsReading } from '../telemetry/metrics-reading.js';
+import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { CallCounts, RunStatus } from '../telemetry/status-document.js';
-import type { AccountTelling } from '../telemetry/top-accounts.js';
+import type { AccountReport } from '../telemetry/top-accounts.js';
 
 /*
  * What one gateway process says of itself for `GET /admin/v1/status`; plain, for the channel between processes. Main thread,
@@ -29,11 +29,11 @@ export interface ProcessStatus extends CallsStatus, RunStatus {
 }
 
 /** By what they are asked for. */
-export interface Readings {
-  readonly metrics: MetricsReading;
+export interface Snapshots {
+  readonly metrics: MetricsSnapshot;
   readonly status: ProcessStatus;
   /** One of each process. */
-  readonly accounts: readonly AccountTelling[];
+  readonly accounts: readonly AccountReport[];
   /** Number of the newest change of the registry that it serves by. */
   readonly changes: number;
   /** Whether what it had settled is in the store. */
@@ -42,26 +42,26 @@ export interface Readings {
   readonly calls: readonly CallsUse[];
 }
 
-/** Asked for to have something done: an answer that was on its way before the question is none. */
-export const ERRANDS: ReadonlySet<ReadingKind> = new Set<ReadingKind>(['changes', 'books']);
+/** Asked for to have something done: a response that was on its way before the question is none. */
+export const ERRANDS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
 
-export type ReadingKind = keyof Readings;
-export const READING_KINDS = [
+export type SnapshotKind = keyof Snapshots;
+export const SNAPSHOT_KINDS = [
   'metrics',
   'status',
   'accounts',
   'changes',
   'books',
   'calls',
-] as const satisfies readonly ReadingKind[];
+] as const satisfies readonly SnapshotKind[];
 
 /** Of one process; only the kind that was asked for is there. */
-export type Reading = Partial<Readings>;
+export type Snapshot = Partial<Snapshots>;
 
 /** Of all processes of a supervisor. */
-export interface GroupReading {
+export interface GroupSnapshot {
   /** Of those that run; where one did not answer in time, what it said last. */
-  readonly members: readonly { readonly slot: number; readonly reading: Reading }[];
+  readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
   /** The sum of what those had counted that run no more; empty where there were none. */
-  readonly ended: Reading;
+  readonly ended: Snapshot;
 }

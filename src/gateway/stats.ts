@@ -3,13 +3,13 @@
  * supervisor, which wants those of this one. Main thread.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
-import { mergeFamily } from '../telemetry/metrics-reading.js';
+import { mergeFamily } from '../telemetry/metrics-snapshot.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import type { AccountTally, AccountTelling } from '../telemetry/top-accounts.js';
-import type { GatewayMetrics, MetricsSubjects } from './gateway-metrics.js';
+import type { TopAccounts, AccountReport } from '../telemetry/top-accounts.js';
+import type { GatewayMetrics, MetricsScopes } from './gateway-metrics.js';
 import { statusDocument } from './group-status.js';
-import type { GroupPlace } from './messages.js';
-import type { GroupReading, Reading, ReadingKind } from './snapshots.js';
+import type { GroupPosition } from './messages.js';
+import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
@@ -21,9 +21,9 @@ import type { SupervisorLink } from './supervisor-link.js';
 export interface GroupViewOptions {
   /** Of this gateway. */
   readonly slot: number;
-  readonly read: (what: ReadingKind) => Promise<Reading>;
+  readonly read: (what: SnapshotKind) => Promise<Snapshot>;
   /** Asks the supervisor. */
-  readonly readAll: (what: ReadingKind) => Promise<GroupReading>;
+  readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot>;
 }
 
 export class GroupView {
@@ -37,10 +37,10 @@ export class GroupView {
   async metrics(): Promise<FamilySamples> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('metrics');
-    const readings = members.flatMap(({ slot: member, reading: { metrics } }) =>
+    const snapshots = members.flatMap(({ slot: member, reading: { metrics } }) =>
       metrics === undefined ? [] : [{ slot: member, own: member === slot, families: metrics }],
     );
-    return (family) => mergeFamily(family, readings, ended.metrics ?? []);
+    return (family) => mergeFamily(family, snapshots, ended.metrics ?? []);
   }
 
   async status(): Promise<StatusDocument> {
@@ -52,13 +52,15 @@ export class GroupView {
   }
 
   /** What each process says, those too that have just ended. */
-  async accounts(): Promise<readonly AccountTelling[]> {
+  async accounts(): Promise<readonly AccountReport[]> {
     const { members, ended } = await this.#readAll('accounts');
-    return [...members.map(({ reading }) => reading), ended].flatMap(({ accounts = [] }) => accounts);
+    return [...members.map(({ reading: snapshot }) => snapshot), ended].flatMap(
+      ({ accounts = [] }) => accounts,
+    );
   }
 
   /** Where the supervisor has not answered, or knows nothing of this gateway yet: this gateway alone. */
-  async #readAll(what: ReadingKind): Promise<GroupReading> {
+  async #readAll(what: SnapshotKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(what);
     if (all.members.some((member) => member.slot === slot && member.reading[what] !== undefined)) return all;
@@ -67,23 +69,23 @@ export class GroupView {
   }
 }
 
-export interface FiguresOptions {
+export interface StatsOptions {
   readonly metrics: GatewayMetrics;
-  readonly subjects: Omit<MetricsSubjects, 'readGroup'>;
-  readonly tally: AccountTally;
+  readonly scopes: Omit<MetricsScopes, 'readGroup'>;
+  readonly tally: TopAccounts;
   readonly facts: () => Omit<StatusFacts, 'slot'>;
   /** Absent where this gateway is alone. */
-  readonly group: GroupPlace | undefined;
+  readonly group: GroupPosition | undefined;
   readonly supervisor: SupervisorLink;
 }
 
-export class Figures {
-  readonly #options: FiguresOptions;
+export class Stats {
+  readonly #options: StatsOptions;
   readonly #group: GroupView | undefined;
 
-  constructor(options: FiguresOptions) {
+  constructor(options: StatsOptions) {
     this.#options = options;
-    const { metrics, subjects, group, supervisor } = options;
+    const { metrics, scopes: subjects, group, supervisor } = options;
     const view =
       group &&
       new GroupView({
@@ -96,7 +98,7 @@ export class Figures {
   }
 
   /** Of this gateway alone. */
-  async read(what: ReadingKind): Promise<Reading> {
+  async read(what: SnapshotKind): Promise<Snapshot> {
     const { metrics, facts, group, tally } = this.#options;
     if (what === 'metrics') return { metrics: await metrics.read() };
     if (what === 'accounts') return { accounts: [tally.read()] };
@@ -111,7 +113,7 @@ export class Figures {
   }
 
   /** For the course of the busiest accounts. */
-  async accounts(): Promise<readonly AccountTelling[]> {
+  async accounts(): Promise<readonly AccountReport[]> {
     return this.#group === undefined ? [this.#options.tally.read()] : this.#group.accounts();
   }
 

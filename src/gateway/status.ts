@@ -3,8 +3,8 @@
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
-import type { BooksState } from '../store/flush.js';
-import { emptyHistogram, type HistogramReading } from '../telemetry/histogram.js';
+import type { FlushState } from '../store/flush.js';
+import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import {
   DURATION_BOUNDS_MS,
   FIRST_TOKEN_BOUNDS_MS,
@@ -16,8 +16,8 @@ import {
   type BreakerState,
   type Outcome,
 } from '../telemetry/metrics-layout.js';
-import type { MetricsReader, ModelReading } from '../telemetry/metrics-reader.js';
-import type { SharingReading } from '../telemetry/metrics-reading.js';
+import type { MetricsReader, ModelSnapshot } from '../telemetry/metrics-reader.js';
+import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/upstream-names.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
@@ -35,17 +35,17 @@ export interface StatusFacts {
   /** By their indices in the catalogue. */
   readonly modelIds: readonly string[];
   readonly settings: Settings;
-  readonly books: BooksState;
-  readonly sharing: SharingReading | undefined;
+  readonly accounting: FlushState;
+  readonly sharing: SharingSnapshot | undefined;
 }
 
 export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
-  const { settings, books } = facts;
+  const { settings, accounting: books } = facts;
   const { reader } = metrics;
   const slots = facts.modelIds.map((_, index) => modelSlotOf(index));
   const known = slots.map((slot) => reader.model(slot));
   const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...known];
-  const total = (figure: (model: ModelReading) => number): number =>
+  const total = (figure: (model: ModelSnapshot) => number): number =>
     models.reduce((sum, model) => sum + figure(model), 0);
   return {
     version: packageVersion(),
@@ -97,14 +97,14 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
 }
 
 /** Of chat calls. */
-function outcomesOf(models: readonly ModelReading[]): Record<Outcome, number> {
+function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>
     models.reduce((sum, { told, broken }) => sum + told.get(outcome)! + broken.get(outcome)!, 0);
   return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
 }
 
 /** One entry, or none of a model that has had no call. */
-function modelOf(id: string, model: ModelReading): ModelStatus[] {
+function modelOf(id: string, model: ModelSnapshot): ModelStatus[] {
   const outcomes = outcomesOf([model]);
   if (Object.values(outcomes).every((count) => count === 0)) return [];
   return [
@@ -123,7 +123,7 @@ function modelOf(id: string, model: ModelReading): ModelStatus[] {
   ];
 }
 
-function costOf(models: readonly ModelReading[]): number {
+function costOf(models: readonly ModelSnapshot[]): number {
   return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0);
 }
 
@@ -152,8 +152,8 @@ function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
   return breakers.get('half_open')! > 0 ? 'half_open' : 'closed';
 }
 
-function merged(bounds: readonly number[], readings: readonly HistogramReading[]): HistogramView {
+function merged(bounds: readonly number[], snapshots: readonly HistogramSnapshot[]): HistogramView {
   const { counts } = emptyHistogram(bounds);
-  for (const reading of readings) reading.counts.forEach((count, bucket) => (counts[bucket]! += count));
+  for (const snapshot of snapshots) snapshot.counts.forEach((count, bucket) => (counts[bucket]! += count));
   return { bounds, counts };
 }

@@ -3,42 +3,42 @@
  * file, and reaches the other gateways. Main thread.
  */
 import type { LogChange } from '../admin/log-routes.js';
-import { PendingAnswers } from '../core/pending-answers.js';
+import { PendingReplies } from '../core/pending-answers.js';
 import type {
-  AskReadings,
+  AskSnapshots,
   AskReload,
-  GatewayReading,
-  ReadingsAnswer,
-  ReloadAnswer,
+  GatewaySnapshot,
+  SnapshotsReply,
+  ReloadReply,
   ReloadOutcome,
   ReloadRequest,
-  TellLog,
-  TellUpstreamReset,
+  PublishLog,
+  PublishUpstreamReset,
 } from './messages.js';
-import type { GroupReading, Reading, ReadingKind } from './snapshots.js';
+import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 
 /** The supervisor checks and applies, each within its own bound, after reloads that were asked for before. */
 const RELOAD_MS_MAX = 120_000;
 /** Operators that wait at a time: the supervisor answers those of one kind together. */
 const ASKS_MAX = 100;
 /** The supervisor waits for the slowest gateway, within its own bound. */
-const READINGS_MS_MAX = 3_000;
+const SNAPSHOTS_MS_MAX = 3_000;
 
 const REFUSED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
-type ToSupervisor = AskReload | AskReadings | GatewayReading | TellLog | TellUpstreamReset;
+type ToSupervisor = AskReload | AskSnapshots | GatewaySnapshot | PublishLog | PublishUpstreamReset;
 
 export class SupervisorLink {
   readonly #send: (message: ToSupervisor) => void;
-  readonly #reloads = new PendingAnswers<ReloadOutcome>({
+  readonly #reloads = new PendingReplies<ReloadOutcome>({
     waitMsMax: RELOAD_MS_MAX,
     onTimeout: () => ({
       ...REFUSED,
       problems: [`the supervisor did not answer within ${RELOAD_MS_MAX} ms`],
     }),
   });
-  readonly #readings = new PendingAnswers<GroupReading>({
-    waitMsMax: READINGS_MS_MAX,
+  readonly #snapshots = new PendingReplies<GroupSnapshot>({
+    waitMsMax: SNAPSHOTS_MS_MAX,
     onTimeout: () => ({ members: [], ended: {} }),
   });
 
@@ -59,13 +59,13 @@ export class SupervisorLink {
   }
 
   /** Figures of all gateways, `calls` of these accounts; of none where the supervisor does not answer in time. Never rejects. */
-  readings(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading> {
-    return this.#readings.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
+  readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
+    return this.#snapshots.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
   }
 
   /** The last figures of this gateway, which the others show from now on. */
-  tellLast(reading: Reading): void {
-    this.#send({ kind: 'reading', id: 0, reading });
+  tellLast(snapshot: Snapshot): void {
+    this.#send({ kind: 'reading', id: 0, reading: snapshot });
   }
 
   /** All gateways log so from now on, this one among them. */
@@ -82,8 +82,8 @@ export class SupervisorLink {
     await this.readings('changes');
   }
 
-  onAnswer(answer: ReloadAnswer | ReadingsAnswer): void {
+  onResponse(answer: ReloadReply | SnapshotsReply): void {
     if (answer.kind === 'outcome') this.#reloads.answer(answer.id, answer.outcome);
-    else this.#readings.answer(answer.id, answer.readings);
+    else this.#snapshots.answer(answer.id, answer.readings);
   }
 }

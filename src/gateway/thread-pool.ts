@@ -16,7 +16,7 @@ import { Piscina } from 'piscina';
 
 /** Node 20's own. */
 const YOUNG_MIB = 48;
-/** A call in flight takes some 20 KB of it, long answers none: 50,000 calls a thread. A thread that wants more is ended. */
+/** A call in flight takes some 20 KB of it, long responses none: 50,000 calls a thread. A thread that wants more is ended. */
 const OLD_MIB_MAX = 1_536;
 const BYTES_PER_MIB = 1024 * 1024;
 

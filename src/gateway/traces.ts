@@ -14,7 +14,7 @@ import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-record.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
-import { createSpanRoom, SpanRoom, type SpanCounts } from '../telemetry/span-outbox.js';
+import { createSpanBudget, SpanBudget, type SpanCounts } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
 /** What the spans that are left get at the end to reach the collector; one that is away holds no stop up for longer. */
@@ -50,8 +50,8 @@ function wantsTraces(env: NodeJS.ProcessEnv): boolean {
 
 export class Traces {
   readonly #sampling: Sampling;
-  readonly #buffer = createSpanRoom();
-  readonly #room = new SpanRoom(this.#buffer);
+  readonly #buffer = createSpanBudget();
+  readonly #budget = new SpanBudget(this.#buffer);
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
   #closing = false;
@@ -67,7 +67,7 @@ export class Traces {
       });
     this.#sampling = sampling;
     this.#accountIdOf = accountIdOf;
-    const init: SpanExportInit = { room: this.#buffer, version: packageVersion(), metrics, thread };
+    const init: SpanExportInit = { budget: this.#buffer, version: packageVersion(), metrics, thread };
     this.#thread = new Worker(new URL('../telemetry/span-export.thread.js', import.meta.url), {
       workerData: init,
       name: 'traces',
@@ -91,11 +91,11 @@ export class Traces {
   newOutlet(): SpanOutlet {
     const { port1, port2 } = new MessageChannel();
     this.#tell({ kind: 'source', port: port1 }, [port1]);
-    return { port: port2, room: this.#buffer };
+    return { port: port2, budget: this.#buffer };
   }
 
   counts(): SpanCounts {
-    return this.#room.counts();
+    return this.#budget.counts();
   }
 
   /** Listeners and workers have ended: what they left is sent, for CLOSE_MS at most. */

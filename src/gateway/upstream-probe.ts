@@ -6,7 +6,7 @@ import { SystemClock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { packageVersion } from '../core/version.js';
 import { Http1Client } from '../http1/client.js';
-import type { UpstreamClient } from '../http1/http-client.js';
+import type { HttpClient } from '../http1/http-client.js';
 import { UpstreamNames } from '../telemetry/upstream-names.js';
 import { isHtml, UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { tracesOf } from '../upstream/secret-traces.js';
@@ -17,7 +17,7 @@ import { routesOf } from './snapshot.js';
  * What an operator should do about how an upstream answered a test call. No text made here names a key. Pure; commands.
  */
 
-/** What came back: an answer, as far as it was read, or none. */
+/** What came back: a response, as far as it was read, or none. */
 export type ProbeReply =
   | {
       readonly kind: 'answer';
@@ -36,9 +36,9 @@ export interface ProbeVerdict {
   readonly result: string;
   /** What to do about it; null where there is nothing to do. */
   readonly advice: string | null;
-  /** The model that the answer names. */
+  /** The model that the response names. */
   readonly answeredModel: string | null;
-  /** Whether the answer says how many tokens it took; null where there was no good answer. */
+  /** Whether the response says how many tokens it took; null where there was no good answer. */
   readonly usageReported: boolean | null;
 }
 
@@ -48,12 +48,12 @@ const CALL_PATH = '/chat/completions';
 const UNKNOWN_MODEL_WORDS =
   /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
-const TLS_FAULT = /CERT|TLS|SSL|^EPROTO$/;
+const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
 export function verdictOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeVerdict {
   if (reply.kind === 'fault') {
     const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
-    return failure(result, adviceOfFault(target, reply.code));
+    return failure(result, adviceOfError(target, reply.code));
   }
   const { status, contentType, body, isCut } = reply;
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
@@ -132,7 +132,7 @@ function adviceOfAddress(target: UpstreamTarget): string {
   return `${tail}: set url to the base address that the provider names, without ${CALL_PATH}`;
 }
 
-function adviceOfFault({ origin }: UpstreamTarget, code: string): string {
+function adviceOfError({ origin }: UpstreamTarget, code: string): string {
   const { host, hostname, protocol } = new URL(origin);
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')
     return `the name ${hostname} cannot be resolved: see that it is spelled right, and the DNS of this machine`;
@@ -143,7 +143,7 @@ function adviceOfFault({ origin }: UpstreamTarget, code: string): string {
   if (code === 'CERT_HAS_EXPIRED') return 'its certificate has expired: whoever runs it has to renew it';
   if (code === 'ERR_TLS_CERT_ALTNAME_INVALID')
     return `its certificate is for another name than ${hostname}: set url to that name`;
-  if (TLS_FAULT.test(code)) return `TLS fails with ${host}: if it speaks plain HTTP, url begins with http:`;
+  if (TLS_ERROR.test(code)) return `TLS fails with ${host}: if it speaks plain HTTP, url begins with http:`;
   if (code.startsWith('TIMEOUT')) return 'it accepts connections, but does not answer in time';
   if (code === 'HTTP1_UNSENDABLE') return 'url, key or headers hold what cannot be sent in HTTP';
   const tls = protocol === 'http:' ? '; if it speaks TLS, url begins with https:' : '';
@@ -174,7 +174,7 @@ export interface ProbeView {
 
 /** An operator waits for it; a model that takes longer for one word serves nobody. */
 const PROBE_MS_MAX = 15_000;
-/** Of an answer of some tokens, with much around it. */
+/** Of a response of some tokens, with much around it. */
 const BODY_BYTES_MAX = 64 * 1024;
 /** At a time: a file of hundreds of upstreams that hang takes minutes and not hours. */
 const PROBES_MAX = 8;
@@ -216,7 +216,7 @@ function hurried(target: UpstreamTarget): UpstreamTarget {
   };
 }
 
-async function probe(http: UpstreamClient, model: string, target: UpstreamTarget): Promise<ProbeView> {
+async function probe(http: HttpClient, model: string, target: UpstreamTarget): Promise<ProbeView> {
   const upstream = addressOf(target);
   if (target.origin === ECHO_ORIGIN) {
     return {
@@ -255,7 +255,7 @@ interface ProbeCall {
 }
 
 function callOnce(
-  http: UpstreamClient,
+  http: HttpClient,
   target: UpstreamTarget,
   model: string,
   limit: 'max_tokens' | 'max_completion_tokens',

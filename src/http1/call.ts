@@ -3,10 +3,10 @@
  */
 import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
-import type { Roster } from '../core/slot-list.js';
+import type { SlotList } from '../core/slot-list.js';
 import type { MonotonicMs } from '../core/units.js';
-import type { HttpTarget, UpstreamCall, UpstreamFault, UpstreamHandler } from './http-client.js';
-import type { ConnectionFault, Http1Connection } from './connection.js';
+import type { HttpTarget, HttpCall, HttpFault, HttpHandler } from './http-client.js';
+import type { ConnectionError, Http1Connection } from './connection.js';
 import type { ResponseHead } from './head.js';
 import type { Http1Pool } from './pool.js';
 import type { Waiter } from './waiting-line.js';
@@ -26,12 +26,12 @@ export interface Http1Request {
   readonly isAscii: boolean;
 }
 
-export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
+export class Http1Call implements HttpCall, Waiter<Http1Call> {
   readonly #target: HttpTarget;
-  readonly #handler: UpstreamHandler;
+  readonly #handler: HttpHandler;
   readonly #clock: Clock;
   /** All that run, for their deadlines. */
-  readonly #calls: Roster<Http1Call>;
+  readonly #calls: SlotList<Http1Call>;
   #place: number | undefined;
   // In the pool's line.
   isWaiting = false;
@@ -58,7 +58,7 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   #started = false;
   #sent = false;
 
-  constructor(target: HttpTarget, handler: UpstreamHandler, clock: Clock, calls: Roster<Http1Call>) {
+  constructor(target: HttpTarget, handler: HttpHandler, clock: Clock, calls: SlotList<Http1Call>) {
     this.#target = target;
     this.#handler = handler;
     this.#clock = clock;
@@ -87,7 +87,7 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   }
 
   /** In place of `dispatch`: fails once `start` has returned. */
-  refuse(fault: ConnectionFault): void {
+  refuse(fault: ConnectionError): void {
     queueMicrotask(() => this.onFault(fault, false));
   }
 
@@ -151,7 +151,7 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
   }
 
   /** `wasDead`: the connection had most likely been closed before the request came to it. */
-  onFault({ code, message }: ConnectionFault, wasDead: boolean): void {
+  onFault({ code, message }: ConnectionError, wasDead: boolean): void {
     this.#fail({ code, message, repeatable: !this.#sent || wasDead });
   }
 
@@ -167,7 +167,7 @@ export class Http1Call implements UpstreamCall, Waiter<Http1Call> {
     connection?.destroy();
   }
 
-  #fail(fault: UpstreamFault): void {
+  #fail(fault: HttpFault): void {
     if (this.#over) return;
     this.#finish();
     this.#handler.onError(fault);

@@ -3,27 +3,27 @@
  * connection at a time, connections kept. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
-import { Roster } from '../core/slot-list.js';
-import type { HttpTarget, UpstreamCall, UpstreamClient, UpstreamHandler } from './http-client.js';
+import { SlotList } from '../core/slot-list.js';
+import type { HttpTarget, HttpCall, HttpClient, HttpHandler } from './http-client.js';
 import { Http1Call } from './call.js';
-import type { ConnectionFault } from './connection.js';
+import type { ConnectionError } from './connection.js';
 import { Http1Pool } from './pool.js';
 import { fixedHeadOf, headOf } from './request.js';
 
 /** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms. */
 const SWEEP_PERIOD_MS = 50;
 
-const UNSENDABLE: ConnectionFault = {
+const UNSENDABLE: ConnectionError = {
   code: 'HTTP1_UNSENDABLE',
   message: 'a header or the path holds what cannot be sent',
 };
-const CLIENT_CLOSED: ConnectionFault = { code: 'HTTP1_CLIENT_CLOSED', message: 'the client was closed' };
+const CLIENT_CLOSED: ConnectionError = { code: 'HTTP1_CLIENT_CLOSED', message: 'the client was closed' };
 
 export interface Http1ClientOptions {
   readonly clock: Clock;
   /** Of Tollgate, for the User-Agent. */
   readonly version: string;
-  /** The upstream has sent an answer that no call had asked for; its connections are not kept for a while. */
+  /** The upstream has sent a response that no call had asked for; its connections are not kept for a while. */
   readonly onUnasked?: (target: HttpTarget) => void;
 }
 
@@ -33,7 +33,7 @@ interface Route {
   readonly fixedHead: string | undefined;
 }
 
-export class Http1Client implements UpstreamClient {
+export class Http1Client implements HttpClient {
   readonly #clock: Clock;
   readonly #userAgent: string;
   readonly #onUnasked: (target: HttpTarget) => void;
@@ -41,7 +41,7 @@ export class Http1Client implements UpstreamClient {
   readonly #routes = new Map<HttpTarget, Route>();
   /** Pools of targets that are gone, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
-  readonly #calls = new Roster<Http1Call>();
+  readonly #calls = new SlotList<Http1Call>();
   readonly #sweep: NodeJS.Timeout;
   #closed = false;
 
@@ -57,9 +57,9 @@ export class Http1Client implements UpstreamClient {
     target: HttpTarget,
     body: string | Uint8Array,
     requestId: string,
-    handler: UpstreamHandler,
+    handler: HttpHandler,
     traceHeaders: readonly string[] = [],
-  ): UpstreamCall {
+  ): HttpCall {
     const call = new Http1Call(target, handler, this.#clock, this.#calls);
     if (this.#closed) {
       call.refuse(CLIENT_CLOSED);

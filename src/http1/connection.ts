@@ -1,7 +1,7 @@
 /**
- * One HTTP/1.1 connection: one call at a time, never the next before the answer to the last is whole. Upstream worker.
+ * One HTTP/1.1 connection: one call at a time, never the next before the response to the last is whole. Upstream worker.
  *
- * opening → busy ⇄ idle → gone. What is not beyond doubt ends the connection: bytes that nobody asked for, an answer before the
+ * opening → busy ⇄ idle → gone. What is not beyond doubt ends the connection: bytes that nobody asked for, a response before the
  * request was out, a problem in the framing.
  */
 import type { Socket } from 'node:net';
@@ -27,7 +27,7 @@ const KEEP_ALIVE_MS_MAX = 30_000;
 /** What a connection that the other side has closed meanwhile fails with. */
 const DEAD_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'HTTP1_CLOSED']);
 
-export interface ConnectionFault {
+export interface ConnectionError {
   readonly code: string;
   readonly message: string;
 }
@@ -39,19 +39,19 @@ const STATUS_LINE_BYTES = 13;
 const CR = 0x0d;
 const LF = 0x0a;
 
-const UNASKED: ConnectionFault = {
+const UNASKED: ConnectionError = {
   code: 'HTTP1_UNASKED',
   message: 'it answered before it had the whole request',
 };
-const CLOSED: ConnectionFault = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
+const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
 /** The pool's side. */
 export interface ConnectionOwner {
   /** It is open, or has given up its call whole, and takes another call. */
   onFree(connection: Http1Connection): void;
   /** It takes no calls any more; `fault` where it never opened. */
-  onGone(connection: Http1Connection, fault: ConnectionFault | undefined): void;
-  /** It brought an answer that no call has asked for, and is being closed. */
+  onGone(connection: Http1Connection, fault: ConnectionError | undefined): void;
+  /** It brought a response that no call has asked for, and is being closed. */
   onUnasked(): void;
 }
 
@@ -63,7 +63,7 @@ export class Http1Connection implements SocketEvents {
   readonly #parser = new Http1Parser();
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
   #call: Http1Call | undefined;
-  #answers = 0;
+  #responses = 0;
   /** While opening: until it is given up. While idle: until it is closed. */
   deadlineMs: number;
 
@@ -135,7 +135,7 @@ export class Http1Connection implements SocketEvents {
     const hadHead = parser.head !== undefined;
     parser.push(bytes, length);
     if (!hadHead && parser.head !== undefined) {
-      if (this.#answers > 0 && this.#isOfAnother(parser.head)) return;
+      if (this.#responses > 0 && this.#isOfAnother(parser.head)) return;
       call.onHead(parser.head);
     }
     // The call may have been aborted in any of its callbacks.
@@ -170,7 +170,7 @@ export class Http1Connection implements SocketEvents {
 
   #finish(call: Http1Call, bytes: Buffer, length: number): void {
     this.#call = undefined;
-    this.#answers++;
+    this.#responses++;
     const keepMs = this.#keepMs();
     if (this.#parser.hasExcess) this.#noteUnasked(bytes, this.#parser.excessStart, length);
     // Part of the request may be unsent, where it was answered before its end.
@@ -199,8 +199,8 @@ export class Http1Connection implements SocketEvents {
   }
 
   /**
-   * Whether the first answer to a request on a kept connection cannot be the answer to it; then the call has failed. What the server sends
-   * after it has the request cannot be told from the answer: see Http1Pool for what follows from that.
+   * Whether the first response to a request on a kept connection cannot be the response to it; then the call has failed. What the server sends
+   * after it has the request cannot be told from the response: see Http1Pool for what follows from that.
    */
   #isOfAnother({ status, keepsAlive }: ResponseHead): boolean {
     const call = this.#call!;
@@ -217,7 +217,7 @@ export class Http1Connection implements SocketEvents {
     return true;
   }
 
-  /** Line ends after an answer, and the farewell of a server that closes, are no answers to anybody. */
+  /** Line ends after a response, and the farewell of a server that closes, are no responses to anybody. */
   #noteUnasked(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
     let at = start;
@@ -228,16 +228,16 @@ export class Http1Connection implements SocketEvents {
   }
 
   /** Its call, if it carries one, fails. */
-  #fail(fault: ConnectionFault): void {
+  #fail(fault: ConnectionError): void {
     if (this.#state === 'gone') return;
     const call = this.#call;
-    // Nothing of an answer had come, on a connection that had served before: most likely it was closed while idle.
-    const wasDead = this.#answers > 0 && !this.#parser.hasBegun && DEAD_CODES.has(fault.code);
+    // Nothing of a response had come, on a connection that had served before: most likely it was closed while idle.
+    const wasDead = this.#responses > 0 && !this.#parser.hasBegun && DEAD_CODES.has(fault.code);
     this.#leave(fault);
     call?.onFault(fault, wasDead);
   }
 
-  #leave(fault: ConnectionFault | undefined): void {
+  #leave(fault: ConnectionError | undefined): void {
     if (this.#state === 'gone') return;
     const wasOpening = this.#state === 'opening';
     this.#state = 'gone';

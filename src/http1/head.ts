@@ -29,8 +29,8 @@ const SWITCHING = 101;
 const NO_CONTENT = 204;
 const NOT_MODIFIED = 304;
 
-/** What is wrong with an answer, for the log. */
-export class HeadProblem {
+/** What is wrong with a response, for the log. */
+export class HeadError {
   readonly message: string;
 
   constructor(message: string) {
@@ -79,28 +79,27 @@ export class ResponseHead {
 }
 
 /** `text`: a whole head as Latin-1, from the status line to the empty line. Costs 1 µs for 10 headers. */
-export function parseHead(text: string): ResponseHead | HeadProblem {
-  if (!HEAD.test(text)) return new HeadProblem(STATUS_LINE.test(text) ? 'bad header' : 'bad status line');
+export function parseHead(text: string): ResponseHead | HeadError {
+  if (!HEAD.test(text)) return new HeadError(STATUS_LINE.test(text) ? 'bad header' : 'bad status line');
   const status = Number(text.slice(STATUS_START, STATUS_END));
   const lower = text.toLowerCase();
   if (status < 200) return interimHead(text, lower, status);
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && linesOf(text) > HEADERS_MAX + 2)
-    return new HeadProblem(`more than ${HEADERS_MAX} headers`);
+    return new HeadError(`more than ${HEADERS_MAX} headers`);
   const isOld = text.startsWith('HTTP/1.0');
   const keepsAlive = !isOld && !saysClose(text, lower);
   const length = valueAt(text, lower, 'content-length', 0);
   const coding = valueAt(text, lower, 'transfer-encoding', 0);
-  if (length !== undefined && coding !== undefined) return new HeadProblem('a length and a transfer coding');
+  if (length !== undefined && coding !== undefined) return new HeadError('a length and a transfer coding');
   if (coding !== undefined) {
-    if (isOld) return new HeadProblem('a transfer coding in HTTP/1.0');
-    if (coding.value.toLowerCase() !== 'chunked') return new HeadProblem('a transfer coding but chunked');
+    if (isOld) return new HeadError('a transfer coding in HTTP/1.0');
+    if (coding.value.toLowerCase() !== 'chunked') return new HeadError('a transfer coding but chunked');
     if (valueAt(text, lower, 'transfer-encoding', coding.end) !== undefined)
-      return new HeadProblem('two transfer codings');
+      return new HeadError('two transfer codings');
   }
   if (length !== undefined) {
-    if (!LENGTH_PATTERN.test(length.value)) return new HeadProblem('a length that is none');
-    if (valueAt(text, lower, 'content-length', length.end) !== undefined)
-      return new HeadProblem('two lengths');
+    if (!LENGTH_PATTERN.test(length.value)) return new HeadError('a length that is none');
+    if (valueAt(text, lower, 'content-length', length.end) !== undefined) return new HeadError('two lengths');
   }
   if (status === NO_CONTENT || status === NOT_MODIFIED)
     return new ResponseHead(text, lower, status, 'empty', 0, keepsAlive);
@@ -118,8 +117,8 @@ export function parseHead(text: string): ResponseHead | HeadProblem {
 }
 
 /** It has no body whatever it says, and is followed by the head that counts. */
-function interimHead(text: string, lower: string, status: number): ResponseHead | HeadProblem {
-  if (status === SWITCHING) return new HeadProblem('an upgrade that nobody asked for');
+function interimHead(text: string, lower: string, status: number): ResponseHead | HeadError {
+  if (status === SWITCHING) return new HeadError('an upgrade that nobody asked for');
   return new ResponseHead(text, lower, status, 'empty', 0, true);
 }
 

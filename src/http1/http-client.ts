@@ -26,23 +26,23 @@ export interface HttpTarget {
 }
 
 /** Why there is no (whole) answer. `code` is the client's own (`ECONNREFUSED`, `HTTP1_INVALID`), for the log. */
-export interface UpstreamFault {
+export interface HttpFault {
   readonly code: string;
   readonly message: string;
   /** A second try on the same upstream repeats no work there: nothing was sent, or a kept-alive connection was found dead. */
   readonly repeatable: boolean;
 }
 
-export interface UpstreamHandler {
+export interface HttpHandler {
   /** Final status; `header` looks one up by its lower-case name. */
   onStart(status: number, header: (name: string) => string | undefined): void;
   /** The bytes belong to the receiver. */
   onData(chunk: Uint8Array): void;
   onEnd(): void;
-  onError(fault: UpstreamFault): void;
+  onError(fault: HttpFault): void;
 }
 
-export interface UpstreamCall {
+export interface HttpCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
   /** Whether the caller makes the upstream wait, or did until just now: see HELD_UP_MS_MIN. */
@@ -58,13 +58,13 @@ export interface UpstreamCall {
  * `start` calls nothing of the handler before it has returned; `traceHeaders` are name, value, name, value. `close` ends calls that
  * still run with a fault.
  */
-export interface UpstreamClient {
+export interface HttpClient {
   start(
     target: HttpTarget,
     body: string | Uint8Array,
     requestId: string,
-    handler: UpstreamHandler,
+    handler: HttpHandler,
     traceHeaders?: readonly string[],
-  ): UpstreamCall;
+  ): HttpCall;
   close(): Promise<void>;
 }

@@ -1,9 +1,9 @@
 /**
- * Reads the answers of one connection, one at a time, from the pieces that its socket brings. It calls nobody: what a piece brought
+ * Reads the responses of one connection, one at a time, from the pieces that its socket brings. It calls nobody: what a piece brought
  * stands in its fields, in the order head, body, problem or end. Pure; upstream worker.
  */
 import { ChunkedBody } from './chunks.js';
-import { HeadProblem, parseHead, type ResponseHead } from './head.js';
+import { HeadError, parseHead, type ResponseHead } from './head.js';
 
 /** Of one head. Providers send some 2 KB. */
 const HEAD_BYTES_MAX = 64 * 1024;
@@ -17,20 +17,20 @@ const HEAD_END_BYTES = Buffer.from(HEAD_END);
 const LONE_LF = /(?:^|[^\r])\n/;
 
 export class Http1Parser {
-  /** Of the answer that counts, once it has come. */
+  /** Of the response that counts, once it has come. */
   head: ResponseHead | undefined;
   /** What the last piece brought of the body, with its framing taken out: `bytes[bodyStart..bodyEnd)`. */
   bodyStart = 0;
   bodyEnd = 0;
-  /** The answer is whole. */
+  /** The response is whole. */
   isOver = false;
   /** What is wrong; nothing is read any more. The body before it is good. */
   problem: string | undefined;
-  /** More has come than the answer: nobody can say to what it belongs. */
+  /** More has come than the response: nobody can say to what it belongs. */
   hasExcess = false;
   /** Where it begins in the last piece. */
   excessStart = 0;
-  /** A byte of the answer, or of an informational one before it, has come. */
+  /** A byte of the response, or of an informational one before it, has come. */
   hasBegun = false;
   readonly #chunks = new ChunkedBody();
   /** The part of a head that was cut. */
@@ -39,7 +39,7 @@ export class Http1Parser {
   /** Of a body with a length. */
   #bytesLeft = 0;
 
-  /** Awaits another answer. */
+  /** Awaits another response. */
   begin(): void {
     this.head = undefined;
     this.isOver = false;
@@ -104,7 +104,7 @@ export class Http1Parser {
       return;
     }
     const head = parseHead(text);
-    if (head instanceof HeadProblem) this.problem = head.message;
+    if (head instanceof HeadError) this.problem = head.message;
     else if (head.status >= 200) this.#begin(head);
     else if (++this.#interimHeads > INTERIM_HEADS_MAX) this.problem = 'informational answers without end';
   }

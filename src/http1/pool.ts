@@ -2,15 +2,15 @@
  * The connections to one origin. A call takes the one that was used last, else a new one is opened for it, up to a bound; then it waits, in
  * order, as long as it would wait for a connection. Upstream worker.
  *
- * An upstream may send an answer that nobody asked for. If it comes before the next request, it is read first, for a turn of the event loop
+ * An upstream may send a response that nobody asked for. If it comes before the next request, it is read first, for a turn of the event loop
  * lies before each use of a kept connection, and the connection is closed. If it comes while the next request is on its way, nothing in
- * HTTP/1.1 tells it from the answer. So an upstream that was caught once gets no second call on any connection for a while: then nobody's
+ * HTTP/1.1 tells it from the response. So an upstream that was caught once gets no second call on any connection for a while: then nobody's
  * answer can be another's.
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { Http1Call } from './call.js';
-import { Http1Connection, type ConnectionFault, type ConnectionOwner } from './connection.js';
+import { Http1Connection, type ConnectionError, type ConnectionOwner } from './connection.js';
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
 import { WaitingLine } from './waiting-line.js';
@@ -18,7 +18,7 @@ import { WaitingLine } from './waiting-line.js';
 /** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
 const IDLE_CHECK_MS = 500;
 
-/** How long after an answer that nobody asked for each connection carries one call. What is at stake are callers' texts. */
+/** How long after a response that nobody asked for each connection carries one call. What is at stake are callers' texts. */
 const DISTRUST_MS = 600_000;
 
 export class Http1Pool implements ConnectionOwner {
@@ -54,7 +54,7 @@ export class Http1Pool implements ConnectionOwner {
   #distrustUntilMs = 0;
   #retired = false;
 
-  /** `onUnasked`: the upstream has sent an answer that nobody asked for. */
+  /** `onUnasked`: the upstream has sent a response that nobody asked for. */
   constructor(target: HttpTarget, clock: Clock, onUnasked: () => void) {
     this.#onUnasked = onUnasked;
     this.#clock = clock;
@@ -114,8 +114,8 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /**
-   * Some servers close right after an answer that did not say so. A call that is sent into that is lost, or made twice, so the turn in
-   * which the answer came is awaited: an end that came with it, or another answer, is seen then.
+   * Some servers close right after a response that did not say so. A call that is sent into that is lost, or made twice, so the turn in
+   * which the response came is awaited: an end that came with it, or another response, is seen then.
    */
   onFree(connection: Http1Connection): void {
     if (this.#opening.delete(connection)) {
@@ -137,7 +137,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#onUnasked();
   }
 
-  onGone(connection: Http1Connection, fault: ConnectionFault | undefined): void {
+  onGone(connection: Http1Connection, fault: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
     // One call of those for which connections are opened has lost its own.

@@ -1,12 +1,12 @@
 /**
- * The host's clocks, with the calendar of the authority where limits are shared: days and resets are then the same on all hosts,
+ * The host's clocks, with the calendar of the coordinator where limits are shared: days and resets are then the same on all hosts,
  * whatever their own calendars say. Any thread; the main thread sets the difference.
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';
 import type { LedgerBuffers } from './layout.js';
 
-export class AuthorityClock implements Clock {
+export class CoordinatorClock implements Clock {
   readonly #clock: Clock;
   readonly #aheadMs: BigInt64Array;
 
@@ -23,7 +23,7 @@ export class AuthorityClock implements Clock {
     return asWallMs(this.#clock.wallMs() + Number(Atomics.load(this.#aheadMs, 0)));
   }
 
-  /** The authority's calendar showed `wallMs` when this host's showed `hostWallMs`. Main thread. */
+  /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. Main thread. */
   follow(wallMs: WallMs, hostWallMs: number): void {
     Atomics.store(this.#aheadMs, 0, BigInt(Math.round(wallMs - hostWallMs)));
   }
@@ -31,5 +31,5 @@ export class AuthorityClock implements Clock {
 
 /** The clock of a thread that works on these buffers. */
 export function clockOf({ calendar }: LedgerBuffers, clock: Clock): Clock {
-  return calendar === undefined ? clock : new AuthorityClock(clock, calendar);
+  return calendar === undefined ? clock : new CoordinatorClock(clock, calendar);
 }

@@ -1,5 +1,5 @@
 /**
- * How a ledger counts: by all that this process admits, or, where limits are shared with other processes, by what it was lent.
+ * How a ledger counts: by all that this process admits, or, where limits are shared with other processes, by what it was granted.
  * Chosen once for a process, so that each call site sees one class. Any thread.
  */
 import type { Clock } from '../core/clock.js';

@@ -49,7 +49,7 @@ export function dayWordOf(dayNumber: number, calls: number): bigint {
   return (BigInt(dayNumber) << DAY_SHIFT) | BigInt(calls);
 }
 
-/** How calls of the day are counted: by all that this process admits, or by what it was lent. */
+/** How calls of the day are counted: by all that this process admits, or by what it was granted. */
 export interface DayCalls<Index extends number> {
   take(counted: Index, callsPerDay: number): number | undefined;
   giveBack(counted: Index, dayNumber: number): void;

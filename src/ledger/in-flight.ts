@@ -2,7 +2,7 @@
  * How many calls of an account are in flight in this process, and how many may be. Any thread.
  */
 import type { AccountIndex } from '../core/units.js';
-import { COUNTED_WORDS32, LENT_SLOTS, LOW_SLOTS, type LedgerViews } from './layout.js';
+import { COUNTED_WORDS32, GRANTED_SLOTS, LOW_SLOTS, type LedgerViews } from './layout.js';
 
 /** Against a limit that comes with the call. */
 export class InFlight {
@@ -28,7 +28,7 @@ export class InFlight {
   }
 }
 
-/** Against places that were lent. The place is taken before they are read, so who takes some back sees every place that is taken. */
+/** Against places that were granted. The place is taken before they are read, so who takes some back sees every place that is taken. */
 export class LeasedInFlight extends InFlight {
   readonly #records32: Int32Array;
   readonly #onLow: (account: AccountIndex) => void;
@@ -43,7 +43,7 @@ export class LeasedInFlight extends InFlight {
   override take(account: AccountIndex): boolean {
     const before = Atomics.add(this.counts, account, 1);
     const first = account * COUNTED_WORDS32;
-    const left = Atomics.load(this.#records32, first + LENT_SLOTS) - before - 1;
+    const left = Atomics.load(this.#records32, first + GRANTED_SLOTS) - before - 1;
     if (left < 0) {
       Atomics.sub(this.counts, account, 1);
       return false;

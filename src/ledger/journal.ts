@@ -62,7 +62,7 @@ class Ring {
 }
 
 /** Whether a new call may be admitted: `full` means that the main thread stands still, `refusing` that it has said so. */
-export type JournalRoom = 'room' | 'full' | 'refusing';
+export type JournalCapacity = 'room' | 'full' | 'refusing';
 
 /** The listener's end. */
 export class JournalWriter extends Ring {
@@ -81,7 +81,7 @@ export class JournalWriter extends Ring {
   }
 
   /** Looks whether one more record fits beside those that `pending` admitted calls may still append. 10 ns. */
-  roomFor(pending: number): JournalRoom {
+  roomFor(pending: number): JournalCapacity {
     if (Atomics.load(this.words32, REFUSING) === 1) return 'refusing';
     if (this.#used() + pending < this.capacity) return 'room';
     this.#drained = Atomics.load(this.words32, DRAINED);

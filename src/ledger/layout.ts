@@ -41,20 +41,20 @@
  *
  * Keys have a dirty set of their own: whose use or counts have changed.
  *
- * Where limits are shared with other processes a record holds what its process was lent, and there are no marks (leases.ts):
+ * Where limits are shared with other processes a record holds what its process was granted, and there are no marks (leases.ts):
  *
  *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
  *        8    64  day        any thread (CAS)           day number << 32 | calls left: leased-day.ts
- *       16    64  credited   main thread                money ever lent to this process, less what it gave back
+ *       16    64  credited   main thread                money ever granted to this process, less what it gave back
  *       24..47     -                                     as above, of this life of the process
- *       56    64  lent day   main thread                day number << 32 | calls of it that were lent
+ *       56    64  granted day   main thread                day number << 32 | calls of it that were granted
  *       64    64  low money  main thread                tell the main thread when less than this is available
- *       72    64  elsewhere  main thread                pico-units that the authority last told to have left
+ *       72    64  elsewhere  main thread                pico-units that the coordinator last told to have left
  *       80    64  free       main thread                monotonic ms at which a permit of the minute will be free
  *       88    64  refused    main thread                no use in asking for the minute before this monotonic ms
- *       96    32  lent slots main thread                how many calls may be in flight here
+ *       96    32  granted slots main thread                how many calls may be in flight here
  *      100  3×32  low        main thread                of permits, calls of the day, slots: as low money
- *      112    32  remaining  main thread                permits of the minute that the authority last told to have left
+ *      112    32  remaining  main thread                permits of the minute that the coordinator last told to have left
  */
 import { ceilDiv } from '../core/units.js';
 import { invariant } from '../core/errors.js';
@@ -76,23 +76,23 @@ export const UNCOVERED = 5;
 
 /** Words of one account, or one key, in the view of 32-bit words, and the fields in it. */
 export const COUNTED_WORDS32 = COUNTED_BYTES / 4;
-export const STANDING = 12;
+export const STATUS = 12;
 export const MARKS = 13;
 export const MARK_COUNT = COUNTED_WORDS32 - MARKS;
 
-/** Fields of what was lent, of accounts and keys: in the place of the marks. */
-export const LENT_DAY = 7;
+/** Fields of what was granted, of accounts and keys: in the place of the marks. */
+export const GRANTED_DAY = 7;
 export const LOW_MONEY = 8;
-export const MONEY_ELSEWHERE = 9;
+export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;
 export const MINUTE_REFUSED_UNTIL_MS = 11;
-export const LENT_SLOTS = 24;
+export const GRANTED_SLOTS = 24;
 export const LOW_MINUTE = 25;
 export const LOW_DAY = 26;
 export const LOW_SLOTS = 27;
-export const MINUTE_ELSEWHERE = 28;
+export const MINUTE_HELD_BY_OTHERS = 28;
 invariant(
-  LENT_DAY * 2 > STANDING && LENT_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
+  GRANTED_DAY * 2 > STATUS && GRANTED_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
   'fields do not overlap',
 );
 
@@ -122,7 +122,7 @@ export interface LedgerBuffers {
   readonly keysMax: number;
   readonly keys: SharedArrayBuffer;
   readonly dirtyKeys: SharedArrayBuffer;
-  /** Where limits are shared with other processes: how much the authority's calendar is ahead of this host's. */
+  /** Where limits are shared with other processes: how much the coordinator's calendar is ahead of this host's. */
   readonly calendar: SharedArrayBuffer | undefined;
 }
 

@@ -1,9 +1,9 @@
 /**
- * The money of an account where it is shared with other processes: the words mean what this process was lent. Any thread, but
+ * The money of an account where it is shared with other processes: the words mean what this process was granted. Any thread, but
  * for what says main thread.
  *
- * `credited` is what was lent less what was given back, so the law of balance.ts holds of this process alone, and what it is
- * lent and has not spent is credited - spent.
+ * `credited` is what was granted less what was given back, so the law of balance.ts holds of this process alone, and what it is
+ * granted and has not spent is credited - spent.
  */
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -15,10 +15,10 @@ import {
   type CountedViews,
   DAY,
   type LedgerViews,
-  LENT_DAY,
+  GRANTED_DAY,
   LOW_DAY,
   LOW_MONEY,
-  MONEY_ELSEWHERE,
+  MONEY_HELD_BY_OTHERS,
 } from './layout.js';
 
 export class LeasedBalance extends Balance {
@@ -41,19 +41,19 @@ export class LeasedBalance extends Balance {
   }
 
   override balance(account: AccountIndex): PicoUnits {
-    const elsewhere = Atomics.load(this.#records64, account * COUNTED_WORDS64 + MONEY_ELSEWHERE);
-    return asPicoUnits(super.available(account) + elsewhere);
+    const heldByOthers = Atomics.load(this.#records64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS);
+    return asPicoUnits(super.available(account) + heldByOthers);
   }
 
   /**
-   * Not here: as soon as the store has the charge no more, the authority lends that money to anybody. Until the flush it is in
+   * Not here: as soon as the store has the charge no more, the coordinator lends that money to anybody. Until the flush it is in
    * `held`, and then it is forgotten (`Leases.forgetMoney`).
    */
   protected override regain(): void {
     return;
   }
 
-  /** Nothing is lent: what the store knows of the account, the authority counts. Main thread, before the account is first used. */
+  /** Nothing is granted: what the store knows of the account, the coordinator counts. Main thread, before the account is first used. */
   override set(account: AccountIndex): void {
     const nothing = asPicoUnits(0n);
     super.set(account, nothing, nothing, nothing);
@@ -61,11 +61,11 @@ export class LeasedBalance extends Balance {
 }
 
 /*
- * Calls per day where the limit is shared with other processes: what was lent of a day is taken one by one. Any thread;
+ * Calls per day where the limit is shared with other processes: what was granted of a day is taken one by one. Any thread;
  * main-thread writes are in leases.ts.
  *
  * The number of the day and the calls left share one 64-bit word. Beside it the main thread keeps how many of that day were
- * ever lent: what is missing between the two was used.
+ * ever granted: what is missing between the two was used.
  */
 
 /** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
@@ -85,7 +85,7 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     this.#onLow = onLow;
   }
 
-  /** Takes a call of today; returns the number of the day it was lent of, undefined where none is left here. */
+  /** Takes a call of today; returns the number of the day it was granted of, undefined where none is left here. */
   take(counted: Index): number | undefined {
     const index = counted * COUNTED_WORDS64 + DAY;
     const today = dayNumberOf(this.#clock.wallMs());
@@ -112,20 +112,20 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     throw new Error('invariant broken: a call of the day is given back in bounded tries');
   }
 
-  /** The day that was last lent of and the calls of it that this process has used. Exact in the main thread alone. */
+  /** The day that was last granted of and the calls of it that this process has used. Exact in the main thread alone. */
   read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number } {
     const first = counted * COUNTED_WORDS64;
-    const lent = Atomics.load(this.#words64, first + LENT_DAY);
+    const granted = Atomics.load(this.#words64, first + GRANTED_DAY);
     const left = Atomics.load(this.#words64, first + DAY);
-    const dayNumber = Number(lent >> DAY_SHIFT);
+    const dayNumber = Number(granted >> DAY_SHIFT);
     if (Number(left >> DAY_SHIFT) !== dayNumber) return { dayNumber, dayCalls: 0 };
-    return { dayNumber, dayCalls: Math.max(0, Number(lent - left)) };
+    return { dayNumber, dayCalls: Math.max(0, Number(granted - left)) };
   }
 
-  /** Nothing is lent. What the store knows of the day, the authority counts. Main thread, before the account is first used. */
+  /** Nothing is granted. What the store knows of the day, the coordinator counts. Main thread, before the account is first used. */
   set(counted: Index): void {
     const first = counted * COUNTED_WORDS64;
-    Atomics.store(this.#words64, first + LENT_DAY, 0n);
+    Atomics.store(this.#words64, first + GRANTED_DAY, 0n);
     Atomics.store(this.#words64, first + DAY, 0n);
   }
 }

@@ -1,12 +1,12 @@
 /**
- * Requests per minute where the limit is shared with other processes: what was lent is taken one by one, until it is used up or
+ * Requests per minute where the limit is shared with other processes: what was granted is taken one by one, until it is used up or
  * has expired. Any thread; main-thread writes are in leases.ts.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20 bits). To take one
  * is one compare-exchange. As in window.ts the clock is read again after it: a permit that was taken by a thread that stalled
  * until it had expired is abandoned.
  *
- * A refusal here is not the last word: `asks` says whether the authority should be asked.
+ * A refusal here is not the last word: `asks` says whether the coordinator should be asked.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -16,7 +16,7 @@ import {
   COUNTED_WORDS32,
   COUNTED_WORDS64,
   LOW_MINUTE,
-  MINUTE_ELSEWHERE,
+  MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
   MINUTE_REFUSED_UNTIL_MS,
   WINDOW,
@@ -28,7 +28,7 @@ const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
-/** A permit weighs so long after its expiry at most, with the authority's tick that it is counted by. */
+/** A permit weighs so long after its expiry at most, with the coordinator's tick that it is counted by. */
 const WEIGHING_MS = 60_600;
 
 /** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
@@ -67,7 +67,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes one permit of those that were lent, or nothing. The limit is the authority's matter. Returns one object that the next call overwrites. */
+  /** Takes one permit of those that were granted, or nothing. The limit is the coordinator's matter. Returns one object that the next call overwrites. */
   take(counted: Index): MinuteTake {
     return this.#decide(counted, true);
   }
@@ -76,17 +76,17 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return this.#decide(counted, false);
   }
 
-  /** Only the authority knows: see `Authority.look`. */
+  /** Only the coordinator knows: see `Coordinator.look`. */
   usedOf(): number {
     return 0;
   }
 
-  /** The authority remembers by itself. */
+  /** The coordinator remembers by itself. */
   restore(): void {
     return;
   }
 
-  /** Forgets what was lent, which the authority gets back when it has expired. Main thread, before the account is first used. */
+  /** Forgets what was granted, which the coordinator gets back when it has expired. Main thread, before the account is first used. */
   clear(counted: Index): void {
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }
@@ -111,10 +111,10 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   #admit(counted: Index, left: number, expiresMs: number, nowMs: number): MinuteTake {
-    const elsewhere = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_ELSEWHERE);
+    const heldByOthers = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS);
     const take = this.#take;
     take.admitted = true;
-    take.remaining = left + elsewhere;
+    take.remaining = left + heldByOthers;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(expiresMs - nowMs) + WEIGHING_MS);
     take.asks = false;
     return take;

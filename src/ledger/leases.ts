@@ -1,5 +1,5 @@
 /**
- * What this process was lent by the authority: how it is put into the shared words and taken out again. For accounts and for
+ * What this process was granted by the coordinator: how it is put into the shared words and taken out again. For accounts and for
  * keys with limits of their own. Main thread.
  */
 import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
@@ -11,16 +11,16 @@ import {
   AVAILABLE,
   CREDITED,
   DAY,
-  LENT_DAY,
-  LENT_SLOTS,
+  GRANTED_DAY,
+  GRANTED_SLOTS,
   LOW_DAY,
   LOW_MINUTE,
   LOW_MONEY,
   LOW_SLOTS,
-  MINUTE_ELSEWHERE,
+  MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
   MINUTE_REFUSED_UNTIL_MS,
-  MONEY_ELSEWHERE,
+  MONEY_HELD_BY_OTHERS,
   openLedgerViews,
   SPENT,
   WINDOW,
@@ -32,7 +32,7 @@ import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js'
 /** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
 const TRIES_MAX = 100_000;
 
-/** Of one day: what was lent is `used` and `unused` together. */
+/** Of one day: what was granted is `used` and `unused` together. */
 export interface DayHeld {
   readonly dayNumber: number;
   readonly used: number;
@@ -90,22 +90,22 @@ export class CountedLeases<Index extends number> {
     return permitsOf(Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW));
   }
 
-  /** What the authority told of the minute: for the headers of answers, and how long it need not be asked again. */
+  /** What the coordinator told of the minute: for the headers of responses, and how long it need not be asked again. */
   tellMinute(counted: Index, remaining: number, freeMs: number, refusedUntilMs: number): void {
     const first64 = counted * COUNTED_WORDS64;
-    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_ELSEWHERE, remaining);
+    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS, remaining);
     Atomics.store(this.#words64, first64 + MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
     Atomics.store(this.#words64, first64 + MINUTE_REFUSED_UNTIL_MS, BigInt(Math.floor(refusedUntilMs)));
   }
 
   dayHeld(counted: Index): DayHeld {
     const first = counted * COUNTED_WORDS64;
-    const lent = Atomics.load(this.#words64, first + LENT_DAY);
+    const granted = Atomics.load(this.#words64, first + GRANTED_DAY);
     const left = Atomics.load(this.#words64, first + DAY);
     const unused = Number(BigInt.asUintN(32, left));
     return {
-      dayNumber: Number(lent >> DAY_SHIFT),
-      used: Number(BigInt.asUintN(32, lent)) - unused,
+      dayNumber: Number(granted >> DAY_SHIFT),
+      used: Number(BigInt.asUintN(32, granted)) - unused,
       unused,
     };
   }
@@ -114,12 +114,12 @@ export class CountedLeases<Index extends number> {
   addDay(counted: Index, dayNumber: number, calls: number, low: number): void {
     const first = counted * COUNTED_WORDS64;
     Atomics.store(this.#words32, counted * COUNTED_WORDS32 + LOW_DAY, low);
-    const lent = Atomics.load(this.#words64, first + LENT_DAY);
-    if (Number(lent >> DAY_SHIFT) === dayNumber) {
-      Atomics.store(this.#words64, first + LENT_DAY, lent + BigInt(calls));
+    const granted = Atomics.load(this.#words64, first + GRANTED_DAY);
+    if (Number(granted >> DAY_SHIFT) === dayNumber) {
+      Atomics.store(this.#words64, first + GRANTED_DAY, granted + BigInt(calls));
       Atomics.add(this.#words64, first + DAY, BigInt(calls));
     } else {
-      Atomics.store(this.#words64, first + LENT_DAY, dayWordOf(dayNumber, calls));
+      Atomics.store(this.#words64, first + GRANTED_DAY, dayWordOf(dayNumber, calls));
       Atomics.store(this.#words64, first + DAY, dayWordOf(dayNumber, calls));
     }
   }
@@ -132,7 +132,7 @@ export class CountedLeases<Index extends number> {
       const unused = BigInt.asUintN(32, word);
       if (unused === 0n) return 0;
       if (Atomics.compareExchange(this.#words64, first + DAY, word, word - unused) !== word) continue;
-      Atomics.sub(this.#words64, first + LENT_DAY, unused);
+      Atomics.sub(this.#words64, first + GRANTED_DAY, unused);
       return Number(unused);
     }
     throw new Error('invariant broken: calls of the day are taken back in bounded tries');
@@ -160,26 +160,26 @@ export class Leases {
     return Atomics.load(this.#inFlight, account);
   }
 
-  /** Places for calls in flight that this process holds: those it was lent, or those that are taken where these are more. */
+  /** Places for calls in flight that this process holds: those it was granted, or those that are taken where these are more. */
   slotsHeld(account: AccountIndex): number {
-    const lent = Atomics.load(this.#words32, account * COUNTED_WORDS32 + LENT_SLOTS);
-    return Math.max(lent, this.inFlightOf(account));
+    const granted = Atomics.load(this.#words32, account * COUNTED_WORDS32 + GRANTED_SLOTS);
+    return Math.max(granted, this.inFlightOf(account));
   }
 
   addSlots(account: AccountIndex, slots: number, low: number): void {
     const first = account * COUNTED_WORDS32;
     Atomics.store(this.#words32, first + LOW_SLOTS, low);
-    Atomics.add(this.#words32, first + LENT_SLOTS, slots);
+    Atomics.add(this.#words32, first + GRANTED_SLOTS, slots);
   }
 
   /** Takes out places, down to those that are taken. */
   takeBackSlots(account: AccountIndex, slots: number): void {
-    const index = account * COUNTED_WORDS32 + LENT_SLOTS;
-    const lent = Atomics.load(this.#words32, index);
-    Atomics.store(this.#words32, index, Math.max(this.inFlightOf(account), lent - slots));
+    const index = account * COUNTED_WORDS32 + GRANTED_SLOTS;
+    const granted = Atomics.load(this.#words32, index);
+    Atomics.store(this.#words32, index, Math.max(this.inFlightOf(account), granted - slots));
   }
 
-  /** Money that was lent and is not spent: held by calls included. */
+  /** Money that was granted and is not spent: held by calls included. */
   moneyHeld(account: AccountIndex): PicoUnits {
     const first = account * COUNTED_WORDS64;
     return asPicoUnits(
@@ -187,8 +187,8 @@ export class Leases {
     );
   }
 
-  /** Money ever lent, less what was given back. */
-  moneyLent(account: AccountIndex): PicoUnits {
+  /** Money ever granted, less what was given back. */
+  moneyGranted(account: AccountIndex): PicoUnits {
     return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + CREDITED));
   }
 
@@ -203,14 +203,14 @@ export class Leases {
     Atomics.add(this.#words64, first + AVAILABLE, amount);
   }
 
-  /** The store has no more what was charged of a lease, and then taken back: it is the authority's. */
+  /** The store has no more what was charged of a lease, and then taken back: it is the coordinator's. */
   forgetMoney(account: AccountIndex, amount: PicoUnits): void {
     Atomics.sub(this.#words64, account * COUNTED_WORDS64 + CREDITED, amount);
   }
 
-  /** What the authority told to have left of the account's money. */
+  /** What the coordinator told to have left of the account's money. */
   tellMoney(account: AccountIndex, remaining: PicoUnits): void {
-    Atomics.store(this.#words64, account * COUNTED_WORDS64 + MONEY_ELSEWHERE, remaining);
+    Atomics.store(this.#words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS, remaining);
   }
 
   /** Takes out at most `amount` of what is available; returns how much. */
@@ -226,8 +226,8 @@ export class Leases {
         continue;
       }
       Atomics.sub(this.#words64, first + CREDITED, taken);
-      // The authority has it with the next exchange: who is told of the balance meanwhile is told of it.
-      Atomics.add(this.#words64, first + MONEY_ELSEWHERE, taken);
+      // The coordinator has it with the next exchange: who is told of the balance meanwhile is told of it.
+      Atomics.add(this.#words64, first + MONEY_HELD_BY_OTHERS, taken);
       return asPicoUnits(taken);
     }
     throw new Error('invariant broken: money is taken back in bounded tries');

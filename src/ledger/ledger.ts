@@ -23,7 +23,7 @@ import { countersOf, type LowLeases } from './counters.js';
 import { resetOfDay, type DayCalls } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import type { KeyDay, KeyLimits } from './key-limits.js';
-import { COUNTED_WORDS32, openLedgerViews, STANDING, type LedgerBuffers } from './layout.js';
+import { COUNTED_WORDS32, openLedgerViews, STATUS, type LedgerBuffers } from './layout.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 /** What the store knows of an account when it is opened. What is held is not kept: a restart releases it. */
@@ -53,7 +53,7 @@ export class Ledger {
   /** Limits of single keys. */
   readonly keys: KeyLimits;
   readonly #accountsMax: number;
-  readonly #standing: Int32Array;
+  readonly #status: Int32Array;
   readonly #clock: Clock;
   readonly #window: MinuteCounter<AccountIndex>;
   readonly #day: DayCalls<AccountIndex>;
@@ -63,14 +63,14 @@ export class Ledger {
 
   /**
    * With shared limits (`calendar` of the buffers) the minute, the day, the places for calls and the money are what this process
-   * was lent (leases.ts); `clock` is then `clockOf` the buffers.
+   * was granted (leases.ts); `clock` is then `clockOf` the buffers.
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
     const { keys, window, day, balance, inFlight } = countersOf(buffers, views, clock, low);
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
-    this.#standing = views.accounts.records32;
+    this.#status = views.accounts.records32;
     this.#clock = clock;
     this.#window = window;
     this.#day = day;
@@ -129,7 +129,7 @@ export class Ledger {
     return taken;
   }
 
-  /** Takes back what `settle` did, and gives back the call of the day: the answer could not be given after all. Any thread. */
+  /** Takes back what `settle` did, and gives back the call of the day: the response could not be given after all. Any thread. */
   reverse(account: AccountIndex, day: TakenDay, settlement: Settlement): void {
     this.#calls.reverse(account, day, settlement);
   }
@@ -150,7 +150,7 @@ export class Ledger {
   }
 
   planIndexOf(account: AccountIndex): number {
-    return Atomics.load(this.#standing, account * COUNTED_WORDS32 + STANDING) >>> 1;
+    return Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) >>> 1;
   }
 
   /** How many of the first `accounts` accounts are on each plan, by its index. 2 ms per 100,000 accounts. Main thread. */
@@ -165,7 +165,7 @@ export class Ledger {
 
   /** False too for an account that was never opened. Any thread. */
   isActive(account: AccountIndex): boolean {
-    return (Atomics.load(this.#standing, account * COUNTED_WORDS32 + STANDING) & 1) === 1;
+    return (Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) & 1) === 1;
   }
 
   /** Sets all words of an account that no thread uses yet. Does not mark it: the store has it. Main thread. */
@@ -174,7 +174,7 @@ export class Ledger {
     this.#window.clear(account);
     this.#day.set(account, initial.dayNumber, initial.dayCalls);
     this.#balance.set(account, initial.credited, initial.spent, initial.uncovered);
-    this.#setStanding(account, initial.planIndex, initial.active);
+    this.#setStatus(account, initial.planIndex, initial.active);
   }
 
   /** After `openAccount`: the minute that ended `ageMs` ago counts `used` requests; see `Window.restore`. Main thread. */
@@ -184,12 +184,12 @@ export class Ledger {
 
   /** Main thread; the data plane reads it from the next request on. */
   setPlan(account: AccountIndex, planIndex: number): void {
-    this.#setStanding(account, planIndex, this.isActive(account));
+    this.#setStatus(account, planIndex, this.isActive(account));
   }
 
   /** Main thread; the data plane reads it from the next request on. */
   setActive(account: AccountIndex, active: boolean): void {
-    this.#setStanding(account, this.planIndexOf(account), active);
+    this.#setStatus(account, this.planIndexOf(account), active);
   }
 
   /** Puts money in, or takes it out down to zero; false, and nothing is changed, where that cannot be. Main thread. */
@@ -245,8 +245,8 @@ export class Ledger {
     return resetOfDay(dayNumber, this.#clock.wallMs());
   }
 
-  #setStanding(account: AccountIndex, planIndex: number, active: boolean): void {
-    const standing = (planIndex << 1) | (active ? 1 : 0);
-    Atomics.store(this.#standing, account * COUNTED_WORDS32 + STANDING, standing);
+  #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {
+    const status = (planIndex << 1) | (active ? 1 : 0);
+    Atomics.store(this.#status, account * COUNTED_WORDS32 + STATUS, status);
   }
 }

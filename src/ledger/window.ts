@@ -54,11 +54,11 @@ export interface MinuteTake {
    * else takes the permit. Rounded up to a whole millisecond.
    */
   readonly resetWallMs: WallMs;
-  /** Refused, and another process may have permits: the authority has not been asked. Never where limits are not shared. */
+  /** Refused, and another process may have permits: the coordinator has not been asked. Never where limits are not shared. */
   readonly asks: boolean;
 }
 
-/** By all that this process admits (Window), or by what it was lent (LeasedWindow). */
+/** By all that this process admits (Window), or by what it was granted (LeasedWindow). */
 export interface MinuteCounter<Index extends number> {
   take(counted: Index, limit: number): MinuteTake;
   check(counted: Index, limit: number): MinuteTake;

@@ -1,14 +1,14 @@
 /**
- * Answers of the mock, encoded: what is sent, in which pieces, and how it ends. Deterministic: the same request and options
+ * Responses of the mock, encoded: what is sent, in which pieces, and how it ends. Deterministic: the same request and options
  * give the same bytes. Thread of the mock; pure.
  *
- * The text of an answer is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …), so that a reader can tell
+ * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …), so that a reader can tell
  * order, loss and repetition: see `wordNumbers`.
  */
 import type { MockOptions } from './mock-options.js';
 import { BYTES_PER_TOKEN, type MockRequest } from './mock-request.js';
 
-export interface Answer {
+export interface Response {
   readonly status: number;
   readonly contentType: string;
   readonly retryAfter: string | undefined;
@@ -22,7 +22,7 @@ export interface Answer {
 }
 
 const ID = 'chatcmpl-mock';
-/** 2023-11-14T22:13:20Z. Fixed: answers are the same every time. */
+/** 2023-11-14T22:13:20Z. Fixed: responses are the same every time. */
 const CREATED_SECONDS = 1_700_000_000;
 const ABSURD_TOKENS = 1e15;
 const NEGATIVE_TOKENS = -5;
@@ -63,7 +63,7 @@ function usageOf(options: MockOptions, request: MockRequest, contentBytes: numbe
   };
 }
 
-/** Body of a whole answer. */
+/** Body of a whole response. */
 function wholeBody(options: MockOptions, request: MockRequest, content: string): string {
   const usage = usageOf(options, request, Buffer.byteLength(content));
   return JSON.stringify({
@@ -141,12 +141,12 @@ function splitBytes(text: string, size: number): Uint8Array[] {
   );
 }
 
-function endingOf(options: MockOptions): Answer['ending'] {
+function endingOf(options: MockOptions): Response['ending'] {
   if (options.fault?.startsWith('reset-') === true) return 'reset';
   return options.fault?.startsWith('stall-') === true ? 'stall' : 'end';
 }
 
-const answer = (options: MockOptions, given: Partial<Answer>): Answer => ({
+const answer = (options: MockOptions, given: Partial<Response>): Response => ({
   status: options.status,
   contentType: 'application/json',
   retryAfter: options.retryAfter,
@@ -157,26 +157,26 @@ const answer = (options: MockOptions, given: Partial<Answer>): Answer => ({
   ...given,
 });
 
-/** An answer of one piece with its length. */
-export function plainAnswer(options: MockOptions, given: Partial<Answer>, body: string): Answer {
+/** A response of one piece with its length. */
+export function plainResponse(options: MockOptions, given: Partial<Response>, body: string): Response {
   const bytes = Buffer.from(body);
   return answer(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
-/** The answer to a request; `echoed` is the text of the answer where the request is to be echoed. */
-export function answerTo(options: MockOptions, request: MockRequest, echoed: string | undefined): Answer {
+/** The response to a request; `echoed` is the text of the response where the request is to be echoed. */
+export function responseTo(options: MockOptions, request: MockRequest, echoed: string | undefined): Response {
   const { fault } = options;
   if (fault === 'reset-before' || fault === 'stall-before') return answer(options, { headers: false });
   // A length that is never reached: the reader knows that something is missing.
   if (fault === 'reset-headers') {
-    // One byte of it goes along: newer versions of µWS take nothing at all for a whole answer.
+    // One byte of it goes along: newer versions of µWS take nothing at all for a whole response.
     return answer(options, { lengthBytes: Math.max(2, options.bytes), pieces: [Buffer.from('{')] });
   }
   if (fault === 'wrong-type') {
-    return plainAnswer(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
+    return plainResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
   }
-  if (options.body !== undefined) return plainAnswer(options, {}, options.body);
-  if (options.status >= 300) return plainAnswer(options, {}, PROVIDER_ERROR);
+  if (options.body !== undefined) return plainResponse(options, {}, options.body);
+  if (options.status >= 300) return plainResponse(options, {}, PROVIDER_ERROR);
 
   const pieces =
     echoed === undefined ? contentPieces(options.bytes, options.chunks) : cutInto(echoed, options.chunks);
@@ -193,7 +193,7 @@ export function answerTo(options: MockOptions, request: MockRequest, echoed: str
   }
   const body = fault === 'empty' ? '' : wholeBody(options, request, pieces.join(''));
   const half = body.slice(0, body.length / 2);
-  if (fault === 'broken-json') return plainAnswer(options, {}, half);
-  const whole = plainAnswer(options, {}, body);
+  if (fault === 'broken-json') return plainResponse(options, {}, half);
+  const whole = plainResponse(options, {}, body);
   return fault === 'reset-mid' || fault === 'stall-mid' ? { ...whole, pieces: [Buffer.from(half)] } : whole;
 }

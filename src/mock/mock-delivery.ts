@@ -1,10 +1,10 @@
 /**
- * Sends one answer: pauses, back-pressure, and the end it was told to come to. Thread of the mock.
+ * Sends one response: pauses, back-pressure, and the end it was told to come to. Thread of the mock.
  *
- * What is written without a pause leaves in one cork, so a whole answer and a fast stream are one system call each.
+ * What is written without a pause leaves in one cork, so a whole response and a fast stream are one system call each.
  */
 import type { HttpResponse } from 'uWebSockets.js';
-import type { Answer } from './mock-answer.js';
+import type { Response } from './mock-answer.js';
 import type { MockStats } from './mock-stats.js';
 
 const STATUS_TEXTS: Readonly<Record<number, string>> = { 200: '200 OK', 400: '400 Bad Request' };
@@ -33,12 +33,12 @@ export class Delivery {
   }
 
   /** Sends `answer`, with pauses before its first byte and after each piece. Call once. */
-  send(answer: Answer, firstByteMs: number, chunkMs: number): void {
+  send(answer: Response, firstByteMs: number, chunkMs: number): void {
     if (firstByteMs === 0) this.#begin(answer, chunkMs);
     else this.#timer = setTimeout(() => this.#begin(answer, chunkMs), firstByteMs);
   }
 
-  #begin(answer: Answer, chunkMs: number): void {
+  #begin(answer: Response, chunkMs: number): void {
     this.#response.cork(() => {
       if (answer.headers) this.#writeHead(answer);
       if (answer.lengthBytes === undefined) this.#pump(answer, chunkMs);
@@ -46,14 +46,14 @@ export class Delivery {
     });
   }
 
-  #writeHead(answer: Answer): void {
+  #writeHead(answer: Response): void {
     this.#response.writeStatus(STATUS_TEXTS[answer.status] ?? `${answer.status} Mock`);
     this.#response.writeHeader('content-type', answer.contentType);
     if (answer.retryAfter !== undefined) this.#response.writeHeader('retry-after', answer.retryAfter);
   }
 
-  /** One piece, or none, of an answer with a Content-Length. */
-  #sendSized(answer: Answer, lengthBytes: number): void {
+  /** One piece, or none, of a response with a Content-Length. */
+  #sendSized(answer: Response, lengthBytes: number): void {
     const piece = answer.pieces[0] ?? NOTHING;
     this.#stats.sentBytes += piece.length;
     if (answer.ending === 'end') {
@@ -66,7 +66,7 @@ export class Delivery {
   }
 
   /** Pieces of a chunked answer, as far as the socket takes them. */
-  #pump(answer: Answer, chunkMs: number): void {
+  #pump(answer: Response, chunkMs: number): void {
     while (this.#next < answer.pieces.length) {
       const piece = answer.pieces[this.#next]!;
       this.#next += 1;
@@ -87,7 +87,7 @@ export class Delivery {
     this.#finish(answer);
   }
 
-  #finish(answer: Answer): void {
+  #finish(answer: Response): void {
     if (answer.ending === 'end') {
       this.#finished();
       this.#response.end();

@@ -5,13 +5,13 @@
 
 /** What goes wrong, on purpose. `mid` is after half of the content. */
 export const FAULTS = [
-  'reset-before', // the connection closes before a byte of the answer
+  'reset-before', // the connection closes before a byte of the response
   'reset-headers', // … after the headers
   'reset-mid', // … after half of the content
   'stall-before', // no byte ever comes
   'stall-mid', // nothing comes after half of the content
   'broken-sse', // a stream has an event in its middle whose JSON is cut off, and goes on
-  'broken-json', // a whole answer, or every event, is cut-off JSON
+  'broken-json', // a whole response, or every event, is cut-off JSON
   'empty', // status and headers, no content
   'wrong-type', // an HTML page
   'error-event', // a stream ends in its middle with an error event, without [DONE]
@@ -24,14 +24,14 @@ export const USAGE_MODES = ['normal', 'missing', 'late', 'absurd', 'negative'] a
 export type UsageMode = (typeof USAGE_MODES)[number];
 
 export interface MockOptions {
-  /** UTF-8 length of the answer's text. */
+  /** UTF-8 length of the response's text. */
   readonly bytes: number;
-  /** Content chunks of a stream; the text of a whole answer is their concatenation. */
+  /** Content chunks of a stream; the text of a whole response is their concatenation. */
   readonly chunks: number;
   readonly firstByteMs: number;
   readonly chunkMs: number;
   readonly status: number;
-  /** Sent in place of the answer, as it is. */
+  /** Sent in place of the response, as it is. */
   readonly body: string | undefined;
   readonly retryAfter: string | undefined;
   readonly fault: Fault | undefined;
@@ -80,7 +80,7 @@ const toggle = (text: string): boolean => {
 
 const text = (value: string): string => value;
 
-/** Far above any answer seen, far below what would trouble the process that makes it. */
+/** Far above any response seen, far below what would trouble the process that makes it. */
 const CONTENT_BYTES_MAX = 64 * 1024 * 1024;
 const CHUNKS_MAX = 1_000_000;
 const PAUSE_MS_MAX = 3_600_000;

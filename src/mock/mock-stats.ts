@@ -7,11 +7,11 @@ export interface MockStats {
   requests: number;
   /** Chat requests that are not finished. */
   open: number;
-  /** Chat requests whose client left before the answer was through. */
+  /** Chat requests whose client left before the response was through. */
   aborted: number;
   /** Wall time of the last such leaving, in ms since 1970; null before the first. */
   lastAbortMs: number | null;
-  /** Bytes of answers handed to the socket. */
+  /** Bytes of responses handed to the socket. */
   sentBytes: number;
   /** The last chat request; null before the first, and without `--record`. */
   last: { headers: Record<string, string>; body: string } | null;

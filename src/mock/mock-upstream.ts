@@ -9,7 +9,7 @@
  */
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import { answerTo, plainAnswer, type Answer } from './mock-answer.js';
+import { responseTo, plainResponse, type Response } from './mock-answer.js';
 import { Delivery } from './mock-delivery.js';
 import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
 import { readMockRequest, type MockRequest } from './mock-request.js';
@@ -51,22 +51,22 @@ function headersOf(request: HttpRequest): Record<string, string> {
   return headers;
 }
 
-/** Answers to requests without steering, encoded once. */
-class EncodedAnswers {
+/** Responses to requests without steering, encoded once. */
+class EncodedResponses {
   readonly #options: MockOptions;
-  readonly #answers = new Map<string, Answer>();
+  readonly #responses = new Map<string, Response>();
 
   constructor(options: MockOptions) {
     this.#options = options;
   }
 
-  to(request: MockRequest): Answer {
+  to(request: MockRequest): Response {
     const key = `${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`;
-    const known = this.#answers.get(key);
+    const known = this.#responses.get(key);
     if (known !== undefined) return known;
-    if (this.#answers.size === ENCODED_MAX) this.#answers.clear();
-    const encoded = answerTo(this.#options, request, undefined);
-    this.#answers.set(key, encoded);
+    if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
+    const encoded = responseTo(this.#options, request, undefined);
+    this.#responses.set(key, encoded);
     return encoded;
   }
 }
@@ -74,11 +74,11 @@ class EncodedAnswers {
 class MockServer {
   readonly stats = createMockStats();
   readonly #settings: MockUpstreamOptions;
-  readonly #encoded: EncodedAnswers;
+  readonly #encoded: EncodedResponses;
 
   constructor(settings: MockUpstreamOptions) {
     this.#settings = settings;
-    this.#encoded = new EncodedAnswers(settings.answers);
+    this.#encoded = new EncodedResponses(settings.answers);
   }
 
   /** µWS: the request is valid only in this callback, so all that is wanted of it is read here. */
@@ -94,7 +94,7 @@ class MockServer {
       if (delivery.over) return;
       if (isLast) {
         const last = Buffer.from(bytes);
-        this.#answer(
+        this.#response(
           delivery,
           earlierBytes === 0 ? last : Buffer.concat([...earlier, last]),
           steering,
@@ -108,7 +108,7 @@ class MockServer {
     });
   }
 
-  #answer(
+  #response(
     delivery: Delivery,
     bytes: Buffer,
     header: string,
@@ -119,7 +119,7 @@ class MockServer {
     const request = readMockRequest(body);
     if (request === undefined) {
       delivery.send(
-        plainAnswer(MOCK_DEFAULTS, { status: 400 }, refusal('the body is not a JSON object')),
+        plainResponse(MOCK_DEFAULTS, { status: 400 }, refusal('the body is not a JSON object')),
         0,
         0,
       );
@@ -131,13 +131,13 @@ class MockServer {
       if (steering !== undefined) options = steeredOptions(options, steering);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
-      delivery.send(plainAnswer(MOCK_DEFAULTS, { status: 400 }, refusal(error.message)), 0, 0);
+      delivery.send(plainResponse(MOCK_DEFAULTS, { status: 400 }, refusal(error.message)), 0, 0);
       return;
     }
     const answer =
       steering === undefined && !options.echo
         ? this.#encoded.to(request)
-        : answerTo(
+        : responseTo(
             options,
             request,
             options.echo ? JSON.stringify({ headers: headers ?? {}, body }) : undefined,

@@ -10,8 +10,8 @@ import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, MESSAGES_MAX } from '../core/limits
 import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES } from './chat-rules.js';
-import { explain, explainMessage, messagesCountFault } from './explain.js';
-import { BodyFault, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
+import { explain, explainMessage, messagesCountError } from './explain.js';
+import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
 import {
   FOLDED,
   foldedName,
@@ -119,9 +119,9 @@ export class ChatScan {
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
   /** What is wrong with the first wrong message. */
-  #messagesFault: string | undefined;
+  #messagesError: string | undefined;
   /** A number that is right by its value and written as some decoders do not read it. */
-  #numberFault: string | undefined;
+  #numberError: string | undefined;
   /** Of the name that was read last and is not known. */
   #steering: Steering | undefined;
 
@@ -132,19 +132,19 @@ export class ChatScan {
     this.#isAscii = isAscii;
     const standIn = this.#standIn;
     const first = reader.space();
-    if (first === -1) throw new BodyFault('the request body must be a JSON object, got an empty body');
+    if (first === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
     if (reader.bytes[0] === 0xef && reader.bytes[1] === 0xbb && reader.bytes[2] === 0xbf) {
-      throw new BodyFault('the request body must not start with a byte-order mark');
+      throw new BodyError('the request body must not start with a byte-order mark');
     }
     let other: unknown;
     if (first === BRACE) this.#readRequest();
     else other = this.#value();
     if (reader.space() !== -1) throw reader.unexpected();
-    if (first !== BRACE) throw new BodyFault(explain(other, undefined));
-    if (this.#messagesFault !== undefined || !checkChatRequest(standIn)) {
-      throw new BodyFault(explain(standIn, this.#messagesFault));
+    if (first !== BRACE) throw new BodyError(explain(other, undefined));
+    if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
+      throw new BodyError(explain(standIn, this.#messagesError));
     }
-    if (this.#numberFault !== undefined) throw new BodyFault(this.#numberFault);
+    if (this.#numberError !== undefined) throw new BodyError(this.#numberError);
     this.request = standIn;
   }
 
@@ -191,7 +191,7 @@ export class ChatScan {
   #noteSteering(steering: Steering, first: number): void {
     if (first === 110 || first === 102) return;
     if (steering.kind === 'routing') this.routingMembers = [...this.routingMembers, steering.name];
-    else throw new BodyFault(`${steering.name} must not be given, use ${steering.instead}`);
+    else throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
   }
 
   #messages(): unknown {
@@ -203,14 +203,14 @@ export class ChatScan {
       do {
         PLACES[depth] = count;
         const message = this.#message();
-        if (this.#messagesFault === undefined) {
+        if (this.#messagesError === undefined) {
           ONE_MESSAGE.messages[0] = message;
-          if (!checkChatRequest(ONE_MESSAGE)) this.#messagesFault = explainMessage(message, count);
+          if (!checkChatRequest(ONE_MESSAGE)) this.#messagesError = explainMessage(message, count);
         }
         count++;
       } while (reader.moreItems());
     }
-    if (count === 0 || count > MESSAGES_MAX) this.#messagesFault = messagesCountFault(count);
+    if (count === 0 || count > MESSAGES_MAX) this.#messagesError = messagesCountError(count);
     return VALID_MESSAGES;
   }
 
@@ -381,7 +381,7 @@ export class ChatScan {
       reader.skipString();
       name = reader.decoded(start - 1, reader.at);
       if (name.includes('\0'))
-        throw new BodyFault(`a name in ${this.#path() || 'the request'} must not have NUL`);
+        throw new BodyError(`a name in ${this.#path() || 'the request'} must not have NUL`);
       index = level.findText(name);
     }
     if (index >= 0) {
@@ -394,7 +394,7 @@ export class ChatScan {
     name ??= bytes.toString('latin1', start, at);
     if (index !== UNKNOWN) {
       const meant = level.names[FOLDED - index]!;
-      throw new BodyFault(`${this.#dotted()}${name.slice(0, NAME_CHARS_MAX)} must be written as ${meant}`);
+      throw new BodyError(`${this.#dotted()}${name.slice(0, NAME_CHARS_MAX)} must be written as ${meant}`);
     }
     this.#noteOther(name, depth);
     return UNKNOWN;
@@ -405,7 +405,7 @@ export class ChatScan {
     if (depth === 1) {
       this.#steering = steeringOf(folded);
       if (this.#steering !== undefined && this.#steering.name !== name) {
-        throw new BodyFault(`${name.slice(0, NAME_CHARS_MAX)} must be written as ${this.#steering.name}`);
+        throw new BodyError(`${name.slice(0, NAME_CHARS_MAX)} must be written as ${this.#steering.name}`);
       }
     }
     const others = OTHERS[depth];
@@ -418,14 +418,14 @@ export class ChatScan {
     if (set.has(folded)) throw this.#twice(name);
     set.add(folded);
     if (set.size > BODY_MEMBERS_MAX) {
-      throw new BodyFault(
+      throw new BodyError(
         `${this.#path() || 'the request body'} must have at most ${BODY_MEMBERS_MAX} members`,
       );
     }
   }
 
-  #twice(name: string): BodyFault {
-    return new BodyFault(
+  #twice(name: string): BodyError {
+    return new BodyError(
       `${this.#dotted()}${name.slice(0, NAME_CHARS_MAX)} must be given once, in whatever case`,
     );
   }
@@ -498,15 +498,15 @@ export class ChatScan {
     const name = REQUEST.names[PLACES[reader.depth]!]!;
     const rule = isPlain ? `be at most ${Number.MAX_SAFE_INTEGER}` : 'be written in digits alone';
     const text = reader.bytes.toString('latin1', start, reader.at);
-    this.#numberFault ??= `${name} must ${rule}, got ${text.slice(0, NAME_CHARS_MAX)}`;
+    this.#numberError ??= `${name} must ${rule}, got ${text.slice(0, NAME_CHARS_MAX)}`;
     return value;
   }
 
-  #longNumber(): BodyFault {
+  #longNumber(): BodyError {
     const reader = this.#reader;
     const level = LEVELS[reader.depth];
     const name = reader.depth === 0 ? '' : (level?.names[PLACES[reader.depth]!] ?? '');
-    return new BodyFault(
+    return new BodyError(
       `${this.#dotted()}${name || 'a number'} must be written in at most ${NUMBER_CHARS_MAX} characters`,
     );
   }

@@ -46,36 +46,36 @@ function fault(field: string, rule: string, value: unknown): string {
   return `${field} must ${rule}, got ${got(value)}`;
 }
 
-function numberFault(field: string, value: unknown, min: number, max: number): string | undefined {
+function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
   if (!isGiven(value)) return undefined;
   if (typeof value !== 'number') return fault(field, `be a number between ${min} and ${max}`, value);
   return value >= min && value <= max ? undefined : fault(field, `be between ${min} and ${max}`, value);
 }
 
-function outputTokensFault(field: string, value: unknown): string | undefined {
+function outputTokensError(field: string, value: unknown): string | undefined {
   if (!isGiven(value)) return undefined;
   if (!Number.isInteger(value)) return fault(field, 'be an integer', value);
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : fault(field, 'not be negative', value);
 }
 
-function choicesFault(value: unknown): string | undefined {
+function choicesError(value: unknown): string | undefined {
   if (!isGiven(value)) return undefined;
   const isInRange =
     Number.isInteger(value) && (value as number) >= CHOICES_MIN && (value as number) <= CHOICES_MAX;
   return isInRange ? undefined : fault('n', `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`, value);
 }
 
-function booleanFault(field: string, value: unknown): string | undefined {
+function booleanError(field: string, value: unknown): string | undefined {
   return !isGiven(value) || typeof value === 'boolean' ? undefined : fault(field, 'be true or false', value);
 }
 
-function streamOptionsFault(value: unknown): string | undefined {
+function streamOptionsError(value: unknown): string | undefined {
   if (!isGiven(value)) return undefined;
   if (!isFields(value)) return fault('stream_options', 'be an object', value);
-  return booleanFault('stream_options.include_usage', value.include_usage);
+  return booleanError('stream_options.include_usage', value.include_usage);
 }
 
-function contentFault(field: string, message: Fields): string | undefined {
+function contentError(field: string, message: Fields): string | undefined {
   const content = message.content;
   if (typeof content === 'string') return undefined;
   if (!isGiven(content) && Array.isArray(message.tool_calls)) return undefined;
@@ -96,19 +96,19 @@ export function explainMessage(message: unknown, index: number): string {
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     return fault(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
   }
-  const found = contentFault(`${field}.content`, message);
+  const found = contentError(`${field}.content`, message);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }
 
 /** What is wrong with the number of messages, of which there must be one and may be MESSAGES_MAX. */
-export function messagesCountFault(count: number): string {
+export function messagesCountError(count: number): string {
   return count === 0
     ? 'messages must have at least 1 item, got 0'
     : `messages must have at most ${MESSAGES_MAX} items, got ${count}`;
 }
 
-function modelFault(value: unknown): string | undefined {
+function modelError(value: unknown): string | undefined {
   return typeof value === 'string' && value !== ''
     ? undefined
     : fault('model', 'be a non-empty string', value);
@@ -118,20 +118,20 @@ function modelFault(value: unknown): string | undefined {
  * The sentence for the caller: `temperature must be between 0 and 2, got 3`. `body` is a value that the validator refused;
  * one that breaks no rule is a bug here and throws. `messagesFault` is what was found wrong with its messages, if they are an array.
  */
-export function explain(body: unknown, messagesFault: string | undefined): string {
+export function explain(body: unknown, messagesError: string | undefined): string {
   if (!isFields(body)) return fault('the request body', 'be a JSON object', body);
   const found =
-    modelFault(body.model) ??
+    modelError(body.model) ??
     (Array.isArray(body.messages)
-      ? messagesFault
+      ? messagesError
       : fault('messages', 'be an array of messages', body.messages)) ??
-    outputTokensFault('max_tokens', body.max_tokens) ??
-    outputTokensFault('max_completion_tokens', body.max_completion_tokens) ??
-    numberFault('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??
-    numberFault('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
-    choicesFault(body.n) ??
-    booleanFault('stream', body.stream) ??
-    streamOptionsFault(body.stream_options);
+    outputTokensError('max_tokens', body.max_tokens) ??
+    outputTokensError('max_completion_tokens', body.max_completion_tokens) ??
+    numberError('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??
+    numberError('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
+    choicesError(body.n) ??
+    booleanError('stream', body.stream) ??
+    streamOptionsError(body.stream_options);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

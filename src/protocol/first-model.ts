@@ -4,7 +4,7 @@
  */
 import { isUtf8 } from 'node:buffer';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
-import { BodyFault, BRACE, JsonReader, QUOTE } from './json-reader.js';
+import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
  * The value of the top-level member `model` in `piece`, the first bytes of a JSON body, possibly cut anywhere. Undefined where it does not
@@ -32,7 +32,7 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
     } while (reader.moreMembers());
   } catch (fault) {
     // The piece ends within a value, or is not JSON: the same for who asks.
-    if (!(fault instanceof BodyFault)) throw fault;
+    if (!(fault instanceof BodyError)) throw fault;
   }
   return undefined;
 }

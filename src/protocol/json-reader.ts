@@ -10,7 +10,7 @@
 import { BODY_NESTING_MAX, BODY_VALUES_MAX } from '../core/limits.js';
 
 /** Why a body is refused, in the words for its sender. */
-export class BodyFault extends Error {}
+export class BodyError extends Error {}
 
 export const QUOTE = 34;
 export const BRACKET = 91;
@@ -208,18 +208,18 @@ export class JsonReader {
   }
 
   /** What to throw because of the byte at `at`. */
-  unexpected(): BodyFault {
+  unexpected(): BodyError {
     return this.at >= this.end ? this.#endsEarly() : broken('an unexpected character', this.at);
   }
 
-  #endsEarly(): BodyFault {
+  #endsEarly(): BodyError {
     return broken('an unexpected end', this.end);
   }
 
   #enter(): void {
     this.#count();
     if (++this.depth > BODY_NESTING_MAX) {
-      throw new BodyFault(`the request body must be nested at most ${BODY_NESTING_MAX} levels deep`);
+      throw new BodyError(`the request body must be nested at most ${BODY_NESTING_MAX} levels deep`);
     }
     this.at++;
   }
@@ -232,7 +232,7 @@ export class JsonReader {
 
   #count(): void {
     if (++this.values > BODY_VALUES_MAX) {
-      throw new BodyFault(`the request body must have at most ${BODY_VALUES_MAX} values`);
+      throw new BodyError(`the request body must have at most ${BODY_VALUES_MAX} values`);
     }
   }
 
@@ -246,7 +246,7 @@ export class JsonReader {
     // The second of a pair must follow the first, and only there.
     const follows = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
     if (unit < 0xdc00 && follows && (this.#unit(at + 6) & 0xfc00) === 0xdc00) return at + 12;
-    throw new BodyFault(
+    throw new BodyError(
       `the request body must not have half of a surrogate pair (\\u${unit.toString(16)} at position ${at})`,
     );
   }
@@ -305,6 +305,6 @@ export class JsonReader {
   }
 }
 
-function broken(what: string, at: number): BodyFault {
-  return new BodyFault(`the request body must be valid JSON: ${what} at position ${at}`);
+function broken(what: string, at: number): BodyError {
+  return new BodyError(`the request body must be valid JSON: ${what} at position ${at}`);
 }

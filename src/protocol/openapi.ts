@@ -167,7 +167,7 @@ export function publicDocument(): object {
         get: {
           operationId: 'listModels',
           summary: 'List the models that the key may use.',
-          responses: { 200: jsonAnswer('ModelList', REQUEST_ID), ...errorResponses(KEY_CODES) },
+          responses: { 200: jsonResponse('ModelList', REQUEST_ID), ...errorResponses(KEY_CODES) },
         },
       },
       '/v1/models/{model}': {
@@ -176,7 +176,7 @@ export function publicDocument(): object {
           summary: 'Show a model.',
           parameters: [{ name: 'model', in: 'path', required: true, schema: { type: 'string' } }],
           responses: {
-            200: jsonAnswer('Model', REQUEST_ID),
+            200: jsonResponse('Model', REQUEST_ID),
             ...errorResponses(KEY_CODES),
             404: {
               description: '`model_not_found`',
@@ -230,6 +230,6 @@ function chatOperation(): object {
   };
 }
 
-function jsonAnswer(schema: string, headers: object): object {
+function jsonResponse(schema: string, headers: object): object {
   return { description: 'Done.', headers, content: { 'application/json': { schema: reference(schema) } } };
 }

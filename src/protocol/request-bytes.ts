@@ -9,7 +9,7 @@ import { isAscii, isUtf8, transcode } from 'node:buffer';
 import { splicedBytes, splicedText, type Splice } from './chat-body.js';
 import { callOf, usageSplice, type BodyForm, type ChatRequestResult } from './chat-request.js';
 import { ChatScan, NOWHERE, type Span } from './chat-scan.js';
-import { BodyFault } from './json-reader.js';
+import { BodyError } from './json-reader.js';
 
 /**
  * Below it a string costs less than memory outside of the heap; such a one is a record of a ring (frame-ring.ts). With 24 KB a call with
@@ -80,7 +80,7 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean): ChatScan | ChatRequest
   try {
     return new ChatScan(bytes, bodyIsAscii);
   } catch (fault) {
-    if (!(fault instanceof BodyFault)) throw fault;
+    if (!(fault instanceof BodyError)) throw fault;
     return { ok: false, error: { code: 'invalid_parameters', message: fault.message } };
   }
 }

@@ -7,7 +7,7 @@
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
  *     if (events === undefined)                       an event longer than SSE_EVENT_BYTES_MAX: give the upstream up
  *     eventFrom(events, start) …                      look at each, and relay what shall be relayed
- *     const rest = splitter.end();                    at the end of the upstream's answer, the same once more
+ *     const rest = splitter.end();                    at the end of the upstream's response, the same once more
  *
  * The bytes that push() and end() give are, put together, the bytes that went in, except that a byte-order mark at the
  * start is left out and that end() closes an event that the upstream left open. An event reaches from its first byte up to and

@@ -7,7 +7,7 @@ import { foldedName } from './known-members.js';
 /**
  * They make more output than the hold covers, and each has a name in the specification or here that does the same. llama.cpp
  * takes `n_predict` over `max_tokens` and `n_cmpl` over `n` (tools/server: `oaicompat_chat_params_parse` and its task's parameters);
- * `best_of` makes answers that no usage reports (vLLM up to 0.8).
+ * `best_of` makes responses that no usage reports (vLLM up to 0.8).
  */
 const OUTPUT_MEMBERS: Readonly<Record<string, string>> = {
   n_predict: 'max_tokens',

@@ -28,7 +28,7 @@ export interface CreditRecord {
 
 /**
  * A credit that was asked for with an idempotency key, and how it was answered, so that asking again does nothing and gets
- * the same answer. Kept as long as the journal.
+ * the same response. Kept as long as the journal.
  */
 export interface CreditRequestRecord {
   readonly amount: PicoUnits;

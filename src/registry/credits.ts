@@ -51,10 +51,10 @@ export class Credits {
 
   /**
    * As `add`, but once for each key of an account: asked again, also at the same time or after a restart, it changes
-   * nothing and returns the first answer. `answerOf` makes that from the statement. Throws `invalid_parameters` where the
+   * nothing and returns the first response. `answerOf` makes that from the statement. Throws `invalid_parameters` where the
    * key came with another amount or note before.
    */
-  addOnce(request: TransferOnce, answerOf: (statement: AccountStatement) => string): string {
+  addOnce(request: TransferOnce, responseOf: (statement: AccountStatement) => string): string {
     const { store } = this.#options;
     const { idempotencyKey, amount, note } = request;
     assertIdempotencyKey(idempotencyKey);
@@ -65,7 +65,7 @@ export class Credits {
       if (earlier === undefined) return;
       if (earlier.amount !== amount || earlier.note !== note) throw otherContent(idempotencyKey);
       answer = earlier.answer;
-      throw new Repeated();
+      throw new Replayed();
     };
     try {
       // Before anything is refused: what took the whole balance must not be told that nothing is left.
@@ -78,13 +78,13 @@ export class Credits {
           assertFirst();
         },
         after: (statement) => {
-          first = answerOf(statement);
+          first = responseOf(statement);
           store.putCreditRequest(index, idempotencyKey, { amount, note, answer: first });
         },
       });
       return first;
     } catch (error) {
-      if (error instanceof Repeated && answer !== undefined) return answer;
+      if (error instanceof Replayed && answer !== undefined) return answer;
       throw error;
     }
   }
@@ -173,7 +173,7 @@ export class Credits {
 }
 
 /** Undoes a transaction that an earlier one made needless. */
-class Repeated extends Error {}
+class Replayed extends Error {}
 
 function otherContent(idempotencyKey: string): ProxyError {
   return invalid(

@@ -5,7 +5,7 @@
 import type { Registry } from './registry.js';
 
 /** `work` is synchronous. Where the registry is shared it may be run several times, and what it wrote be undone before. */
-export interface RegistryDesk {
+export interface RegistryService {
   /** What `work` reads, of accounts with what all processes use of them now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
@@ -18,7 +18,7 @@ export interface RegistryDesk {
   ): Result | Promise<Result>;
 }
 
-/** The desk of the only process. */
-export function ownDesk(registry: Registry): RegistryDesk {
+/** The service of the only process. */
+export function ownRegistryService(registry: Registry): RegistryService {
   return { read: (work) => work(registry), change: (work) => work(registry) };
 }

@@ -1,17 +1,17 @@
 /**
- * What is kept of a call that came with an `Idempotency-Key`, so that its repeat gets the same answer. Plain records; any
+ * What is kept of a call that came with an `Idempotency-Key`, so that its repeat gets the same response. Plain records; any
  * thread.
  */
 import type { AccountIndex, WallMs } from '../core/units.js';
 
 /** Keys are the account's own: two accounts may use the same text. */
-export interface AnswerKey {
+export interface ResponseKey {
   readonly account: AccountIndex;
   /** The header's text: printable ASCII. */
   readonly key: string;
 }
 
-export interface AnswerRecord extends AnswerKey {
+export interface ResponseRecord extends ResponseKey {
   /** SHA-256 of the request's body, as hex digits: the same key with another body is a mistake. */
   readonly bodyDigest: string;
   /** When the call ended. */
@@ -22,6 +22,6 @@ export interface AnswerRecord extends AnswerKey {
 }
 
 /** One text for both parts of a key, for maps. */
-export function nameOfAnswer({ account, key }: AnswerKey): string {
+export function nameOfResponse({ account, key }: ResponseKey): string {
   return `${account}/${key}`;
 }

@@ -8,7 +8,7 @@ import type { CallSlot, PicoUnits, WallMs } from '../core/units.js';
 import { withModelId, withOutputTokensMax } from '../protocol/chat-body.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import { type Catalog, isListed, type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
-import type { CallContext, Caller, PipelineParts } from './context.js';
+import type { CallContext, Caller, ListenerContext } from './context.js';
 import { secondsUntil } from './rate-limit.js';
 
 /*
@@ -46,14 +46,14 @@ const OVERLOADED: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
-const BOOKS_FULL: ErrorRecord = {
+const ACCOUNTING_FULL: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway is behind with its books. Retry after 1 second.',
   detail: 'books_behind',
   retryAfterSeconds: 1,
 };
 /** A disk is rarely emptied within a second. */
-const BOOKS_CLOSED: ErrorRecord = {
+const ACCOUNTING_CLOSED: ErrorRecord = {
   code: 'overloaded',
   message: 'The gateway cannot write its books and takes no calls. Retry after 5 seconds.',
   detail: 'books_closed',
@@ -67,7 +67,7 @@ const ACCOUNT_OVERLOADED: ErrorRecord = {
 };
 
 /** Sets `context.modelIndex` and `context.admission`; a refusal has taken nothing. */
-export function admit(context: CallContext, call: ChatCall, parts: PipelineParts): ErrorRecord | undefined {
+export function admit(context: CallContext, call: ChatCall, parts: ListenerContext): ErrorRecord | undefined {
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before admission');
   const refusal = beyondPlan(call, caller.plan);
@@ -78,16 +78,16 @@ export function admit(context: CallContext, call: ChatCall, parts: PipelineParts
   const model = parts.catalog.models[modelIndex]!;
   const steered = call.routingMembers.find((name) => !model.passMembers.includes(name));
   if (steered !== undefined) return wouldRoute(steered);
-  const room = parts.journal.roomFor(recordsPending(parts));
-  if (room !== 'room') return room === 'full' ? BOOKS_FULL : BOOKS_CLOSED;
-  const slot = parts.link.acquire();
+  const budget = parts.journal.roomFor(recordsPending(parts));
+  if (budget !== 'room') return budget === 'full' ? ACCOUNTING_FULL : ACCOUNTING_CLOSED;
+  const slot = parts.channel.acquire();
   if (slot === undefined) return OVERLOADED;
   // A worker may have other settings by the time it has the call, and those need not know the alias; the id stays.
   const named = call.model === model.id ? call : withModelId(call, model.id);
   const mayClamp = parts.lowBalance === 'clamp' && (parts.leases === undefined || context.mayClamp);
   const admitted = reserve(slot, caller, model, boundedCall(named, caller.plan, model), mayClamp, parts);
   if ('code' in admitted) {
-    parts.link.release(slot);
+    parts.channel.release(slot);
     return admitted;
   }
   context.admission = { slot, modelIndex, model, call: admitted, admittedMs: parts.clock.monotonicMs() };
@@ -98,8 +98,8 @@ export function admit(context: CallContext, call: ChatCall, parts: PipelineParts
  * Records that may follow beside the first of a new call. With `commit` a charge may be taken back by a second one; whose end is
  * held has appended the first.
  */
-function recordsPending({ durability, link, held }: PipelineParts): number {
-  return durability === 'commit' ? 2 * link.inFlight + 1 - held.size : link.inFlight;
+function recordsPending({ durability, channel, held }: ListenerContext): number {
+  return durability === 'commit' ? 2 * channel.inFlight + 1 - held.size : channel.inFlight;
 }
 
 /** Takes the day's call and the hold; the call as it goes upstream, or why nothing was taken. */
@@ -109,7 +109,7 @@ function reserve(
   model: ModelEntry,
   call: ChatCall,
   mayClamp: boolean,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ChatCall | ErrorRecord {
   const refusal = take(slot, caller, model, call, parts);
   if (refusal?.code !== 'insufficient_quota' || !mayClamp) return refusal ?? call;
@@ -123,7 +123,7 @@ function take(
   caller: Caller,
   model: ModelEntry,
   call: ChatCall,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ErrorRecord | undefined {
   const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
   const { callsPerDay, callsInFlightMax } = caller.plan;
@@ -148,7 +148,7 @@ function clampedCall(
   caller: Caller,
   model: ModelEntry,
   call: ChatCall,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ChatCall | undefined {
   const prompt = worstCaseOf(model.price, call.bodyBytes, 0);
   const left = parts.ledger.available(caller.account) - prompt;
@@ -160,7 +160,7 @@ function clampedCall(
 export function holdOf(
   { caller, modelIndex }: CallContext,
   call: ChatCall,
-  { catalog }: PipelineParts,
+  { catalog }: ListenerContext,
 ): PicoUnits {
   invariant(caller !== undefined && modelIndex !== undefined, 'a call that was refused its hold has a model');
   const model = catalog.models[modelIndex]!;
@@ -172,7 +172,7 @@ export function holdOf(
 export function leastHoldOf(
   { modelIndex }: CallContext,
   call: ChatCall,
-  { catalog }: PipelineParts,
+  { catalog }: ListenerContext,
 ): PicoUnits {
   const model = catalog.models[modelIndex!]!;
   return worstCaseOf(model.price, call.bodyBytes, call.choices);
@@ -204,7 +204,7 @@ function dailyLimit(
   whose: 'plan' | 'key',
   callsPerDay: number,
   resetWallMs: WallMs,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ErrorRecord {
   const retryAfterSeconds = secondsUntil(resetWallMs, parts);
   return {
@@ -214,7 +214,7 @@ function dailyLimit(
   };
 }
 
-function insufficient(hold: PicoUnits, caller: Caller, parts: PipelineParts): ErrorRecord {
+function insufficient(hold: PicoUnits, caller: Caller, parts: ListenerContext): ErrorRecord {
   const available = decimalOf(parts.ledger.balanceOf(caller.account));
   return {
     code: 'insufficient_quota',
@@ -234,7 +234,7 @@ function insufficient(hold: PicoUnits, caller: Caller, parts: PipelineParts): Er
 export function beyondBalance(
   caller: Caller,
   bodyBytes: number,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ErrorRecord | undefined {
   if (parts.leases !== undefined) return undefined;
   const { inputPicoUnits, outputPicoUnits } = parts.access.leastPriceOf(caller.planIndex);
@@ -248,7 +248,7 @@ export function beyondBalance(
 }
 
 /** Whether the plan has the model. */
-export function isAllowed(caller: Caller, model: string, parts: PipelineParts): boolean {
+export function isAllowed(caller: Caller, model: string, parts: ListenerContext): boolean {
   return parts.access.indexOf(model, caller.planIndex) !== undefined;
 }
 

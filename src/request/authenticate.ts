@@ -6,7 +6,7 @@ import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { NO_PLAN_INDEX } from '../registry/catalog.js';
 import { digestOf, isWellFormedKey, KEY_CHARS } from '../registry/key-digest.js';
 import type { CallContext } from './context.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 
 const MISSING_KEY: ErrorRecord = {
   code: 'missing_api_key',
@@ -51,7 +51,7 @@ const BEARER_CHARS = 'Bearer '.length;
 export function authenticate(
   context: CallContext,
   authorization: string,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ErrorRecord | undefined {
   const text = authorization.slice(BEARER_CHARS);
   const isKey = text.length === KEY_CHARS && BEARER.test(authorization);

@@ -5,25 +5,25 @@
 import { asWallMs } from '../core/units.js';
 import type { CallTrace } from './call-trace.js';
 import type { CallContext } from './context.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 import type { Settled } from './settle.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { AccessUsage } from '../telemetry/access-layout.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 
 /** Of those that the call began with. */
-type MeterParts = Pick<PipelineParts, 'metrics' | 'clock' | 'accessLog' | 'link'>;
+type MeterContext = Pick<ListenerContext, 'metrics' | 'clock' | 'accessLog' | 'channel'>;
 
 export class CallMeter {
-  readonly #parts: MeterParts;
+  readonly #parts: MeterContext;
   readonly #receivedMs: number;
   #bodyMs = 0;
-  #answerMs: number | undefined;
+  #responseMs: number | undefined;
   #upstreamWaitMs: number | undefined;
   #settled: Settled | undefined;
 
   /** The headers are there. */
-  constructor(parts: MeterParts) {
+  constructor(parts: MeterContext) {
     this.#parts = parts;
     this.#receivedMs = parts.clock.monotonicMs();
   }
@@ -32,9 +32,9 @@ export class CallMeter {
     this.#bodyMs = this.#parts.clock.monotonicMs();
   }
 
-  /** The first piece of an answer that comes in pieces. */
-  answerBegun(): void {
-    this.#answerMs = this.#parts.clock.monotonicMs();
+  /** The first piece of a response that comes in pieces. */
+  responseBegun(): void {
+    this.#responseMs = this.#parts.clock.monotonicMs();
   }
 
   /** The upstream has answered; what it is charged counts unless it is taken back before the end. */
@@ -47,7 +47,7 @@ export class CallMeter {
     this.#settled = undefined;
   }
 
-  /** Said once, last. An answer in one piece has just been written. Some 100 ns, and as much where the call is logged. */
+  /** Said once, last. A response in one piece has just been written. Some 100 ns, and as much where the call is logged. */
   ended(outcome: Outcome, context: CallContext): void {
     this.#count(outcome, context);
     if (this.#parts.accessLog.wants(outcome)) this.#log(outcome, context);
@@ -58,7 +58,7 @@ export class CallMeter {
     trace.ended(context, {
       outcome,
       receivedMs: this.#receivedMs,
-      answerMs: this.#answerMs,
+      responseMs: this.#responseMs,
       endedMs: this.#parts.clock.monotonicMs(),
       settled: this.#settled,
     });
@@ -68,35 +68,35 @@ export class CallMeter {
     const { metrics, clock } = this.#parts;
     const model = slotOf(modelIndex, outcome);
     const isError = outcome !== 'ok' && outcome !== 'client_gone';
-    metrics.countCall(model, outcome, isError && this.#answerMs !== undefined);
+    metrics.countCall(model, outcome, isError && this.#responseMs !== undefined);
     if (this.#settled === undefined) return;
     metrics.countUsage(model, this.#settled.usage, this.#settled.charged);
     if (outcome !== 'ok') return;
     const nowMs = clock.monotonicMs();
-    const answerMs = this.#answerMs ?? nowMs;
+    const responseMs = this.#responseMs ?? nowMs;
     const isStream = admission?.call.stream === true;
     metrics.observeDuration(model, nowMs - this.#receivedMs);
-    if (isStream) metrics.observeFirstToken(model, answerMs - this.#receivedMs);
+    if (isStream) metrics.observeFirstToken(model, responseMs - this.#receivedMs);
     // Two threads' clocks took part, which may differ by microseconds.
-    metrics.observeOverhead(isStream, Math.max(0, answerMs - this.#bodyMs - this.#upstreamWaitMs!));
+    metrics.observeOverhead(isStream, Math.max(0, responseMs - this.#bodyMs - this.#upstreamWaitMs!));
   }
 
   #log(outcome: Outcome, { requestNumber, caller, modelIndex, admission }: CallContext): void {
-    const { accessLog, clock, link } = this.#parts;
+    const { accessLog, clock, channel } = this.#parts;
     const stream = admission?.call.stream === true;
-    const answerMs = this.#answerMs;
+    const responseMs = this.#responseMs;
     accessLog.append({
       request: requestNumber,
       endedMs: asWallMs(clock.wallMs()),
       outcome,
-      begun: answerMs !== undefined,
+      begun: responseMs !== undefined,
       stream,
       account: caller?.account,
       key: caller?.key,
       model: modelIndex,
-      upstream: admission === undefined ? undefined : link.upstreamOf(admission.slot),
+      upstream: admission === undefined ? undefined : channel.upstreamOf(admission.slot),
       usage: this.#settled === undefined ? undefined : usageOf(this.#settled),
-      firstTokenMs: stream && answerMs !== undefined ? answerMs - this.#receivedMs : undefined,
+      firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,
       durationMs: clock.monotonicMs() - this.#receivedMs,
     });
   }

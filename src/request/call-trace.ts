@@ -39,8 +39,8 @@ export interface CallSpan {
 export interface CallEnd {
   readonly outcome: Outcome;
   readonly receivedMs: number;
-  /** The first piece of an answer that came in pieces. */
-  readonly answerMs: number | undefined;
+  /** The first piece of a response that came in pieces. */
+  readonly responseMs: number | undefined;
   readonly endedMs: number;
   readonly settled: Settled | undefined;
 }
@@ -62,7 +62,10 @@ export class CallTrace {
   }
 
   /** Said once, last, where the trace is recorded. Some 1 µs. */
-  ended(context: CallContext, { outcome, receivedMs, answerMs, endedMs, settled }: CallEnd): void {
+  ended(
+    context: CallContext,
+    { outcome, receivedMs, responseMs: answerMs, endedMs, settled }: CallEnd,
+  ): void {
     const span = this.#span;
     if (span === undefined) return;
     const { admission, requestId } = context;
@@ -92,7 +95,7 @@ export class CallTrace {
   }
 }
 
-/** An answer that has begun began with 200, whatever became of it. */
+/** A response that has begun began with 200, whatever became of it. */
 function statusOf(outcome: Outcome, begun: boolean): number | null {
   if (begun || outcome === 'ok') return OK;
   return outcome === 'client_gone' ? null : ERROR_KINDS[outcome].status;

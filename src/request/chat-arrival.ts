@@ -4,7 +4,7 @@
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
-import { bodyDigestOf, type EarlierAnswer, type KeyedCall } from './idempotency.js';
+import { bodyDigestOf, type EarlierResponse, type KeyedCall } from './idempotency.js';
 import { AskRefused, type Asked, type AskPort } from '../channel/ask-port.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ChatRequestResult } from '../protocol/chat-request.js';
@@ -14,7 +14,7 @@ import { bodyDigestOfPieces } from './idempotency.js';
 export type Arrival =
   | { readonly kind: 'call'; readonly call: ChatCall }
   | { readonly kind: 'refusal'; readonly refusal: ErrorRecord }
-  | { readonly kind: 'repeat'; readonly earlier: EarlierAnswer };
+  | { readonly kind: 'repeat'; readonly earlier: EarlierResponse };
 
 export interface ParseAsk {
   readonly account: AccountIndex;
@@ -79,7 +79,7 @@ export interface Keyed {
 
 /** Of a body in one piece, whose `bytes` are valid during the call only, and of what was read of it. */
 export function arrivalOfKeyed(keyed: Keyed, bytes: Uint8Array, call: ChatCall): Promise<Arrival> {
-  return orRefusal(claim(keyed, bodyDigestOf(bytes), call));
+  return orRejection(takeLock(keyed, bodyDigestOf(bytes), call));
 }
 
 /** Of a body in pieces, whose buffers are handed over. */
@@ -88,23 +88,23 @@ export function arrivalOfLarge(
   large: LargeParse,
   keyed: Keyed | undefined,
 ): Promise<Arrival> {
-  return orRefusal(parse(pieces, large, keyed));
+  return orRejection(parse(pieces, large, keyed));
 }
 
 async function parse(pieces: Uint8Array[], large: LargeParse, keyed: Keyed | undefined): Promise<Arrival> {
   const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
   const read = await large.read(pieces);
   if (!read.ok) return { kind: 'refusal', refusal: read.error };
-  return keyed === undefined ? { kind: 'call', call: read.call } : claim(keyed, bodyDigest, read.call);
+  return keyed === undefined ? { kind: 'call', call: read.call } : takeLock(keyed, bodyDigest, read.call);
 }
 
-async function claim({ keyed, account }: Keyed, bodyDigest: string, call: ChatCall): Promise<Arrival> {
-  const { refusal, earlier } = await keyed.claim(account, bodyDigest);
+async function takeLock({ keyed, account }: Keyed, bodyDigest: string, call: ChatCall): Promise<Arrival> {
+  const { refusal, earlier } = await keyed.lock(account, bodyDigest);
   if (refusal !== undefined) return { kind: 'refusal', refusal };
   return earlier === undefined ? { kind: 'call', call } : { kind: 'repeat', earlier };
 }
 
-async function orRefusal(arrival: Promise<Arrival>): Promise<Arrival> {
+async function orRejection(arrival: Promise<Arrival>): Promise<Arrival> {
   try {
     return await arrival;
   } catch (error) {

@@ -1,15 +1,15 @@
 /**
- * One chat-completion request on its socket, from its body to the last byte of its answer. Listener thread.
+ * One chat-completion request on its socket, from its body to the last byte of its response. Listener thread.
  *
  *     reading → asking (other threads) → waiting (for the worker's first frame) → answering → held → leaving → done
  *                                                    └→ withdrawn (the gateway ends, and the client has had nothing) → done
  *
- * Asked is about large bodies, an Idempotency-Key, and leases where limits are shared. A repeat of a call with an Idempotency-Key goes from asking to leaving: it gets the answer of the first.
+ * Asked is about large bodies, an Idempotency-Key, and leases where limits are shared. A repeat of a call with an Idempotency-Key goes from asking to leaving: it gets the response of the first.
  *
- * With `durability: commit` the last bytes of an answer are held until its charge is on disk.
+ * With `durability: commit` the last bytes of a response are held until its charge is on disk.
  *
  * Back-pressure: what the client's socket does not take waits in the AnswerWriter, and no credit goes back to the worker
- * for it; both sides together hold one window. An answer whose bill is settled and whose client is slow is `leaving`. Held
+ * for it; both sides together hold one window. A response whose bill is settled and whose client is slow is `leaving`. Held
  * and leaving answers keep their call slot, so that they are bounded like calls.
  */
 import type { HttpResponse } from 'uWebSockets.js';
@@ -23,8 +23,8 @@ import { readChatBytes } from '../protocol/request-bytes.js';
 import type { Usage } from '../protocol/usage.js';
 import { admit, unknownModel } from './admit.js';
 import type { Caller, CallContext } from './context.js';
-import type { HeldEnd } from './pending-commits.js';
-import { checkIdempotencyKey, KeyedCall, type EarlierAnswer } from './idempotency.js';
+import type { PendingCommit } from './pending-commits.js';
+import { checkIdempotencyKey, KeyedCall, type EarlierResponse } from './idempotency.js';
 import { beyondBalance, isAllowed } from './admit.js';
 import { AdmissionAsk } from './lease-wait.js';
 import { release, reverse, settle, type Settled } from './settle.js';
@@ -33,7 +33,7 @@ import type { CallReceiver } from '../channel/listener-channel.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import { arrivalOfKeyed, arrivalOfLarge, LargeParse, type Arrival, type Keyed } from './chat-arrival.js';
 import { writeChatHead, writeError } from './response.js';
-import { AnswerWriter, TOUCH_MS, type AnswerOwner } from './response-writer.js';
+import { ResponseWriter, TOUCH_MS, type ResponseOwner } from './response-writer.js';
 import type { BodyHold, BodyReceiver } from './read-body.js';
 import { CallMeter } from './call-meter.js';
 import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
@@ -68,7 +68,7 @@ const STOPPED: ErrorRecord = {
   message: 'The gateway has stopped before the call was answered. The call was not billed; try it again.',
 };
 
-const NOT_IN_BOOKS: ErrorRecord = {
+const NOT_IN_ACCOUNTING: ErrorRecord = {
   code: 'internal_error',
   message:
     'The gateway could not write the charge of this call to its books and has withheld the answer. The call was not billed; try it again.',
@@ -84,7 +84,7 @@ const standsStill = (idleMs: number): ErrorRecord => ({
   message: `Nothing of the body came for ${idleMs} ms. Send it without long pauses.`,
 });
 
-export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyReceiver, HeldEnd {
+export class ChatExchange implements CallReceiver, ResponseOwner, BodyHold, BodyReceiver, PendingCommit {
   readonly #server: ListenerServer;
   readonly #res: HttpResponse;
   readonly #context: CallContext;
@@ -99,14 +99,14 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   #parse: LargeParse | undefined;
   /** Of a call that has asked those with whom limits are shared. */
   #leaseAsk: AdmissionAsk | undefined;
-  /** Of an answer that comes in pieces. */
-  #writer: AnswerWriter | undefined;
+  /** Of a response that comes in pieces. */
+  #writer: ResponseWriter | undefined;
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
-  /** Among the server's answers that have begun. */
+  /** Among the server's responses that have begun. */
   #sweepPlace: number | undefined;
-  /** Of an answer that is leaving. */
+  /** Of a response that is leaving. */
   #outcome: Outcome = 'ok';
-  /** The worker's last frame was here and the answer was not: the slot is given back with the end. */
+  /** The worker's last frame was here and the response was not: the slot is given back with the end. */
   #keepsSlot = false;
   /** Length of the body that is counted among those in work, or of what has come of it. */
   #bodyBytes = 0;
@@ -132,7 +132,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     if (key === undefined) return undefined;
     const { caller } = this.#context;
     invariant(caller !== undefined, 'keys are of a known caller');
-    this.#keyed = { keyed: new KeyedCall(key, this.#server.claims), account: caller.account };
+    this.#keyed = { keyed: new KeyedCall(key, this.#server.locks), account: caller.account };
     return checkIdempotencyKey(key);
   }
 
@@ -232,7 +232,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     return caller.account;
   }
 
-  /** Answers with an error before anything was admitted. */
+  /** Responses with an error before anything was admitted. */
   refuse(error: ErrorRecord, close = this.endsConnection): void {
     if (!this.#isLast || this.#phase !== 'reading') {
       this.#refuse(error, close);
@@ -263,7 +263,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     else this.#start(arrived.call);
   }
 
-  #replay(earlier: EarlierAnswer): void {
+  #replay(earlier: EarlierResponse): void {
     const { parts, streaming } = this.#server;
     const endsConnections = this.endsConnection;
     this.#phase = 'leaving';
@@ -273,7 +273,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
       replay.sendWhole();
       return;
     }
-    this.#writer = new AnswerWriter(this.#res, parts.clock, replay);
+    this.#writer = new ResponseWriter(this.#res, parts.clock, replay);
     this.#sweepPlace = streaming.add(this);
     replay.sendBy(this.#writer);
   }
@@ -290,7 +290,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     const { admission } = this.#context;
     invariant(admission !== undefined, 'admit sets the admission or refuses');
     this.#phase = 'waiting';
-    const dispatched = parts.link.dispatch(
+    const dispatched = parts.channel.dispatch(
       admission.slot,
       {
         requestId: this.#context.requestId,
@@ -314,7 +314,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
       return;
     }
     release(this.#context, NO_WORKER, parts);
-    parts.link.release(admission.slot);
+    parts.channel.release(admission.slot);
     this.refuse(NO_WORKER);
   }
 
@@ -333,8 +333,8 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     if (this.#clientGone) return;
     if (this.#writer === undefined) {
       this.#phase = 'answering';
-      this.#meter.answerBegun();
-      this.#writer = new AnswerWriter(this.#res, this.#server.parts.clock, this);
+      this.#meter.responseBegun();
+      this.#writer = new ResponseWriter(this.#res, this.#server.parts.clock, this);
       this.#sweepPlace = this.#server.streaming.add(this);
     }
     this.#keyed?.keyed.collect(bytes);
@@ -344,7 +344,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
     const { parts } = this.#server;
-    // The worker has let go of it; a slow client may take long over the answer.
+    // The worker has let go of it; a slow client may take long over the response.
     this.#giveBackBody();
     if (!this.#clientGone) this.#keyed?.keyed.keep(bytes, this.isStream, parts.journal.nextPosition);
     const settled = settle(this.#context, usage, parts);
@@ -404,7 +404,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
       reverse(this.#context, this.#held.settled, this.#server.parts);
       this.#meter.reversed();
     }
-    this.#fail(NOT_IN_BOOKS);
+    this.#fail(NOT_IN_ACCOUNTING);
   }
 
   /** After the worker's last frame: a slot whose answer is still here is kept, and given back by `#finish`. */
@@ -436,14 +436,14 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     } else if (this.isStream) {
       this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
     } else {
-      // Half of a whole answer is out and its length was not promised: only a cut tells that it is not whole.
+      // Half of a whole response is out and its length was not promised: only a cut tells that it is not whole.
       this.#res.close();
       this.#finish(error.code);
     }
   }
 
-  /** Writes the last bytes; where the client is slow the answer leaves by and by. */
-  #leave(writer: AnswerWriter, bytes: Uint8Array, outcome: Outcome): void {
+  /** Writes the last bytes; where the client is slow the response leaves by and by. */
+  #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);
     if (!this.isOver) this.#phase = 'leaving';
@@ -454,7 +454,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     return this.#phase === 'done';
   }
 
-  /** Called about once a second while the body is read and while an answer is being written. */
+  /** Called about once a second while the body is read and while a response is being written. */
   onSweep(nowMs: number, keepAliveMs: number): void {
     if (this.#phase === 'reading') {
       this.#sweepBody(nowMs);
@@ -498,7 +498,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     const { admission } = this.#context;
     invariant(admission !== undefined, 'only an admitted call has an answer');
     // After the worker's last frame there is nobody to give it to.
-    if (this.#phase === 'answering') this.#server.parts.link.refund(admission.slot, bytes);
+    if (this.#phase === 'answering') this.#server.parts.channel.refund(admission.slot, bytes);
   }
 
   onLeft(): void {
@@ -517,7 +517,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     } else if (admission !== undefined && (this.#phase === 'waiting' || this.#phase === 'answering')) {
       // Who had nothing yet when the gateway itself cut the connection pays for nothing.
       if (this.#phase === 'waiting' && this.#server.isClosing) this.#phase = 'withdrawn';
-      this.#server.parts.link.cancel(admission.slot);
+      this.#server.parts.channel.cancel(admission.slot);
     }
   }
 
@@ -534,7 +534,7 @@ export class ChatExchange implements CallReceiver, AnswerOwner, BodyHold, BodyRe
     this.#keyed?.keyed.giveUp();
     this.#leaveSweep();
     const { admission } = this.#context;
-    if (this.#keepsSlot && admission !== undefined) this.#server.parts.link.release(admission.slot);
+    if (this.#keepsSlot && admission !== undefined) this.#server.parts.channel.release(admission.slot);
     this.#meter.ended(outcome, this.#context);
     this.#server.closed(this.#context.requestNumber);
   }

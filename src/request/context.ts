@@ -2,8 +2,8 @@
  * What is known of one request while it goes through the phases. Filled in order, each field by the phase that is named
  * with it; one object a request. Listener thread.
  */
-import type { LeaseLink } from '../channel/lease-channel.js';
-import type { ListenerLink } from '../channel/listener-channel.js';
+import type { LeaseChannel } from '../channel/lease-channel.js';
+import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { JournalWriter } from '../ledger/journal.js';
@@ -16,7 +16,7 @@ import type { AccessWriter } from '../telemetry/access-ring.js';
 import type { ListenerMetrics } from '../telemetry/listener-metrics.js';
 import type { ModelAccess } from './admit.js';
 import type { CallTrace } from './call-trace.js';
-import type { HeldEnds } from './pending-commits.js';
+import type { PendingCommits } from './pending-commits.js';
 
 /** Who asks. Set by `authenticate`. */
 export interface Caller {
@@ -49,7 +49,7 @@ export class CallContext {
   readonly requestId: string;
   /** The count part of the identifier. */
   readonly requestNumber: number;
-  /** Of the answer's head: what scripts in browsers may do with it. Empty where nothing is said. */
+  /** Of the response's head: what scripts in browsers may do with it. Empty where nothing is said. */
   readonly corsLines: string;
   caller: Caller | undefined = undefined;
   /** Of a chat call that belongs to a trace, once its caller is known. */
@@ -75,21 +75,21 @@ export class CallContext {
  * reads one set; two phases of a call may read two, whose indices mean the same.
  */
 
-export interface PipelineParts {
+export interface ListenerContext {
   readonly clock: Clock;
   readonly ledger: Ledger;
   readonly journal: JournalWriter;
-  readonly held: HeldEnds;
+  readonly held: PendingCommits;
   readonly keys: KeyTable;
   readonly catalog: Catalog;
   readonly access: ModelAccess;
-  readonly link: ListenerLink;
+  readonly channel: ListenerChannel;
   /** Where limits are shared with other processes. */
-  readonly leases: LeaseLink | undefined;
+  readonly leases: LeaseChannel | undefined;
   readonly metrics: ListenerMetrics;
   readonly accessLog: AccessWriter;
   /** What happens where a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
-  /** Whether the end of an answer waits until its charge is on disk. */
+  /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
 }

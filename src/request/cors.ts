@@ -1,8 +1,8 @@
 /**
- * What browsers are told about scripts of other pages (CORS): lines of answers' heads, made once for each
+ * What browsers are told about scripts of other pages (CORS): lines of responses' heads, made once for each
  * set of settings. Listener thread.
  *
- * Nothing of a request is written back: an origin in an answer is the one of the settings.
+ * Nothing of a request is written back: an origin in a response is the one of the settings.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { closeAfterHead } from './response.js';
@@ -37,7 +37,7 @@ export class Cors {
       `\r\naccess-control-allow-headers: ${ALLOWED_HEADERS}\r\naccess-control-max-age: ${maxAgeSeconds}`;
   }
 
-  /** Lines of the answer to a request with that header `Origin`, each after its line break. */
+  /** Lines of the response to a request with that header `Origin`, each after its line break. */
   linesFor(origin: string | undefined): string {
     return (origin === undefined ? undefined : this.#linesByOrigin.get(origin)) ?? this.#otherLines;
   }

@@ -8,11 +8,11 @@
  * any moment, and a connection that is closed then loses that request. It is served, and told. So a client that keeps its connections
  * has one more call from here at most, and loses none.
  */
-import { onQuietTurn } from './listen-apps.js';
+import { onIdleTick } from './listen-apps.js';
 
 /**
  * Without a call for so long, a gateway that is stopped is at rest although connections are open: a client that calls again as soon as
- * it has its answer has done so by then, also over an ocean (some 200 ms there and back) or on a machine that is busy.
+ * it has its response has done so by then, also over an ocean (some 200 ms there and back) or on a machine that is busy.
  */
 const REST_MS = 400;
 
@@ -103,7 +103,7 @@ export class Draining {
       this.#end();
     } else if (!this.#keepsIdle && this.#calls === 0) {
       // After a quiet turn, so that no request is cut that the kernel has and nobody has read.
-      this.#restTimer = setTimeout(() => onQuietTurn(() => this.#endAtRest()), REST_MS);
+      this.#restTimer = setTimeout(() => onIdleTick(() => this.#endAtRest()), REST_MS);
     }
   }
 

@@ -1,13 +1,13 @@
 /**
- * A call with an `Idempotency-Key`: claims its key, collects its answer, hands it over to be kept. Listener thread.
+ * A call with an `Idempotency-Key`: claims its key, collects its response, hands it over to be kept. Listener thread.
  *
- *     new → claimed → kept            the answer is whole and charged
+ *     new → claimed → kept            the response is whole and charged
  *       │           → given up        refused, failed, or the client has left: a repeat is a new call
- *       → replaying → given up        the answer of an earlier call is on its way
+ *       → replaying → given up        the response of an earlier call is on its way
  */
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Claim, ClaimAnswer, ClaimLink } from '../channel/idempotency-channel.js';
+import type { LockRequest, LockReply, IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { joinedBytes } from '../core/joined-bytes.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX } from '../core/limits.js';
@@ -20,8 +20,8 @@ const WRONG_KEY: ErrorRecord = {
   message: `the header Idempotency-Key must be 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters`,
 };
 
-/** Why a claim was refused, by its state. */
-const REFUSALS = {
+/** Why a lock was refused, by its state. */
+const REJECTIONS = {
   in_progress: {
     code: 'request_in_progress',
     message:
@@ -46,16 +46,16 @@ const REFUSALS = {
   },
 } as const satisfies Record<string, ErrorRecord>;
 
-/** An answer to be given again. */
-export interface EarlierAnswer {
+/** A response to be given again. */
+export interface EarlierResponse {
   readonly stream: boolean;
   readonly bytes: Uint8Array;
 }
 
-/** What a claim comes to: exactly one of the two, or neither where the call is to be made. */
-export interface ClaimResult {
+/** What a lock comes to: exactly one of the two, or neither where the call is to be made. */
+export interface LockResult {
   readonly refusal?: ErrorRecord;
-  readonly earlier?: EarlierAnswer;
+  readonly earlier?: EarlierResponse;
 }
 
 type State = 'new' | 'claimed' | 'kept' | 'replaying' | 'given_up';
@@ -72,23 +72,23 @@ export function bodyDigestOf(bytes: Uint8Array): string {
 
 export class KeyedCall {
   readonly #key: string;
-  readonly #link: ClaimLink;
+  readonly #channel: IdempotencyChannel;
   #state: State = 'new';
-  #claim: Claim | undefined;
-  /** Of the answer so far; undefined once it is too long. */
+  #lock: LockRequest | undefined;
+  /** Of the response so far; undefined once it is too long. */
   #pieces: Uint8Array[] | undefined = [];
   #bytes = 0;
 
   /** `key` was checked. */
-  constructor(key: string, link: ClaimLink) {
+  constructor(key: string, channel: IdempotencyChannel) {
     this.#key = key;
-    this.#link = link;
+    this.#channel = channel;
   }
 
   /** Asks once. Rejects with `AskRefused`. */
-  async claim(account: AccountIndex, bodyDigest: string): Promise<ClaimResult> {
-    this.#claim = { account, key: this.#key, bodyDigest };
-    const answer: ClaimAnswer = await this.#link.claim(this.#claim);
+  async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
+    this.#lock = { account, key: this.#key, bodyDigest };
+    const answer: LockReply = await this.#channel.lock(this.#lock);
     switch (answer.state) {
       case 'new':
         this.#state = 'claimed';
@@ -98,14 +98,14 @@ export class KeyedCall {
         this.#bytes = answer.bytes.length;
         return { earlier: answer };
       default:
-        return { refusal: REFUSALS[answer.state] };
+        return { refusal: REJECTIONS[answer.state] };
     }
   }
 
-  /** A piece of the answer; it is copied. */
+  /** A piece of the response; it is copied. */
   collect(bytes: Uint8Array): void {
     if (this.#pieces === undefined) return;
-    if (this.#bytes + bytes.length > this.#link.answerBytesMax || !this.#link.take(bytes.length)) {
+    if (this.#bytes + bytes.length > this.#channel.answerBytesMax || !this.#channel.take(bytes.length)) {
       this.#dropPieces();
       return;
     }
@@ -114,38 +114,38 @@ export class KeyedCall {
     this.#bytes += bytes.length;
   }
 
-  /** The answer is whole with `last`; its charge will be at `position` of the journal, and is appended after this. */
+  /** The response is whole with `last`; its charge will be at `position` of the journal, and is appended after this. */
   keep(last: Uint8Array, stream: boolean, position: number): void {
     invariant(
-      this.#state === 'claimed' && this.#claim !== undefined,
+      this.#state === 'claimed' && this.#lock !== undefined,
       'who keeps an answer has claimed its key',
     );
     this.#state = 'kept';
     this.collect(last);
     const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
-    this.#link.tell({ kind: 'keep', claim: this.#claim, stream, bytes, position });
+    this.#channel.tell({ kind: 'keep', lock: this.#lock, stream, bytes, position });
     this.#dropPieces();
   }
 
   /** What was kept is not to be given to anybody: its charge is taken back at `position` of the journal, after this. */
   forget(position: number): void {
-    invariant(this.#state === 'kept' && this.#claim !== undefined, 'what is forgotten was kept');
-    this.#link.tell({ kind: 'forget', claim: this.#claim, position });
+    invariant(this.#state === 'kept' && this.#lock !== undefined, 'what is forgotten was kept');
+    this.#channel.tell({ kind: 'forget', lock: this.#lock, position });
   }
 
   /** The call has ended, or nothing will come of it: gives back what it holds. May be called again. */
   giveUp(): void {
-    if (this.#state === 'claimed' && this.#claim !== undefined) {
-      this.#link.tell({ kind: 'abandon', claim: this.#claim });
+    if (this.#state === 'claimed' && this.#lock !== undefined) {
+      this.#channel.tell({ kind: 'abandon', lock: this.#lock });
       this.#dropPieces();
     } else if (this.#state === 'replaying') {
-      this.#link.tell({ kind: 'replayed', bytes: this.#bytes });
+      this.#channel.tell({ kind: 'replayed', bytes: this.#bytes });
     }
     if (this.#state !== 'kept') this.#state = 'given_up';
   }
 
   #dropPieces(): void {
-    this.#link.giveBack(this.#bytes);
+    this.#channel.giveBack(this.#bytes);
     this.#bytes = 0;
     this.#pieces = undefined;
   }

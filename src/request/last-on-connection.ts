@@ -2,8 +2,8 @@
  * Requests after which nothing is to be read from their connection: those that are refused for their framing, and those whose
  * body comes in chunks, since what µWS takes for the end of such a body may be in the middle of it. Listener thread.
  *
- * An answer that is ended within a callback of µWS leaves the rest of the packet to be read as further requests, also one that ends
- * its connection. While an answer is outstanding, µWS closes the connection as soon as it reads another request. So such
+ * A response that is ended within a callback of µWS leaves the rest of the packet to be read as further requests, also one that ends
+ * its connection. While a response is outstanding, µWS closes the connection as soon as it reads another request. So such
  * a request is answered outside of µWS's callbacks, with the connection's end.
  */
 import type { HttpResponse } from 'uWebSockets.js';
@@ -12,7 +12,7 @@ import type { CallContext } from './context.js';
 import { writeError } from './response.js';
 import type { BodyReceiver } from './read-body.js';
 
-/** Answers with `error` and ends the connection. `isHead`: without the body. */
+/** Responses with `error` and ends the connection. `isHead`: without the body. */
 export function refuseLast(
   res: HttpResponse,
   error: ErrorRecord,

@@ -5,32 +5,32 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
-import type { LeaseLink } from '../channel/lease-channel.js';
+import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import { holdOf, leastHoldOf } from './admit.js';
 import type { Caller, CallContext } from './context.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 import { limitRate } from './rate-limit.js';
 
 /** Who is told to try may find that another request was faster, and asks again: for so long. */
 const TRIES_MS_MAX = 1_500;
 
-const AUTHORITY_LOST: ErrorRecord = {
+const COORDINATOR_LOST: ErrorRecord = {
   code: 'overloaded',
   detail: 'authority_lost',
   message: 'The gateway cannot reach those it shares its limits with. Retry after 1 second.',
   retryAfterSeconds: 1,
 };
 
-function ask({ account, key, keyLimit }: Caller, need: LeaseNeed, leases: LeaseLink): Promise<LeaseEnd> {
+function ask({ account, key, keyLimit }: Caller, need: LeaseNeed, leases: LeaseChannel): Promise<LeaseEnd> {
   return leases.ask(account, keyLimit === undefined ? undefined : key, need);
 }
 
 /** After `limitRate` has refused and `context.asksLease`: the last word on the request's minute. Never rejects. */
 export async function awaitRate(
   context: CallContext,
-  parts: PipelineParts,
-  leases: LeaseLink,
+  parts: ListenerContext,
+  leases: LeaseChannel,
 ): Promise<ErrorRecord | undefined> {
   const { caller } = context;
   invariant(caller !== undefined, 'a request that asks has a caller');
@@ -39,7 +39,7 @@ export async function awaitRate(
     const end = await ask(caller, { kind: 'minute' }, leases);
     const refusal = limitRate(context, parts);
     if (refusal === undefined) return undefined;
-    if (end === 'lost') return AUTHORITY_LOST;
+    if (end === 'lost') return COORDINATOR_LOST;
     if (end === 'refused' || parts.clock.monotonicMs() >= endMs) return refusal;
   }
 }
@@ -50,12 +50,12 @@ export async function awaitRate(
  */
 export class AdmissionAsk {
   readonly #context: CallContext;
-  readonly #parts: PipelineParts;
-  readonly #leases: LeaseLink;
+  readonly #parts: ListenerContext;
+  readonly #leases: LeaseChannel;
   #endMs: number;
   #stage: 'whole' | 'rest' | 'over' = 'whole';
 
-  constructor(context: CallContext, parts: PipelineParts, leases: LeaseLink) {
+  constructor(context: CallContext, parts: ListenerContext, leases: LeaseChannel) {
     this.#context = context;
     this.#parts = parts;
     this.#leases = leases;
@@ -77,7 +77,7 @@ export class AdmissionAsk {
     invariant(caller !== undefined, 'a call that asks has a caller');
     const hold = this.#stage === 'whole' ? holdOf(this.#context, call, this.#parts) : this.#rest(call);
     const end = await ask(caller, { kind: 'admission', hold }, this.#leases);
-    if (end === 'lost') return AUTHORITY_LOST;
+    if (end === 'lost') return COORDINATOR_LOST;
     if (end === 'refused') this.#onRefused();
     return undefined;
   }
@@ -90,7 +90,7 @@ export class AdmissionAsk {
     this.#context.mayClamp = true;
   }
 
-  /** All that the account has, as far as is known; at least what one token of an answer needs. */
+  /** All that the account has, as far as is known; at least what one token of a response needs. */
   #rest(call: ChatCall): PicoUnits {
     const { caller } = this.#context;
     const least = leastHoldOf(this.#context, call, this.#parts);

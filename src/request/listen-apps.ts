@@ -17,17 +17,17 @@ import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
  */
 
 /** A turn without work takes some 10 µs, one with a request some 100. */
-const QUIET_MS_MAX = 0.05;
+const IDLE_MS_MAX = 0.05;
 /** A listener that never rests is not waited for: some 100 ms. */
 const TURNS_MAX = 1_000;
 
 /** Calls back once, right after the sockets were looked at, in a later turn. */
-export function onQuietTurn(then: () => void): void {
+export function onIdleTick(then: () => void): void {
   let turns = 0;
   let beforeMs = -Infinity;
   const look = (): void => {
     const nowMs = performance.now();
-    if (nowMs - beforeMs <= QUIET_MS_MAX || turns >= TURNS_MAX) {
+    if (nowMs - beforeMs <= IDLE_MS_MAX || turns >= TURNS_MAX) {
       then();
       return;
     }
@@ -114,7 +114,7 @@ export class ListenApps {
     const socket = this.#socket;
     this.#socket = undefined;
     if (socket !== undefined) this.#retiring.add(socket);
-    onQuietTurn(() => {
+    onIdleTick(() => {
       if (socket !== undefined) this.#closeSocket(socket);
       then();
     });

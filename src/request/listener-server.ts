@@ -4,12 +4,12 @@
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
-import { Roster } from '../core/slot-list.js';
+import { SlotList } from '../core/slot-list.js';
 import { authenticate } from './authenticate.js';
 import { CallContext } from './context.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 import type { BodyBudget } from './body-budget.js';
-import type { ClaimLink } from '../channel/idempotency-channel.js';
+import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { CHAT_ROUTE, type Route } from '../telemetry/metrics-layout.js';
 import { writeError } from './response.js';
 import { DISCARDED_BYTES_MAX, readBody } from './read-body.js';
@@ -47,12 +47,12 @@ const NO_CHUNKS: ErrorRecord = {
 export class ListenerServer {
   readonly parser: BodyParser;
   readonly bodies: BodyBudget;
-  readonly claims: ClaimLink;
+  readonly locks: IdempotencyChannel;
   /** Exchanges whose answer has begun and has not ended. */
-  readonly streaming = new Roster<ChatExchange>();
+  readonly streaming = new SlotList<ChatExchange>();
   readonly descriptors = new DescriptorGuard();
   readonly discards: DiscardBudget;
-  #parts: PipelineParts;
+  #parts: ListenerContext;
   #limits: ListenerLimits;
   #models: ModelRoutes;
   #cors: Cors | undefined;
@@ -68,13 +68,13 @@ export class ListenerServer {
   readonly #draining = new Draining(() => this.#apps.close());
 
   constructor(
-    parts: PipelineParts,
+    parts: ListenerContext,
     limits: ListenerLimits,
     cors: CorsSettings | undefined,
     requestPrefix: string,
     parser: BodyParser,
     bodies: BodyBudget,
-    claims: ClaimLink,
+    locks: IdempotencyChannel,
     tracer: CallTracer,
   ) {
     this.#parts = parts;
@@ -84,7 +84,7 @@ export class ListenerServer {
     this.#cors = cors && new Cors(cors);
     this.parser = parser;
     this.bodies = bodies;
-    this.claims = claims;
+    this.locks = locks;
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
     this.#sweeper = setInterval(() => {
@@ -94,7 +94,7 @@ export class ListenerServer {
     }, SWEEP_MS);
   }
 
-  get parts(): PipelineParts {
+  get parts(): ListenerContext {
     return this.#parts;
   }
 
@@ -103,7 +103,7 @@ export class ListenerServer {
   }
 
   /** Settings were reloaded: what comes from now on is served by these; admitted calls keep their plan, model and price. */
-  replace(parts: PipelineParts, limits: ListenerLimits, cors: CorsSettings | undefined): void {
+  replace(parts: ListenerContext, limits: ListenerLimits, cors: CorsSettings | undefined): void {
     this.#parts = parts;
     this.#limits = limits;
     this.#models = new ModelRoutes(parts, this);
@@ -127,7 +127,7 @@ export class ListenerServer {
     return this.#draining.hasBegun || this.descriptors.isShort;
   }
 
-  /** Stops accepting; answers from then on end their connection; calls back once, when no connection is left. See Draining. */
+  /** Stops accepting; responses from then on end their connection; calls back once, when no connection is left. See Draining. */
   drain(keepsIdle: boolean, onDrained: () => void): void {
     if (this.#stopping) return;
     this.#stopping = true;
@@ -211,8 +211,8 @@ export class ListenerServer {
   ): void {
     app.any(path, (res, req) => {
       this.#head.read(req);
-      const problem = this.#head.problem() ?? (this.#head.isChunked ? NO_CHUNKS : undefined);
-      if (problem !== undefined) this.#refuseLast(res, req, route, problem);
+      const error = this.#head.problem() ?? (this.#head.isChunked ? NO_CHUNKS : undefined);
+      if (error !== undefined) this.#refuseLast(res, req, route, error);
       else if (this.#cors !== undefined && this.#isPreflight(req)) this.#allow(res, this.#cors);
       else serve(res, req);
     });
@@ -245,9 +245,9 @@ export class ListenerServer {
   #chat(res: HttpResponse, req: HttpRequest): void {
     const head = this.#head;
     head.read(req);
-    const problem = head.problem();
-    if (problem !== undefined) {
-      this.#refuseLast(res, req, CHAT_ROUTE, problem);
+    const error = head.problem();
+    if (error !== undefined) {
+      this.#refuseLast(res, req, CHAT_ROUTE, error);
       return;
     }
     const { isChunked } = head;

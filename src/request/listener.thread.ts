@@ -11,15 +11,15 @@ import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
 import { JournalWriter } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
-import { HeldEnds } from './pending-commits.js';
+import { PendingCommits } from './pending-commits.js';
 import { ModelAccess } from './admit.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 import { AskPort } from '../channel/ask-port.js';
 import { BodyBudget } from './body-budget.js';
 import { CallTable } from '../channel/call-table.js';
-import { ClaimLink } from '../channel/idempotency-channel.js';
-import { LeaseLink } from '../channel/lease-channel.js';
-import { ListenerLink } from '../channel/listener-channel.js';
+import { IdempotencyChannel } from '../channel/idempotency-channel.js';
+import { LeaseChannel } from '../channel/lease-channel.js';
+import { ListenerChannel } from '../channel/listener-channel.js';
 import { KeyTable } from '../registry/key-table.js';
 import { AccessWriter } from '../telemetry/access-ring.js';
 import { openLog } from '../telemetry/log.js';
@@ -42,9 +42,9 @@ const log = openLog(`listener-${init.index}`, logSwitch);
 const clock = clockOf(init.ledger, new SystemClock());
 const say = (message: FromListener): void => main.postMessage(message);
 const journal = new JournalWriter(init.journal, () => say({ kind: 'journal_half_full' }));
-const held = new HeldEnds(journal, clock, () => say({ kind: 'commit' }));
-const link = new ListenerLink(new CallTable(init.calls), init.slots);
-const leases = init.leasePort && new LeaseLink(init.leasePort);
+const held = new PendingCommits(journal, clock, () => say({ kind: 'commit' }));
+const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
+const leases = init.leasePort && new LeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, leases);
 const keys = new KeyTable(init.keys);
 const accessLog = new AccessWriter(init.accessLog, logSwitch);
@@ -52,7 +52,7 @@ const metrics = new ListenerMetrics(init.metrics, init.index);
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
 /** Written out field by field, so that every set has one hidden class and requests stay as quick after a reload. */
-function partsOf({ catalog, lowBalance, durability }: ListenerSettings): PipelineParts {
+function partsOf({ catalog, lowBalance, durability }: ListenerSettings): ListenerContext {
   return {
     clock,
     ledger,
@@ -61,7 +61,7 @@ function partsOf({ catalog, lowBalance, durability }: ListenerSettings): Pipelin
     keys,
     catalog,
     access: new ModelAccess(catalog),
-    link,
+    channel,
     leases,
     metrics,
     accessLog,
@@ -77,7 +77,7 @@ const server = new ListenerServer(
   init.requestPrefix,
   new AskPort(init.parserPort),
   new BodyBudget(init.bodies, init.index),
-  new ClaimLink(init.claimPort, init.keptAnswerBytesMax),
+  new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
   new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox }),
 );
 
@@ -89,7 +89,7 @@ function close(): void {
 
 function end(exitCode: number): never {
   outbox?.flush();
-  link.close();
+  channel.close();
   process.exit(exitCode);
 }
 
@@ -104,10 +104,10 @@ process.on('uncaughtException', (error) => {
 main.on('message', (message: ToListener) => {
   switch (message.kind) {
     case 'worker':
-      link.attachWorker(message.index, message.link);
+      channel.attachWorker(message.index, message.channel);
       return;
     case 'worker_lost':
-      link.detachWorker(message.index);
+      channel.detachWorker(message.index);
       return;
     case 'committed':
       held.onCommit(message.ok);

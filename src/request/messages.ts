@@ -6,7 +6,7 @@ import type { JournalBuffer } from '../ledger/journal-layout.js';
 import type { LedgerBuffers } from '../ledger/layout.js';
 import type { BodyBudgetBuffer } from './body-budget.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
-import type { FrameLink } from '../channel/frame-port.js';
+import type { FrameChannel } from '../channel/frame-port.js';
 import type { SlotRange } from '../channel/listener-channel.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
@@ -34,7 +34,7 @@ export interface ListenerSettings {
   readonly limits: ListenerLimits;
   /** What happens where a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
-  /** Whether the end of an answer waits until its charge is on disk. */
+  /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
   /** Undefined where it serves without. */
   readonly tls: TlsFiles | undefined;
@@ -67,7 +67,7 @@ export interface ListenerInit {
   readonly thread: number;
   readonly settings: ListenerSettings;
   /** A longer answer is not kept for a repeat with the same Idempotency-Key. */
-  readonly keptAnswerBytesMax: number;
+  readonly storedResponseBytesMax: number;
   /** Questions about an Idempotency-Key go out here. */
   readonly claimPort: MessagePort;
   /** Where limits are shared with other processes: who waits for a lease says so here. */
@@ -80,7 +80,7 @@ export interface ListenerInit {
 
 export type ToListener =
   /** A worker serves behind this link, in the place of an earlier one of the same index. */
-  | { readonly kind: 'worker'; readonly index: number; readonly link: FrameLink }
+  | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel }
   | { readonly kind: 'worker_lost'; readonly index: number }
   /** Answers `commit`: what the journal held is on disk now, or the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }
@@ -99,7 +99,7 @@ export type FromListener =
   | { readonly kind: 'drained' }
   /** `turn` is that of the order. */
   | { readonly kind: 'settings_taken'; readonly turn: number }
-  /** Ends of answers wait for their charges; `committed` follows. */
+  /** Ends of responses wait for their charges; `committed` follows. */
   | { readonly kind: 'commit' }
   /** Take the records out, before there is no room for more. */
   | { readonly kind: 'journal_half_full' };

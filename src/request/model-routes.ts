@@ -7,7 +7,7 @@ import { encodeModels, type ModelBodies } from '../protocol/model-list.js';
 import { unknownModel } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallContext } from './context.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 import type { OtherRoute } from '../telemetry/metrics-layout.js';
 import { endWithBody, JSON_TYPE, writeError, writeHead } from './response.js';
 
@@ -24,18 +24,18 @@ interface Ending {
 }
 
 export class ModelRoutes {
-  readonly #parts: PipelineParts;
+  readonly #parts: ListenerContext;
   readonly #ending: Ending;
   /** Made when a caller of the plan first asks: all plans at once would hold up every other call of the thread. */
   readonly #plans: (ModelBodies | undefined)[];
 
-  constructor(parts: PipelineParts, ending: Ending) {
+  constructor(parts: ListenerContext, ending: Ending) {
     this.#parts = parts;
     this.#ending = ending;
     this.#plans = parts.catalog.plans.map(() => undefined);
   }
 
-  /** `isHead`: the answer goes without its body. */
+  /** `isHead`: the response goes without its body. */
   list(res: HttpResponse, authorization: string, context: CallContext, isHead: boolean): void {
     const models = this.#modelsOf(res, authorization, context, '/v1/models', isHead);
     if (models !== undefined) this.#write(res, context, '/v1/models', models.list, isHead);

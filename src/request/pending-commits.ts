@@ -1,5 +1,5 @@
 /**
- * With `durability: commit`: ends of answers that wait until their charges are on disk. Listener thread.
+ * With `durability: commit`: ends of responses that wait until their charges are on disk. Listener thread.
  *
  * The main thread is asked once for all that are held, and again when it has answered and more have come: so while it
  * waits for the disk the next group gathers. Charges reach the disk in the order of the journal, and so the ends are let go.
@@ -9,7 +9,7 @@ import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import type { JournalWriter } from '../ledger/journal.js';
 
 /** One of the two is called, once. */
-export interface HeldEnd {
+export interface PendingCommit {
   onCommitted(): void;
   /** The store fails, or is too slow: the charge is not known to be on disk. */
   onUncommitted(): void;
@@ -18,10 +18,10 @@ export interface HeldEnd {
 interface Held {
   readonly position: number;
   readonly sinceMs: number;
-  readonly end: HeldEnd;
+  readonly end: PendingCommit;
 }
 
-export class HeldEnds {
+export class PendingCommits {
   readonly #journal: JournalWriter;
   readonly #clock: Clock;
   readonly #askCommit: () => void;
@@ -40,7 +40,7 @@ export class HeldEnds {
   }
 
   /** Holds `end` until the record at `position` of the journal is on disk. */
-  hold(position: number, end: HeldEnd): void {
+  hold(position: number, end: PendingCommit): void {
     this.#held.push({ position, sinceMs: this.#clock.monotonicMs(), end });
     if (this.#asked) return;
     this.#asked = true;

@@ -6,7 +6,7 @@ import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type AccountIndex, ceilDiv, type KeyIndex } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { MinuteTake } from '../ledger/window.js';
-import type { CallContext, PipelineParts } from './context.js';
+import type { CallContext, ListenerContext } from './context.js';
 import { awaitRate } from './lease-wait.js';
 import type { BodyReceiver } from './read-body.js';
 
@@ -56,24 +56,25 @@ export function takeBothMinutes(
 const MS_PER_SECOND = 1_000;
 
 /** Sets `context.rateLimit`, also for a refusal. */
-export function limitRate(context: CallContext, parts: PipelineParts): ErrorRecord | undefined {
+export function limitRate(context: CallContext, parts: ListenerContext): ErrorRecord | undefined {
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before the rate limit');
   const { ledger } = parts;
   const { key, account } = caller;
   const ofPlan = caller.plan.requestsPerMinute;
   const ofKey = caller.keyLimit?.requestsPerMinute;
-  if (ofKey === undefined) return answer(context, 'plan', ofPlan, ledger.takeMinute(account, ofPlan), parts);
+  if (ofKey === undefined)
+    return response(context, 'plan', ofPlan, ledger.takeMinute(account, ofPlan), parts);
   const { whose, limit, take } = takeBothMinutes(key, ofKey, account, ofPlan, ledger);
-  return answer(context, whose, limit, take, parts);
+  return response(context, whose, limit, take, parts);
 }
 
-function answer(
+function response(
   context: CallContext,
   whose: 'plan' | 'key',
   limit: number,
   take: MinuteTake,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): ErrorRecord | undefined {
   context.rateLimit = {
     limit,
@@ -91,18 +92,18 @@ function answer(
 }
 
 /** Whole seconds until `wallMs`, at least one: a client that waits for them is not early. */
-export function secondsUntil(wallMs: number, parts: PipelineParts): number {
+export function secondsUntil(wallMs: number, parts: ListenerContext): number {
   return Math.max(1, ceilDiv(wallMs - parts.clock.wallMs(), MS_PER_SECOND));
 }
 
 /*
  * The request of the minute, before the body is read; or while it is read, where limits are shared with other processes and the
- * authority must be asked. The order of refusals is the same: what is wrong with a body is told only to who has its permit.
+ * coordinator must be asked. The order of refusals is the same: what is wrong with a body is told only to who has its permit.
  * Listener thread.
  */
 
 /** An exchange that reads its body. */
-export interface Gated extends BodyReceiver {
+export interface RateLimited extends BodyReceiver {
   /** It has ended, for its client has left. */
   readonly isOver: boolean;
   takeKey(key: string | undefined): ErrorRecord | undefined;
@@ -114,11 +115,11 @@ export interface Gated extends BodyReceiver {
  * known to be wrong with a body before it is read.
  */
 export function passMinute(
-  exchange: Gated,
+  exchange: RateLimited,
   context: CallContext,
   key: string | undefined,
   wrongBody: ErrorRecord | undefined,
-  parts: PipelineParts,
+  parts: ListenerContext,
 ): BodyReceiver | undefined {
   const limited = limitRate(context, parts);
   if (limited !== undefined && parts.leases !== undefined && context.asksLease) {
@@ -134,10 +135,10 @@ export function passMinute(
 
 /** Hands the body on when the request is known to have its permit. */
 class AwaitingBody implements BodyReceiver {
-  readonly #exchange: Gated;
+  readonly #exchange: RateLimited;
   readonly #decided: Promise<ErrorRecord | undefined>;
 
-  constructor(exchange: Gated, decided: Promise<ErrorRecord | undefined>) {
+  constructor(exchange: RateLimited, decided: Promise<ErrorRecord | undefined>) {
     this.#exchange = exchange;
     this.#decided = decided;
   }

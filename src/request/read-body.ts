@@ -9,7 +9,7 @@ import type { MonotonicMs } from '../core/units.js';
 
 /**
  * What is read and thrown away of a body that is too long. A client that still writes when its connection ends never sees
- * the answer, so the answer waits for the end of the body, within reason.
+ * the response, so the response waits for the end of the body, within reason.
  */
 export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
 
@@ -49,7 +49,7 @@ export function readBody(
   hold: BodyHold,
   receiver: BodyReceiver,
 ): void {
-  let kept: KeptBody | undefined;
+  let kept: BufferedBody | undefined;
   let bytesSeen = 0;
   let answered = false;
   res.onData((chunk, isLast) => {
@@ -71,7 +71,7 @@ export function readBody(
         receiver.onBody(new Uint8Array(chunk));
       return;
     }
-    kept ??= new KeptBody(length, bodyBytesMax, onePieceBytesMax, hold);
+    kept ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, hold);
     if (!kept.add(new Uint8Array(chunk), isLast)) {
       answered = true;
       kept = undefined;
@@ -87,7 +87,7 @@ export function readBody(
 }
 
 /** What is there of a body that did not come at once. */
-class KeptBody {
+class BufferedBody {
   pieces: Uint8Array[] = [];
   readonly #length: number;
   readonly #bodyBytesMax: number;
@@ -145,7 +145,7 @@ class KeptBody {
 /*
  * How many bytes of refused bodies a listener reads to throw them away. Listener thread.
  *
- * Who still writes its body when its connection ends may never see its answer, so the body of a refused call is read to its end. But µWS
+ * Who still writes its body when its connection ends may never see its response, so the body of a refused call is read to its end. But µWS
  * reads half a megabyte of each connection that has some before it looks at the next: 200 bodies at once kept a listener's other calls
  * waiting for 0.7 s. Beyond the budget a refusal ends its connection.
  */

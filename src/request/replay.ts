@@ -1,5 +1,5 @@
 /**
- * Gives the answer of an earlier call again, as its client got it: a stream as a stream, a whole answer as one. Listener
+ * Gives the response of an earlier call again, as its client got it: a stream as a stream, a whole response as one. Listener
  * thread.
  *
  * A long one goes through an AnswerWriter, as live answers do: what a slow client does not take waits in its queue, once.
@@ -7,11 +7,11 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { CallContext } from './context.js';
-import type { EarlierAnswer } from './idempotency.js';
+import type { EarlierResponse } from './idempotency.js';
 import { writeChatHead } from './response.js';
-import type { AnswerOwner, AnswerWriter } from './response-writer.js';
+import type { ResponseOwner, ResponseWriter } from './response-writer.js';
 
-export class Replay implements AnswerOwner {
+export class Replay implements ResponseOwner {
   readonly isStream: boolean;
   readonly endsConnection: boolean;
   readonly #res: HttpResponse;
@@ -23,7 +23,7 @@ export class Replay implements AnswerOwner {
   constructor(
     res: HttpResponse,
     context: CallContext,
-    answer: EarlierAnswer,
+    answer: EarlierResponse,
     close: boolean,
     onLeft: () => void,
   ) {
@@ -50,7 +50,7 @@ export class Replay implements AnswerOwner {
   }
 
   /** In pieces; `writer`, whose owner this is, is to be swept until `onLeft`. */
-  sendBy(writer: AnswerWriter): void {
+  sendBy(writer: ResponseWriter): void {
     writer.end(this.#bytes);
   }
 

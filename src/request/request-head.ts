@@ -29,13 +29,13 @@ export class RequestHead {
   transferEncoding: string | undefined;
   #hosts = 0;
   /** Headers of one name that say different things. */
-  #fault: string | undefined;
+  #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
   read(req: HttpRequest): void {
     this.authorization = this.traceParent = '';
     this.idempotencyKey = this.contentEncoding = this.origin = undefined;
-    this.contentLength = this.transferEncoding = this.#fault = undefined;
+    this.contentLength = this.transferEncoding = this.#error = undefined;
     this.#hosts = 0;
     req.forEach(this.#visit);
   }
@@ -82,12 +82,12 @@ export class RequestHead {
 
   #takeLength(value: string): void {
     if (this.contentLength !== undefined && this.contentLength !== value)
-      this.#fault = `Content-Length must be sent once, got ${shown(this.contentLength)} and ${shown(value)}.`;
+      this.#error = `Content-Length must be sent once, got ${shown(this.contentLength)} and ${shown(value)}.`;
     this.contentLength = value;
   }
 
   #problem(): string | undefined {
-    if (this.#fault !== undefined) return this.#fault;
+    if (this.#error !== undefined) return this.#error;
     if (this.#hosts > 1) return 'Host must be sent once.';
     const { contentLength: length, transferEncoding: coding } = this;
     if (length !== undefined && (length.length > LENGTH_DIGITS_MAX || !DIGITS.test(length)))

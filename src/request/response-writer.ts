@@ -1,5 +1,5 @@
 /**
- * Writes an answer that comes in pieces to a socket that may be slower than they come. Listener thread.
+ * Writes a response that comes in pieces to a socket that may be slower than they come. Listener thread.
  *
  *     open ⇄ blocked (pieces queue, no credit goes back) → ended (the rest is leaving) → left
  *
@@ -12,7 +12,7 @@
  *   to megabytes. The kernel takes bytes earlier than that, so a blocked answer is tried at every sweep.
  * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next "writable" ends it. `pause` and
  *   `resume`, one right after the other, start it anew, also where nothing failed. (`pause` alone would also stop the
- *   notice that the client has gone.) So a long answer is touched every few seconds, and who cuts a reader is this file.
+ *   notice that the client has gone.) So a long response is touched every few seconds, and who cuts a reader is this file.
  * - One cork holds 16 KiB. A write that its rest has no room for sends what is corked, the line with the chunk's size at
  *   least, and then the bytes. Where the socket refuses the first of the two, µWS keeps that, **loses the bytes** and is
  *   false as ever (`uncork` in AsyncSocket.h; https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the
@@ -37,28 +37,28 @@ const LAST_BYTES_MAX = 1024;
 /** Tries whether a blocked socket takes bytes; µWS keeps it where not, so it is small. */
 const PROBE_BYTES = 64;
 const NOTHING = new Uint8Array(0);
-/** Where frames are joined: one for all answers, for what is in it is written or copied before the next. Memory of its own for each took 1 µs. */
+/** Where frames are joined: one for all responses, for what is in it is written or copied before the next. Memory of its own for each took 1 µs. */
 const JOINED = new Uint8Array(2 * JOINED_BYTES_MAX);
 
-export interface AnswerOwner {
+export interface ResponseOwner {
   readonly isStream: boolean;
-  /** Whether an answer that begins now ends its connection. */
+  /** Whether a response that begins now ends its connection. */
   readonly endsConnection: boolean;
   /** Status and headers, inside the cork of the first write; `tellsClose` where they say that the connection ends. */
   writeHead(tellsClose: boolean): void;
-  /** So many bytes of the answer have left: credits go back for them. */
+  /** So many bytes of the response have left: credits go back for them. */
   onTaken(bytes: number): void;
-  /** The answer has been ended, all of it taken by the kernel but for what one small write may leave with µWS. */
+  /** The response has been ended, all of it taken by the kernel but for what one small write may leave with µWS. */
   onLeft(): void;
 }
 
-export class AnswerWriter {
+export class ResponseWriter {
   readonly #res: HttpResponse;
   readonly #clock: Clock;
-  readonly #owner: AnswerOwner;
+  readonly #owner: ResponseOwner;
   /** What the socket had no room for, oldest first: one window at most, which the credits bound. */
   readonly #queue: Uint8Array[] = [];
-  /** Of an answer that has been ended: what comes after the queue. */
+  /** Of a response that has been ended: what comes after the queue. */
   #last: Uint8Array | undefined;
   /** What waits for the frame that follows at once: they leave with one system call. */
   #joined: Uint8Array[] = [];
@@ -67,18 +67,18 @@ export class AnswerWriter {
   #blocked = false;
   #wasSlow = false;
   #left = false;
-  /** The head said `close`: the connection ends with the answer. */
+  /** The head said `close`: the connection ends with the response. */
   #toldClose = false;
   #gone = false;
-  /** The end is a cut connection, which tells that the answer is not whole. */
+  /** The end is a cut connection, which tells that the response is not whole. */
   #cuts = false;
   /** Bytes that µWS keeps because the socket was full: they have left when a later write succeeds. */
-  #keptBytes = 0;
+  #storedBytes = 0;
   /** When the socket last took something. */
   #progressMs: number;
   #touchedMs: number;
 
-  constructor(res: HttpResponse, clock: Clock, owner: AnswerOwner) {
+  constructor(res: HttpResponse, clock: Clock, owner: ResponseOwner) {
     this.#res = res;
     this.#clock = clock;
     this.#owner = owner;
@@ -86,7 +86,7 @@ export class AnswerWriter {
     res.onWritable(() => this.#onWritable());
   }
 
-  /** One frame of the answer; for a stream it holds whole events. With `more` another write, `end` or `flush` follows at once. */
+  /** One frame of the response; for a stream it holds whole events. With `more` another write, `end` or `flush` follows at once. */
   write(bytes: Uint8Array, more = false): void {
     if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {
       this.#joined.push(bytes);
@@ -126,7 +126,7 @@ export class AnswerWriter {
   /** The last bytes; `onLeft` follows, at once if the client is not slow, unless the client goes first. */
   end(bytes: Uint8Array): void {
     const all = this.#join(bytes);
-    // Nothing of the answer is out yet, and what went before it on this connection its client has read: the socket is empty.
+    // Nothing of the response is out yet, and what went before it on this connection its client has read: the socket is empty.
     const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart));
@@ -174,7 +174,7 @@ export class AnswerWriter {
 
   /** Tries whether the socket has taken what µWS keeps. */
   #probe(): void {
-    // A comment is in place where no queued piece of an event must come before it. A whole answer knows none: with
+    // A comment is in place where no queued piece of an event must come before it. A whole response knows none: with
     // nothing queued more of it is on its way, and that is the next try.
     if (this.#queue.length > 0) this.#sendHead(PROBE_BYTES);
     else if (this.#owner.isStream) this.#send(SSE_KEEP_ALIVE, 0);
@@ -205,7 +205,7 @@ export class AnswerWriter {
     }
   }
 
-  /** Read anew after a write, with which the answer may have left. */
+  /** Read anew after a write, with which the response may have left. */
   #hasLeft(): boolean {
     return this.#left;
   }
@@ -239,7 +239,7 @@ export class AnswerWriter {
       this.#begin();
       this.#blocked = !this.#res.write(bytes);
     });
-    this.#keptBytes += creditBytes;
+    this.#storedBytes += creditBytes;
     if (this.#blocked) {
       this.#wasSlow = true;
     } else {
@@ -257,8 +257,8 @@ export class AnswerWriter {
   }
 
   #giveBack(): void {
-    const bytes = this.#keptBytes;
-    this.#keptBytes = 0;
+    const bytes = this.#storedBytes;
+    this.#storedBytes = 0;
     if (bytes > 0) this.#owner.onTaken(bytes);
   }
 }

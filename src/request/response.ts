@@ -1,7 +1,7 @@
 /**
- * The answers as they are written: status lines, headers, error bodies. Listener thread.
+ * The responses as they are written: status lines, headers, error bodies. Listener thread.
  *
- * Every function must run inside a corked callback of µWS, so that an answer is one write.
+ * Every function must run inside a corked callback of µWS, so that a response is one write.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
@@ -32,7 +32,7 @@ const CLOSE_LINE = '\r\nconnection: close';
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
 /**
- * Status and the headers that every answer has; those of the limit once it is known. In one call: each call of µWS costs the copies of
+ * Status and the headers that every response has; those of the limit once it is known. In one call: each call of µWS costs the copies of
  * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside. `moreLines` are headers,
  * each after its line break.
  */
@@ -71,8 +71,8 @@ export function writeChatHead(
 }
 
 /**
- * Ends an answer that came in pieces and told `close`, inside the cork of its last piece; then the connection is to be closed. µWS would
- * write its header `Connection: close` into the body: `end` with that flag is for answers with a length. So the last chunk is written
+ * Ends a response that came in pieces and told `close`, inside the cork of its last piece; then the connection is to be closed. µWS would
+ * write its header `Connection: close` into the body: `end` with that flag is for responses with a length. So the last chunk is written
  * here, as a header, which µWS sends as it stands; what it appends makes a trailer field, which readers pass over.
  */
 export function writeLastChunk(res: HttpResponse): void {
@@ -84,7 +84,7 @@ export interface ErrorOptions {
   readonly allow?: string;
   /** Ends the connection: what follows on it would not be read, or the gateway is closing. */
   readonly close?: boolean;
-  /** The answer to a HEAD has no body. */
+  /** The response to a HEAD has no body. */
   readonly head?: boolean;
 }
 
@@ -100,7 +100,7 @@ export function writeError(
   endWithBody(res, errorBody(error), options.head === true, options.close);
 }
 
-/** The last of an answer, without the body where it is to a HEAD. `close` ends the connection. */
+/** The last of a response, without the body where it is to a HEAD. `close` ends the connection. */
 export function endWithBody(
   res: HttpResponse,
   body: string | Uint8Array,
@@ -111,13 +111,13 @@ export function endWithBody(
     res.end(body, close);
     return;
   }
-  // µWS 20.41 leaves an answer open, and aborts the process for it, when it is told the length it should write itself.
+  // µWS 20.41 leaves a response open, and aborts the process for it, when it is told the length it should write itself.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
   if (close) closeAfterHead(res);
   else res.endWithoutBody();
 }
 
-/** An answer without a body that ends the connection, as to a HEAD, which µWS's `endWithoutBody` does for none that has its own length. */
+/** A response without a body that ends the connection, as to a HEAD, which µWS's `endWithoutBody` does for none that has its own length. */
 export function closeAfterHead(res: HttpResponse): void {
   let gone = false;
   res.onAborted(() => (gone = true));

@@ -10,7 +10,7 @@ import type { JournalOutcome } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
 import type { CallContext } from './context.js';
-import type { PipelineParts } from './context.js';
+import type { ListenerContext } from './context.js';
 
 const NOTHING = asPicoUnits(0n);
 const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };
@@ -24,7 +24,7 @@ export interface Settled extends Settlement, TakenDay {
 }
 
 /** The call was served, whole or up to where its client left: it is charged for `usage`. */
-export function settle(context: CallContext, usage: Usage, parts: PipelineParts): Settled {
+export function settle(context: CallContext, usage: Usage, parts: ListenerContext): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const dayNumber = parts.ledger.dayNumberOf(admission.slot);
@@ -39,9 +39,9 @@ export function settle(context: CallContext, usage: Usage, parts: PipelineParts)
 
 /**
  * The call failed: nothing is charged. A 500 or 502 also gives the day's call back; a provider's refusal of the
- * parameters is an answer and keeps it.
+ * parameters is a response and keeps it.
  */
-export function release(context: CallContext, error: ErrorRecord, parts: PipelineParts): void {
+export function release(context: CallContext, error: ErrorRecord, parts: ListenerContext): void {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is released');
   if (error.code === 'invalid_parameters') parts.ledger.settle(admission.slot, NOTHING);
@@ -49,8 +49,8 @@ export function release(context: CallContext, error: ErrorRecord, parts: Pipelin
   append(context, error.code, NO_USAGE, NO_CHARGE, parts);
 }
 
-/** The answer of a settled call could not be finished: its charge is taken back, in the ledger and by a record of its own. */
-export function reverse(context: CallContext, settled: Settled, parts: PipelineParts): void {
+/** The response of a settled call could not be finished: its charge is taken back, in the ledger and by a record of its own. */
+export function reverse(context: CallContext, settled: Settled, parts: ListenerContext): void {
   const { caller } = context;
   invariant(caller !== undefined, 'a settled call has a caller');
   const { usage, charged, uncovered } = settled;
@@ -70,7 +70,7 @@ function append(
   outcome: JournalOutcome,
   usage: Usage,
   { charged, uncovered }: Settlement,
-  { journal, clock }: PipelineParts,
+  { journal, clock }: ListenerContext,
 ): number {
   invariant(caller !== undefined && admission !== undefined, 'the journal takes admitted calls');
   return journal.append({

@@ -1,10 +1,10 @@
 /**
- * What calls use of accounts, beside what processes were lent of them in advance: each process knows its own calls, and the
- * authority knows the leases of all. Pure; main thread.
+ * What calls use of accounts, beside what processes were granted of them in advance: each process knows its own calls, and the
+ * coordinator knows the leases of all. Pure; main thread.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { AccountUse } from '../registry/account-uses.js';
-import type { SubjectView } from './coordinator.js';
+import type { ScopeView } from './coordinator.js';
 
 /** Of one account, by the calls of one process. */
 export interface CallsUse {
@@ -12,7 +12,7 @@ export interface CallsUse {
   readonly callsInFlight: number;
   /** Held by calls in flight, or charged and not in the store yet. */
   readonly held: PicoUnits;
-  /** Of what the authority counts as used: requests of the minute, and calls of that day, that were not. */
+  /** Of what the coordinator counts as used: requests of the minute, and calls of that day, that were not. */
   readonly minuteUnused: number;
   readonly dayNumber: number;
   readonly dayUnused: number;
@@ -26,11 +26,11 @@ export function byAccount(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
 }
 
 /**
- * The authority counts what calls use as lent, and what was lent of minute and day as used, as of when it last heard of it;
+ * The coordinator counts what calls use as granted, and what was granted of minute and day as used, as of when it last heard of it;
  * `calls` is what each process of this host knows. What other hosts' calls use stays leased, and what they have not used of
  * minute and day stays used: they alone know.
  */
-export function useOf(view: SubjectView, calls: readonly CallsUse[] = []): AccountUse {
+export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
   const { minuteUsed, dayNumber, dayUsed, spent, moneyOutstanding } = view;
   const sum = (count: (use: CallsUse) => number): number => calls.reduce((all, use) => all + count(use), 0);
   const callsInFlight = sum((use) => use.callsInFlight);

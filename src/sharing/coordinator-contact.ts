@@ -1,9 +1,9 @@
 /**
- * Whether the authority can be asked, and when to try again after it could not. Main thread.
+ * Whether the coordinator can be asked, and when to try again after it could not. Main thread.
  */
-import { emptyHistogram, type HistogramReading } from '../telemetry/histogram.js';
-import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-reading.js';
-import { AuthorityLost, type LossReason } from './coordinator.js';
+import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
+import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
+import { CoordinatorLost, type LossReason } from './coordinator.js';
 import { ValkeyError, type ValkeyFailure } from './valkey-client.js';
 
 /** The first try after a loss, then twice as long each time; a random part, so that nodes do not come back all at once. */
@@ -12,17 +12,17 @@ const RETRY_MS_MAX = 2_000;
 
 /** For status and metrics. */
 export interface ContactState {
-  /** Undefined while the authority answers. */
+  /** Undefined while the coordinator answers. */
   readonly lost:
     { readonly reason: LossReason; readonly message: string; readonly sinceMs: number } | undefined;
   /** How long those took that were answered. */
-  readonly exchanges: HistogramReading;
+  readonly exchanges: HistogramSnapshot;
   readonly losses: number;
   /** Of the last exchange that was answered. */
   readonly answeredMs: number;
 }
 
-export class AuthorityContact {
+export class CoordinatorContact {
   readonly #random: () => number;
   #lost: ContactState['lost'];
   readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
@@ -64,7 +64,7 @@ export class AuthorityContact {
   }
 
   failed(error: unknown, nowMs: number): void {
-    const reason = error instanceof AuthorityLost ? error.reason : 'failing';
+    const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
     this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs };
     this.#losses += 1;
     const pauseMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** this.#failures);
@@ -73,7 +73,7 @@ export class AuthorityContact {
   }
 }
 
-/* Failures of the server as the authority's callers know them. Main thread. */
+/* Failures of the server as the coordinator's callers know them. Main thread. */
 
 const REASONS = {
   unreachable: 'unreachable',
@@ -85,12 +85,12 @@ const REASONS = {
 /** What is no failure of the server is a bug and stays what it is. */
 export function asLoss(error: unknown): unknown {
   if (!(error instanceof ValkeyError)) return error;
-  return new AuthorityLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
+  return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
 }
 
 /** Whether the server cannot have heard of it, now or later. */
 export function wasNotSent(error: unknown): boolean {
   return (
-    error instanceof AuthorityLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'
+    error instanceof CoordinatorLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'
   );
 }

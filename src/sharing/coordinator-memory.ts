@@ -20,7 +20,7 @@ const Memory = Type.Object({
   partitions: Type.Array(Type.Object({ epoch: Type.String(), places: Type.Array(Type.String()) })),
 });
 
-export class AuthorityMemory {
+export class CoordinatorMemory {
   readonly #path: string;
   #memory: Static<typeof Memory>;
 

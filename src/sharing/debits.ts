@@ -1,14 +1,14 @@
 /**
- * Money that an operator takes out of accounts which several processes spend from: first it is leased from the authority, as
+ * Money that an operator takes out of accounts which several processes spend from: first it is leased from the coordinator, as
  * any process leases what its calls cost; then the registry says that less was credited; then the lease is given back. In
  * between it counts twice, so what is taken out is spent by nobody. Main thread.
  *
- * It is a node of its own at the authority, beside that of the process's calls: whatever becomes of it, those keep their leases.
+ * It is a node of its own at the coordinator, beside that of the process's calls: whatever becomes of it, those keep their leases.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
-import { AuthorityLost, type Authority, type LeaseAsk, type MoneyGrant } from './coordinator.js';
+import { CoordinatorLost, type Coordinator, type LeaseAsk, type MoneyGrant } from './coordinator.js';
 
 export interface Debit {
   readonly accountId: string;
@@ -26,24 +26,24 @@ export class DebitNotCovered extends Error {
   /** What could have been taken. */
   readonly available: PicoUnits;
   /** Processes that serve the account hold more, which may come back. */
-  readonly elsewhere: boolean;
+  readonly heldByOthers: boolean;
 
-  constructor({ remaining, elsewhere }: MoneyGrant) {
+  constructor({ remaining, heldByOthers: elsewhere }: MoneyGrant) {
     super('the balance does not cover the debit');
     this.available = remaining;
-    this.elsewhere = elsewhere;
+    this.heldByOthers = elsewhere;
   }
 }
 
-export class DebitDesk {
-  readonly #authority: Authority;
+export class DebitService {
+  readonly #coordinator: Coordinator;
   readonly #recall: (accountId: string) => void;
   #joined = false;
   #last: Promise<unknown> = Promise.resolve();
 
   /** `recall` has this process give back what lies idle of the account's money. */
-  constructor(authority: Authority, recall: (accountId: string) => void) {
-    this.#authority = authority;
+  constructor(coordinator: Coordinator, recall: (accountId: string) => void) {
+    this.#coordinator = coordinator;
     this.#recall = recall;
   }
 
@@ -59,7 +59,7 @@ export class DebitDesk {
   }
 
   async close(): Promise<void> {
-    await this.#authority.close();
+    await this.#coordinator.close();
   }
 
   async #during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
@@ -78,7 +78,7 @@ export class DebitDesk {
       const grants = await this.#exchange(asks);
       const refused = grants.find(({ granted }) => granted === 0n);
       if (refused === undefined) return;
-      const mayCome = grants.every(({ granted, elsewhere }) => granted > 0n || elsewhere);
+      const mayCome = grants.every(({ granted, heldByOthers: elsewhere }) => granted > 0n || elsewhere);
       if (mayCome) for (const { accountId } of debits) this.#recall(accountId);
       if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
         await pause(TRY_AGAIN_MS);
@@ -89,18 +89,18 @@ export class DebitDesk {
     }
   }
 
-  /** Nothing is held when it is called, so a life that the authority does not know any more has lost nothing. */
+  /** Nothing is held when it is called, so a life that the coordinator does not know any more has lost nothing. */
   async #exchange(asks: readonly LeaseAsk[]): Promise<MoneyGrant[]> {
-    if (!this.#joined) await this.#authority.join();
+    if (!this.#joined) await this.#coordinator.join();
     this.#joined = true;
     try {
-      const { answers } = await this.#authority.exchange(asks);
-      return answers.map(({ money }) => money!);
+      const { answers: replies } = await this.#coordinator.exchange(asks);
+      return replies.map(({ money }) => money!);
     } catch (error) {
-      if (!(error instanceof AuthorityLost) || error.reason !== 'unknown_node') throw error;
-      await this.#authority.join();
-      const { answers } = await this.#authority.exchange(asks);
-      return answers.map(({ money }) => money!);
+      if (!(error instanceof CoordinatorLost) || error.reason !== 'unknown_node') throw error;
+      await this.#coordinator.join();
+      const { answers: replies } = await this.#coordinator.exchange(asks);
+      return replies.map(({ money }) => money!);
     }
   }
 }
@@ -128,10 +128,10 @@ export function areSameDebits(one: readonly Debit[], other: readonly Debit[]): b
 }
 
 /** Nothing is held of the account yet; `amount` 0 gives back what was. */
-function askOf(subject: string, amount: bigint): LeaseAsk {
+function askOf(scope: string, amount: bigint): LeaseAsk {
   const wanted = asPicoUnits(amount);
   return {
-    subject,
+    scope,
     limits: NO_LIMITS,
     money: { outstanding: asPicoUnits(0n), least: wanted, most: wanted },
   };

@@ -1,14 +1,14 @@
 /**
- * A node of the authority of hosts, that shows that it lives, and what it does when it is cut off. Main thread.
+ * A node of the coordinator of hosts, that shows that it lives, and what it does when it is cut off. Main thread.
  *
  * It says something every few seconds, also when it holds nothing: after a loss of data the server waits for every node.
  *
- * Without the authority, by the setting `on_authority_loss: equal_share`, its calls are lent what was set aside for them before
- * (stand-by.ts). Of the day and of money there is no more until it has come back. Of the minute there is: a node that has been
+ * Without the coordinator, by the setting `on_authority_loss: equal_share`, its calls are granted what was set aside for them before
+ * (fallback quota.ts). Of the day and of money there is no more until it has come back. Of the minute there is: a node that has been
  * cut off for long gives itself an equal share of each limit.
  *
  * Why the limit holds in a cut that parts the nodes: the server holds the share of a node back once it has heard nothing of it
- * for SILENT_MS, until expiry and for a window after it has come back. What was lent before that weighs for QUARANTINE_MS at
+ * for SILENT_MS, until expiry and for a window after it has come back. What was granted before that weighs for QUARANTINE_MS at
  * the most. A node begins only when both are over, counted from the last moment at which the server may have heard it (a message
  * may take as long as SILENT_MS: one that takes longer finds its node held back already); it ends at its first contact, or at
  * expiry. Where the server is gone, all nodes have their shares, which are the limit at the most.
@@ -17,31 +17,31 @@
  */
 import type { Clock } from '../core/clock.js';
 import { asPicoUnits } from '../core/units.js';
-import { AuthorityContact, wasNotSent } from './coordinator-contact.js';
+import { CoordinatorContact, wasNotSent } from './coordinator-contact.js';
 import {
-  type Authority,
-  AuthorityLost,
+  type Coordinator,
+  CoordinatorLost,
   EXCHANGE_ASKS_MAX,
-  type ExchangeAnswer,
-  type JoinAnswer,
-  type LeaseAnswer,
+  type ExchangeReply,
+  type JoinReply,
+  type LeaseReply,
   type LeaseAsk,
   type MinuteAsk,
   type MinuteGrant,
   type NodeIdentity,
-  type SubjectView,
+  type ScopeView,
 } from './coordinator.js';
 import type { StandBy } from './fallback-coordinator.js';
-import type { Lent } from './fallback-quota.js';
+import type { Granted } from './fallback-quota.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
-import { MemoryAuthority } from './memory-coordinator.js';
+import { MemoryCoordinator } from './memory-coordinator.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
 /*
- * What a node answers its own calls with while the authority cannot be reached. Pure; main thread.
+ * What a node answers its own calls with while the coordinator cannot be reached. Pure; main thread.
  */
 
-/** Below those of the own share: permits that the server lent to the stand-by, and that are not returned. */
+/** Below those of the own share: permits that the server granted to the fallback quota, and that are not returned. */
 const STAND_BY_TICK = Number.MIN_SAFE_INTEGER;
 
 /** Permits of the own share have ticks below 0, and are none that the server knows. */
@@ -56,12 +56,16 @@ export function withoutOwnTicks(ask: LeaseAsk): LeaseAsk {
  * Of the minute by the share where there is one (`own`), else by what is set aside. Where that is too little: to be told that there is
  * none would be wrong, for there may be some, and only the server knows.
  */
-export function loneAnswer(ask: LeaseAsk, own: LeaseAnswer | undefined, lent: Lent | undefined): LeaseAnswer {
+export function loneReply(
+  ask: LeaseAsk,
+  own: LeaseReply | undefined,
+  granted: Granted | undefined,
+): LeaseReply {
   const { minute, day, slots, money } = ask;
-  const minuteGrant = minute && minuteOf(minute, own?.minute, lent?.minute);
-  const dayGranted = lent?.day?.count ?? 0;
-  const slotsGranted = lent?.slots ?? 0;
-  const moneyGranted = lent?.money ?? 0n;
+  const minuteGrant = minute && minuteOf(minute, own?.minute, granted?.minute);
+  const dayGranted = granted?.day?.count ?? 0;
+  const slotsGranted = granted?.slots ?? 0;
+  const moneyGranted = granted?.money ?? 0n;
   const isUnknown =
     (minute !== undefined && own === undefined && minute.least > minuteGrant!.granted) ||
     (day !== undefined && day.least > dayGranted) ||
@@ -71,35 +75,41 @@ export function loneAnswer(ask: LeaseAsk, own: LeaseAnswer | undefined, lent: Le
     ...(minuteGrant === undefined ? {} : { minute: minuteGrant }),
     ...(day === undefined
       ? {}
-      : { day: { ...countOf(dayGranted), dayNumber: lent?.day?.dayNumber ?? day.dayNumber, endsInMs: 0 } }),
+      : {
+          day: { ...countOf(dayGranted), dayNumber: granted?.day?.dayNumber ?? day.dayNumber, endsInMs: 0 },
+        }),
     ...(slots === undefined ? {} : { slots: countOf(slotsGranted) }),
     ...(money === undefined
       ? {}
-      : { money: { granted: asPicoUnits(moneyGranted), remaining: asPicoUnits(0n), elsewhere: true } }),
+      : { money: { granted: asPicoUnits(moneyGranted), remaining: asPicoUnits(0n), heldByOthers: true } }),
     ...(isUnknown ? { isUnknown } : {}),
   };
 }
 
-function minuteOf({ forMs }: MinuteAsk, own: MinuteGrant | undefined, lent: Lent['minute']): MinuteGrant {
-  if (own !== undefined) return { ...own, tick: -1 - own.tick, elsewhere: false };
-  const { count, validMs } = lent ?? { count: 0, validMs: forMs };
+function minuteOf(
+  { forMs }: MinuteAsk,
+  own: MinuteGrant | undefined,
+  granted: Granted['minute'],
+): MinuteGrant {
+  if (own !== undefined) return { ...own, tick: -1 - own.tick, heldByOthers: false };
+  const { count, validMs } = granted ?? { count: 0, validMs: forMs };
   return { ...countOf(count), tick: STAND_BY_TICK, validMs, freeInMs: 0 };
 }
 
-function countOf(granted: number): { granted: number; remaining: number; elsewhere: boolean } {
-  return { granted, remaining: 0, elsewhere: true };
+function countOf(granted: number): { granted: number; remaining: number; heldByOthers: boolean } {
+  return { granted, remaining: 0, heldByOthers: true };
 }
 
 /*
- * What a node holds by state while the authority cannot be reached, for the authority to be told of before anything else: the
- * newest that was said of each subject, with what was lent since. Main thread.
+ * What a node holds by state while the coordinator cannot be reached, for the coordinator to be told of before anything else: the
+ * newest that was said of each scope, with what was granted since. Main thread.
  *
  * Bounded by the accounts and keys of the ledger.
  */
 
 const NOTHING = asPicoUnits(0n);
 
-export class UntoldAsks {
+export class UnreportedAsks {
   readonly #asks = new Map<string, LeaseAsk>();
 
   get size(): number {
@@ -107,24 +117,24 @@ export class UntoldAsks {
   }
 
   /** `ask` was answered here. */
-  note({ subject, limits, day, slots, money }: LeaseAsk, answer: LeaseAnswer): void {
+  note({ scope: subject, limits, day, slots, money }: LeaseAsk, reply: LeaseReply): void {
     const before = this.#asks.get(subject);
     const told: LeaseAsk = {
       ...before,
-      subject,
+      scope: subject,
       limits,
       ...(day === undefined
         ? {}
-        : { day: { ...day, unused: day.unused + (answer.day?.granted ?? 0), least: 0, most: 0 } }),
+        : { day: { ...day, unused: day.unused + (reply.day?.granted ?? 0), least: 0, most: 0 } }),
       ...(slots === undefined
         ? {}
-        : { slots: { outstanding: slots.outstanding + (answer.slots?.granted ?? 0), least: 0, most: 0 } }),
+        : { slots: { outstanding: slots.outstanding + (reply.slots?.granted ?? 0), least: 0, most: 0 } }),
       ...(money === undefined
         ? {}
         : {
             money: {
               ...money,
-              outstanding: asPicoUnits(money.outstanding + (answer.money?.granted ?? 0n)),
+              outstanding: asPicoUnits(money.outstanding + (reply.money?.granted ?? 0n)),
               least: NOTHING,
               most: NOTHING,
             },
@@ -143,9 +153,9 @@ export class UntoldAsks {
     return page;
   }
 
-  /** The authority has them. What was said anew of a subject meanwhile stays. */
+  /** The coordinator has them. What was said anew of a scope meanwhile stays. */
   told(page: readonly LeaseAsk[]): void {
-    for (const ask of page) if (this.#asks.get(ask.subject) === ask) this.#asks.delete(ask.subject);
+    for (const ask of page) if (this.#asks.get(ask.scope) === ask) this.#asks.delete(ask.scope);
   }
 }
 
@@ -155,7 +165,7 @@ export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 const HEARTBEAT_MS = SILENT_MS / 4;
 
 export interface EqualShareOptions {
-  readonly authority: Authority;
+  readonly coordinator: Coordinator;
   readonly node: NodeIdentity;
   readonly clock: Clock;
   /** Nodes of all hosts, by the settings; 0 where none has a share. */
@@ -163,7 +173,7 @@ export interface EqualShareOptions {
   readonly nodeExpiryMs: number;
   /** What is set aside, where there are shares: makes it for this node. */
   readonly openStandBy?: (mayTell: () => boolean) => StandBy;
-  /** Calls are lent what is here, for that reason; or, undefined, by the authority again. */
+  /** Calls are granted what is here, for that reason; or, undefined, by the coordinator again. */
   readonly onAlone?: (reason: string | undefined) => void;
   /** Of 0 to 1. Default Math.random. */
   readonly random?: () => number;
@@ -171,12 +181,12 @@ export interface EqualShareOptions {
   readonly timers?: LeaseTimers;
 }
 
-export class EqualShare implements Authority {
+export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
-  readonly #own: Authority;
+  readonly #own: Coordinator;
   readonly #standBy: StandBy | undefined;
-  readonly #untold = new UntoldAsks();
-  readonly #contact: AuthorityContact;
+  readonly #unreported = new UnreportedAsks();
+  readonly #contact: CoordinatorContact;
   #heardMs = Infinity;
   #alone = false;
   #beating = false;
@@ -186,10 +196,10 @@ export class EqualShare implements Authority {
 
   constructor(options: EqualShareOptions) {
     this.#options = options;
-    this.#own = new MemoryAuthority(options.clock).connect(options.node);
-    this.#contact = new AuthorityContact(options.random ?? Math.random);
+    this.#own = new MemoryCoordinator(options.clock).connect(options.node);
+    this.#contact = new CoordinatorContact(options.random ?? Math.random);
     if (options.shares > 0)
-      this.#standBy = options.openStandBy?.(() => !this.#contact.isLost && this.#untold.size === 0);
+      this.#standBy = options.openStandBy?.(() => !this.#contact.isLost && this.#unreported.size === 0);
   }
 
   /** Since the server may last have heard the node; below 0 where it never has. */
@@ -197,22 +207,22 @@ export class EqualShare implements Authority {
     return this.#options.clock.monotonicMs() - this.#heardMs;
   }
 
-  /** Whether calls are lent what is here. */
+  /** Whether calls are granted what is here. */
   get isAlone(): boolean {
     return this.#alone;
   }
 
-  async join(): Promise<JoinAnswer> {
-    const answer = await this.#inTurn(() => this.#options.authority.join());
+  async join(): Promise<JoinReply> {
+    const reply = await this.#inTurn(() => this.#options.coordinator.join());
     await this.#own.join();
     if (this.#stopHeartbeat === undefined) {
       this.#standBy?.start();
       this.#keepBeating();
     }
-    return answer;
+    return reply;
   }
 
-  async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+  async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     const { clock } = this.#options;
     // Calls do not wait for what can be answered here.
     if (this.#contact.isLost && this.#canLend) {
@@ -221,15 +231,15 @@ export class EqualShare implements Authority {
     }
     const sentMs = clock.monotonicMs();
     try {
-      const answer = await this.#inTurn(async () => {
-        await this.#tellUntold();
-        return this.#options.authority.exchange(asks.map(withoutOwnTicks));
+      const reply = await this.#inTurn(async () => {
+        await this.#tellUnreported();
+        return this.#options.coordinator.exchange(asks.map(withoutOwnTicks));
       });
       this.#answered(sentMs);
-      for (const [at, ask] of asks.entries()) this.#standBy?.served(ask, answer.answers[at]!);
-      return answer;
+      for (const [at, ask] of asks.entries()) this.#standBy?.served(ask, reply.answers[at]!);
+      return reply;
     } catch (error) {
-      if (!(error instanceof AuthorityLost) || error.reason === 'unknown_node' || error.reason === 'closed')
+      if (!(error instanceof CoordinatorLost) || error.reason === 'unknown_node' || error.reason === 'closed')
         throw error;
       this.#contact.failed(error, clock.monotonicMs());
       if (!this.#canLend) {
@@ -240,24 +250,24 @@ export class EqualShare implements Authority {
     }
   }
 
-  look(subjects: readonly string[]): Promise<SubjectView[]> {
-    return this.#options.authority.look(subjects);
+  look(scopes: readonly string[]): Promise<ScopeView[]> {
+    return this.#options.coordinator.look(scopes);
   }
 
   async leave(): Promise<void> {
     // One that waits for its turn would join again.
     this.#stopHeartbeat?.();
     this.#left = true;
-    await this.#inTurn(() => this.#tellUntold());
+    await this.#inTurn(() => this.#tellUnreported());
     await this.#standBy?.leave();
-    await this.#inTurn(() => this.#options.authority.leave());
+    await this.#inTurn(() => this.#options.coordinator.leave());
   }
 
   async close(): Promise<void> {
     this.#left = true;
     this.#stopHeartbeat?.();
     await this.#standBy?.close();
-    await this.#options.authority.close();
+    await this.#options.coordinator.close();
   }
 
   /** Whether the server, if it still serves others, holds a share of each minute back for this node. */
@@ -278,25 +288,25 @@ export class EqualShare implements Authority {
     this.#options.onAlone?.(reason);
   }
 
-  async #lendHere(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+  async #lendHere(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.#setAlone(this.#contact.state.lost?.message);
     const own = this.#hasShare
       ? (await this.#own.exchange(asks.map((ask) => this.#ofOwn(ask)))).answers
       : undefined;
-    const answers = asks.map((ask, at) => {
-      const answer = loneAnswer(ask, own?.[at], this.#standBy?.lend(ask));
-      this.#untold.note(ask, answer);
-      return answer;
+    const replies = asks.map((ask, at) => {
+      const reply = loneReply(ask, own?.[at], this.#standBy?.lend(ask));
+      this.#unreported.note(ask, reply);
+      return reply;
     });
-    return { wallMs: this.#options.clock.wallMs(), answers, isAlone: true };
+    return { wallMs: this.#options.clock.wallMs(), answers: replies, isAlone: true };
   }
 
-  /** Before anything else is asked of the authority: what the node holds now, and was lent without it. */
-  async #tellUntold(): Promise<void> {
-    while (this.#untold.size > 0) {
-      const page = this.#untold.page();
-      await this.#options.authority.exchange(page);
-      this.#untold.told(page);
+  /** Before anything else is asked of the coordinator: what the node holds now, and was granted without it. */
+  async #tellUnreported(): Promise<void> {
+    while (this.#unreported.size > 0) {
+      const page = this.#unreported.page();
+      await this.#options.coordinator.exchange(page);
+      this.#unreported.told(page);
     }
   }
 
@@ -310,24 +320,24 @@ export class EqualShare implements Authority {
 
   /** A server that knows nothing is told all at once, and not when a request comes: others wait for it. */
   async #beat(): Promise<void> {
-    const { authority, clock } = this.#options;
+    const { coordinator: authority, clock } = this.#options;
     this.#beating = true;
     const sentMs = clock.monotonicMs();
     try {
       await this.#inTurn(async () => {
         if (this.#left) return;
         try {
-          if (this.#untold.size > 0) await this.#tellUntold();
+          if (this.#unreported.size > 0) await this.#tellUnreported();
           else await authority.exchange([]);
         } catch (error) {
-          if (!(error instanceof AuthorityLost) || error.reason !== 'unknown_node') throw error;
+          if (!(error instanceof CoordinatorLost) || error.reason !== 'unknown_node') throw error;
           await authority.join();
         }
       });
       this.#answered(sentMs);
     } catch (error) {
       // What fails is seen by the next exchange that is asked for.
-      if (!(error instanceof AuthorityLost)) throw error;
+      if (!(error instanceof CoordinatorLost)) throw error;
       this.#contact.failed(error, clock.monotonicMs());
     } finally {
       this.#beating = false;
@@ -339,7 +349,7 @@ export class EqualShare implements Authority {
     this.#setAlone(undefined);
   }
 
-  /** One call at a time reaches the authority, as it wants; notes when the server may have heard it. */
+  /** One call at a time reaches the coordinator, as it wants; notes when the server may have heard it. */
   #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
     const made = this.#last.then(async () => {
       try {
@@ -347,7 +357,7 @@ export class EqualShare implements Authority {
         this.#heardMs = this.#options.clock.monotonicMs();
         return result;
       } catch (error) {
-        // Before the first answer there is nothing to be silent after.
+        // Before the first response there is nothing to be silent after.
         if (this.#heardMs !== Infinity && !wasNotSent(error))
           this.#heardMs = this.#options.clock.monotonicMs();
         throw error;
@@ -357,13 +367,13 @@ export class EqualShare implements Authority {
     return made;
   }
 
-  #ofOwn({ subject, limits, minute }: LeaseAsk): LeaseAsk {
+  #ofOwn({ scope: subject, limits, minute }: LeaseAsk): LeaseAsk {
     const requestsPerMinute = Math.floor(limits.requestsPerMinute / this.#options.shares);
     const returned = (minute?.returned ?? [])
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
     return {
-      subject,
+      scope: subject,
       limits: { ...limits, requestsPerMinute },
       ...(minute === undefined ? {} : { minute: { ...minute, returned } }),
     };

@@ -1,16 +1,16 @@
 /**
- * What is set aside of one subject for the time when the authority cannot be reached: of the minute, the day, places for calls in
+ * What is set aside of one scope for the time when the coordinator cannot be reached: of the minute, the day, places for calls in
  * flight and money, one part in as many as share. Main thread.
  *
- * It is held by a node of its own at the authority (stand-by.ts), so what is said of it there is this amount, or more.
+ * It is held by a node of its own at the coordinator (fallback quota.ts), so what is said of it there is this amount, or more.
  */
 import { asPicoUnits, ceilDiv } from '../core/units.js';
-import type { LeaseAnswer, LeaseAsk, MinuteAsk, ReturnedPermits } from './coordinator.js';
+import type { LeaseReply, LeaseAsk, MinuteAsk, ReturnedPermits } from './coordinator.js';
 import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
 /*
- * What of a subject is for calls alone, for a while, because they lacked it: each resource by itself, so that an account at the limit
+ * What of a scope is for calls alone, for a while, because they lacked it: each resource by itself, so that an account at the limit
  * of its minute has still something of its day and its money set aside. Main thread.
  */
 
@@ -20,14 +20,14 @@ const RELEASED_MS = 2_000;
 export const RESOURCES = ['minute', 'day', 'slots', 'money'] as const;
 export type Resource = (typeof RESOURCES)[number];
 
-export class Releases {
+export class FallbackReleases {
   readonly #untilMs: Record<Resource, number> = { minute: 0, day: 0, slots: 0, money: 0 };
 
-  /** Calls asked the authority, which answered so. */
-  note(ask: LeaseAsk, answer: LeaseAnswer, nowMs: number): void {
+  /** Calls asked the coordinator, which answered so. */
+  note(ask: LeaseAsk, reply: LeaseReply, nowMs: number): void {
     for (const resource of RESOURCES) {
       const most = ask[resource]?.most ?? 0;
-      const granted = answer[resource]?.granted ?? 0;
+      const granted = reply[resource]?.granted ?? 0;
       if (most > 0 && granted <= 0) this.#untilMs[resource] = nowMs + RELEASED_MS;
     }
   }
@@ -42,7 +42,7 @@ const RENEW_MS = 8_000;
 /** The longest validity there is. */
 const VALID_MS = LONG_TICKS * TICK_MS;
 
-/** At least so much of what is counted, and else what calls needed lately: an account that may do a million a day is not lent them. */
+/** At least so much of what is counted, and else what calls needed lately: an account that may do a million a day is not granted them. */
 const PERMITS_LEAST = 60;
 const CALLS_LEAST = 1_000;
 const SLOTS_LEAST = 64;
@@ -54,14 +54,14 @@ interface Permits extends ReturnedPermits {
 }
 
 /** What is given of the reserve; undefined where it was not asked for. */
-export interface Lent {
+export interface Granted {
   readonly minute: { readonly count: number; readonly validMs: number } | undefined;
   readonly day: { readonly dayNumber: number; readonly count: number } | undefined;
   readonly slots: number | undefined;
   readonly money: bigint | undefined;
 }
 
-export class Reserve {
+export class FallbackQuota {
   /** The last ask of calls that were served: what resources there are, and their limits. */
   #need: LeaseAsk;
   readonly #parts: number;
@@ -73,12 +73,12 @@ export class Reserve {
   #calls = 0;
   #slots = 0;
   #money = 0n;
-  /** What the authority could still lend to anybody when it last said so. */
+  /** What the coordinator could still lend to anybody when it last said so. */
   #left = { minute: 0, day: 0, slots: 0, money: 0n };
   #asked: LeaseAsk | undefined;
   /** What calls need of each at the most, as they asked. */
   readonly #most = { minute: PERMITS_LEAST, day: CALLS_LEAST, slots: SLOTS_LEAST };
-  readonly #releases = new Releases();
+  readonly #releases = new FallbackReleases();
 
   constructor(need: LeaseAsk, shares: number, nowMs: number) {
     this.#need = need;
@@ -88,10 +88,10 @@ export class Reserve {
   }
 
   /**
-   * Calls were answered by the authority: `answer` is to `ask`. What they lack is given back with the next ask; true where there is some
+   * Calls were answered by the coordinator: `answer` is to `ask`. What they lack is given back with the next ask; true where there is some
    * of it here. An ask that leaves out a resource says nothing of it.
    */
-  serve(ask: LeaseAsk, answer: LeaseAnswer, nowMs: number): boolean {
+  serve(ask: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     const { money = ask.money } = this.#need;
     // One that only reports says nothing of what calls cost.
     const isSmaller = ask.money?.most === 0n;
@@ -102,7 +102,7 @@ export class Reserve {
       this.#most.minute = Math.max(PERMITS_LEAST, minute.most * PERMITS_TIMES);
     if (day !== undefined) this.#most.day = Math.max(CALLS_LEAST, day.used);
     if (slots !== undefined) this.#most.slots = Math.max(SLOTS_LEAST, slots.outstanding * 2);
-    this.#releases.note(ask, answer, nowMs);
+    this.#releases.note(ask, reply, nowMs);
     return RESOURCES.some((resource) => this.#releases.has(resource, nowMs) && this.#has(resource, nowMs));
   }
 
@@ -110,7 +110,7 @@ export class Reserve {
     return RESOURCES.some((resource) => this.#has(resource, nowMs));
   }
 
-  /** The authority has nothing of it on record, or soon will have none. */
+  /** The coordinator has nothing of it on record, or soon will have none. */
   get isEmpty(): boolean {
     return this.#calls === 0 && this.#slots === 0 && this.#money === 0n && this.#permits === undefined;
   }
@@ -122,7 +122,7 @@ export class Reserve {
 
   /** To tell what is set aside and to ask for what is missing of its part; `all`: for nothing, and all of it is given back. */
   ask(nowMs: number, all: boolean): LeaseAsk {
-    const { subject, limits, minute, day, slots, money } = this.#need;
+    const { scope: subject, limits, minute, day, slots, money } = this.#need;
     const isReleased = (resource: Resource): boolean => all || this.#releases.has(resource, nowMs);
     if (isReleased('minute')) this.#replace();
     if (isReleased('day')) this.#calls = 0;
@@ -140,7 +140,7 @@ export class Reserve {
       isReleased('money') || moneyPart <= this.#money ? 0n : moneyPart - this.#money,
     );
     const ask: LeaseAsk = {
-      subject,
+      scope: subject,
       limits,
       ...(minute === undefined || limits.requestsPerMinute === 0
         ? {}
@@ -170,8 +170,8 @@ export class Reserve {
     return ask;
   }
 
-  /** What was lent since the ask left stays lent: grants are added to what is there now. Returns whether more should be asked for now. */
-  take({ minute, day, slots, money }: LeaseAnswer, sentMs: number): boolean {
+  /** What was granted since the ask left stays granted: grants are added to what is there now. Returns whether more should be asked for now. */
+  take({ minute, day, slots, money }: LeaseReply, sentMs: number): boolean {
     const asked = this.#asked;
     const knewLeft = this.#left;
     if (minute !== undefined && minute.granted > 0) {
@@ -192,7 +192,7 @@ export class Reserve {
       slots: slots?.remaining ?? knewLeft.slots,
       money: money?.remaining ?? knewLeft.money,
     };
-    // The first answer is the first to say how much there is.
+    // The first response is the first to say how much there is.
     const wantedNothing =
       asked !== undefined &&
       (asked.minute?.most ?? 0) + (asked.day?.most ?? 0) + (asked.slots?.most ?? 0) === 0 &&
@@ -200,7 +200,7 @@ export class Reserve {
     return wantedNothing && this.isEmpty && this.#hasLeft;
   }
 
-  /** Nothing is set aside any more, whatever the authority has on record. */
+  /** Nothing is set aside any more, whatever the coordinator has on record. */
   drop(): void {
     this.#permits = undefined;
     this.#replaced = [];
@@ -210,7 +210,7 @@ export class Reserve {
   }
 
   /** Gives calls what they ask for, as far as it goes. */
-  lend({ minute, day, slots, money }: LeaseAsk, dayNumber: number, nowMs: number): Lent {
+  lend({ minute, day, slots, money }: LeaseAsk, dayNumber: number, nowMs: number): Granted {
     return {
       minute: minute && this.#lendMinute(minute, nowMs),
       day: day && {
@@ -227,7 +227,7 @@ export class Reserve {
     return minute > 0 || day > 0 || slots > 0 || money > 0n;
   }
 
-  /** Of what is here and what the authority has left. Where that is less than half of what is here, others lack it. */
+  /** Of what is here and what the coordinator has left. Where that is less than half of what is here, others lack it. */
   #partOf(held: number, left: number, most: number): number {
     return left * 2 < held ? 0 : Math.min(most, Math.floor((held + left) / this.#parts));
   }
@@ -242,7 +242,7 @@ export class Reserve {
   #minuteAsk(nowMs: number, released: boolean): MinuteAsk {
     const { count = 0, expiresMs = 0 } = this.#permits ?? {};
     const { minute: left } = this.#left;
-    // Newer permits take the place of older ones, so no more than is lent at once.
+    // Newer permits take the place of older ones, so no more than is granted at once.
     const own = this.#partOf(count, left, this.#most.minute);
     const part = Math.min(own, ceilDiv(left, SHARE));
     const isScarce = own < count;

@@ -1,11 +1,11 @@
 /**
- * What an authority lends upon an ask: pure arithmetic, so that all authorities decide alike. Main thread.
+ * What an coordinator lends upon an ask: pure arithmetic, so that all coordinators decide alike. Main thread.
  */
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
 import type { MinuteAsk, Wanted } from './coordinator.js';
 
-/** The authority's time is cut into ticks; permits of the minute are counted by the tick in which they expire. */
+/** The coordinator's time is cut into ticks; permits of the minute are counted by the tick in which they expire. */
 export const TICK_MS = 600;
 /** A permit weighs in the tick of its expiry and in so many after it: at least a minute after it could last be used. */
 export const WEIGHING_TICKS = 60_000 / TICK_MS;
@@ -34,13 +34,13 @@ export function expiryTickOf(
   return nowTick + Math.min(LONG_TICKS, Math.max(SHORT_TICKS, ceilDiv(forMs, TICK_MS)));
 }
 
-/** What is lent of `left` permits: nothing where `least` is not there. */
+/** What is granted of `left` permits: nothing where `least` is not there. */
 export function shareOf(left: number, { least, most }: Wanted<number>): number {
   if (most <= 0 || left < Math.max(1, least)) return 0;
   return Math.min(most, Math.max(least, ceilDiv(left, SHARE)));
 }
 
-/** What is lent of `left` pico-units: nothing where `least` is not there. */
+/** What is granted of `left` pico-units: nothing where `least` is not there. */
 export function moneyShareOf(left: bigint, { least, most }: Wanted<bigint>): bigint {
   if (most <= 0n || left <= 0n || left < least) return 0n;
   const share = (left + BigInt(SHARE) - 1n) / BigInt(SHARE);

@@ -1,18 +1,18 @@
 /**
- * What a node holds at the most, of the resources that are lent by state: remembered from its own asks and their answers, so that
- * it can tell an authority that has lost its data. Between two asks it can only hold less. Main thread.
+ * What a node holds at the most, of the resources that are granted by state: remembered from its own asks and their responses, so that
+ * it can tell an coordinator that has lost its data. Between two asks it can only hold less. Main thread.
  *
  * Bounded by the accounts and keys that the process can have: an entry needs a lease, and goes when nothing is held; some 200
  * bytes each.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
-import type { LeaseAnswer, LeaseAsk } from './coordinator.js';
+import type { LeaseReply, LeaseAsk } from './coordinator.js';
 
 export interface HeldDay {
   readonly dayNumber: number;
   readonly used: number;
   readonly unused: number;
-  /** What all nodes together had used and held of the day when the authority last said so. */
+  /** What all nodes together had used and held of the day when the coordinator last said so. */
   readonly seen: number;
 }
 
@@ -29,29 +29,29 @@ export class HeldLeases {
   /** Of the newest day; entries of older ones are dropped when it changes. */
   #dayNumber = 0;
 
-  /** Subjects of which something is held. */
+  /** Scopes of which something is held. */
   get size(): number {
     return this.#held.size;
   }
 
-  of(subject: string): HeldLease {
-    return this.#held.get(subject) ?? NOTHING;
+  of(scope: string): HeldLease {
+    return this.#held.get(scope) ?? NOTHING;
   }
 
-  /** Takes in an ask and its answer; undefined where none came, and then nothing was lent that the node could use. */
-  note(ask: LeaseAsk, answer: LeaseAnswer | undefined): void {
-    const before = this.of(ask.subject);
+  /** Takes in an ask and its response; undefined where none came, and then nothing was granted that the node could use. */
+  note(ask: LeaseAsk, reply: LeaseReply | undefined): void {
+    const before = this.of(ask.scope);
     const money =
       ask.money === undefined
         ? before.money
-        : asPicoUnits(ask.money.outstanding + (answer?.money?.granted ?? 0n));
+        : asPicoUnits(ask.money.outstanding + (reply?.money?.granted ?? 0n));
     const slots =
-      ask.slots === undefined ? before.slots : ask.slots.outstanding + (answer?.slots?.granted ?? 0);
-    const day = ask.day === undefined ? before.day : dayOf(ask, answer, before.day);
+      ask.slots === undefined ? before.slots : ask.slots.outstanding + (reply?.slots?.granted ?? 0);
+    const day = ask.day === undefined ? before.day : dayOf(ask, reply, before.day);
     if (day !== undefined && day.dayNumber > this.#dayNumber) this.#turnTo(day.dayNumber);
     const today = day?.dayNumber === this.#dayNumber ? day : undefined;
-    if (money === 0n && slots === 0 && today === undefined) this.#held.delete(ask.subject);
-    else this.#held.set(ask.subject, { day: today, slots, money });
+    if (money === 0n && slots === 0 && today === undefined) this.#held.delete(ask.scope);
+    else this.#held.set(ask.scope, { day: today, slots, money });
   }
 
   entries(): IterableIterator<[string, HeldLease]> {
@@ -60,19 +60,19 @@ export class HeldLeases {
 
   #turnTo(dayNumber: number): void {
     this.#dayNumber = dayNumber;
-    for (const [subject, held] of this.#held) {
-      if (held.money === 0n && held.slots === 0) this.#held.delete(subject);
-      else this.#held.set(subject, { ...held, day: undefined });
+    for (const [scope, held] of this.#held) {
+      if (held.money === 0n && held.slots === 0) this.#held.delete(scope);
+      else this.#held.set(scope, { ...held, day: undefined });
     }
   }
 }
 
 function dayOf(
   { day: asked, limits }: LeaseAsk,
-  answer: LeaseAnswer | undefined,
+  reply: LeaseReply | undefined,
   before: HeldDay | undefined,
 ): HeldDay | undefined {
-  const said = answer?.day;
+  const said = reply?.day;
   if (asked === undefined) return undefined;
   if (said === undefined) {
     const { dayNumber, used, unused } = asked;

@@ -1,5 +1,5 @@
 /**
- * What the store of a host tells the authority of hosts: what the host has charged its accounts, and what its copy of the
+ * What the store of a host tells the coordinator of hosts: what the host has charged its accounts, and what its copy of the
  * registry has as credited. Main thread; reads of some microseconds.
  *
  * Figures come with a version each that grows with every change, since processes of a host report them side by side, and hosts
@@ -12,19 +12,19 @@ import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { HostSpent } from './coordinator.js';
 import type { Credited } from './valkey-codec.js';
-import type { HostBooks } from './valkey-partition.js';
+import type { HostAccounting } from './valkey-partition.js';
 
 const PAGE_ACCOUNTS = 500;
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** Versions of the registry in one epoch of it; what both make together stays below 2^53. */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
-export function hostBooks(
+export function hostAccounting(
   store: Pick<
     Store,
     'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccounts' | 'refresh' | 'shared'
   >,
-): HostBooks {
+): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
     // Before the figure: of one that is newer than its version the next report is taken all the same.
     const version = store.shared.booksVersion();
@@ -32,18 +32,17 @@ export function hostBooks(
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
   };
   return {
-    spentOf: (subject) => {
+    spentOf: (scope) => {
       store.refresh();
-      return spentBy(store.findAccount(subject));
+      return spentBy(store.findAccount(scope));
     },
-    creditedOf: (subject): Credited | undefined => {
+    creditedOf: (scope): Credited | undefined => {
       const position = store.copy.position();
-      const account = store.findAccount(subject);
+      const account = store.findAccount(scope);
       if (position === undefined || account === undefined) return undefined;
       return { totalPicoUnits: account.credited, version: versionOf(position) };
     },
-    inheritedOf: (subject) =>
-      subject.startsWith(KEY_PREFIX) ? store.keys.find(subject)?.inherited : undefined,
+    inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *allSpent() {
       // Page by page: between two of them the event loop goes on.
       for (let from: number | undefined = 0; from !== undefined;) {

@@ -2,16 +2,16 @@
  * The hosts that share one server, for an operator: who is known, who is awaited after the server has lost data, and that one will
  * not come back. Main thread.
  *
- * To forget a host frees what it was lent. What it has charged and not told is then counted by nobody, until it does come back.
+ * To forget a host frees what it was granted. What it has charged and not told is then counted by nobody, until it does come back.
  */
 import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
 import { invalid, notFound } from '../registry/record-id.js';
-import { AuthorityLost } from './coordinator.js';
+import { CoordinatorLost } from './coordinator.js';
 import { scriptOf, type ValkeyClient } from './valkey-client.js';
 import { LUA_PRELUDE, SILENT_MS } from './valkey-lua.js';
-import { ValkeyPlace } from './valkey-partition.js';
-import { LEAVE_SCRIPT, PAGE_SUBJECTS } from './valkey-scripts.js';
+import { ValkeyServer } from './valkey-partition.js';
+import { LEAVE_SCRIPT, PAGE_SCOPES } from './valkey-scripts.js';
 
 /*
  * The scripts of an operator's look at the hosts of one partition, and of forgetting one. Main thread. The keys are those of
@@ -27,7 +27,7 @@ return pack({now_ms(cmsgpack.unpack(ARGV[3])[1]), rows, call('SMEMBERS', KEYS[3]
 
 /**
  * Makes a last life of a place that is silent, whose leases can then be freed, and notes that its host is gone. ARGV[3]: packed
- * [incarnation, time instead of the server's or 0]. Answer: packed [status, ms, subjects to free]. Status: ok, alive (seen so long ago),
+ * [incarnation, time instead of the server's or 0]. Answer: packed [status, ms, scopes to free]. Status: ok, alive (seen so long ago),
  * early (after a loss it has so long to come back).
  */
 export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}
@@ -41,7 +41,7 @@ if now < till then return pack({'early', till - now, {}}) end
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
 call('HSET', KEYS[2], place, pack({head[1], 0, node and node[3] or 0, '', 0, 1, 0}))
 call('HSET', KEYS[1], 'gone:' .. host, now)
-return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS})})
+return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
 `);
 
 const MS_PER_SECOND = 1_000;
@@ -91,7 +91,7 @@ export class HostDirectory {
 
   /** By id. One round trip a partition. Rejects with `overloaded` where the server cannot be asked. */
   async list(): Promise<HostStatement[]> {
-    const { nowMs, hosts } = await this.#known().catch(asRefusal('Hosts cannot be listed'));
+    const { nowMs, hosts } = await this.#known().catch(asRejection('Hosts cannot be listed'));
     return [...hosts]
       .map(([id, { heardMs, isAwaited }]): HostStatement => {
         const isHeard = heardMs !== undefined && nowMs - heardMs < SILENT_MS;
@@ -102,13 +102,13 @@ export class HostDirectory {
   }
 
   /**
-   * Frees what the host was lent and awaits it no more, on all partitions. May be repeated where it ended half-way. Rejects with
+   * Frees what the host was granted and awaits it no more, on all partitions. May be repeated where it ended half-way. Rejects with
    * `not_found`, with `invalid_parameters` for a host that is alive, and with `overloaded` where it is too early or the server cannot
    * be asked.
    */
   async forget(id: string): Promise<void> {
     if (id === this.#options.host) throw invalid(`host ${id} is the one that answers: ask another one`);
-    await this.#forget(id).catch(asRefusal(`It is not known whether host ${id} is forgotten everywhere`));
+    await this.#forget(id).catch(asRejection(`It is not known whether host ${id} is forgotten everywhere`));
   }
 
   async #forget(id: string): Promise<void> {
@@ -122,16 +122,16 @@ export class HostDirectory {
     }
   }
 
-  async #forgetPlace(host: string, place: ValkeyPlace): Promise<void> {
+  async #forgetPlace(host: string, place: ValkeyServer): Promise<void> {
     const incarnation = randomUUID();
-    const [status, ms, subjects] = (await place.run(FORGET_SCRIPT, [
+    const [status, ms, scopes] = (await place.run(FORGET_SCRIPT, [
       incarnation,
       this.#timeInsteadMs,
     ])) as Forgotten;
     if (status === 'alive')
       throw isAlive(host, `the server heard it ${Math.floor(ms / MS_PER_SECOND)} s ago`);
     if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
-    const isFree = await place.free(incarnation, subjects, () => undefined);
+    const isFree = await place.free(incarnation, scopes, () => undefined);
     if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation])) === false) {
       throw isAlive(host, 'it has just come back');
     }
@@ -166,9 +166,9 @@ export class HostDirectory {
     return this.#options.timeInsteadMs?.() ?? 0;
   }
 
-  #placeOf(partition: number, host: string, place: string): ValkeyPlace {
+  #placeOf(partition: number, host: string, place: string): ValkeyServer {
     const { client, namespace } = this.#options;
-    return new ValkeyPlace({
+    return new ValkeyServer({
       client,
       namespace,
       partition,
@@ -190,9 +190,9 @@ function isEarly(host: string, seconds: number): ProxyError {
   return new ProxyError('overloaded', 'gateway', message, seconds);
 }
 
-function asRefusal(what: string): (error: unknown) => never {
+function asRejection(what: string): (error: unknown) => never {
   return (error) => {
-    if (!(error instanceof AuthorityLost)) throw error;
+    if (!(error instanceof CoordinatorLost)) throw error;
     throw new ProxyError('overloaded', 'gateway', `${what} (${error.message}). Try again.`, 1);
   };
 }

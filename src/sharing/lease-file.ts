@@ -2,7 +2,7 @@
  * The leases of the processes of one host: an LMDB file in the data directory that all of them work on. Main thread.
  *
  *     nodes      host:slot  → the life that is known: its number, and the identity of its process
- *     subjects   account's or key's id  → SubjectState
+ *     scopes   account's or key's id  → SubjectState
  *     claims     [account slot, idempotency key]  → the number of the life that makes the call, and the digest of its body
  *     meta       'lives'    → number of lives ever
  *
@@ -18,7 +18,7 @@ import { assertStoreFile, unreadable } from '../store/store-file.js';
 import { OPTIONS } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 
-/** Address space and not memory. A million subjects that are lent from by four nodes take about 1 GB of it. */
+/** Address space and not memory. A million scopes that are granted from by four nodes take about 1 GB of it. */
 const MAP_BYTES = 8 * 1024 ** 3;
 
 const FILE = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
@@ -63,7 +63,7 @@ export function openLeaseFile(dataPath: string): LeaseFile {
 /**
  * To be called while nobody works on the folder, nor can begin to: removes leases of an earlier boot, or all where limits
  * are not to be shared from now on, and a file that is damaged. Those of this boot stay: what was used of the minute and the
- * day is used, whoever lent it.
+ * day is used, whoever granted it.
  */
 export function clearLeaseFiles(dataPath: string, shared: boolean): void {
   const kept = leasePath(dataPath);

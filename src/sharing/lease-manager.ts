@@ -1,54 +1,54 @@
 /**
- * Keeps what this node is lent: asks for what requests wait for and for what runs low, gives back what lies idle. Main thread.
+ * Keeps what this node is granted: asks for what requests wait for and for what runs low, gives back what lies idle. Main thread.
  *
  * One exchange is on its way at a time, and what comes up meanwhile leaves with the next, so a busy node's exchanges grow and do
- * not multiply. Where nothing is held no timer runs, but while the authority is lost: an idle gateway says nothing.
+ * not multiply. Where nothing is held no timer runs, but while the coordinator is lost: an idle gateway says nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { FromLeaseLink, LeaseAnswers, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { FromLeaseChannel, LeaseReplies, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asWallMs, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { CallsUse } from './calls-use.js';
-import { AuthorityContact, type ContactState } from './coordinator-contact.js';
+import { CoordinatorContact, type ContactState } from './coordinator-contact.js';
 import {
-  type Authority,
-  AuthorityLost,
+  type Coordinator,
+  CoordinatorLost,
   EXCHANGE_ASKS_MAX,
-  type LeaseAnswer,
+  type LeaseReply,
   type LeaseAsk,
 } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
-import { type LeaseSubject, LeaseSubjects, type SubjectPlaces } from './leased-scope.js';
+import { type LeasedScope, LeasedScopes, type ScopeAddresses } from './leased-scope.js';
 
-/** How often the authority is asked again for what others may have given back, and deadlines are looked at. */
+/** How often the coordinator is asked again for what others may have given back, and deadlines are looked at. */
 const RETRY_MS = 60;
 /** How often leases are looked at for what lies idle. */
 const LOOK_MS = 250;
 /** A node that holds something and says nothing for so long shows that it lives. */
 const HEARTBEAT_MS = 5_000;
-/** An answer that took longer says too little of the authority's calendar. */
+/** A response that took longer says too little of the coordinator's calendar. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
-export interface LeaseKeeperOptions extends SubjectPlaces {
-  readonly authority: Authority;
+export interface LeaseManagerOptions extends ScopeAddresses {
+  readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
   /** Of 0 to 1. */
   readonly random: () => number;
-  /** The authority's calendar showed `wallMs` when this host's showed `hostWallMs`. */
+  /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
-  /** The authority was lost, or answers again. */
+  /** The coordinator was lost, or answers again. */
   readonly onContact: (state: ContactState) => void;
 }
 
-export class LeaseKeeper {
-  readonly #options: LeaseKeeperOptions;
-  readonly #contact: AuthorityContact;
-  readonly #subjects: LeaseSubjects;
+export class LeaseManager {
+  readonly #options: LeaseManagerOptions;
+  readonly #contact: CoordinatorContact;
+  readonly #scopes: LeasedScopes;
   /** To be in the next exchange. */
-  readonly #due = new Set<LeaseSubject>();
+  readonly #due = new Set<LeasedScope>();
   readonly #waits: LeaseWaits;
   /** Exchanges that were begun. */
   #exchanges = 0;
@@ -57,87 +57,87 @@ export class LeaseKeeper {
   #stopTimer: (() => void) | undefined;
   #lookedMs = 0;
   #joined = false;
-  /** The last answer was none of the authority's. */
+  /** The last response was none of the coordinator's. */
   #isAlone = false;
-  /** The authority may have forgotten what this node holds: all is said anew. */
+  /** The coordinator may have forgotten what this node holds: all is said anew. */
   #saysAll = false;
   #closed = false;
-  /** The authority's calendar against the host's. */
+  /** The coordinator's calendar against the host's. */
   #aheadMs = 0;
 
-  constructor(options: LeaseKeeperOptions) {
+  constructor(options: LeaseManagerOptions) {
     this.#options = options;
-    this.#contact = new AuthorityContact(options.random);
-    this.#subjects = new LeaseSubjects(options);
+    this.#contact = new CoordinatorContact(options.random);
+    this.#scopes = new LeasedScopes(options);
     this.#waits = new LeaseWaits({
       nowMs: () => this.#nowMs,
       dayNumber: () => this.#dayNumber,
       isLost: () => this.#contact.isLost,
-      ask: (subject) => {
-        this.#due.add(subject);
+      ask: (scope) => {
+        this.#due.add(scope);
         this.#schedule();
       },
     });
   }
 
-  /** Joins the authority; where that fails it is tried again until it answers, be anything needed or not. */
+  /** Joins the coordinator; where that fails it is tried again until it answers, be anything needed or not. */
   async start(): Promise<void> {
     await this.#exchange();
   }
 
-  get state(): ContactState & { readonly subjects: number; readonly waits: number } {
+  get state(): ContactState & { readonly scopes: number; readonly waits: number } {
     return {
       ...this.#contact.state,
-      subjects: this.#subjects.size,
+      scopes: this.#scopes.size,
       waits: this.#waits.size,
     };
   }
 
   /** What the request needs is here, or not to be had. `key` where it has a limit of its own. Never rejects. */
   wait(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
-    const subjects = [
-      this.#subjects.account(account, this.#nowMs),
-      key === undefined ? undefined : this.#subjects.key(key, this.#nowMs),
-    ].filter((subject) => subject !== undefined);
-    if (this.#closed || subjects.length === 0) return Promise.resolve('lost');
-    const end = this.#waits.add(need, subjects);
+    const scopes = [
+      this.#scopes.account(account, this.#nowMs),
+      key === undefined ? undefined : this.#scopes.key(key, this.#nowMs),
+    ].filter((scope) => scope !== undefined);
+    if (this.#closed || scopes.length === 0) return Promise.resolve('lost');
+    const end = this.#waits.add(need, scopes);
     this.#keepTime();
     return end;
   }
 
-  /** A listener has used most of what it was lent. */
+  /** A listener has used most of what it was granted. */
   low(accounts: readonly AccountIndex[], keys: readonly KeyIndex[]): void {
-    for (const account of accounts) this.#noteLow(this.#subjects.account(account, this.#nowMs));
-    for (const key of keys) this.#noteLow(this.#subjects.key(key, this.#nowMs));
+    for (const account of accounts) this.#noteLow(this.#scopes.account(account, this.#nowMs));
+    for (const key of keys) this.#noteLow(this.#scopes.key(key, this.#nowMs));
     this.#schedule();
   }
 
   /** What calls of this node use of the account now; undefined where nothing is leased. */
   callsUse(account: AccountIndex): CallsUse | undefined {
-    return this.#subjects.findAccount(account)?.callsUse;
+    return this.#scopes.findAccount(account)?.callsUse;
   }
 
   /** Gives back at once what no call holds of the account's money: an operator takes it out. */
   recallMoney(account: AccountIndex): void {
-    const subject = this.#subjects.findAccount(account);
-    if (subject === undefined) return;
-    subject.giveBackMoney();
-    this.#due.add(subject);
+    const scope = this.#scopes.findAccount(account);
+    if (scope === undefined) return;
+    scope.giveBackMoney();
+    this.#due.add(scope);
     this.#schedule();
   }
 
   /** So much of what the account's calls have cost beyond their holds is to be charged, or, 0, no more. */
   owe(account: AccountIndex, amount: PicoUnits): void {
-    const subject =
-      amount > 0n ? this.#subjects.account(account, this.#nowMs) : this.#subjects.findAccount(account);
-    if (subject === undefined || this.#closed) return;
-    subject.owe(amount);
-    this.#due.add(subject);
+    const scope =
+      amount > 0n ? this.#scopes.account(account, this.#nowMs) : this.#scopes.findAccount(account);
+    if (scope === undefined || this.#closed) return;
+    scope.owe(amount);
+    this.#due.add(scope);
     this.#schedule();
     this.#keepTime();
   }
 
-  /** Gives back all that is unused and leaves the authority. The last flush is over. */
+  /** Gives back all that is unused and leaves the coordinator. The last flush is over. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#stopTimer?.();
@@ -148,7 +148,7 @@ export class LeaseKeeper {
     } catch (error) {
       this.#contact.failed(error, this.#nowMs);
     }
-    await this.#options.authority.close();
+    await this.#options.coordinator.close();
   }
 
   get #nowMs(): number {
@@ -159,10 +159,10 @@ export class LeaseKeeper {
     return dayNumberOf(asWallMs(this.#options.clock.wallMs() + this.#aheadMs));
   }
 
-  #noteLow(subject: LeaseSubject | undefined): void {
-    if (subject === undefined) return;
-    subject.low = true;
-    this.#due.add(subject);
+  #noteLow(scope: LeasedScope | undefined): void {
+    if (scope === undefined) return;
+    scope.low = true;
+    this.#due.add(scope);
   }
 
   #schedule(): void {
@@ -186,8 +186,8 @@ export class LeaseKeeper {
   }
 
   async #exchangeOnce(): Promise<void> {
-    const { authority, clock } = this.#options;
-    const asked: LeaseSubject[] = [];
+    const { coordinator: authority, clock } = this.#options;
+    const asked: LeasedScope[] = [];
     const wasLost = this.#contact.isLost;
     try {
       if (!this.#joined) await authority.join();
@@ -195,58 +195,53 @@ export class LeaseKeeper {
       const asks: LeaseAsk[] = [];
       const sentMs = this.#nowMs;
       this.#exchanges += 1;
-      for (const subject of this.#due) {
+      for (const scope of this.#due) {
         if (asks.length === EXCHANGE_ASKS_MAX) break;
-        this.#due.delete(subject);
-        const ask = subject.ask(sentMs, this.#saysAll, this.#exchanges);
+        this.#due.delete(scope);
+        const ask = scope.ask(sentMs, this.#saysAll, this.#exchanges);
         if (ask === undefined) continue;
-        asked.push(subject);
+        asked.push(scope);
         asks.push(ask);
       }
       if (this.#due.size === 0) this.#saysAll = false;
-      const { wallMs, answers, isAlone = false } = await authority.exchange(asks);
+      const { wallMs, answers: replies, isAlone = false } = await authority.exchange(asks);
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
       this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
-      this.#take(asked, answers, sentMs, nowMs);
+      this.#take(asked, replies, sentMs, nowMs);
       if (wasLost) this.#options.onContact(this.#contact.state);
     } catch (error) {
-      if (!(error instanceof AuthorityLost)) throw error;
+      if (!(error instanceof CoordinatorLost)) throw error;
       this.#lose(error, asked, wasLost);
     }
   }
 
-  #take(
-    asked: readonly LeaseSubject[],
-    answers: readonly LeaseAnswer[],
-    sentMs: number,
-    nowMs: number,
-  ): void {
-    for (const [at, subject] of asked.entries()) subject.take(answers[at]!, sentMs, nowMs);
+  #take(asked: readonly LeasedScope[], replies: readonly LeaseReply[], sentMs: number, nowMs: number): void {
+    for (const [at, scope] of asked.entries()) scope.take(replies[at]!, sentMs, nowMs);
     this.#waits.answered(asked);
-    for (const subject of asked) this.#forgetIfEmpty(subject);
+    for (const scope of asked) this.#forgetIfEmpty(scope);
   }
 
-  #lose(error: AuthorityLost, asked: readonly LeaseSubject[], wasLost: boolean): void {
+  #lose(error: CoordinatorLost, asked: readonly LeasedScope[], wasLost: boolean): void {
     this.#contact.failed(error, this.#nowMs);
     if (error.reason === 'unknown_node') {
       this.#joined = false;
       this.#saysAll = true;
-      for (const subject of this.#subjects) this.#due.add(subject);
+      for (const scope of this.#scopes) this.#due.add(scope);
     }
-    for (const subject of asked) this.#due.add(subject);
+    for (const scope of asked) this.#due.add(scope);
     this.#waits.lost();
     if (!wasLost) this.#options.onContact(this.#contact.state);
   }
 
   /**
-   * One timer while something is held or waited for, or the authority is lost: the first request after a start without it is not to
+   * One timer while something is held or waited for, or the coordinator is lost: the first request after a start without it is not to
    * be refused for that.
    */
   #keepTime(): void {
     if (this.#stopTimer !== undefined || this.#closed) return;
-    if (this.#subjects.size === 0 && !this.#contact.isLost) return;
+    if (this.#scopes.size === 0 && !this.#contact.isLost) return;
     const ms = this.#waits.size > 0 || this.#contact.isLost ? RETRY_MS : LOOK_MS;
     this.#stopTimer = this.#options.timers.after(ms, () => {
       this.#stopTimer = undefined;
@@ -269,32 +264,32 @@ export class LeaseKeeper {
   }
 
   #look(nowMs: number): void {
-    for (const subject of this.#subjects) {
-      if (subject.look(nowMs, this.#isAlone)) this.#due.add(subject);
-      else this.#forgetIfEmpty(subject);
+    for (const scope of this.#scopes) {
+      if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
+      else this.#forgetIfEmpty(scope);
     }
   }
 
-  #forgetIfEmpty(subject: LeaseSubject): void {
-    if (subject.isEmpty && !this.#due.has(subject)) this.#subjects.forget(subject);
+  #forgetIfEmpty(scope: LeasedScope): void {
+    if (scope.isEmpty && !this.#due.has(scope)) this.#scopes.forget(scope);
   }
 
   #follow(wallMs: WallMs, hostWallMs: number, exchangeMs: number): void {
     if (exchangeMs > CALENDAR_EXCHANGE_MS_MAX) return;
-    // The authority read its calendar somewhere within the exchange.
+    // The coordinator read its calendar somewhere within the exchange.
     const hostThenMs = hostWallMs - exchangeMs / 2;
     this.#aheadMs = wallMs - hostThenMs;
     this.#options.onCalendar(wallMs, hostThenMs);
   }
 
   async #leave(): Promise<void> {
-    const { authority } = this.#options;
+    const { coordinator: authority } = this.#options;
     const nowMs = this.#nowMs;
     const asks: LeaseAsk[] = [];
     this.#exchanges += 1;
-    for (const subject of this.#subjects) {
-      subject.giveBackAll(nowMs);
-      const ask = subject.ask(nowMs, true, this.#exchanges);
+    for (const scope of this.#scopes) {
+      scope.giveBackAll(nowMs);
+      const ask = scope.ask(nowMs, true, this.#exchanges);
       if (ask !== undefined) asks.push(ask);
     }
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {
@@ -309,20 +304,20 @@ export class LeaseKeeper {
  */
 
 /** Serves a listener behind `port`, which closes when its thread ends: what is answered then goes nowhere. */
-export function serveLeases(keeper: LeaseKeeper, port: MessagePort): void {
-  let answers: { id: number; end: LeaseAnswers[number]['end'] }[] = [];
-  const answer = (id: number, end: LeaseAnswers[number]['end']): void => {
+export function serveLeases(manager: LeaseManager, port: MessagePort): void {
+  let replies: { id: number; end: LeaseReplies[number]['end'] }[] = [];
+  const reply = (id: number, end: LeaseReplies[number]['end']): void => {
     // What is decided in one turn goes as one message.
-    if (answers.push({ id, end }) > 1) return;
+    if (replies.push({ id, end }) > 1) return;
     setImmediate(() => {
-      port.postMessage(answers satisfies LeaseAnswers);
-      answers = [];
+      port.postMessage(replies satisfies LeaseReplies);
+      replies = [];
     });
   };
-  port.on('message', ({ questions, lowAccounts, lowKeys }: FromLeaseLink) => {
+  port.on('message', ({ questions, lowAccounts, lowKeys }: FromLeaseChannel) => {
     for (const { id, account, key, need } of questions) {
-      void keeper.wait(account, key, need).then((end) => answer(id, end));
+      void manager.wait(account, key, need).then((end) => reply(id, end));
     }
-    if (lowAccounts.length > 0 || lowKeys.length > 0) keeper.low(lowAccounts, lowKeys);
+    if (lowAccounts.length > 0 || lowKeys.length > 0) manager.low(lowAccounts, lowKeys);
   });
 }

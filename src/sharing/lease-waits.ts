@@ -2,7 +2,7 @@
  * The requests of this process that wait for leases, and when each of them has waited long enough. Main thread.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
-import { type Lack, type LeaseSubject, worse } from './leased-scope.js';
+import { type Lack, type LeasedScope, worse } from './leased-scope.js';
 
 /*
  * A request that waits for a lease. Main thread.
@@ -12,7 +12,7 @@ export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
   /** The account, and the key where it has limits of its own. */
-  readonly subjects: readonly LeaseSubject[];
+  readonly scopes: readonly LeasedScope[];
   /** Then it is refused, whatever others may give back. */
   readonly deadlineMs: number;
   readonly end: (end: LeaseEnd) => void;
@@ -22,17 +22,17 @@ export interface Wait {
 const WAIT_MS_MAX = 1_500;
 /** Requests that wait in this process; a thousandth of a gigabyte. What comes beyond is refused for the moment. */
 const WAITS_MAX = 20_000;
-/** Of one subject so many may wait for what others give back; an account that is hammered beyond its limit needs no more. */
+/** Of one scope so many may wait for what others give back; an account that is hammered beyond its limit needs no more. */
 const DENIED_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
   readonly nowMs: () => number;
-  /** By the authority's calendar. */
+  /** By the coordinator's calendar. */
   readonly dayNumber: () => number;
-  /** Whether the authority is. */
+  /** Whether the coordinator is. */
   readonly isLost: () => boolean;
-  /** The subject is to be in the next exchange. */
-  readonly ask: (subject: LeaseSubject) => void;
+  /** The scope is to be in the next exchange. */
+  readonly ask: (scope: LeasedScope) => void;
 }
 
 export class LeaseWaits {
@@ -49,30 +49,30 @@ export class LeaseWaits {
     return this.#waits.size;
   }
 
-  /** What the request needs of the subjects is here, or not to be had. Never rejects. */
-  add(need: LeaseNeed, subjects: readonly LeaseSubject[]): Promise<LeaseEnd> {
+  /** What the request needs of the scopes is here, or not to be had. Never rejects. */
+  add(need: LeaseNeed, scopes: readonly LeasedScope[]): Promise<LeaseEnd> {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
       const sinceMs = this.#options.nowMs();
-      const wait: Wait = { need, sinceMs, subjects, deadlineMs: sinceMs + WAIT_MS_MAX, end };
+      const wait: Wait = { need, sinceMs, scopes, deadlineMs: sinceMs + WAIT_MS_MAX, end };
       this.#waits.add(wait);
-      for (const subject of subjects) subject.waits.add(wait);
+      for (const scope of scopes) scope.waits.add(wait);
       this.#round += 1;
-      this.#answer(wait, new Map());
+      this.#reply(wait, new Map());
     });
   }
 
-  /** The authority has answered for these. */
-  answered(subjects: readonly LeaseSubject[]): void {
+  /** The coordinator has answered for these. */
+  answered(scopes: readonly LeasedScope[]): void {
     this.#round += 1;
-    const denied = new Map<LeaseSubject, number>();
-    for (const subject of subjects) for (const wait of subject.waits) this.#answer(wait, denied);
+    const denied = new Map<LeasedScope, number>();
+    for (const scope of scopes) for (const wait of scope.waits) this.#reply(wait, denied);
   }
 
-  /** The authority has not answered. */
+  /** The coordinator has not answered. */
   lost(): void {
     this.#round += 1;
-    for (const wait of this.#waits) this.#answer(wait, new Map());
+    for (const wait of this.#waits) this.#reply(wait, new Map());
   }
 
   /** Who still waits is asked for again. */
@@ -80,7 +80,7 @@ export class LeaseWaits {
     const nowMs = this.#options.nowMs();
     for (const wait of this.#waits) {
       if (nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
-      else for (const subject of wait.subjects) this.#options.ask(subject);
+      else for (const scope of wait.scopes) this.#options.ask(scope);
     }
   }
 
@@ -89,23 +89,23 @@ export class LeaseWaits {
   }
 
   /** Ends the wait where it is decided, else sees to it that it will be. */
-  #answer(wait: Wait, denied: Map<LeaseSubject, number>): void {
+  #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
     const { nowMs: now, dayNumber, isLost, ask } = this.#options;
     const nowMs = now();
     let lack: Lack = 'nothing';
-    for (const subject of wait.subjects) {
-      lack = worse(lack, subject.promise(wait, this.#round, dayNumber(), nowMs));
+    for (const scope of wait.scopes) {
+      lack = worse(lack, scope.promise(wait, this.#round, dayNumber(), nowMs));
     }
     if (lack === 'nothing') {
       this.#end(wait, 'try');
     } else if (lack === 'refused') {
       this.#refuse(wait, nowMs);
-    } else if (isLost() || (lack === 'denied' && wait.subjects.some(({ isUnknown }) => isUnknown))) {
+    } else if (isLost() || (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))) {
       this.#end(wait, 'lost');
     } else if (lack === 'unasked') {
-      for (const subject of wait.subjects) ask(subject);
+      for (const scope of wait.scopes) ask(scope);
     } else {
-      const first = wait.subjects[0]!;
+      const first = wait.scopes[0]!;
       const before = denied.get(first) ?? 0;
       denied.set(first, before + 1);
       if (before >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
@@ -113,17 +113,17 @@ export class LeaseWaits {
   }
 
   #refuse(wait: Wait, nowMs: number): void {
-    for (const subject of wait.subjects) {
-      subject.refuse(wait.need, nowMs);
+    for (const scope of wait.scopes) {
+      scope.refuse(wait.need, nowMs);
       // What it gave back is for others, who may be waiting.
-      this.#options.ask(subject);
+      this.#options.ask(scope);
     }
     this.#end(wait, 'refused');
   }
 
   #end(wait: Wait, end: LeaseEnd): void {
     this.#waits.delete(wait);
-    for (const subject of wait.subjects) subject.waits.delete(wait);
+    for (const scope of wait.scopes) scope.waits.delete(wait);
     wait.end(end);
   }
 }

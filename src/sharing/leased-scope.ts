@@ -5,11 +5,11 @@ import type { LeaseNeed } from '../channel/lease-channel.js';
 import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
 import type { CountedLeases, Leases } from '../ledger/leases.js';
 import type { CallsUse } from './calls-use.js';
-import type { LeaseAnswer, LeaseAsk, SubjectLimits } from './coordinator.js';
+import type { LeaseReply, LeaseAsk, ScopeLimits } from './coordinator.js';
 import type { Denial } from './lease-terms.js';
 import type { Wait } from './lease-waits.js';
 import { MinuteLease } from './minute-lease.js';
-import { MoneyLease, type SpentBooks } from './money-lease.js';
+import { MoneyLease, type SpentAccounting } from './money-lease.js';
 import { DayLease, SlotsLease } from './stock-leases.js';
 
 /** A refusal is remembered so long: who hammers a refused account costs four exchanges a second. */
@@ -18,12 +18,12 @@ const DENIED_MS = 250;
 /** An account that was not used for so long is taken to rest. */
 const RESTING_MS = 2_000;
 
-/** What a wait still lacks of a subject, from good to bad. */
+/** What a wait still lacks of a scope, from good to bad. */
 const LACKS = [
   'nothing',
-  /** The authority is to be asked. */
+  /** The coordinator is to be asked. */
   'unasked',
-  /** The authority has none, and others may give some back. */
+  /** The coordinator has none, and others may give some back. */
   'denied',
   /** Nor is anybody known to give some back. */
   'refused',
@@ -43,23 +43,24 @@ interface Budget {
   money: bigint;
 }
 
-export interface SubjectPlace {
-  readonly subject: string;
+export interface ScopeAddress {
+  readonly scope: string;
   readonly leases: CountedLeases<number>;
   readonly index: number;
   /** As in force now. */
-  readonly limits: () => SubjectLimits;
+  readonly limits: () => ScopeLimits;
   /** Undefined for a key. */
   readonly account:
-    { readonly index: AccountIndex; readonly leases: Leases; readonly books: SpentBooks } | undefined;
+    | { readonly index: AccountIndex; readonly leases: Leases; readonly accounting: SpentAccounting }
+    | undefined;
 }
 
-export class LeaseSubject {
-  readonly place: SubjectPlace;
+export class LeasedScope {
+  readonly place: ScopeAddress;
   readonly waits = new Set<Wait>();
   /** A listener said that it runs low. */
   low = false;
-  /** What was last wanted and not given might have been, if the authority had been asked. */
+  /** What was last wanted and not given might have been, if the coordinator had been asked. */
   isUnknown = false;
   readonly #minute: MinuteLease<number>;
   readonly #day: DayLease<number>;
@@ -68,17 +69,17 @@ export class LeaseSubject {
   readonly #budget: Budget = { round: -1, minute: 0, day: 0, slots: 0, money: 0n };
   #sent: LeaseAsk | undefined;
 
-  constructor(place: SubjectPlace, nowMs: number) {
+  constructor(place: ScopeAddress, nowMs: number) {
     const { leases, index, account } = place;
     this.place = place;
     this.#minute = new MinuteLease(leases, index, nowMs);
     this.#day = new DayLease(leases, index, nowMs);
     this.#slots = account && new SlotsLease(account.leases, account.index, nowMs);
-    this.#money = account && new MoneyLease(account.leases, account.index, account.books, nowMs);
+    this.#money = account && new MoneyLease(account.leases, account.index, account.accounting, nowMs);
   }
 
   /**
-   * What to say and what to want of the authority now; undefined where that is nothing. `all` says also what it knows. `number` grows
+   * What to say and what to want of the coordinator now; undefined where that is nothing. `all` says also what it knows. `number` grows
    * from exchange to exchange.
    */
   ask(nowMs: number, all: boolean, number: number): LeaseAsk | undefined {
@@ -105,7 +106,7 @@ export class LeaseSubject {
     if (minute === undefined && day === undefined && slots === undefined && money === undefined)
       return undefined;
     this.#sent = {
-      subject: this.place.subject,
+      scope: this.place.scope,
       limits,
       ...(minute === undefined ? {} : { minute }),
       ...(day === undefined ? {} : { day }),
@@ -115,12 +116,12 @@ export class LeaseSubject {
     return this.#sent;
   }
 
-  /** The answer to the last ask, which left at `sentMs`. */
-  take(answer: LeaseAnswer, sentMs: number, nowMs: number): void {
+  /** The response to the last ask, which left at `sentMs`. */
+  take(reply: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
-    const { minute, day, slots, money } = answer;
-    this.isUnknown = answer.isUnknown === true;
+    const { minute, day, slots, money } = reply;
+    this.isUnknown = reply.isUnknown === true;
     if (minute !== undefined && sent.minute !== undefined) {
       this.#minute.take(minute, sent.minute.most > 0, sent.limits.requestsPerMinute, sentMs, nowMs);
     }
@@ -172,7 +173,7 @@ export class LeaseSubject {
     }
   }
 
-  /** Gives back what lies idle, `isAlone` of the minute alone, which runs out; true where the authority should hear of it now. */
+  /** Gives back what lies idle, `isAlone` of the minute alone, which runs out; true where the coordinator should hear of it now. */
   look(nowMs: number, isAlone: boolean): boolean {
     const minute = this.#minute.look(nowMs);
     if (isAlone) return minute;
@@ -205,7 +206,7 @@ export class LeaseSubject {
 
   /** What calls use of an account now; undefined of a key. */
   get callsUse(): CallsUse | undefined {
-    const { subject, account } = this.place;
+    const { scope: subject, account } = this.place;
     if (account === undefined || this.#money === undefined) return undefined;
     return {
       account: subject,
@@ -246,7 +247,7 @@ function lackOf(
 ): Lack {
   if (nowMs < deniedUntilMs) return 'refused';
   if (denial === undefined || denial.sentMs < sinceMs) return 'unasked';
-  return denial.elsewhere ? 'denied' : 'refused';
+  return denial.heldByOthers ? 'denied' : 'refused';
 }
 
 /*
@@ -254,18 +255,18 @@ function lackOf(
  * ledger; one that has come to rest is forgotten. Main thread.
  */
 
-export interface SubjectPlaces {
+export interface ScopeAddresses {
   /** Where the leases of an account, or of a key, are; undefined for one that is not known. */
-  readonly placeOfAccount: (account: AccountIndex) => SubjectPlace | undefined;
-  readonly placeOfKey: (key: KeyIndex) => SubjectPlace | undefined;
+  readonly placeOfAccount: (account: AccountIndex) => ScopeAddress | undefined;
+  readonly placeOfKey: (key: KeyIndex) => ScopeAddress | undefined;
 }
 
-export class LeaseSubjects {
-  readonly #places: SubjectPlaces;
-  readonly #accounts = new Map<AccountIndex, LeaseSubject>();
-  readonly #keys = new Map<KeyIndex, LeaseSubject>();
+export class LeasedScopes {
+  readonly #places: ScopeAddresses;
+  readonly #accounts = new Map<AccountIndex, LeasedScope>();
+  readonly #keys = new Map<KeyIndex, LeasedScope>();
 
-  constructor(places: SubjectPlaces) {
+  constructor(places: ScopeAddresses) {
     this.#places = places;
   }
 
@@ -273,25 +274,25 @@ export class LeaseSubjects {
     return this.#accounts.size + this.#keys.size;
   }
 
-  account(account: AccountIndex, nowMs: number): LeaseSubject | undefined {
+  account(account: AccountIndex, nowMs: number): LeasedScope | undefined {
     return this.#accounts.get(account) ?? open(account, this.#accounts, this.#places.placeOfAccount, nowMs);
   }
 
   /** Undefined where nothing is held of it and nobody waits. */
-  findAccount(account: AccountIndex): LeaseSubject | undefined {
+  findAccount(account: AccountIndex): LeasedScope | undefined {
     return this.#accounts.get(account);
   }
 
-  key(key: KeyIndex, nowMs: number): LeaseSubject | undefined {
+  key(key: KeyIndex, nowMs: number): LeasedScope | undefined {
     return this.#keys.get(key) ?? open(key, this.#keys, this.#places.placeOfKey, nowMs);
   }
 
-  *[Symbol.iterator](): Iterator<LeaseSubject> {
+  *[Symbol.iterator](): Iterator<LeasedScope> {
     yield* this.#accounts.values();
     yield* this.#keys.values();
   }
 
-  forget({ place }: LeaseSubject): void {
+  forget({ place }: LeasedScope): void {
     if (place.account === undefined) this.#keys.delete(place.index as KeyIndex);
     else this.#accounts.delete(place.account.index);
   }
@@ -299,13 +300,13 @@ export class LeaseSubjects {
 
 function open<Index extends number>(
   index: Index,
-  subjects: Map<Index, LeaseSubject>,
-  placeOf: (index: Index) => SubjectPlace | undefined,
+  scopes: Map<Index, LeasedScope>,
+  placeOf: (index: Index) => ScopeAddress | undefined,
   nowMs: number,
-): LeaseSubject | undefined {
+): LeasedScope | undefined {
   const place = placeOf(index);
   if (place === undefined) return undefined;
-  const subject = new LeaseSubject(place, nowMs);
-  subjects.set(index, subject);
-  return subject;
+  const scope = new LeasedScope(place, nowMs);
+  scopes.set(index, scope);
+  return scope;
 }

@@ -1,5 +1,5 @@
 /**
- * The authority of the processes of one host: they share a file of leases (lease-file.ts), and each carries out its own
+ * The coordinator of the processes of one host: they share a file of leases (lease-file.ts), and each carries out its own
  * asks in a transaction of it. Money that is free is what the store has as credited, less what it has as spent, less what all
  * nodes hold. Main thread of a gateway process.
  *
@@ -14,18 +14,18 @@ import { asPicoUnits } from '../core/units.js';
 import { identityOf, isRunning } from '../store/process-identity.js';
 import type { Store } from '../store/store.js';
 import {
-  type Authority,
-  AuthorityLost,
+  type Coordinator,
+  CoordinatorLost,
   EXCHANGE_ASKS_MAX,
-  type ExchangeAnswer,
-  type JoinAnswer,
-  type LeaseAnswer,
+  type ExchangeReply,
+  type JoinReply,
+  type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
-  type SubjectView,
+  type ScopeView,
 } from './coordinator.js';
 import type { LeaseFile } from './lease-file.js';
-import { SubjectLeases, type SubjectState, usedBefore } from './scope-grants.js';
+import { ScopeGrants, type ScopeState, usedBefore } from './scope-grants.js';
 
 /*
  * Which lives of nodes the lease file knows: each has a number, which no other life gets, so that what an ended one held
@@ -101,7 +101,7 @@ function placeOf({ host, slot }: NodeIdentity): string {
   return `${host}:${slot}`;
 }
 
-export interface LmdbAuthorityOptions {
+export interface LmdbCoordinatorOptions {
   readonly node: NodeIdentity;
   /** Stays open at `close`. */
   readonly file: LeaseFile;
@@ -111,13 +111,13 @@ export interface LmdbAuthorityOptions {
   readonly clock: Clock;
 }
 
-export class LmdbAuthority implements Authority {
-  readonly #options: LmdbAuthorityOptions;
+export class LmdbCoordinator implements Coordinator {
+  readonly #options: LmdbCoordinatorOptions;
   readonly #nodes: LeaseNodes;
   readonly #process: string;
   #closed = false;
 
-  constructor(options: LmdbAuthorityOptions) {
+  constructor(options: LmdbCoordinatorOptions) {
     const process = identityOf(globalThis.process.pid);
     invariant(process !== undefined, '/proc tells who this process is');
     this.#options = options;
@@ -125,7 +125,7 @@ export class LmdbAuthority implements Authority {
     this.#process = process;
   }
 
-  join(): Promise<JoinAnswer> {
+  join(): Promise<JoinReply> {
     return this.#inTransaction(() => {
       this.#nodes.join(this.#options.node, this.#process);
       return { wallMs: this.#options.clock.wallMs() };
@@ -133,7 +133,7 @@ export class LmdbAuthority implements Authority {
   }
 
   /** Costs 40 µs, and 15 to 30 for each ask; all other processes wait so long. */
-  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
     return this.#inTransaction(() => {
       const { clock } = this.#options;
@@ -142,20 +142,20 @@ export class LmdbAuthority implements Authority {
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
       this.#nodes.look(nowMs);
-      const answers = asks.map((ask) => this.#carryOut(ask, String(life), nowMs));
-      return { wallMs: clock.wallMs(), answers };
+      const replies = asks.map((ask) => this.#carryOut(ask, String(life), nowMs));
+      return { wallMs: clock.wallMs(), answers: replies };
     });
   }
 
-  look(subjects: readonly string[]): Promise<SubjectView[]> {
+  look(scopes: readonly string[]): Promise<ScopeView[]> {
     return this.#inTransaction(() => {
       const nowMs = this.#options.clock.monotonicMs();
       this.#options.store.refresh();
       this.#nodes.look(nowMs);
-      return subjects.map((subject) => {
-        const leases = this.#leasesOf(subject, nowMs);
-        this.#readMoney(subject, leases);
-        return leases.view(subject, nowMs);
+      return scopes.map((scope) => {
+        const leases = this.#leasesOf(scope, nowMs);
+        this.#readMoney(scope, leases);
+        return leases.view(scope, nowMs);
       });
     });
   }
@@ -172,27 +172,27 @@ export class LmdbAuthority implements Authority {
     return Promise.resolve();
   }
 
-  #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseAnswer {
+  #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { node, file, clock } = this.#options;
-    const leases = this.#leasesOf(ask.subject, nowMs);
-    if (ask.money !== undefined) this.#readMoney(ask.subject, leases);
-    const answer = leases.answer(life, node.host, ask, nowMs, clock.wallMs());
-    file.subjects.putSync(ask.subject, leases.state(nowMs));
-    return answer;
+    const leases = this.#leasesOf(ask.scope, nowMs);
+    if (ask.money !== undefined) this.#readMoney(ask.scope, leases);
+    const reply = leases.answer(life, node.host, ask, nowMs, clock.wallMs());
+    file.subjects.putSync(ask.scope, leases.state(nowMs));
+    return reply;
   }
 
-  #leasesOf(subject: string, nowMs: number): SubjectLeases {
+  #leasesOf(scope: string, nowMs: number): ScopeGrants {
     const { file, store, clock } = this.#options;
-    const state = file.subjects.get(subject);
+    const state = file.subjects.get(scope);
     // Rows are this program's own, of this boot, and hold nothing that outlives it.
-    if (state === undefined) return SubjectLeases.after(usedBefore(store, subject, clock.wallMs()), nowMs);
-    const leases = SubjectLeases.of(state as SubjectState);
+    if (state === undefined) return ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs);
+    const leases = ScopeGrants.of(state as ScopeState);
     leases.keepOnly((life) => this.#nodes.isAlive(life));
     return leases;
   }
 
-  #readMoney(subject: string, leases: SubjectLeases): void {
-    const account = this.#options.store.findAccount(subject);
+  #readMoney(scope: string, leases: ScopeGrants): void {
+    const account = this.#options.store.findAccount(scope);
     if (account === undefined) return;
     leases.credited = account.credited;
     leases.spent = this.#options.store.findSpending(account.index)?.spent ?? asPicoUnits(0n);
@@ -200,19 +200,19 @@ export class LmdbAuthority implements Authority {
 
   #known(): number {
     const life = this.#nodes.lifeOf(this.#options.node);
-    if (life === undefined) throw new AuthorityLost('unknown_node', 'this life of the node is not known');
+    if (life === undefined) throw new CoordinatorLost('unknown_node', 'this life of the node is not known');
     return life;
   }
 
   async #inTransaction<Result>(work: () => Result): Promise<Result> {
     await Promise.resolve();
-    if (this.#closed) throw new AuthorityLost('closed', 'the authority was closed');
+    if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
     try {
       return this.#options.file.environment.write(work);
     } catch (error) {
-      if (error instanceof AuthorityLost) throw error;
+      if (error instanceof CoordinatorLost) throw error;
       const reason = error instanceof Error ? error.message : String(error);
-      throw new AuthorityLost('failing', `leases cannot be had: ${reason}`, { cause: error });
+      throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
     }
   }
 }

@@ -1,21 +1,21 @@
 /**
- * The reference authority: plain objects in one process, by a clock that is given. For tests and the simulation; LmdbAuthority
+ * The reference coordinator: plain objects in one process, by a clock that is given. For tests and the simulation; LmdbAuthority
  * and ValkeyAuthority must do what it does. Main thread.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {
-  AuthorityLost,
+  CoordinatorLost,
   EXCHANGE_ASKS_MAX,
-  type Authority,
-  type ExchangeAnswer,
-  type JoinAnswer,
+  type Coordinator,
+  type ExchangeReply,
+  type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
-  type SubjectView,
+  type ScopeView,
 } from './coordinator.js';
-import { SubjectLeases } from './scope-grants.js';
+import { ScopeGrants } from './scope-grants.js';
 
 interface KnownNode {
   incarnation: string;
@@ -23,9 +23,9 @@ interface KnownNode {
 }
 
 /** What all nodes share. */
-export class MemoryAuthority {
+export class MemoryCoordinator {
   readonly #clock: Clock;
-  readonly #subjects = new Map<string, SubjectLeases>();
+  readonly #scopes = new Map<string, ScopeGrants>();
   /** By host and slot: the life that is known. */
   readonly #nodes = new Map<string, KnownNode>();
 
@@ -34,23 +34,23 @@ export class MemoryAuthority {
   }
 
   /** A node's end of it. */
-  connect(node: NodeIdentity): Authority {
+  connect(node: NodeIdentity): Coordinator {
     return new MemoryNode(this, node);
   }
 
   /** Sets the money that was ever put into an account, as a registry would. */
-  setCredited(subject: string, credited: PicoUnits): void {
-    this.#subjectOf(subject).credited = credited;
+  setCredited(scope: string, credited: PicoUnits): void {
+    this.#scopeOf(scope).credited = credited;
   }
 
   /** Adds to what a host's store has as spent, as a flush would: before the ask whose `outstanding` is without it. */
-  addSpent(subject: string, amount: PicoUnits): void {
-    const known = this.#subjectOf(subject);
+  addSpent(scope: string, amount: PicoUnits): void {
+    const known = this.#scopeOf(scope);
     known.spent = asPicoUnits(known.spent + amount);
   }
 
   /** Ends the former life of the node, and does nothing for this one where it has joined before: a message may come twice. */
-  join(node: NodeIdentity): JoinAnswer {
+  join(node: NodeIdentity): JoinReply {
     const place = placeOf(node);
     if (this.#nodes.get(place)?.incarnation !== node.incarnation) {
       this.#forget(node);
@@ -60,10 +60,10 @@ export class MemoryAuthority {
   }
 
   /** Does nothing, and throws, where `sequence` is not above the last of this node. */
-  exchange(node: NodeIdentity, sequence: number, asks: readonly LeaseAsk[]): ExchangeAnswer {
+  exchange(node: NodeIdentity, sequence: number, asks: readonly LeaseAsk[]): ExchangeReply {
     const known = this.#nodes.get(placeOf(node));
     if (known?.incarnation !== node.incarnation) throw unknownNode();
-    if (sequence <= known.sequence) throw new AuthorityLost('failing', 'a newer exchange was seen');
+    if (sequence <= known.sequence) throw new CoordinatorLost('failing', 'a newer exchange was seen');
     known.sequence = sequence;
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
     const nowMs = this.#clock.monotonicMs();
@@ -71,13 +71,13 @@ export class MemoryAuthority {
     const place = placeOf(node);
     return {
       wallMs,
-      answers: asks.map((ask) => this.#subjectOf(ask.subject).answer(place, node.host, ask, nowMs, wallMs)),
+      answers: asks.map((ask) => this.#scopeOf(ask.scope).answer(place, node.host, ask, nowMs, wallMs)),
     };
   }
 
-  look(subjects: readonly string[]): SubjectView[] {
+  look(scopes: readonly string[]): ScopeView[] {
     const nowMs = this.#clock.monotonicMs();
-    return subjects.map((subject) => this.#subjectOf(subject).view(subject, nowMs));
+    return scopes.map((scope) => this.#scopeOf(scope).view(scope, nowMs));
   }
 
   leave(node: NodeIdentity): void {
@@ -88,41 +88,41 @@ export class MemoryAuthority {
   #forget(node: NodeIdentity): void {
     const place = placeOf(node);
     if (!this.#nodes.delete(place)) return;
-    for (const subject of this.#subjects.values()) subject.forget(place);
+    for (const scope of this.#scopes.values()) scope.forget(place);
   }
 
-  #subjectOf(subject: string): SubjectLeases {
-    let known = this.#subjects.get(subject);
+  #scopeOf(scope: string): ScopeGrants {
+    let known = this.#scopes.get(scope);
     if (known === undefined) {
-      known = new SubjectLeases();
-      this.#subjects.set(subject, known);
+      known = new ScopeGrants();
+      this.#scopes.set(scope, known);
     }
     return known;
   }
 }
 
-class MemoryNode implements Authority {
-  readonly #shared: MemoryAuthority;
+class MemoryNode implements Coordinator {
+  readonly #shared: MemoryCoordinator;
   readonly #node: NodeIdentity;
   #sequence = 0;
   #closed = false;
 
-  constructor(shared: MemoryAuthority, node: NodeIdentity) {
+  constructor(shared: MemoryCoordinator, node: NodeIdentity) {
     this.#shared = shared;
     this.#node = node;
   }
 
-  join(): Promise<JoinAnswer> {
+  join(): Promise<JoinReply> {
     return this.#later(() => this.#shared.join(this.#node));
   }
 
-  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.#sequence += 1;
     return this.#later(() => this.#shared.exchange(this.#node, this.#sequence, asks));
   }
 
-  look(subjects: readonly string[]): Promise<SubjectView[]> {
-    return this.#later(() => this.#shared.look(subjects));
+  look(scopes: readonly string[]): Promise<ScopeView[]> {
+    return this.#later(() => this.#shared.look(scopes));
   }
 
   leave(): Promise<void> {
@@ -136,7 +136,7 @@ class MemoryNode implements Authority {
 
   async #later<Result>(act: () => Result): Promise<Result> {
     await Promise.resolve();
-    if (this.#closed) throw new AuthorityLost('closed', 'the authority was closed');
+    if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
     return act();
   }
 }
@@ -145,6 +145,6 @@ function placeOf({ host, slot }: NodeIdentity): string {
   return `${host}:${slot}`;
 }
 
-function unknownNode(): AuthorityLost {
-  return new AuthorityLost('unknown_node', 'this life of the node is not known');
+function unknownNode(): CoordinatorLost {
+  return new CoordinatorLost('unknown_node', 'this life of the node is not known');
 }

@@ -1,5 +1,5 @@
 /**
- * The permits of a subject's minute that an authority has lent, by when they expire and by who has them: of the reference in memory
+ * The permits of a scope's minute that an coordinator has granted, by when they expire and by who has them: of the reference in memory
  * and of LmdbAuthority. Main thread.
  */
 import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';
@@ -8,17 +8,17 @@ import { expiryTickOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.j
 export type BucketState = readonly [tick: number, lent: readonly (readonly [node: string, count: number])[]];
 
 export class MinuteBuckets {
-  /** By tick of expiry, then by node: permits lent and not given back. */
+  /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
-  /** The last grant to each node, which it may not have heard of. No part of `state`: LMDB loses no answer. */
+  /** The last grant to each node, which it may not have heard of. No part of `state`: LMDB loses no response. */
   readonly #lastGrants = new Map<
     string,
     { readonly number: number; readonly tick: number; readonly count: number }
   >();
 
-  /** Of what `state` told, or of what was used before anything was lent. */
-  put(tick: number, lent: BucketState[1]): void {
-    this.#buckets.set(tick, new Map(lent));
+  /** Of what `state` told, or of what was used before anything was granted. */
+  put(tick: number, granted: BucketState[1]): void {
+    this.#buckets.set(tick, new Map(granted));
   }
 
   /** Without what weighs no more. */
@@ -58,19 +58,19 @@ export class MinuteBuckets {
     return {
       granted,
       remaining: Math.max(0, limit - weighing),
-      elsewhere: this.#isElsewhere(node, nowTick),
+      heldByOthers: this.#isHeldByOthers(node, nowTick),
       tick,
       validMs: (tick + 1) * TICK_MS - nowMs,
       freeInMs: this.#freeInMs(weighing, limit, nowMs),
     };
   }
 
-  /** The node's life has ended: it may have used the last of what it was lent. */
+  /** The node's life has ended: it may have used the last of what it was granted. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
   }
 
-  /** Never more than the node was lent: what is not there is of a bucket that weighs no more. */
+  /** Never more than the node was granted: what is not there is of a bucket that weighs no more. */
   #takeBack(node: string, { tick, count }: ReturnedPermits): void {
     const bucket = this.#buckets.get(tick);
     bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
@@ -87,7 +87,7 @@ export class MinuteBuckets {
     return 0;
   }
 
-  #isElsewhere(node: string, nowTick: number): boolean {
+  #isHeldByOthers(node: string, nowTick: number): boolean {
     for (const [tick, bucket] of this.#buckets) {
       if (tick < nowTick) continue;
       for (const [holder, count] of bucket) if (holder !== node && count > 0) return true;

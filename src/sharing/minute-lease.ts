@@ -1,5 +1,5 @@
 /**
- * The lease of a subject's minute: what to ask for, what to do with the answer, what to give back. Main thread.
+ * The lease of a scope's minute: what to ask for, what to do with the response, what to give back. Main thread.
  *
  * Permits are alike: who returns some may name the grants that weigh longest, for each was used before any of the joined
  * grants had expired.
@@ -18,7 +18,7 @@ const BATCH = 16;
 const COVERED_MS_SHORT = 1_200;
 /** More than the rate says, for it is a mean. */
 const NEED_PART = 1.25;
-/** A node's clock may run slower than the authority's: 10 ms in 16 s are 600 parts in a million. */
+/** A node's clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
 /** After so long a returned permit weighs no more. */
 const RETURNED_MS_MAX = 60_000;
@@ -36,7 +36,7 @@ export class MinuteLease<Index extends number> {
   #heardNumber: number | undefined;
   #expiresMs = 0;
   /** Lent and not returned. */
-  #lent = 0;
+  #granted = 0;
   #usedMs: number;
   readonly #rate: UseRate;
   #plentiful = false;
@@ -60,13 +60,13 @@ export class MinuteLease<Index extends number> {
 
   /**
    * For `waiting` requests, or ahead of need where it runs low; undefined where there is nothing to say. `number` grows from ask to
-   * ask of all subjects.
+   * ask of all scopes.
    */
   ask(waiting: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
     const wants = waiting > this.left(nowMs) || low;
     if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
-    // Nothing else is returned until it is known whether the authority has taken this.
+    // Nothing else is returned until it is known whether the coordinator has taken this.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     this.#heardNumber ??= number - 1;
     this.#unheard = { number, returned };
@@ -83,18 +83,18 @@ export class MinuteLease<Index extends number> {
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
     this.#plentiful = grant.remaining * 2 > limit;
-    if (asked) this.denial = grant.granted === 0 ? { sentMs, elsewhere: grant.elsewhere } : undefined;
+    if (asked) this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
     if (grant.granted > 0) this.#install(grant, sentMs + grant.validMs - VALIDITY_MARGIN_MS, nowMs);
     this.#tell();
   }
 
-  /** The authority has none and nobody gives any back: not asked again for so long. */
+  /** The coordinator has none and nobody gives any back: not asked again for so long. */
   refuse(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
     this.#tell();
   }
 
-  /** Gives back what has expired or lies idle; true where the authority should hear of it now. */
+  /** Gives back what has expired or lies idle; true where the coordinator should hear of it now. */
   look(nowMs: number): boolean {
     this.#read(nowMs);
     const isIdle = !this.#plentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
@@ -118,7 +118,7 @@ export class MinuteLease<Index extends number> {
     return nowMs - this.#usedMs;
   }
 
-  /** What the authority counts as used, and nobody has. */
+  /** What the coordinator counts as used, and nobody has. */
   get unused(): number {
     const returned = [...this.#returned, ...(this.#unheard?.returned ?? [])];
     const unused = this.#leases.minuteUnused(this.#counted);
@@ -135,11 +135,11 @@ export class MinuteLease<Index extends number> {
   }
 
   #install({ granted, tick }: MinuteGrant, expiresMs: number, nowMs: number): void {
-    this.#lent += granted;
+    this.#granted += granted;
     if (expiresMs <= nowMs) {
       this.#returned.push({ tick, count: granted });
       this.#returnedMs = nowMs;
-      this.#lent -= granted;
+      this.#granted -= granted;
       return;
     }
     const low = lowOf(granted, this.#remaining);
@@ -163,12 +163,12 @@ export class MinuteLease<Index extends number> {
       this.#returned.push({ tick: grant.tick, count });
       left -= count;
     }
-    this.#lent -= permits - left;
+    this.#granted -= permits - left;
     if (permits > 0) this.#returnedMs = nowMs;
   }
 
   #read(nowMs: number): void {
-    const used = this.#lent - this.#leases.minuteUnused(this.#counted);
+    const used = this.#granted - this.#leases.minuteUnused(this.#counted);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
   }
 

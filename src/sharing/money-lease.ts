@@ -9,10 +9,10 @@ import { IdleFloor } from './lease-terms.js';
 import { FIRST_BATCH, IDLE_MS_PLENTIFUL, IDLE_MS_SCARCE, type Denial } from './lease-terms.js';
 
 /** What the store has of this process's charges. Main thread. */
-export interface SpentBooks {
+export interface SpentAccounting {
   /** Of what this life of the process has charged the account, what the store has as spent. */
   flushedOf(account: AccountIndex): PicoUnits;
-  /** What all processes of the host have, for an authority that does not read the store. */
+  /** What all processes of the host have, for an coordinator that does not read the store. */
   hostSpentOf?(account: AccountIndex): HostSpent | undefined;
   /** Charges of what calls have left uncovered at most `most`, as far as the lease goes; returns how much. */
   collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
@@ -20,13 +20,13 @@ export interface SpentBooks {
 
 const NOTHING = asPicoUnits(0n);
 const LOW_PART = 4n;
-/** Plenty is left where the authority has so many times what is held here. */
+/** Plenty is left where the coordinator has so many times what is held here. */
 const PLENTIFUL_TIMES = 8n;
 
 export class MoneyLease {
   readonly #leases: Leases;
   readonly #account: AccountIndex;
-  readonly #books: SpentBooks;
+  readonly #accounting: SpentAccounting;
   readonly #idle: IdleFloor<bigint>;
   #plentiful = false;
   #told = 0n;
@@ -40,10 +40,10 @@ export class MoneyLease {
   /** What `denial` is about: more than this was not there. */
   deniedPicoUnits = 0n;
 
-  constructor(leases: Leases, account: AccountIndex, books: SpentBooks, nowMs: number) {
+  constructor(leases: Leases, account: AccountIndex, accounting: SpentAccounting, nowMs: number) {
     this.#leases = leases;
     this.#account = account;
-    this.#books = books;
+    this.#accounting = accounting;
     this.#idle = new IdleFloor(0n, nowMs);
     this.#toldMs = nowMs;
   }
@@ -57,16 +57,16 @@ export class MoneyLease {
     return asPicoUnits(this.#outstanding() - this.left);
   }
 
-  /** So much is to be charged beyond all holds: at once as far as the lease goes, and then of what the authority lends. */
+  /** So much is to be charged beyond all holds: at once as far as the lease goes, and then of what the coordinator lends. */
   owe(amount: PicoUnits): void {
     this.#owed = amount;
     this.#collect();
   }
 
-  /** `holds` of calls that wait, the oldest first; `all`: also what the authority knows, should it have forgotten. */
+  /** `holds` of calls that wait, the oldest first; `all`: also what the coordinator knows, should it have forgotten. */
   ask(holds: readonly PicoUnits[], low: boolean, all: boolean): MoneyAsk | undefined {
     // Before what is outstanding is read: a charge is then counted twice for a moment, never not at all.
-    const spent = this.#books.hostSpentOf?.(this.#account);
+    const spent = this.#accounting.hostSpentOf?.(this.#account);
     const outstanding = this.#outstanding();
     const report = { outstanding, ...(spent === undefined ? {} : { spent }) };
     const { left } = this;
@@ -93,7 +93,7 @@ export class MoneyLease {
 
   take(grant: MoneyGrant, ask: MoneyAsk, sentMs: number, nowMs: number): void {
     if (ask.most > 0n) {
-      this.denial = grant.granted === 0n ? { sentMs, elsewhere: grant.elsewhere } : undefined;
+      this.denial = grant.granted === 0n ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
       // A smaller amount that was granted says nothing of a larger one that was denied before.
       if (grant.granted === 0n) this.deniedPicoUnits = this.left + ask.least;
     }
@@ -132,11 +132,12 @@ export class MoneyLease {
   }
 
   #collect(): void {
-    if (this.#owed > 0n) this.#owed -= this.#books.collect?.(this.#account, asPicoUnits(this.#owed)) ?? 0n;
+    if (this.#owed > 0n)
+      this.#owed -= this.#accounting.collect?.(this.#account, asPicoUnits(this.#owed)) ?? 0n;
   }
 
   #outstanding(): PicoUnits {
-    const lent = this.#leases.moneyLent(this.#account);
-    return asPicoUnits(lent - this.#books.flushedOf(this.#account));
+    const granted = this.#leases.moneyGranted(this.#account);
+    return asPicoUnits(granted - this.#accounting.flushedOf(this.#account));
   }
 }

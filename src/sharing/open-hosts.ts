@@ -1,5 +1,5 @@
 /**
- * What a gateway shares with other hosts, over the server of `sharing.url`: the authority of limits and money, and the registry.
+ * What a gateway shares with other hosts, over the server of `sharing.url`: the coordinator of limits and money, and the registry.
  * Loaded where there is `sharing` alone, for the server's client costs memory. Main thread of a gateway process.
  */
 import { randomUUID } from 'node:crypto';
@@ -7,31 +7,31 @@ import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
-import { AuthorityMemory } from './coordinator-memory.js';
-import type { Authority } from './coordinator.js';
+import { CoordinatorMemory } from './coordinator-memory.js';
+import type { Coordinator } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { StandBy } from './fallback-coordinator.js';
-import { hostBooks } from './host-accounting.js';
+import { hostAccounting } from './host-accounting.js';
 import { HostDirectory } from './host-directory.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
 import { ValkeyClient } from './valkey-client.js';
-import { ValkeyAuthority } from './valkey-coordinator.js';
+import { ValkeyCoordinator } from './valkey-coordinator.js';
 
 /*
- * The authority of hosts for one gateway process, by the settings: a node for its calls and one for an operator's debits. Main
+ * The coordinator of hosts for one gateway process, by the settings: a node for its calls and one for an operator's debits. Main
  * thread. Load it when there is `sharing` alone, see valkey-client.ts.
  */
 
 /** A request waits for its exchange; a server that needs longer is taken for lost. */
 const EXCHANGE_DEADLINE_MS = 1_000;
-/** As on one host: see open-authority.ts. */
+/** As on one host: see open-coordinator.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
 /** What is set aside for a time without the server is leased by a third one. */
 const STAND_BY_SLOTS_FROM = 2_000_000;
 
-export interface HostAuthorityOptions {
+export interface HostCoordinatorOptions {
   /** With `sharing`. */
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** Made once for the data directory. */
@@ -43,19 +43,19 @@ export interface HostAuthorityOptions {
   readonly log: Pick<Log, 'warn'>;
 }
 
-export interface HostAuthorities {
+export interface HostCoordinators {
   /** Of the calls. */
   readonly calls: EqualShare;
   /** Of an operator's debits: whatever becomes of it, the calls keep their leases. */
-  readonly debits: Authority;
+  readonly debits: Coordinator;
 }
 
 /** Nobody has joined yet; connecting has begun. Throws where the host's memory of the server is damaged. */
-export function openHostAuthorities(options: HostAuthorityOptions): HostAuthorities {
+export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
   const { settings, host, slot, store, clock, log } = options;
   const { sharing } = settings;
-  const memory = new AuthorityMemory(settings.data, sharing.namespace);
-  const books = hostBooks(store);
+  const memory = new CoordinatorMemory(settings.data, sharing.namespace);
+  const accounting = hostAccounting(store);
   const shares = sharing.on_authority_loss === 'equal_share' ? (sharing.hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const open = (nodeSlot: number, more: Partial<EqualShareOptions> = {}): EqualShare => {
@@ -68,24 +68,24 @@ export function openHostAuthorities(options: HostAuthorityOptions): HostAuthorit
       name: `tollgate:${sharing.namespace}:${nodeSlot}`,
       deadlineMs: EXCHANGE_DEADLINE_MS,
     });
-    const authority = new ValkeyAuthority({
+    const coordinator = new ValkeyCoordinator({
       client,
       namespace: sharing.namespace,
       partitions: sharing.partitions,
       node,
       clock,
-      books,
+      books: accounting,
       memory,
-      // Whatever a node leases, what is held back for others is not lent.
+      // Whatever a node leases, what is held back for others is not granted.
       equalShares: shares,
       hasShare: ownShares > 0,
       nodeExpiryMs,
     });
-    return new EqualShare({ authority, node, clock, shares: 0, nodeExpiryMs, ...more });
+    return new EqualShare({ coordinator, node, clock, shares: 0, nodeExpiryMs, ...more });
   };
   const openStandBy = (mayTell: () => boolean): StandBy => {
-    const authority = open(STAND_BY_SLOTS_FROM + slot);
-    return new StandBy({ authority, clock, timers: SYSTEM_TIMERS, shares, nodeExpiryMs, mayTell });
+    const coordinator = open(STAND_BY_SLOTS_FROM + slot);
+    return new StandBy({ coordinator, clock, timers: SYSTEM_TIMERS, shares, nodeExpiryMs, mayTell });
   };
   const onAlone = (reason: string | undefined): void => {
     if (reason === undefined) log.warn('calls are not served from what was set aside any more', {});
@@ -114,7 +114,7 @@ export interface HostsOptions {
 /** What is shared, not joined yet. */
 export interface Hosts {
   /** Closed by whoever uses them. */
-  readonly authorities: HostAuthorities;
+  readonly coordinators: HostCoordinators;
   readonly registry: RegistryLog;
   /** For operators. */
   readonly directory: HostDirectory;
@@ -137,7 +137,7 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
-    authorities: openHostAuthorities({ settings: { ...settings, sharing }, host, slot, store, clock, log }),
+    coordinators: openHostCoordinators({ settings: { ...settings, sharing }, host, slot, store, clock, log }),
     registry,
     directory: new HostDirectory({ client, namespace, partitions, host }),
     closeRegistry: async () => {

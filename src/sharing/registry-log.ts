@@ -7,7 +7,7 @@
  *     follow   wait at the server for what comes after the copy → taken into the store → change feed → shared buffers
  *
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory gets the newest
- * copy: see registry-rescue.ts.
+ * copy: see registry-reseed.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -17,7 +17,7 @@ import type { Store } from '../store/store.js';
 import { appendOnce } from './registry-contact.js';
 import { RegistryContact, unknownFate, type RegistryContactState } from './registry-contact.js';
 import { RegistryDiverged, Superseded } from './registry-contact.js';
-import { RegistryRescue, type RegistryRescueOptions } from './registry-reseed.js';
+import { RegistryReseed, type RegistryReseedOptions } from './registry-reseed.js';
 import type { ServerRegistry } from './registry-server.js';
 import type { ServerChange } from './registry-server.js';
 import { download } from './registry-reseed.js';
@@ -32,7 +32,7 @@ const RETRY_MS = 500;
 /** How long a start waits for the server, before it goes on by its copy or refuses. */
 const JOIN_TRIES_MAX = 20;
 
-export interface RegistryLogOptions extends RegistryRescueOptions {
+export interface RegistryLogOptions extends RegistryReseedOptions {
   readonly store: Store;
   /** Brings what was taken into the store to the shared buffers. */
   readonly onTaken: () => void;
@@ -40,7 +40,7 @@ export interface RegistryLogOptions extends RegistryRescueOptions {
 
 export class RegistryLog {
   readonly #options: RegistryLogOptions;
-  readonly #rescue: RegistryRescue;
+  readonly #reseed: RegistryReseed;
   readonly #contact: RegistryContact;
   #catching: Promise<void> | undefined;
   #lastChange: Promise<unknown> = Promise.resolve();
@@ -49,7 +49,7 @@ export class RegistryLog {
 
   constructor(options: RegistryLogOptions) {
     this.#options = options;
-    this.#rescue = new RegistryRescue(options);
+    this.#reseed = new RegistryReseed(options);
     this.#contact = new RegistryContact(options.log);
   }
 
@@ -158,9 +158,9 @@ export class RegistryLog {
     position: RegistryPosition | undefined,
   ): Promise<boolean> {
     const { store, server } = this.#options;
-    const way = this.#rescue.wayTo(found?.position, position);
+    const way = this.#reseed.wayTo(found?.position, position);
     if (way === 'rescue' || found === undefined) {
-      await this.#rescue.offer(found?.position, this.#end.signal);
+      await this.#reseed.offer(found?.position, this.#end.signal);
       return false;
     }
     if (way === 'equal') return true;

@@ -104,7 +104,7 @@ const CLAIM_PERIOD_MS = 500;
 /** Of a claim that was not repeated: that host has ended. */
 const CLAIM_AGE_MS_MAX = 2_000;
 
-export interface RegistryRescueOptions {
+export interface RegistryReseedOptions {
   readonly store: Pick<Store, 'copy' | 'shared'>;
   readonly server: RegistryServer;
   readonly host: string;
@@ -116,10 +116,10 @@ export interface RegistryRescueOptions {
 /** `behind`: an older state of the server's epoch; `older`: of one before it, or nothing yet. */
 export type Way = 'equal' | 'behind' | 'older' | 'rescue';
 
-export class RegistryRescue {
-  readonly #options: RegistryRescueOptions;
+export class RegistryReseed {
+  readonly #options: RegistryReseedOptions;
 
-  constructor(options: RegistryRescueOptions) {
+  constructor(options: RegistryReseedOptions) {
     this.#options = options;
   }
 

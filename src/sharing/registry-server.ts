@@ -18,14 +18,14 @@ export interface ServerChange {
   readonly rows: readonly RegistryRow[];
 }
 
-export type RowWords = readonly [string, string | false];
+export type RowArguments = readonly [string, string | false];
 
-export function wordsOf({ table, key, value }: RegistryRow): RowWords {
+export function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
   return [JSON.stringify([table, key]), value === null ? false : JSON.stringify(value)];
 }
 
 /** What it says is checked by whoever takes it: see store/registry-copy.ts. */
-export function rowOf([place, value]: RowWords): RegistryRow {
+export function rowOf([place, value]: RowArguments): RegistryRow {
   const [table, key] = JSON.parse(place) as [RegistryRow['table'], RegistryRow['key']];
   return { table, key, value: value === false ? null : (JSON.parse(value) as unknown) };
 }
@@ -38,7 +38,7 @@ export function changeOf(entry: ValkeyReply): ServerChange {
     version: Number(textOf(place).split('-', 1)[0]),
     id: id ?? '',
     after: after ?? '',
-    rows: (JSON.parse(rows ?? '[]') as RowWords[]).map(rowOf),
+    rows: (JSON.parse(rows ?? '[]') as RowArguments[]).map(rowOf),
   };
 }
 
@@ -143,7 +143,7 @@ export interface ServerRegistry {
 }
 
 /** How new a host's copy is, as it said itself. */
-export interface CopyClaim {
+export interface SeedLock {
   readonly host: string;
   readonly rank: string;
   readonly ageMs: number;
@@ -219,7 +219,7 @@ export class RegistryServer {
     const reply = await this.#client.run(
       APPEND,
       [state, logOf(from.epoch), rowsOf(from.epoch)],
-      [from.epoch, String(from.version), from.lastId, id, JSON.stringify(rows.map(wordsOf))],
+      [from.epoch, String(from.version), from.lastId, id, JSON.stringify(rows.map(argumentsOf))],
       { deadlineMs: APPEND_DEADLINE_MS },
     );
     if (reply === 'done' || reply === 'behind' || reply === 'other') return reply;
@@ -231,7 +231,7 @@ export class RegistryServer {
     host: string,
     rank: string,
     seeds: boolean,
-  ): Promise<{ readonly may: boolean; readonly claims: readonly CopyClaim[] }> {
+  ): Promise<{ readonly may: boolean; readonly claims: readonly SeedLock[] }> {
     const { claims, seeder } = this.#keys;
     const reply = await this.#client.run(
       CLAIM,
@@ -253,7 +253,7 @@ export class RegistryServer {
   /** Puts rows of an epoch that does not count yet. */
   async putRows(epoch: string, rows: readonly RegistryRow[]): Promise<void> {
     const key = this.#keys.rowsOf(epoch);
-    const words = rows.map(wordsOf).flatMap(([row, value]) => [row, String(value)]);
+    const words = rows.map(argumentsOf).flatMap(([row, value]) => [row, String(value)]);
     await this.#client.command(key, ['HSET', key, ...words], { deadlineMs: APPEND_DEADLINE_MS });
   }
 

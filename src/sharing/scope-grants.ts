@@ -1,5 +1,5 @@
 /**
- * What an authority knows of one subject, and how it answers an ask about it: of the reference in memory, of LmdbAuthority between
+ * What an coordinator knows of one scope, and how it answers an ask about it: of the reference in memory, of LmdbAuthority between
  * a row and the next. Main thread.
  */
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
@@ -11,13 +11,13 @@ import type {
   DayAsk,
   DayGrant,
   HostSpent,
-  LeaseAnswer,
+  LeaseReply,
   LeaseAsk,
   MoneyAsk,
   MoneyGrant,
   SlotsAsk,
   SlotsGrant,
-  SubjectView,
+  ScopeView,
 } from './coordinator.js';
 import { moneyShareOf, shareOf, TICK_MS } from './grant-policy.js';
 import { type BucketState, MinuteBuckets } from './minute-buckets.js';
@@ -28,7 +28,7 @@ interface DayHeld {
 }
 
 /** By node; short, because a row of it is read and written at each ask. A packed amount comes back as a number or as a bigint, by its size. */
-export interface SubjectState {
+export interface ScopeState {
   readonly buckets: readonly BucketState[];
   readonly dayNumber: number;
   readonly dayUsedBefore: number;
@@ -37,7 +37,7 @@ export interface SubjectState {
   readonly money: readonly (readonly [node: string, picoUnits: bigint | number])[];
 }
 
-/** What was used of a subject before anything was lent of it. */
+/** What was used of a scope before anything was granted of it. */
 export interface UsedBefore {
   readonly dayNumber: number;
   readonly dayCalls: number;
@@ -49,7 +49,7 @@ export interface UsedBefore {
 /** Holds what was used before there were nodes. */
 const NO_NODE = '';
 
-export class SubjectLeases {
+export class ScopeGrants {
   credited = asPicoUnits(0n);
   /** By stores that are not told of in asks. */
   spent = asPicoUnits(0n);
@@ -62,10 +62,10 @@ export class SubjectLeases {
   readonly #money = new Map<string, PicoUnits>();
   readonly #hostSpent = new Map<string, HostSpent>();
 
-  /** What `state` told of a subject, with no money known. */
-  static of({ buckets, dayNumber, dayUsedBefore, days, slots, money }: SubjectState): SubjectLeases {
-    const leases = new SubjectLeases();
-    for (const [tick, lent] of buckets) leases.#minute.put(tick, lent);
+  /** What `state` told of a scope, with no money known. */
+  static of({ buckets, dayNumber, dayUsedBefore, days, slots, money }: ScopeState): ScopeGrants {
+    const leases = new ScopeGrants();
+    for (const [tick, granted] of buckets) leases.#minute.put(tick, granted);
     leases.#dayNumber = dayNumber;
     leases.#dayUsedBefore = dayUsedBefore;
     for (const [node, used, unused] of days) leases.#days.set(node, { used, unused });
@@ -74,9 +74,9 @@ export class SubjectLeases {
     return leases;
   }
 
-  /** A subject of which nothing was lent yet. */
-  static after({ dayNumber, dayCalls, minuteUsed, ageMs }: UsedBefore, nowMs: number): SubjectLeases {
-    const leases = new SubjectLeases();
+  /** A scope of which nothing was granted yet. */
+  static after({ dayNumber, dayCalls, minuteUsed, ageMs }: UsedBefore, nowMs: number): ScopeGrants {
+    const leases = new ScopeGrants();
     leases.#dayNumber = dayNumber;
     leases.#dayUsedBefore = dayCalls;
     // A clock that was set back since makes it younger than it is, which errs on refusing.
@@ -86,7 +86,7 @@ export class SubjectLeases {
   }
 
   /** Plain values, for `of`; without what weighs no more. */
-  state(nowMs: number): SubjectState {
+  state(nowMs: number): ScopeState {
     return {
       buckets: this.#minute.state(nowMs),
       dayNumber: this.#dayNumber,
@@ -103,21 +103,21 @@ export class SubjectLeases {
     for (const node of known) if (!isAlive(node)) this.forget(node);
   }
 
-  answer(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseAnswer {
+  answer(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseReply {
     const { limits, minute, day, slots, money } = ask;
     return {
       ...(minute === undefined
         ? {}
         : { minute: this.#minute.answer(node, limits.requestsPerMinute, minute, nowMs) }),
       ...(day === undefined ? {} : { day: this.#day(node, limits.callsPerDay, day, wallMs) }),
-      ...(slots === undefined ? {} : { slots: this.#answerSlots(node, limits.callsInFlight, slots) }),
-      ...(money === undefined ? {} : { money: this.#answerMoney(node, host, money) }),
+      ...(slots === undefined ? {} : { slots: this.#replySlots(node, limits.callsInFlight, slots) }),
+      ...(money === undefined ? {} : { money: this.#replyMoney(node, host, money) }),
     };
   }
 
-  view(subject: string, nowMs: number): SubjectView {
+  view(scope: string, nowMs: number): ScopeView {
     return {
-      subject,
+      scope,
       minuteUsed: this.#minute.weighing(nowMs),
       dayNumber: this.#dayNumber,
       dayUsed: this.#dayOutstanding(),
@@ -152,7 +152,7 @@ export class SubjectLeases {
     return {
       granted,
       remaining: Math.max(0, left - granted),
-      elsewhere: [...this.#days].some(([holder, { unused }]) => holder !== node && unused > 0),
+      heldByOthers: [...this.#days].some(([holder, { unused }]) => holder !== node && unused > 0),
       dayNumber,
       endsInMs: endOfDay(dayNumber) - wallMs,
     };
@@ -164,7 +164,7 @@ export class SubjectLeases {
     return outstanding;
   }
 
-  #answerSlots(node: string, limit: number, ask: SlotsAsk): SlotsGrant {
+  #replySlots(node: string, limit: number, ask: SlotsAsk): SlotsGrant {
     this.#slots.set(node, ask.outstanding);
     const left = limit - sum(this.#slots.values());
     const granted = shareOf(left, ask);
@@ -172,11 +172,11 @@ export class SubjectLeases {
     return {
       granted,
       remaining: Math.max(0, left - granted),
-      elsewhere: [...this.#slots].some(([holder, count]) => holder !== node && count > 0),
+      heldByOthers: [...this.#slots].some(([holder, count]) => holder !== node && count > 0),
     };
   }
 
-  #answerMoney(node: string, host: string, ask: MoneyAsk): MoneyGrant {
+  #replyMoney(node: string, host: string, ask: MoneyAsk): MoneyGrant {
     const { spent } = ask;
     if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1)) {
       this.#hostSpent.set(host, spent);
@@ -188,7 +188,7 @@ export class SubjectLeases {
     return {
       granted,
       remaining: asPicoUnits(left - granted > 0n ? left - granted : 0n),
-      elsewhere: [...this.#money].some(([holder, amount]) => holder !== node && amount > 0n),
+      heldByOthers: [...this.#money].some(([holder, amount]) => holder !== node && amount > 0n),
     };
   }
 
@@ -218,7 +218,7 @@ function keep<Amount>(held: Map<string, Amount>, node: string, amount: Amount, n
 }
 
 /*
- * What the store tells of the use of a subject of which nothing is lent yet: by gateways that shared nothing, or before the
+ * What the store tells of the use of a scope of which nothing is granted yet: by gateways that shared nothing, or before the
  * machine was started again. Main thread.
  */
 
@@ -227,10 +227,10 @@ const NOTHING: UsedBefore = { dayNumber: 0, dayCalls: 0, minuteUsed: 0, ageMs: 0
 /** Of an account or of a key with limits of its own. Throws `StoreFault`. Two reads, some microseconds. */
 export function usedBefore(
   store: Pick<Store, 'findAccount' | 'findSpending' | 'keys'>,
-  subject: string,
+  scope: string,
   nowMs: WallMs,
 ): UsedBefore {
-  const use = useOf(store, subject);
+  const use = useOf(store, scope);
   if (use === undefined) return NOTHING;
   const { dayNumber, dayCalls, minuteUsed, takenMs } = use;
   return { dayNumber, dayCalls, minuteUsed, ageMs: nowMs - takenMs };
@@ -238,10 +238,10 @@ export function usedBefore(
 
 function useOf(
   store: Pick<Store, 'findAccount' | 'findSpending' | 'keys'>,
-  subject: string,
+  scope: string,
 ): SpendingRecord | KeyUseRecord | undefined {
-  const account = store.findAccount(subject);
+  const account = store.findAccount(scope);
   if (account !== undefined) return store.findSpending(account.index);
-  const key = store.keys.find(subject);
+  const key = store.keys.find(scope);
   return key === undefined ? undefined : store.keys.findUse(key.index);
 }

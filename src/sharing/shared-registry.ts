@@ -1,6 +1,6 @@
 /**
- * The desk of a process that shares its registry with others: statements show what all of them use, debits take the money from
- * where it is lent out, and a change is in force everywhere soon, here at once. Main thread.
+ * The service of a process that shares its registry with others: statements show what all of them use, debits take the money from
+ * where it is granted out, and a change is in force everywhere soon, here at once. Main thread.
  *
  * Work is run as a draft first, which is undone: so it is known whose use it shows and which money it takes, and that is asked
  * for before the transaction, which cannot wait.
@@ -10,28 +10,28 @@ import { decimalOf } from '../core/money.js';
 import { notCovered } from '../registry/credits.js';
 import { invalid } from '../registry/record-id.js';
 import type { AccountUse, AccountUses, KnownUses } from '../registry/account-uses.js';
-import type { RegistryDesk } from '../registry/registry-service.js';
+import type { RegistryService } from '../registry/registry-service.js';
 import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Recorded } from '../store/change-feed.js';
 import type { Store } from '../store/store.js';
-import { AuthorityLost, EXCHANGE_ASKS_MAX, type Authority } from './coordinator.js';
+import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
 import { byAccount, useOf, type CallsUse } from './calls-use.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
-import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitDesk } from './debits.js';
+import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
 
 /** A change is drafted again where another process has changed the same meanwhile: so often in a row is no chance. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
-export interface SharedDeskOptions {
+export interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared' | 'findAccount' | 'keys'>;
   /** Made with `followed` and these `uses`, without live buffers. */
   readonly registry: Registry;
   readonly uses: AccountUses;
-  readonly authority: Pick<Authority, 'look'>;
-  readonly debits: DebitDesk;
+  readonly coordinator: Pick<Coordinator, 'look'>;
+  readonly debits: DebitService;
   /** Brings what was committed to this process's buffers. */
   readonly follow: () => void;
   readonly commit: CommitChange;
@@ -60,10 +60,10 @@ export function commitHere(store: Pick<Store, 'shared'>): CommitChange {
   };
 }
 
-export class SharedDesk implements RegistryDesk {
-  readonly #options: SharedDeskOptions;
+export class SharedRegistry implements RegistryService {
+  readonly #options: SharedRegistryOptions;
 
-  constructor(options: SharedDeskOptions) {
+  constructor(options: SharedRegistryOptions) {
     this.#options = options;
   }
 
@@ -134,14 +134,14 @@ export class SharedDesk implements RegistryDesk {
       if (error instanceof DebitNotCovered) {
         // Who was quicker may have taken it for the same request.
         const { rows } = await this.#draft(work);
-        throw areSameDebits(debitsOf(rows), debits) ? refusalOf(error) : new OtherDebits();
+        throw areSameDebits(debitsOf(rows), debits) ? rejectionOf(error) : new OtherDebits();
       }
-      if (error instanceof AuthorityLost) throw unreachable(error);
+      if (error instanceof CoordinatorLost) throw unreachable(error);
       throw error;
     }
   }
 
-  /** Empty where the authority is lost: then statements show what the store has. */
+  /** Empty where the coordinator is lost: then statements show what the store has. */
   async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
     const all = [...ids];
     const uses = new Map<string, AccountUse>();
@@ -150,11 +150,11 @@ export class SharedDesk implements RegistryDesk {
         const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
         // Before what is spent: a charge that is written meanwhile is counted twice for a moment, never not at all.
         const calls = byAccount(await this.#options.callsUses(page));
-        const views = await this.#options.authority.look(page);
-        for (const view of views) uses.set(view.subject, useOf(view, calls.get(view.subject)));
+        const views = await this.#options.coordinator.look(page);
+        for (const view of views) uses.set(view.scope, useOf(view, calls.get(view.scope)));
       }
     } catch (error) {
-      if (!(error instanceof AuthorityLost)) throw error;
+      if (!(error instanceof CoordinatorLost)) throw error;
     }
     return uses;
   }
@@ -163,7 +163,7 @@ export class SharedDesk implements RegistryDesk {
 /** Another process has changed what is to be taken out, between draft and transaction. */
 class OtherDebits extends Error {}
 
-function refusalOf({ available, elsewhere }: DebitNotCovered): ProxyError {
+function rejectionOf({ available, heldByOthers: elsewhere }: DebitNotCovered): ProxyError {
   if (!elsewhere) return notCovered(available);
   const balance = decimalOf(available);
   return invalid(
@@ -172,7 +172,7 @@ function refusalOf({ available, elsewhere }: DebitNotCovered): ProxyError {
   );
 }
 
-function unreachable(error: AuthorityLost): ProxyError {
+function unreachable(error: CoordinatorLost): ProxyError {
   const message = `Nothing was changed: the authority that lends the money cannot be asked (${error.message}). Try again.`;
   return new ProxyError('overloaded', 'gateway', message, 1);
 }

@@ -1,13 +1,13 @@
 /**
- * What operators are told of the authority and of the registry that hosts share. Main thread.
+ * What operators are told of the coordinator and of the registry that hosts share. Main thread.
  */
-import type { RegistryState, SharingReading, SharingState } from '../telemetry/metrics-reading.js';
+import type { RegistryState, SharingSnapshot, SharingState } from '../telemetry/metrics-snapshot.js';
 import type { EqualShare } from './equal-share.js';
-import type { LeaseKeeper } from './lease-manager.js';
+import type { LeaseManager } from './lease-manager.js';
 import type { RegistryContactState } from './registry-contact.js';
 
-export interface SharingParts {
-  readonly keeper: LeaseKeeper['state'];
+export interface SharingContext {
+  readonly manager: LeaseManager['state'];
   /** Where hosts share. */
   readonly hosts:
     | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
@@ -16,8 +16,8 @@ export interface SharingParts {
   readonly nowMs: number;
 }
 
-export function sharingReading({ keeper, hosts, nowMs }: SharingParts): SharingReading {
-  const { lost, exchanges, losses, subjects, waits } = keeper;
+export function sharingSnapshot({ manager: keeper, hosts, nowMs }: SharingContext): SharingSnapshot {
+  const { lost, exchanges, losses, scopes: subjects, waits } = keeper;
   const isAlone = hosts?.calls.isAlone === true;
   const unleased = lost?.reason === 'quarantine' ? 'quarantine' : 'lost';
   const state: SharingState = isAlone ? 'alone' : lost === undefined ? 'connected' : unleased;

@@ -1,5 +1,5 @@
 /**
- * The lease of a subject's calls of the day. Main thread.
+ * The lease of a scope's calls of the day. Main thread.
  */
 import type { AccountIndex } from '../core/units.js';
 import type { CountedLeases, Leases } from '../ledger/leases.js';
@@ -22,7 +22,7 @@ export class DayLease<Index extends number> {
   readonly #rate: UseRate;
   #usedMs: number;
   #plentiful = false;
-  /** What the authority has on record of this node. */
+  /** What the coordinator has on record of this node. */
   #told = 0;
   denial: Denial | undefined;
   deniedUntilMs = 0;
@@ -42,7 +42,7 @@ export class DayLease<Index extends number> {
     return held.dayNumber >= dayNumber ? held.unused : 0;
   }
 
-  /** `all`: also what the authority knows, should it have forgotten. */
+  /** `all`: also what the coordinator knows, should it have forgotten. */
   ask(waiting: number, low: boolean, nowMs: number, all: boolean): DayAsk | undefined {
     const { dayNumber, used, unused } = this.#leases.dayHeld(this.#counted);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
@@ -57,7 +57,7 @@ export class DayLease<Index extends number> {
 
   take(grant: DayGrant, ask: DayAsk, sentMs: number, nowMs: number): void {
     const asked = ask.most > 0;
-    if (asked) this.denial = grant.granted === 0 ? { sentMs, elsewhere: grant.elsewhere } : undefined;
+    if (asked) this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
     const before = grant.dayNumber === ask.dayNumber ? ask.used + ask.unused : 0;
     this.#told = before + grant.granted;
     const unused = ask.unused + grant.granted;
@@ -79,7 +79,7 @@ export class DayLease<Index extends number> {
     this.#leases.takeBackDay(this.#counted);
   }
 
-  /** What the authority counts as used of that day, and nobody has. */
+  /** What the coordinator counts as used of that day, and nobody has. */
   get unused(): { readonly dayNumber: number; readonly dayUnused: number } {
     const { dayNumber, used } = this.#leases.dayHeld(this.#counted);
     return { dayNumber, dayUnused: Math.max(0, this.#told - used) };
@@ -89,7 +89,7 @@ export class DayLease<Index extends number> {
     return this.#leases.dayHeld(this.#counted).unused === 0 && !this.#isShrunk;
   }
 
-  /** The authority has more on record than is held. */
+  /** The coordinator has more on record than is held. */
   get #isShrunk(): boolean {
     const { used, unused } = this.#leases.dayHeld(this.#counted);
     return used + unused < this.#told;
@@ -125,7 +125,7 @@ export class SlotsLease {
     return this.#leases.slotsHeld(this.#account) - this.#leases.inFlightOf(this.#account);
   }
 
-  /** `all`: also what the authority knows, should it have forgotten. */
+  /** `all`: also what the coordinator knows, should it have forgotten. */
   ask(waiting: number, low: boolean, all: boolean): SlotsAsk | undefined {
     const outstanding = this.#leases.slotsHeld(this.#account);
     const missing = waiting - this.left;
@@ -138,7 +138,8 @@ export class SlotsLease {
   }
 
   take(grant: SlotsGrant, ask: SlotsAsk, sentMs: number, nowMs: number): void {
-    if (ask.most > 0) this.denial = grant.granted === 0 ? { sentMs, elsewhere: grant.elsewhere } : undefined;
+    if (ask.most > 0)
+      this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
     this.#told = ask.outstanding + grant.granted;
     this.#plentiful = isPlentiful(this.#told, grant.remaining);
     if (grant.granted === 0) return;

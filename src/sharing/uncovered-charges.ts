@@ -1,7 +1,7 @@
 /**
  * What calls have cost beyond their holds and the lease of this process did not cover: it is collected from the balance that all
- * share. A settlement cannot wait for the authority, so it leaves the rest uncovered, and a record of its own charges that when the
- * authority has lent it. Main thread.
+ * share. A settlement cannot wait for the coordinator, so it leaves the rest uncovered, and a record of its own charges that when the
+ * coordinator has granted it. Main thread.
  *
  * Nothing is collected twice: an entry shrinks by what was charged, and its record is written with that charge. What is not collected
  * in time, or when the process ends, stays recorded as uncovered.
@@ -14,7 +14,7 @@ import type { LeaseTimers } from './lease-terms.js';
 
 /** Entries at a time, some 200 bytes each. What comes beyond stays uncovered: an upstream that reports nonsense all the time. */
 const ENTRIES_MAX = 10_000;
-/** Where answers are held for their charges to be on disk, a charge may be taken back: not any more after so long. */
+/** Where responses are held for their charges to be on disk, a charge may be taken back: not any more after so long. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
 /** Then all others have given back what lay idle with them. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
@@ -26,23 +26,23 @@ interface Entry {
   isDue: boolean;
 }
 
-export interface ArrearsOptions {
-  /** Asks the authority for so much of the account; 0: for nothing more. Calls `collect` when something is there. */
+export interface UncoveredChargesOptions {
+  /** Asks the coordinator for so much of the account; 0: for nothing more. Calls `collect` when something is there. */
   readonly owe: (account: AccountIndex, amount: PicoUnits) => void;
   /** Charges at most so much of the account's lease; returns how much. */
   readonly charge: (account: AccountIndex, most: PicoUnits) => PicoUnits;
   /** To be written with the next flush. */
   readonly correct: (journal: number, record: JournalRecord) => void;
-  /** Whether answers are held for their charges to be on disk. */
+  /** Whether responses are held for their charges to be on disk. */
   readonly holdsAnswers: () => boolean;
   readonly timers: Pick<LeaseTimers, 'after'>;
 }
 
-export class Arrears {
-  readonly #options: ArrearsOptions;
+export class UncoveredCharges {
+  readonly #options: UncoveredChargesOptions;
   readonly #entries = new Set<Entry>();
 
-  constructor(options: ArrearsOptions) {
+  constructor(options: UncoveredChargesOptions) {
     this.#options = options;
   }
 
@@ -71,12 +71,12 @@ export class Arrears {
   }
 
   #add(journal: number, record: JournalRecord): void {
-    const { timers, holdsAnswers } = this.#options;
+    const { timers, holdsAnswers: holdsReplies } = this.#options;
     // A journal's record is overwritten by the next.
     const entry: Entry = { journal, record: { ...record }, left: record.uncovered, isDue: false };
     this.#entries.add(entry);
     const { account } = record;
-    timers.after(holdsAnswers() ? COLLECT_HELD_AFTER_MS : 0, () => {
+    timers.after(holdsReplies() ? COLLECT_HELD_AFTER_MS : 0, () => {
       if (!this.#entries.has(entry)) return;
       entry.isDue = true;
       this.#tell(account);

@@ -21,7 +21,7 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
 /** Connecting takes a round trip or three; a server that needs longer is as good as none. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Calls under way: the authority has one per partition, the registry some; more is a fault here. */
+/** Calls under way: the coordinator has one per partition, the registry some; more is a fault here. */
 const COMMANDS_MAX = 1_024;
 /**
  * Pauses between tries grow from the first to the longest and are drawn from the upper half of it, so that hosts which lost the

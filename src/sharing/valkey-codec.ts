@@ -4,7 +4,7 @@
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { InheritedUse } from '../registry/key-record.js';
-import type { HostSpent, LeaseAnswer, LeaseAsk, SubjectView } from './coordinator.js';
+import type { HostSpent, LeaseReply, LeaseAsk, ScopeView } from './coordinator.js';
 import { MONEY_BASE } from './valkey-lua.js';
 
 /** Plain MessagePack, as the servers' `cmsgpack` reads it: no records, no extensions; its 64-bit integers are below 2^53. */
@@ -40,7 +40,7 @@ export function versioned(figure: HostSpent | Credited | undefined): readonly nu
 
 /** What the exchange script reads of one ask. `spent` and `credited` go along where it asks for money, `inherited` for a key that was rotated. */
 export function encodeAsk(
-  { subject, limits, minute, day, slots, money }: LeaseAsk,
+  { scope: subject, limits, minute, day, slots, money }: LeaseAsk,
   spent: HostSpent | undefined,
   credited: Credited | undefined,
   inherited: InheritedUse | undefined,
@@ -78,9 +78,9 @@ type RawMinute = readonly [number, number, boolean, number, number, number];
 type RawDay = readonly [number, number, boolean, number, number];
 type RawSlots = readonly [number, number, boolean];
 type RawMoney = readonly [number, number, number, number, boolean];
-export type RawAnswer = readonly [RawMinute | false, RawDay | false, RawSlots | false, RawMoney | false];
+export type RawReply = readonly [RawMinute | false, RawDay | false, RawSlots | false, RawMoney | false];
 
-export function decodeAnswer([minute, day, slots, money]: RawAnswer): LeaseAnswer {
+export function decodeReply([minute, day, slots, money]: RawReply): LeaseReply {
   return {
     ...(minute === false
       ? {}
@@ -88,7 +88,7 @@ export function decodeAnswer([minute, day, slots, money]: RawAnswer): LeaseAnswe
           minute: {
             granted: minute[0],
             remaining: minute[1],
-            elsewhere: minute[2],
+            heldByOthers: minute[2],
             tick: minute[3],
             validMs: minute[4],
             freeInMs: minute[5],
@@ -100,19 +100,19 @@ export function decodeAnswer([minute, day, slots, money]: RawAnswer): LeaseAnswe
           day: {
             granted: day[0],
             remaining: day[1],
-            elsewhere: day[2],
+            heldByOthers: day[2],
             dayNumber: day[3],
             endsInMs: day[4],
           },
         }),
-    ...(slots === false ? {} : { slots: { granted: slots[0], remaining: slots[1], elsewhere: slots[2] } }),
+    ...(slots === false ? {} : { slots: { granted: slots[0], remaining: slots[1], heldByOthers: slots[2] } }),
     ...(money === false
       ? {}
       : {
           money: {
             granted: moneyOf(money[0], money[1]),
             remaining: moneyOf(money[2], money[3]),
-            elsewhere: money[4],
+            heldByOthers: money[4],
           },
         }),
   };
@@ -132,19 +132,19 @@ export type RawView = readonly [
 ];
 
 /** `spentHere` is what the host's store has by now: what of it the server was not told yet, it still has as outstanding. */
-export function decodeView(subject: string, view: RawView, spentHere: PicoUnits | undefined): SubjectView {
+export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
   const [minuteUsed, dayNumber, dayUsed, callsInFlight, high, low, spentHigh, spentLow, toldHigh, toldLow] =
     view;
-  const untold = spentHere === undefined ? 0n : spentHere - moneyOf(toldHigh, toldLow);
-  const outstanding = moneyOf(high, low) - (untold < 0n ? 0n : untold);
+  const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(toldHigh, toldLow);
+  const outstanding = moneyOf(high, low) - (unreported < 0n ? 0n : unreported);
   return {
-    subject,
+    scope,
     minuteUsed,
     dayNumber,
     dayUsed,
     callsInFlight,
     moneyOutstanding: asPicoUnits(outstanding < 0n ? 0n : outstanding),
-    spent: asPicoUnits(moneyOf(spentHigh, spentLow) + untold),
+    spent: asPicoUnits(moneyOf(spentHigh, spentLow) + unreported),
   };
 }
 
@@ -161,10 +161,10 @@ export function decodeView(subject: string, view: RawView, spentHere: PicoUnits 
  */
 
 /** FNV-1a, 32 bits: accounts spread evenly, the same on all hosts. */
-export function partitionOf(subject: string, partitions: number): number {
+export function partitionOf(scope: string, partitions: number): number {
   let hash = 0x811c9dc5;
-  for (let at = 0; at < subject.length; at++) {
-    hash = Math.imul(hash ^ subject.charCodeAt(at), 0x01000193);
+  for (let at = 0; at < scope.length; at++) {
+    hash = Math.imul(hash ^ scope.charCodeAt(at), 0x01000193);
   }
   return (hash >>> 0) % partitions;
 }
@@ -192,23 +192,23 @@ export function registryKeys(namespace: string): RegistryKeys {
   };
 }
 
-export interface AuthorityKeys {
+export interface CoordinatorKeys {
   readonly meta: string;
   readonly nodes: string;
   readonly awaited: string;
   readonly heldBy: (place: string) => string;
-  /** The two of a subject. */
-  readonly of: (subject: string) => readonly [string, string];
+  /** The two of a scope. */
+  readonly of: (scope: string) => readonly [string, string];
 }
 
-/** What the authority keeps of a partition; valkey-lua.ts tells what lies there. */
-export function authorityKeys(namespace: string, partition: number): AuthorityKeys {
+/** What the coordinator keeps of a partition; valkey-lua.ts tells what lies there. */
+export function coordinatorKeys(namespace: string, partition: number): CoordinatorKeys {
   const tag = tagOf(namespace, partition);
   return {
     meta: `${tag}:meta`,
     nodes: `${tag}:nodes`,
     awaited: `${tag}:awaited`,
     heldBy: (place) => `${tag}:held:${place}`,
-    of: (subject) => [`${tag}:s:${subject}`, `${tag}:m:${subject}`],
+    of: (scope) => [`${tag}:s:${scope}`, `${tag}:m:${scope}`],
   };
 }

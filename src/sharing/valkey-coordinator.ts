@@ -1,8 +1,8 @@
 /**
- * The authority of hosts: a Valkey or Redis that carries out the asks of all of them, in one script call an exchange and
+ * The coordinator of hosts: a Valkey or Redis that carries out the asks of all of them, in one script call an exchange and
  * partition. Main thread of a gateway process.
  *
- * Where the server is another one than before, or knows nothing, it may have lost what it lent. Then nothing is lent for as long
+ * Where the server is another one than before, or knows nothing, it may have lost what it granted. Then nothing is granted for as long
  * as a permit of the minute can weigh, and until every node that anybody remembers has said anew what it holds and every host what
  * it has spent. What a silent host holds stays held: of its money nobody else knows how much was spent.
  *
@@ -13,34 +13,34 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { asWallMs } from '../core/units.js';
 import {
-  AuthorityLost,
+  CoordinatorLost,
   EXCHANGE_ASKS_MAX,
-  type Authority,
-  type ExchangeAnswer,
-  type JoinAnswer,
-  type LeaseAnswer,
+  type Coordinator,
+  type ExchangeReply,
+  type JoinReply,
+  type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
-  type SubjectView,
+  type ScopeView,
 } from './coordinator.js';
-import type { AuthorityMemory } from './coordinator-memory.js';
+import type { CoordinatorMemory } from './coordinator-memory.js';
 import { HeldLeases } from './held-leases.js';
 import type { ValkeyClient } from './valkey-client.js';
 import { partitionOf } from './valkey-codec.js';
-import { ValkeyPartition, type HostBooks, type PartitionAnswer } from './valkey-partition.js';
+import { ValkeyPartition, type HostAccounting, type PartitionReply } from './valkey-partition.js';
 
 /** An estimate of the server's clock that is older is not used: clocks drift apart by up to half a thousandth. */
 const CLOCK_ESTIMATE_MS_MAX = 60_000;
 
-export interface ValkeyAuthorityOptions {
-  /** Closed with the authority. */
+export interface ValkeyCoordinatorOptions {
+  /** Closed with the coordinator. */
   readonly client: ValkeyClient;
   readonly namespace: string;
   readonly partitions: number;
   readonly node: NodeIdentity;
   readonly clock: Pick<Clock, 'monotonicMs'>;
-  readonly books: HostBooks;
-  readonly memory: Pick<AuthorityMemory, 'of' | 'set'>;
+  readonly books: HostAccounting;
+  readonly memory: Pick<CoordinatorMemory, 'of' | 'set'>;
   /** Nodes among which a limit is divided while the server is away; 0 where none is. */
   readonly equalShares: number;
   /** Whether this node is one of them. Default: yes, where there are any. */
@@ -53,23 +53,32 @@ export interface ValkeyAuthorityOptions {
 /** Beyond what a slow answer explains: two clocks drift apart by less within the age of an estimate. */
 const CLOCK_STEP_MS_MIN = 100;
 
-/** What the server's clock showed at some moment between sending and the answer. */
-interface ClockReading {
+/** What the server's clock showed at some moment between sending and the response. */
+interface ClockSnapshot {
   readonly serverMs: number;
   readonly sentMs: number;
   readonly receivedMs: number;
 }
 
-export class ValkeyAuthority implements Authority {
-  readonly #options: ValkeyAuthorityOptions;
+export class ValkeyCoordinator implements Coordinator {
+  readonly #options: ValkeyCoordinatorOptions;
   readonly #partitions: readonly ValkeyPartition[];
   readonly #held = new HeldLeases();
-  readonly #readings = new Map<ValkeyPartition, ClockReading>();
+  readonly #snapshots = new Map<ValkeyPartition, ClockSnapshot>();
   #sequence = 0;
   #closed = false;
 
-  constructor(options: ValkeyAuthorityOptions) {
-    const { client, namespace, partitions, node, books, memory, equalShares, nodeExpiryMs } = options;
+  constructor(options: ValkeyCoordinatorOptions) {
+    const {
+      client,
+      namespace,
+      partitions,
+      node,
+      books: accounting,
+      memory,
+      equalShares,
+      nodeExpiryMs,
+    } = options;
     const { hasShare = true } = options;
     this.#options = options;
     this.#partitions = Array.from(
@@ -82,8 +91,8 @@ export class ValkeyAuthority implements Authority {
           host: node.host,
           place: `${node.host}:${node.slot}`,
           incarnation: node.incarnation,
-          books,
-          isMine: (subject) => partitionOf(subject, partitions) === partition,
+          books: accounting,
+          isMine: (scope) => partitionOf(scope, partitions) === partition,
           held: this.#held,
           remembered: memory.of(partition),
           remember: (remembered) => {
@@ -97,25 +106,25 @@ export class ValkeyAuthority implements Authority {
     );
   }
 
-  async join(): Promise<JoinAnswer> {
+  async join(): Promise<JoinReply> {
     this.#assertOpen();
     const moments = await Promise.all(this.#partitions.map((partition) => partition.enter()));
     return { wallMs: asWallMs(Math.max(...moments)) };
   }
 
-  async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+  async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.#assertOpen();
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
-    // Before anything is sent: an answer that does not come has lent nothing that is used.
+    // Before anything is sent: a response that does not come has granted nothing that is used.
     for (const ask of asks) this.#held.note(ask, undefined);
     this.#sequence += 1;
     const sequence = this.#sequence;
     const parts = this.#partitions.map((): LeaseAsk[] => []);
-    for (const ask of asks) parts[partitionOf(ask.subject, parts.length)]!.push(ask);
+    for (const ask of asks) parts[partitionOf(ask.scope, parts.length)]!.push(ask);
     const replies = await allOrFirstLoss(
       this.#partitions.map((partition, at) => this.#exchangeWith(partition, sequence, parts[at]!)),
     );
-    const answers = new Map<LeaseAsk, LeaseAnswer>();
+    const answers = new Map<LeaseAsk, LeaseReply>();
     replies.forEach((reply, at) =>
       parts[at]!.forEach((ask, index) => answers.set(ask, reply.answers[index]!)),
     );
@@ -126,16 +135,16 @@ export class ValkeyAuthority implements Authority {
     };
   }
 
-  async look(subjects: readonly string[]): Promise<SubjectView[]> {
+  async look(scopes: readonly string[]): Promise<ScopeView[]> {
     this.#assertOpen();
-    invariant(subjects.length <= EXCHANGE_ASKS_MAX, 'a look is within its bound');
+    invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a look is within its bound');
     const views = await Promise.all(
       this.#partitions.map((partition, at) =>
-        partition.look(subjects.filter((subject) => partitionOf(subject, this.#partitions.length) === at)),
+        partition.look(scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === at)),
       ),
     );
     const all = new Map(views.flatMap((view) => [...view]));
-    return subjects.map((subject) => all.get(subject)!);
+    return scopes.map((scope) => all.get(scope)!);
   }
 
   async leave(): Promise<void> {
@@ -153,37 +162,37 @@ export class ValkeyAuthority implements Authority {
     partition: ValkeyPartition,
     sequence: number,
     asks: readonly LeaseAsk[],
-  ): Promise<PartitionAnswer> {
+  ): Promise<PartitionReply> {
     const { clock } = this.#options;
     const sentMs = clock.monotonicMs();
-    const reading = this.#readings.get(partition);
-    const fresh = reading !== undefined && sentMs - reading.receivedMs < CLOCK_ESTIMATE_MS_MAX;
-    const sentAtMs = fresh ? Math.floor(reading.serverMs + sentMs - reading.receivedMs) : 0;
-    // An answer that was slow itself makes the server's clock seem behind, by as much as it took at the most.
+    const snapshot = this.#snapshots.get(partition);
+    const fresh = snapshot !== undefined && sentMs - snapshot.receivedMs < CLOCK_ESTIMATE_MS_MAX;
+    const sentAtMs = fresh ? Math.floor(snapshot.serverMs + sentMs - snapshot.receivedMs) : 0;
+    // A response that was slow itself makes the server's clock seem behind, by as much as it took at the most.
     const wasSetForward = (serverMs: number): boolean => {
-      this.#readings.delete(partition);
-      if (reading === undefined) return false;
-      const elapsedMs = clock.monotonicMs() - sentMs + reading.receivedMs - reading.sentMs;
+      this.#snapshots.delete(partition);
+      if (snapshot === undefined) return false;
+      const elapsedMs = clock.monotonicMs() - sentMs + snapshot.receivedMs - snapshot.sentMs;
       return serverMs - sentAtMs > elapsedMs + CLOCK_STEP_MS_MIN;
     };
     try {
-      const answer = await partition.exchange(sequence, sentAtMs, asks, wasSetForward);
-      this.#readings.set(partition, { serverMs: answer.nowMs, sentMs, receivedMs: clock.monotonicMs() });
-      return answer;
+      const reply = await partition.exchange(sequence, sentAtMs, asks, wasSetForward);
+      this.#snapshots.set(partition, { serverMs: reply.nowMs, sentMs, receivedMs: clock.monotonicMs() });
+      return reply;
     } catch (error) {
-      // Where an answer came, its clock may be another one by now.
-      if (!isSilent(error)) this.#readings.delete(partition);
+      // Where a response came, its clock may be another one by now.
+      if (!isSilent(error)) this.#snapshots.delete(partition);
       throw error;
     }
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw new AuthorityLost('closed', 'the authority was closed');
+    if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
   }
 }
 
 function isSilent(error: unknown): boolean {
-  return error instanceof AuthorityLost && (error.reason === 'unreachable' || error.reason === 'deadline');
+  return error instanceof CoordinatorLost && (error.reason === 'unreachable' || error.reason === 'deadline');
 }
 
 /** Waits for all, so that one exchange is over before the next begins. */

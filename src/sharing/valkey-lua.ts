@@ -1,5 +1,5 @@
 /**
- * What the scripts of the authority have in common: constants, exact money, time, and whether the server still is the one that
+ * What the scripts of the coordinator have in common: constants, exact money, time, and whether the server still is the one that
  * knew all. Lua 5.1 as Redis 7 and Valkey run it, every script atomic. Main thread.
  *
  * Lua's numbers are doubles, exact up to 2^53, and balances go to 9 × 10^18. So an amount is two numbers, high and low, of
@@ -12,9 +12,9 @@
  *                          will not come back
  *     T:nodes      hash    place → incarnation, sequence, seen (ms), epoch in which it reported, back (ms): last came back from silence,
  *                          whether its leases are of an earlier life, equal shares of which it has one or 0
- *     T:awaited    set     places that have to report before anything is lent
- *     T:held:P     set     subjects of which the node at place P has day, slots or money
- *     T:s:S        hash    of subject S: m = minute, d = day and slots of all; n:P = those of place P. Expires when nothing weighs
+ *     T:awaited    set     places that have to report before anything is granted
+ *     T:held:P     set     scopes of which the node at place P has day, slots or money
+ *     T:s:S        hash    of scope S: m = minute, d = day and slots of all; n:P = those of place P. Expires when nothing weighs
  *     T:m:S        hash    a = credited, spent, outstanding of all; h:H = spent of host H; n:P = outstanding of place P. Stays
  *
  *
@@ -27,7 +27,7 @@ import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } f
 export const MONEY_BASE = 1_000_000_000n;
 
 /**
- * How long no permit of the minute is lent after data may have been lost: all that were lent before have expired by then, and
+ * How long no permit of the minute is granted after data may have been lost: all that were granted before have expired by then, and
  * weigh no more. One tick for the one under way.
  */
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
@@ -115,8 +115,8 @@ end
 `;
 
 /*
- * What is lent by state, in the scripts of the authority: calls of the day, calls in flight, and money. What a node says that it holds
- * takes the place of what was known, and what it is lent more is added. Main thread; numbers and keys are those of valkey-lua.ts.
+ * What is granted by state, in the scripts of the coordinator: calls of the day, calls in flight, and money. What a node says that it holds
+ * takes the place of what was known, and what it is granted more is added. Main thread; numbers and keys are those of valkey-lua.ts.
  */
 
 const SHARE_OF = `

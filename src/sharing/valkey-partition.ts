@@ -5,19 +5,19 @@
 import { randomBytes } from 'node:crypto';
 import type { InheritedUse } from '../registry/key-record.js';
 import { asLoss } from './coordinator-contact.js';
-import { AuthorityLost, type HostSpent, type LeaseAnswer, type LeaseAsk } from './coordinator.js';
+import { CoordinatorLost, type HostSpent, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { HeldLease, HeldLeases } from './held-leases.js';
 import type { ValkeyClient, ValkeyScript } from './valkey-client.js';
 import {
-  authorityKeys,
-  type AuthorityKeys,
+  coordinatorKeys,
+  type CoordinatorKeys,
   type Credited,
-  decodeAnswer,
+  decodeReply,
   decodeView,
   encodeAsk,
   moneyPair,
   packed,
-  type RawAnswer,
+  type RawReply,
   type RawView,
   unpacked,
   versioned,
@@ -28,7 +28,7 @@ import {
   EXCHANGE_SCRIPT,
   LEAVE_SCRIPT,
   LOOK_SCRIPT,
-  PAGE_SUBJECTS,
+  PAGE_SCOPES,
   REPORT_SCRIPT,
   REPORTED_SCRIPT,
   VOID_SCRIPT,
@@ -39,10 +39,10 @@ import {
  * still hold. Main thread.
  */
 
-/** Pages end: so many of 500 are more subjects than a process can have. */
+/** Pages end: so many of 500 are more scopes than a process can have. */
 const PAGES_MAX = 50_000;
 
-export interface ValkeyPlaceOptions {
+export interface ValkeyServerOptions {
   readonly client: ValkeyClient;
   readonly namespace: string;
   readonly partition: number;
@@ -52,25 +52,25 @@ export interface ValkeyPlaceOptions {
   readonly timeInsteadMs: () => number;
 }
 
-export class ValkeyPlace {
-  readonly keys: AuthorityKeys;
-  readonly #options: ValkeyPlaceOptions;
+export class ValkeyServer {
+  readonly keys: CoordinatorKeys;
+  readonly #options: ValkeyServerOptions;
 
-  constructor(options: ValkeyPlaceOptions) {
+  constructor(options: ValkeyServerOptions) {
     this.#options = options;
-    this.keys = authorityKeys(options.namespace, options.partition);
+    this.keys = coordinatorKeys(options.namespace, options.partition);
   }
 
-  /** With the keys of the partition and of the place, then the two of each subject. One round trip. Rejects with AuthorityLost. */
+  /** With the keys of the partition and of the place, then the two of each scope. One round trip. Rejects with AuthorityLost. */
   run(
     script: ValkeyScript,
     words: readonly unknown[],
-    subjects: readonly string[] = [],
+    scopes: readonly string[] = [],
     rows: readonly unknown[] = [],
   ): Promise<unknown> {
     const { meta, nodes, awaited, heldBy, of } = this.keys;
     const common = [meta, nodes, awaited, heldBy(this.#options.place)];
-    return this.call(script, [...common, ...subjects.flatMap((subject) => of(subject))], words, rows);
+    return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], words, rows);
   }
 
   async call(
@@ -97,28 +97,28 @@ export class ValkeyPlace {
   async free(
     incarnation: string,
     first: readonly string[],
-    spentOf: (subject: string) => HostSpent | undefined,
+    spentOf: (scope: string) => HostSpent | undefined,
   ): Promise<boolean> {
     let page = first;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
-      const rows = page.map((subject) => [subject, versioned(spentOf(subject))]);
+      const rows = page.map((scope) => [scope, versioned(spentOf(scope))]);
       const next = await this.run(VOID_SCRIPT, [incarnation, this.#options.timeInsteadMs()], page, rows);
       if (next === false) return false;
       if (!Array.isArray(next) || next.length === 0) return true;
       page = next as string[];
     }
-    throw new AuthorityLost('failing', 'leases of an ended life do not end');
+    throw new CoordinatorLost('failing', 'leases of an ended life do not end');
   }
 }
 
 /** What the host's store knows. Main thread; synchronous reads. */
-export interface HostBooks {
+export interface HostAccounting {
   /** Undefined where it has charged nothing. */
-  spentOf(subject: string): HostSpent | undefined;
+  spentOf(scope: string): HostSpent | undefined;
   /** As its copy of the registry has it; undefined where it does not know the account. */
-  creditedOf(subject: string): Credited | undefined;
+  creditedOf(scope: string): Credited | undefined;
   /** What a key began with that rotation has made; undefined for all others. */
-  inheritedOf?(subject: string): InheritedUse | undefined;
+  inheritedOf?(scope: string): InheritedUse | undefined;
   /** All accounts that it has charged. */
   allSpent(): Iterable<readonly [string, HostSpent]>;
 }
@@ -130,11 +130,11 @@ export interface Remembered {
   readonly places: readonly string[];
 }
 
-export interface PartitionOptions extends ValkeyPlaceOptions {
+export interface PartitionOptions extends ValkeyServerOptions {
   readonly incarnation: string;
-  readonly books: HostBooks;
+  readonly books: HostAccounting;
   /** The accounts of this partition alone. */
-  readonly isMine: (subject: string) => boolean;
+  readonly isMine: (scope: string) => boolean;
   readonly held: HeldLeases;
   readonly remembered: Remembered;
   readonly remember: (remembered: Remembered) => void;
@@ -145,10 +145,10 @@ export interface PartitionOptions extends ValkeyPlaceOptions {
   readonly nodeExpiryMs: number;
 }
 
-export interface PartitionAnswer {
+export interface PartitionReply {
   /** The server's time. */
   readonly nowMs: number;
-  readonly answers: readonly LeaseAnswer[];
+  readonly answers: readonly LeaseReply[];
 }
 
 type Entered = readonly [string, number, string, boolean, readonly string[]];
@@ -164,14 +164,14 @@ type Exchanged = readonly [
 
 export class ValkeyPartition {
   readonly #options: PartitionOptions;
-  readonly #place: ValkeyPlace;
+  readonly #place: ValkeyServer;
   #remembered: Remembered;
   /** Version of the list of nodes that is remembered. */
   #places: number | undefined;
 
   constructor(options: PartitionOptions) {
     this.#options = options;
-    this.#place = new ValkeyPlace(options);
+    this.#place = new ValkeyServer(options);
     this.#remembered = options.remembered;
   }
 
@@ -186,7 +186,7 @@ export class ValkeyPartition {
       words,
     )) as Entered;
     if (status === 'evicts')
-      throw new AuthorityLost(
+      throw new CoordinatorLost(
         'failing',
         `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: what is evicted would be given twice`,
       );
@@ -207,36 +207,41 @@ export class ValkeyPartition {
     sentAtMs: number,
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
-  ): Promise<PartitionAnswer> {
-    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, books } = this.#options;
+  ): Promise<PartitionReply> {
+    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, books: accounting } = this.#options;
     const raws = asks.map((ask) => {
-      const { subject, money } = ask;
-      if (money === undefined) return encodeAsk(ask, undefined, undefined, books.inheritedOf?.(subject));
-      return encodeAsk(ask, money.spent ?? books.spentOf(subject), books.creditedOf(subject), undefined);
+      const { scope: subject, money } = ask;
+      if (money === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(subject));
+      return encodeAsk(
+        ask,
+        money.spent ?? accounting.spentOf(subject),
+        accounting.creditedOf(subject),
+        undefined,
+      );
     });
     const words = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
-    const subjects = asks.map(({ subject }) => subject);
-    const reply = (await this.#place.run(EXCHANGE_SCRIPT, words, subjects, raws)) as Exchanged;
+    const scopes = asks.map(({ scope: subject }) => subject);
+    const reply = (await this.#place.run(EXCHANGE_SCRIPT, words, scopes, raws)) as Exchanged;
     const [status, nowMs, epoch, waitMs, rest = [], places] = reply;
     if (status === 'aged' && !wasSetForward(nowMs))
-      throw new AuthorityLost('deadline', 'an exchange came to the server too late to be carried out');
+      throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     if (status === 'aged') await this.#place.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
-    const answers = rest as readonly RawAnswer[];
+    const replies = rest as readonly RawReply[];
     if (places !== this.#places) await this.#finish(epoch);
-    return { nowMs, answers: asks.map((_, at) => decodeAnswer(answers[at]!)) };
+    return { nowMs, answers: asks.map((_, at) => decodeReply(replies[at]!)) };
   }
 
-  async look(subjects: readonly string[]): Promise<Map<string, ReturnType<typeof decodeView>>> {
-    if (subjects.length === 0) return new Map();
-    const keys = subjects.flatMap((subject) => this.#place.keys.of(subject));
+  async look(scopes: readonly string[]): Promise<Map<string, ReturnType<typeof decodeView>>> {
+    if (scopes.length === 0) return new Map();
+    const keys = scopes.flatMap((scope) => this.#place.keys.of(scope));
     const views = (await this.#place.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
-    const { books } = this.#options;
+    const { books: accounting } = this.#options;
     return new Map(
-      subjects.map((subject, at) => {
-        const view = decodeView(subject, views[at]!, books.spentOf(subject)?.totalPicoUnits);
-        return [subject, view];
+      scopes.map((scope, at) => {
+        const view = decodeView(scope, views[at]!, accounting.spentOf(scope)?.totalPicoUnits);
+        return [scope, view];
       }),
     );
   }
@@ -250,35 +255,35 @@ export class ValkeyPartition {
 
   /** Frees what earlier lives of the place held. */
   async #void(first: readonly string[]): Promise<void> {
-    const { incarnation, books } = this.#options;
-    const isFree = await this.#place.free(incarnation, first, (subject) => books.spentOf(subject));
+    const { incarnation, books: accounting } = this.#options;
+    const isFree = await this.#place.free(incarnation, first, (scope) => accounting.spentOf(scope));
     if (!isFree) throw lossOf('unknown', 0);
   }
 
   async #reportHeld(): Promise<void> {
     const rows: unknown[][] = [];
-    for (const [subject, held] of this.#options.held.entries()) {
-      if (!this.#options.isMine(subject)) continue;
-      rows.push(heldRow(subject, held, versioned(this.#options.books.spentOf(subject))));
-      if (rows.length === PAGE_SUBJECTS) await this.#report(rows.splice(0));
+    for (const [scope, held] of this.#options.held.entries()) {
+      if (!this.#options.isMine(scope)) continue;
+      rows.push(heldRow(scope, held, versioned(this.#options.books.spentOf(scope))));
+      if (rows.length === PAGE_SCOPES) await this.#report(rows.splice(0));
     }
     if (rows.length > 0) await this.#report(rows);
   }
 
   async #reportSpent(): Promise<void> {
     const rows: unknown[][] = [];
-    for (const [subject, spent] of this.#options.books.allSpent()) {
-      if (!this.#options.isMine(subject)) continue;
-      rows.push([subject, false, 0, false, versioned(spent)]);
-      if (rows.length === PAGE_SUBJECTS) await this.#report(rows.splice(0));
+    for (const [scope, spent] of this.#options.books.allSpent()) {
+      if (!this.#options.isMine(scope)) continue;
+      rows.push([scope, false, 0, false, versioned(spent)]);
+      if (rows.length === PAGE_SCOPES) await this.#report(rows.splice(0));
     }
     if (rows.length > 0) await this.#report(rows);
   }
 
   async #report(rows: readonly unknown[][]): Promise<void> {
     const { incarnation, timeInsteadMs } = this.#options;
-    const subjects = rows.map(([subject]) => subject as string);
-    const taken = await this.#place.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], subjects, rows);
+    const scopes = rows.map(([scope]) => scope as string);
+    const taken = await this.#place.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], scopes, rows);
     if (taken === false) throw lossOf('unknown', 0);
   }
 
@@ -293,9 +298,9 @@ export class ValkeyPartition {
   }
 }
 
-function heldRow(subject: string, { day, slots, money }: HeldLease, spent: unknown): unknown[] {
+function heldRow(scope: string, { day, slots, money }: HeldLease, spent: unknown): unknown[] {
   return [
-    subject,
+    scope,
     day !== undefined && [day.dayNumber, day.used, day.unused, day.seen],
     slots,
     money > 0n && moneyPair(money),
@@ -303,20 +308,20 @@ function heldRow(subject: string, { day, slots, money }: HeldLease, spent: unkno
   ];
 }
 
-function lossOf(status: string, waitMs: number, awaited: readonly string[] = []): AuthorityLost {
+function lossOf(status: string, waitMs: number, awaited: readonly string[] = []): CoordinatorLost {
   switch (status) {
     case 'unknown':
-      return new AuthorityLost('unknown_node', 'this life of the node is not known to the server');
+      return new CoordinatorLost('unknown_node', 'this life of the node is not known to the server');
     case 'report':
     case 'quarantine':
-      return new AuthorityLost(
+      return new CoordinatorLost(
         'quarantine',
         `the server may have lost data; nothing is lent for ${Math.ceil(waitMs / 1_000)} s, and until all hosts have reported` +
           (awaited.length === 0 ? '' : `: ${awaited.join(', ')} and maybe others have not`),
       );
     case 'aged':
-      return new AuthorityLost('quarantine', "the server's clock was set forward");
+      return new CoordinatorLost('quarantine', "the server's clock was set forward");
     default:
-      return new AuthorityLost('failing', `the server refused an exchange: ${status}`);
+      return new CoordinatorLost('failing', `the server refused an exchange: ${status}`);
   }
 }

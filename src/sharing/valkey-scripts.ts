@@ -2,11 +2,11 @@
  * The script of an exchange: one call carries the asks of a node to one partition, and does to its keys what MemoryAuthority
  * does to its objects. Main thread.
  *
- * KEYS: meta, nodes, awaited, held of the node; then for each ask the subject's two hashes.
+ * KEYS: meta, nodes, awaited, held of the node; then for each ask the scope's two hashes.
  * ARGV: place, host, packed [incarnation, sequence, sent at (ms of the server's clock) or 0, time instead of the server's or 0, equal shares or 0, expiry ms],
- *       packed asks (see valkey-codec.ts), each [subject, minute, day, slots, money, inherited] with false where one is left out.
+ *       packed asks (see valkey-codec.ts), each [scope, minute, day, slots, money, inherited] with false where one is left out.
  * Answer: packed [status, now ms, epoch, ms to wait, answers, version of the list of nodes]. Status: ok, unknown (node: join), old (sequence), aged (or the clock
- * was set forward), report (join again, with all that is held), quarantine (wait; in the place of answers some of the places that have to report).
+ * was set forward), report (join again, with all that is held), quarantine (wait; in the place of responses some of the places that have to report).
  */
 import { scriptOf } from './valkey-client.js';
 import { DAY_AND_SLOTS_LUA, LUA_PRELUDE, MONEY_LUA } from './valkey-lua.js';
@@ -174,12 +174,12 @@ export const EXCHANGE_SCRIPT = scriptOf(LUA_PRELUDE + DAY_AND_SLOTS_LUA + MINUTE
  * leaving. Main thread. The keys are those of valkey-lua.ts; every ARGV[1] is the place, ARGV[2] the host.
  */
 
-/** Subjects of one page: the server does nothing else for some 10 ms. */
-export const PAGE_SUBJECTS = 500;
+/** Scopes of one page: the server does nothing else for some 10 ms. */
+export const PAGE_SCOPES = 500;
 
 /**
  * KEYS: meta, nodes, awaited, held. ARGV[3]: packed [incarnation, time instead of the server's or 0, remembered epoch or '', new epoch, equal shares, known
- * places]. Answer: packed [status, now, epoch, host has reported, subjects to void]. Status: ok, or evicts with the policy.
+ * places]. Answer: packed [status, now, epoch, host has reported, scopes to void]. Status: ok, or evicts with the policy.
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local place, host = ARGV[1], ARGV[2]
@@ -219,13 +219,13 @@ else
 end
 call('HSET', KEYS[2], place, pack(node))
 local void = {}
-if node[6] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS}) end
+if node[6] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
 return pack({'ok', now, epoch, call('HGET', KEYS[1], 'host:' .. host) == epoch, void})
 `);
 
 /**
- * Frees what an ended life of the place held. KEYS: meta, nodes, awaited, held, then two of each subject. ARGV[3]:
- * packed [incarnation, time instead of the server's or 0], ARGV[4]: packed [subject, spent by the host or false] of each. Answer: packed subjects that are left;
+ * Frees what an ended life of the place held. KEYS: meta, nodes, awaited, held, then two of each scope. ARGV[3]:
+ * packed [incarnation, time instead of the server's or 0], ARGV[4]: packed [scope, spent by the host or false] of each. Answer: packed scopes that are left;
  * false where another life has come.
  */
 export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
@@ -252,12 +252,12 @@ for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   end
   call('SREM', KEYS[4], row[1])
 end
-return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SUBJECTS}))
+return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
 `);
 
 /**
  * What a node holds, or its host has spent, in a new epoch. KEYS as above. ARGV[3]: packed [incarnation, time instead of the server's or 0], ARGV[4]:
- * packed [subject, day or false, slots, money or false, spent or false] of each; day is [number, used, unused, total seen]. Answer:
+ * packed [scope, day or false, slots, money or false, spent or false] of each; day is [number, used, unused, total seen]. Answer:
  * packed true; false where another life has come.
  */
 export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
@@ -322,7 +322,7 @@ call('HSET', KEYS[1], 'until', till)
 return pack(true)
 `);
 
-/** KEYS: two of each subject. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low, the same of
+/** KEYS: two of each scope. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low, the same of
  * ARGV[2] alone] of each. */
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)

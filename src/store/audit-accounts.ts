@@ -4,7 +4,7 @@
  */
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
-import type { AuditScope, Subject } from './audit-scope.js';
+import type { AuditScope, AuditSubject } from './audit-scope.js';
 import { readKey } from './key-rows.js';
 import { readAccount, readCredit, readCreditRequest, readSpending, readUsage } from './record-codec.js';
 
@@ -33,7 +33,7 @@ export function auditAccounts(scope: AuditScope): AccountSums {
 
 function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): void {
   const { snapshot, bounds } = scope;
-  const subject: Subject = { account: id, place: snapshot.place('accounts', id) };
+  const subject: AuditSubject = { account: id, place: snapshot.place('accounts', id) };
   scope.expect(subject, 'the id', record.id, id);
   if (record.index >= bounds.accountsMax) {
     scope.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
@@ -51,7 +51,7 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
 function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = scope;
   const { id: account, index, credited } = record;
-  const ofAccount: Subject = { account, place: snapshot.place('accounts', account) };
+  const ofAccount: AuditSubject = { account, place: snapshot.place('accounts', account) };
   scope.expect(ofAccount, 'credited', credited, journalSum(scope, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
     scope.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
@@ -62,7 +62,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
     stored === undefined ? undefined : scope.read(readSpending, 'spending', index, stored, account);
   const damaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const ofSpending: Subject = { account, place: snapshot.place('spending', index) };
+  const ofSpending: AuditSubject = { account, place: snapshot.place('spending', index) };
   if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
   if (spent > credited) scope.differs(ofSpending, 'spent', spent, `not more than was credited`);
   if (uncovered < 0n) scope.differs(ofSpending, 'uncovered', uncovered, 'not negative');
@@ -110,7 +110,7 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
       keys.set(keyId, known);
     }
     if (!known) {
-      const subject: Subject = { account: id, place: scope.snapshot.place('usage', key) };
+      const subject: AuditSubject = { account: id, place: scope.snapshot.place('usage', key) };
       scope.differs(subject, 'the key', keyId, 'a key of the account');
     }
   }
@@ -122,12 +122,18 @@ function auditBackReferences(scope: AuditScope): void {
   const { snapshot } = scope;
   for (const { key: slot, value } of snapshot.rows('account_slots')) {
     const record = typeof value === 'string' ? scope.peek(readAccount, 'accounts', value) : undefined;
-    const subject: Subject = { account: record?.id ?? null, place: snapshot.place('account_slots', slot) };
+    const subject: AuditSubject = {
+      account: record?.id ?? null,
+      place: snapshot.place('account_slots', slot),
+    };
     scope.expect(subject, `the slot of account ${textOf(value)}`, record?.index, slot);
   }
   for (const { key: name, value } of snapshot.rows('account_names')) {
     const record = typeof value === 'string' ? scope.peek(readAccount, 'accounts', value) : undefined;
-    const subject: Subject = { account: record?.id ?? null, place: snapshot.place('account_names', name) };
+    const subject: AuditSubject = {
+      account: record?.id ?? null,
+      place: snapshot.place('account_names', name),
+    };
     scope.expect(subject, `the name of account ${textOf(value)}`, record?.name, name);
   }
 }
@@ -139,7 +145,7 @@ function auditOwners(scope: AuditScope): void {
     for (const { key } of snapshot.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
       if (scope.accountIdOf(slot) !== undefined) continue;
-      const subject: Subject = { account: null, place: snapshot.place(name, key) };
+      const subject: AuditSubject = { account: null, place: snapshot.place(name, key) };
       scope.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
     }
   }

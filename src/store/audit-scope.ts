@@ -2,7 +2,7 @@
  * What the parts of the audit share: the snapshot that they read, the bounds, and what they found. Main thread of a command.
  */
 import { decimalOf } from '../core/money.js';
-import { StoreFault } from './store-file.js';
+import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
 /** Listed; more than that have one cause, and only their number is told. */
@@ -25,7 +25,7 @@ export interface AuditBounds {
 }
 
 /** What a difference is about, before it is known whether there is one. */
-export interface Subject {
+export interface AuditSubject {
   readonly account: string | null;
   readonly place: string;
 }
@@ -54,14 +54,14 @@ export class AuditScope {
     return this.#count;
   }
 
-  differs(subject: Subject, what: string, is: Figure, shouldBe: Figure): void {
+  differs(subject: AuditSubject, what: string, is: Figure, shouldBe: Figure): void {
     this.#count++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
   /** Amounts are bigints, in pico-units. */
-  expect(subject: Subject, what: string, is: Figure, shouldBe: Figure): void {
+  expect(subject: AuditSubject, what: string, is: Figure, shouldBe: Figure): void {
     if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
   }
 
@@ -77,7 +77,7 @@ export class AuditScope {
     try {
       return reader(value, place);
     } catch (error) {
-      if (!(error instanceof StoreFault)) throw error;
+      if (!(error instanceof StoreError)) throw error;
       this.differs({ account, place }, 'the row', 'damaged', 'a row of this format');
       return undefined;
     }
@@ -94,12 +94,12 @@ export class AuditScope {
     try {
       return reader(stored, '');
     } catch (error) {
-      if (!(error instanceof StoreFault)) throw error;
+      if (!(error instanceof StoreError)) throw error;
       return undefined;
     }
   }
 
-  /** Id of the account that has the slot. Rows come in the order of slots, so the last answer is kept. */
+  /** Id of the account that has the slot. Rows come in the order of slots, so the last response is kept. */
   accountIdOf(slot: number): string | undefined {
     if (slot !== this.#ownerSlot) {
       const id = this.snapshot.get('account_slots', slot);

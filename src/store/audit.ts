@@ -3,17 +3,17 @@
  * command. It only reads; what differs is not mended, because no rule says which of two figures is the true one.
  *
  * The law, for each account: credited = the sum of its journal; 0 ≤ spent ≤ credited; spent and uncovered = the sums of its
- * usage. And what names something names it both ways: slots, names, keys, accounts, kept answers.
+ * usage. And what names something names it both ways: slots, names, keys, accounts, stored responses.
  */
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { KeyRecord } from '../registry/key-record.js';
 import { auditAccounts } from './audit-accounts.js';
-import { type AuditBounds, AuditScope, type Difference, type Subject } from './audit-scope.js';
+import { type AuditBounds, AuditScope, type Difference, type AuditSubject } from './audit-scope.js';
 import { readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
-import { readAnswer } from './record-codec.js';
+import { readResponse } from './record-codec.js';
 import { StoreSnapshot } from './store-snapshot.js';
-import { answerBytesOf } from './stored-responses.js';
+import { responseBytesOf } from './stored-responses.js';
 
 /*
  * The audit of the marks that flushes of a group's gateways have left: none is newer than their number. Main thread of a
@@ -24,24 +24,24 @@ export function auditFlushes(scope: AuditScope): void {
   const { snapshot } = scope;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const ofVersion: Subject = { account: null, place: snapshot.place('meta', 'books_version') };
+  const ofVersion: AuditSubject = { account: null, place: snapshot.place('meta', 'books_version') };
   if (typeof stored !== 'number') scope.differs(ofVersion, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
     const flush = scope.read(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
-    const subject: Subject = { account: null, place: snapshot.place('flushes', slot) };
+    const subject: AuditSubject = { account: null, place: snapshot.place('flushes', slot) };
     scope.differs(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
   }
 }
 
 /*
- * The audit of kept answers: each has its age, each age its answer, and together they are the bytes that are counted. Main
+ * The audit of stored responses: each has its age, each age its response, and together they are the bytes that are counted. Main
  * thread of a command.
  */
 
 type Age = [endedMs: number, account: number, key: string];
 
-export function auditAnswers(scope: AuditScope): void {
+export function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
   let answers = 0;
   for (const { key: place, value } of snapshot.rows('answers')) {
@@ -49,14 +49,14 @@ export function auditAnswers(scope: AuditScope): void {
     const [account, key] = place;
     const owner = scope.accountIdOf(account) ?? null;
     const read = (stored: unknown, named: string) =>
-      readAnswer(stored, { account: asAccountIndex(account), key }, named);
+      readResponse(stored, { account: asAccountIndex(account), key }, named);
     const record = scope.read(read, 'answers', place, value, owner);
     if (record === undefined) continue;
-    const subject: Subject = { account: owner, place: snapshot.place('answers', place) };
+    const subject: AuditSubject = { account: owner, place: snapshot.place('answers', place) };
     if (owner === null)
       scope.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
-    scope.expect(subject, 'the bytes under its age', figureOf(bytes), answerBytesOf(record));
+    scope.expect(subject, 'the bytes under its age', figureOf(bytes), responseBytesOf(record));
   }
   auditAges(scope, answers);
 }
@@ -69,11 +69,11 @@ function auditAges(scope: AuditScope, answers: number): void {
     sum += Number(value);
     const [, account, text]: Age = key;
     if (snapshot.get('answers', [account, text]) === undefined) {
-      const subject: Subject = { account: null, place: snapshot.place('answer_ages', key) };
+      const subject: AuditSubject = { account: null, place: snapshot.place('answer_ages', key) };
       scope.differs(subject, 'the answer of this age', undefined, 'an answer');
     }
   }
-  const subject: Subject = { account: null, place: snapshot.place('meta', 'answer_bytes') };
+  const subject: AuditSubject = { account: null, place: snapshot.place('meta', 'answer_bytes') };
   scope.expect(subject, 'the number of ages', ages, answers);
   scope.expect(subject, 'the bytes of all answers', figureOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
 }
@@ -104,7 +104,7 @@ export function auditKeys(scope: AuditScope): number {
 function auditKey(scope: AuditScope, id: string, record: KeyRecord, used: number): void {
   const { snapshot, bounds } = scope;
   const { index, accountIndex, accountId, name } = record;
-  const subject: Subject = { account: accountId, place: snapshot.place('keys', id) };
+  const subject: AuditSubject = { account: accountId, place: snapshot.place('keys', id) };
   scope.expect(subject, 'the id', record.id, id);
   scope.expect(
     subject,
@@ -152,12 +152,12 @@ function auditBackReferences(scope: AuditScope): void {
   for (const { key: slot, value } of snapshot.rows('key_uses')) {
     scope.read(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
-    const subject: Subject = { account: null, place: snapshot.place('key_uses', slot) };
+    const subject: AuditSubject = { account: null, place: snapshot.place('key_uses', slot) };
     scope.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
   for (const { key } of snapshot.rows('key_slots_free')) {
     const owner = textOf(snapshot.get('key_slots', key[1]));
-    const subject: Subject = { account: null, place: snapshot.place('key_slots_free', key) };
+    const subject: AuditSubject = { account: null, place: snapshot.place('key_slots_free', key) };
     scope.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
   }
 }
@@ -166,7 +166,7 @@ function keyOf(scope: AuditScope, id: unknown): KeyRecord | undefined {
   return typeof id === 'string' ? scope.peek(readKey, 'keys', id) : undefined;
 }
 
-function subjectOf(record: KeyRecord | undefined, place: string): Subject {
+function subjectOf(record: KeyRecord | undefined, place: string): AuditSubject {
   return { account: record?.accountId ?? null, place };
 }
 
@@ -197,7 +197,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
     const scope = new AuditScope(snapshot, bounds);
     const sums = auditAccounts(scope);
     const keys = auditKeys(scope);
-    auditAnswers(scope);
+    auditStoredResponses(scope);
     auditFlushes(scope);
     return {
       path: snapshot.path,

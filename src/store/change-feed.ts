@@ -6,7 +6,7 @@
  *     meta     'changes'                                   → number of the newest
  */
 import { type AccountIndex, asAccountIndex, asKeyIndex, type KeyIndex } from '../core/units.js';
-import { booksVersionOf } from './flush-mark.js';
+import { accountingVersionOf } from './flush-mark.js';
 import { damaged } from './record-codec.js';
 import type { RegistryCopy } from './registry-copy.js';
 import type { WrittenRow } from './row-recorder.js';
@@ -137,7 +137,7 @@ export class SharedChanges {
 
   /** Grows with every flush of the processes that share the store. As new as what was read last, see `refresh`. */
   booksVersion(): number {
-    return booksVersionOf(this.#tables);
+    return accountingVersionOf(this.#tables);
   }
 
   /** What `work` would return and write, which is undone. No disk flush; waits while another process writes. */

@@ -14,7 +14,7 @@
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
 import { OPTIONS } from './store-file.js';
-import { StoreFault, assertStoreFile } from './store-file.js';
+import { StoreError, assertStoreFile } from './store-file.js';
 
 /** LMDB's two first pages, and room. */
 const GATE_MAP_BYTES = 64 * 1024;
@@ -108,8 +108,8 @@ export function assertSpareFile(path: string): void {
   try {
     assertStoreFile(path);
   } catch (error) {
-    if (!(error instanceof StoreFault) || error.code === 'unreadable') throw error;
-    throw new StoreFault(
+    if (!(error instanceof StoreError) || error.code === 'unreadable') throw error;
+    throw new StoreError(
       error.code,
       `${path} cannot be read. It holds no data: end what works on this folder, and remove the file.`,
     );

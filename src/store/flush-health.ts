@@ -3,14 +3,14 @@
  * operator is told. Main thread.
  */
 import type { Clock } from '../core/clock.js';
-import { BOOKS_ROWS_WAITING_MAX } from '../core/limits.js';
+import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
 import type { JournalReader } from '../ledger/journal.js';
 import type { Log } from '../telemetry/log.js';
 
 /** A disk that stays full is told so often, not at every flush. */
 const LOG_PERIOD_MS = 10_000;
 
-export interface BooksHealthOptions {
+export interface FlushHealthOptions {
   /** One a listener: by it a listener is told to refuse. */
   readonly journals: readonly Pick<JournalReader, 'setRefusing'>[];
   /** Whether new calls are refused while the store fails, as the settings say at the moment. */
@@ -26,12 +26,12 @@ export interface RowsWaiting {
   readonly rows: number;
 }
 
-export class BooksHealth {
-  readonly #options: BooksHealthOptions;
+export class FlushHealth {
+  readonly #options: FlushHealthOptions;
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
 
-  constructor(options: BooksHealthOptions) {
+  constructor(options: FlushHealthOptions) {
     this.#options = options;
   }
 
@@ -44,7 +44,7 @@ export class BooksHealth {
   noteFailed(error: unknown, { accounts, rows }: RowsWaiting): void {
     const { refuseOnError, clock, log } = this.#options;
     this.#lastError = error instanceof Error ? error.message : String(error);
-    const refusing = refuseOnError() || rows > BOOKS_ROWS_WAITING_MAX;
+    const refusing = refuseOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
     this.#setRefusing(refusing);
     if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = clock.monotonicMs();

@@ -13,7 +13,7 @@ import { Compile } from 'typebox/compile';
 import { Count, FORMAT, Format, damaged, fast } from './record-codec.js';
 import type { Tables } from './tables.js';
 
-const BOOKS_VERSION = 'books_version';
+const ACCOUNTING_VERSION = 'books_version';
 
 const StoredFlush = Type.Object(
   { format: Format, life: Type.String({ minLength: 1 }), sequence: Count },
@@ -33,15 +33,15 @@ type MarkTables = Pick<Tables, 'path' | 'environment' | 'meta' | 'flushes'>;
 type MetaTable = Pick<Tables, 'path' | 'meta'>;
 
 /** Grows with every flush of a group's gateway. In a transaction, or of the moment. Throws `StoreFault`. */
-export function booksVersionOf({ path, meta }: MetaTable): number {
-  const version = meta.get(BOOKS_VERSION) ?? 0;
-  if (typeof version !== 'number') throw damaged(`${path}: record ${BOOKS_VERSION} of table meta`);
+export function accountingVersionOf({ path, meta }: MetaTable): number {
+  const version = meta.get(ACCOUNTING_VERSION) ?? 0;
+  if (typeof version !== 'number') throw damaged(`${path}: record ${ACCOUNTING_VERSION} of table meta`);
   return version;
 }
 
 /** In a transaction. */
-function raiseBooksVersion(tables: MetaTable): void {
-  tables.meta.putSync(BOOKS_VERSION, booksVersionOf(tables) + 1);
+function raiseAccountingVersion(tables: MetaTable): void {
+  tables.meta.putSync(ACCOUNTING_VERSION, accountingVersionOf(tables) + 1);
 }
 
 /** The marks of one gateway's life. */
@@ -59,7 +59,7 @@ export class FlushMark {
     this.#tables = tables;
     this.#slot = slot;
     this.#life = life;
-    tables.environment.write(() => raiseBooksVersion(tables));
+    tables.environment.write(() => raiseAccountingVersion(tables));
   }
 
   /** Before the transaction of a flush: one that fails as it begins is not taken for the one before. */
@@ -70,7 +70,7 @@ export class FlushMark {
   /** In the transaction. */
   put(): void {
     this.#tables.flushes.putSync(this.#slot, { format: FORMAT, life: this.#life, sequence: this.#sequence });
-    raiseBooksVersion(this.#tables);
+    raiseAccountingVersion(this.#tables);
   }
 
   /** Whether the flush that was begun last is on disk, where its commit has failed. Throws what the store throws. */

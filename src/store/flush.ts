@@ -13,17 +13,17 @@ import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
-import type { AccountTally } from '../telemetry/top-accounts.js';
-import { FlushMeter, type FlushReading } from '../telemetry/histogram.js';
+import type { TopAccounts } from '../telemetry/top-accounts.js';
+import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
-import type { AnswerChanges } from './stored-responses.js';
+import type { ResponseChanges } from './stored-responses.js';
 import type { KeyUses } from './key-uses.js';
 import type { FlushMark } from './flush-mark.js';
 import { hostClocks } from './host-clocks.js';
 import { bootId } from './process-identity.js';
 import type { SpendingTotals } from './spent-totals.js';
-import { BooksHealth } from './flush-health.js';
-import type { BooksRows } from './flush-rows.js';
+import { FlushHealth } from './flush-health.js';
+import type { FlushRows } from './flush-rows.js';
 import { UsageBook, type UsageStore } from './usage-book.js';
 import type { UsageLines } from './usage-lines.js';
 
@@ -34,22 +34,22 @@ const KEYS_MAX = 20_000;
 /** Transactions of one run: all accounts that a ledger can have, some of them twice. */
 const BATCHES_MAX = 500;
 
-/** Answers that are to be on disk in the same transaction as their charges. */
-export interface FlushedAnswers {
+/** Responses that are to be on disk in the same transaction as their charges. */
+export interface FlushedResponses {
   /** Those whose charges have been drained; undefined where there are none. */
-  due(): AnswerChanges | undefined;
+  due(): ResponseChanges | undefined;
   /** They are on disk now. */
-  noteWritten(changes: AnswerChanges): void;
+  noteWritten(changes: ResponseChanges): void;
   /** They could not be written: charges must not wait for a disk that has room for them and not for answers. */
   noteFailed(): void;
 }
 
 /** The store's part of the bargain. */
-export interface BooksStore extends UsageStore {
+export interface FlushStore extends UsageStore {
   /** All that `work` puts, durable when it returns, or nothing. */
   commit<Result>(work: () => Result): Result;
   /** In a transaction. */
-  putBooks(rows: BooksRows): void;
+  putAccounting(rows: FlushRows): void;
 }
 
 export interface LedgerFlushOptions {
@@ -60,7 +60,7 @@ export interface LedgerFlushOptions {
   readonly totals: SpendingTotals;
   /** Present where other gateways work on the store too; `totals` and `keyUses` are then those of a group. */
   readonly mark?: FlushMark | undefined;
-  readonly store: BooksStore;
+  readonly store: FlushStore;
   /** Of the catalogue that runs: a reload may add models. */
   readonly modelIdOf: (modelIndex: number) => string;
   /** Whether new calls are refused while the store fails, as the settings say at the moment. */
@@ -70,15 +70,15 @@ export interface LedgerFlushOptions {
   /** Absent where calls are not logged. */
   readonly usageLines?: Pick<UsageLines, 'note' | 'handOver'> | undefined;
   /** Absent where nobody looks at who calls. */
-  readonly tally?: Pick<AccountTally, 'note'>;
-  readonly answers?: FlushedAnswers | undefined;
+  readonly tally?: Pick<TopAccounts, 'note'>;
+  readonly answers?: FlushedResponses | undefined;
   /** Told of each call that has left something uncovered, or takes that back; absent where the balance is this gateway's alone. */
-  readonly arrears?: { note(journal: number, record: JournalRecord): void } | undefined;
+  readonly uncoveredCharges?: { note(journal: number, record: JournalRecord): void } | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-export interface BooksState {
+export interface FlushState {
   readonly ok: boolean;
   readonly lastError: string | undefined;
   /** Accounts whose rows wait in memory. */
@@ -86,8 +86,8 @@ export interface BooksState {
 }
 
 /** For the metrics. */
-export interface BooksLoad {
-  readonly flush: FlushReading;
+export interface FlushLoad {
+  readonly flush: FlushSnapshot;
   /** How full each listener's journal is, 0 to 1. */
   readonly journalFills: readonly number[];
 }
@@ -96,7 +96,7 @@ export class LedgerFlush {
   readonly #options: LedgerFlushOptions;
   readonly #usage: UsageBook;
   readonly #meter: FlushMeter;
-  readonly #health: BooksHealth;
+  readonly #health: FlushHealth;
   readonly #bootId = bootId();
   /** Accounts whose rows are to be written; those of a run that failed are written by the next. */
   readonly #accounts = new Set<AccountIndex>();
@@ -109,7 +109,7 @@ export class LedgerFlush {
     this.#options = options;
     this.#usage = new UsageBook(options.store, options.modelIdOf, options.mark !== undefined);
     this.#meter = new FlushMeter(options.clock);
-    this.#health = new BooksHealth(options);
+    this.#health = new FlushHealth(options);
   }
 
   /**
@@ -120,7 +120,7 @@ export class LedgerFlush {
     return this.#meter.measure(() => this.#writeAll());
   }
 
-  /** Writes what the journals hold, and no more: the short way for answers that wait for it. Returns as `run` does. */
+  /** Writes what the journals hold, and no more: the short way for responses that wait for it. Returns as `run` does. */
   commit(): boolean {
     return this.#meter.measure(() => this.drain() && this.#write());
   }
@@ -149,7 +149,7 @@ export class LedgerFlush {
     this.#corrections.push({ journal, record });
   }
 
-  get state(): BooksState {
+  get state(): FlushState {
     return {
       ok: this.#health.lastError === undefined,
       lastError: this.#health.lastError,
@@ -157,7 +157,7 @@ export class LedgerFlush {
     };
   }
 
-  get load(): BooksLoad {
+  get load(): FlushLoad {
     return {
       flush: this.#meter.read(),
       journalFills: this.#options.journals.map((journal) => journal.fill()),
@@ -184,7 +184,7 @@ export class LedgerFlush {
     this.#accounts.add(record.account);
     this.#options.usageLines?.note(journal, record, row);
     this.#options.tally?.note(record);
-    if (record.uncovered !== 0n) this.#options.arrears?.note(journal, record);
+    if (record.uncovered !== 0n) this.#options.uncoveredCharges?.note(journal, record);
   }
 
   #write(): boolean {
@@ -194,15 +194,15 @@ export class LedgerFlush {
   }
 
   #writeRows(): boolean {
-    const { store, mark, journals, keyUses, answers: keptAnswers } = this.#options;
+    const { store, mark, journals, keyUses, answers: storedResponses } = this.#options;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0) {
-        // After the journals: an answer is handed over before its charge is appended, so none of these charges lacks its own.
-        const answers = keptAnswers?.due();
+        // After the journals: a response is handed over before its charge is appended, so none of these charges lacks its own.
+        const answers = storedResponses?.due();
         mark?.begin();
         store.commit(() => {
           mark?.put();
-          store.putBooks({
+          store.putAccounting({
             spendings: this.#spendings(),
             usages: this.#usage.rows(),
             answers,
@@ -211,11 +211,11 @@ export class LedgerFlush {
           });
         });
         this.#noteWritten();
-        if (answers !== undefined) keptAnswers?.noteWritten(answers);
+        if (answers !== undefined) storedResponses?.noteWritten(answers);
       }
     } catch (error) {
       this.#inDoubt = mark !== undefined;
-      keptAnswers?.noteFailed();
+      storedResponses?.noteFailed();
       this.#fail(error);
       return false;
     }

@@ -3,14 +3,14 @@
  * does not grow. It is no part of the books: the audit does not read it, and losing it costs a chart. Main thread.
  */
 import type { Database } from 'lmdb';
-import { noFigures, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
+import { noStats, type AccountSpan, type AccountSpanOfRing } from '../telemetry/account-history.js';
 import { HISTORY_RINGS, type EndedSpan, type HistorySpan, type RingName } from '../telemetry/history.js';
 import type { Tables } from './tables.js';
 
-type Place = [seconds: number, place: number];
+type RingPosition = [seconds: number, place: number];
 
 /** [seconds of a span, place in the ring] → JSON of the span; the same after `accounts` → of the accounts' one. */
-export type HistoryTable = Database<unknown, Place | ['accounts', ...Place]>;
+export type HistoryTable = Database<unknown, RingPosition | ['accounts', ...RingPosition]>;
 
 export class HistoryRows {
   readonly #tables: Pick<Tables, 'environment' | 'history'>;
@@ -33,7 +33,7 @@ export class HistoryRows {
       start: ['accounts', seconds, 0],
       end: ['accounts', seconds, Infinity],
     });
-    return spansOf(rows, ({ accounts }: Partial<AccountSpan>) => isFiguresById(accounts));
+    return spansOf(rows, ({ accounts }: Partial<AccountSpan>) => isStatsById(accounts));
   }
 
   /** On disk when it returns; a disk that takes nothing loses the spans. Costs a disk flush, none where there is no span. */
@@ -42,9 +42,10 @@ export class HistoryRows {
     const { environment, history } = this.#tables;
     try {
       environment.write(() => {
-        for (const { ring, span } of spans) history.putSync(placeOf(ring, span.start), JSON.stringify(span));
+        for (const { ring, span } of spans)
+          history.putSync(positionOf(ring, span.start), JSON.stringify(span));
         for (const { ring, span } of accounts) {
-          history.putSync(['accounts', ...placeOf(ring, span.start)], JSON.stringify(span));
+          history.putSync(['accounts', ...positionOf(ring, span.start)], JSON.stringify(span));
         }
       });
     } catch {
@@ -53,7 +54,7 @@ export class HistoryRows {
   }
 }
 
-function placeOf(ring: RingName, start: number): Place {
+function positionOf(ring: RingName, start: number): RingPosition {
   const { seconds, spans } = HISTORY_RINGS[ring];
   return [seconds, (start / seconds) % spans];
 }
@@ -85,10 +86,10 @@ function spanIn<Span extends { readonly start: number }>(
   }
 }
 
-function isFiguresById(accounts: unknown): boolean {
+function isStatsById(accounts: unknown): boolean {
   if (typeof accounts !== 'object' || accounts === null) return false;
-  const names = Object.keys(noFigures());
+  const names = Object.keys(noStats());
   return Object.values(accounts as Readonly<Record<string, Readonly<Record<string, unknown>> | null>>).every(
-    (figures) => names.every((name) => typeof figures?.[name] === 'number'),
+    (stats) => names.every((name) => typeof stats?.[name] === 'number'),
   );
 }

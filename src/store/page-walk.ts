@@ -36,7 +36,7 @@ import { newestSnapshot, treeAt, type Snapshot, type Tree } from './page-snapsho
 /** A writer beside us made new roots and used pages of ours again: begin anew, so often. Then it is alive, and vouches. */
 const TRIES_MAX = 5;
 
-export interface PageFault {
+export interface PageError {
   readonly page: number;
   /** Where the page is, or would be, in the file. */
   readonly byte: number;
@@ -47,7 +47,7 @@ export interface PageFault {
  * The first page that is not what it should be; undefined where all are. `path` begins with two meta pages (assertStoreFile
  * looks at them). Reads all that is in use, and only reads.
  */
-export function findPageFault(path: string): PageFault | undefined {
+export function findPageError(path: string): PageError | undefined {
   const file = openSync(path, 'r');
   try {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -63,9 +63,9 @@ export function findPageFault(path: string): PageFault | undefined {
 
 /** Ends the walk; never leaves this file. */
 class BrokenPage extends Error {
-  readonly fault: PageFault;
+  readonly fault: PageError;
 
-  constructor(fault: PageFault) {
+  constructor(fault: PageError) {
     super(fault.reason);
     this.fault = fault;
   }
@@ -89,7 +89,7 @@ class PageWalk {
     this.#page = Buffer.alloc(snapshot.pageBytes);
   }
 
-  run(): PageFault | undefined {
+  run(): PageError | undefined {
     try {
       for (const tree of this.#snapshot.trees) this.#visitTree(tree, 0);
       return undefined;

@@ -8,7 +8,7 @@ import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
-import type { AnswerKey, AnswerRecord } from '../registry/stored-response.js';
+import type { ResponseKey, ResponseRecord } from '../registry/stored-response.js';
 import type {
   AccountRecord,
   CreditRecord,
@@ -16,7 +16,7 @@ import type {
   SpendingRecord,
 } from '../registry/account-record.js';
 import type { UsageTotals } from '../registry/usage-report.js';
-import { StoreFault } from './store-file.js';
+import { StoreError } from './store-file.js';
 
 /** Of the whole store and of each record. A later format adds its reader here and raises this word. */
 export const FORMAT = 3;
@@ -81,7 +81,7 @@ const StoredUsage = Type.Object(
   { additionalProperties: false },
 );
 
-const StoredAnswer = Type.Object(
+const StoredResponse = Type.Object(
   {
     format: Format,
     bodyDigest: Digest,
@@ -98,14 +98,14 @@ export type StoredCredit = Static<typeof StoredCredit>;
 export type StoredCreditRequest = Static<typeof StoredCreditRequest>;
 export type StoredSpending = Static<typeof StoredSpending>;
 export type StoredUsage = Static<typeof StoredUsage>;
-export type StoredAnswer = Static<typeof StoredAnswer>;
+export type StoredResponse = Static<typeof StoredResponse>;
 
 const accounts = fast(Compile(StoredAccount));
 const credits = fast(Compile(StoredCredit));
 const creditRequests = fast(Compile(StoredCreditRequest));
 const spendings = fast(Compile(StoredSpending));
 const usages = fast(Compile(StoredUsage));
-const answers = fast(Compile(StoredAnswer));
+const answers = fast(Compile(StoredResponse));
 
 export function packAccount(record: AccountRecord): StoredAccount {
   const { credited, ...rest } = record;
@@ -200,12 +200,12 @@ export function readUsage(stored: unknown, place: string): UsageTotals {
   };
 }
 
-export function packAnswer({ bodyDigest, endedMs, stream, bytes }: AnswerRecord): StoredAnswer {
+export function packResponse({ bodyDigest, endedMs, stream, bytes }: ResponseRecord): StoredResponse {
   return { format: FORMAT, bodyDigest, endedMs, stream, bytes: bytes ?? null };
 }
 
 /** The bytes are a copy, in a buffer of their own. */
-export function readAnswer(stored: unknown, { account, key }: AnswerKey, place: string): AnswerRecord {
+export function readResponse(stored: unknown, { account, key }: ResponseKey, place: string): ResponseRecord {
   if (!answers.Check(stored)) throw damaged(place);
   const { bodyDigest, endedMs, stream, bytes } = stored;
   if (bytes !== null && !(bytes instanceof Uint8Array)) throw damaged(place);
@@ -220,8 +220,8 @@ export function readAnswer(stored: unknown, { account, key }: AnswerKey, place: 
   };
 }
 
-export function damaged(place: string): StoreFault {
-  return new StoreFault('damaged', `${place} is damaged. Restore the store from a backup.`);
+export function damaged(place: string): StoreError {
+  return new StoreError('damaged', `${place} is damaged. Restore the store from a backup.`);
 }
 
 /** Interpreted, a start with a million accounts would take minutes: TypeBox falls back to that silently. */

@@ -18,7 +18,7 @@ import { hostClocks } from './host-clocks.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
-import { StoreFault } from './store-file.js';
+import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
 /** Accounts without a plan are named one by one in the log up to here: the others have the same cause. */
@@ -31,7 +31,7 @@ const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, da
 export interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
-  /** Empty; gets what each account has spent. Absent where other gateways share the limits: an authority lends from them. */
+  /** Empty; gets what each account has spent. Absent where other gateways share the limits: an coordinator lends from them. */
   readonly totals: SpentTotals | undefined;
   readonly keyTable: KeyTable;
   /** Empty; gets every account. */
@@ -112,12 +112,12 @@ function momentOf({ store, clock }: RecoveryOptions): WallMs {
 function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'): void {
   if (index < most) return;
   const message = `The store has more ${what} than limits.${what} (${most}) allows: raise it to at least ${index + 1}.`;
-  throw new StoreFault('unreadable', message);
+  throw new StoreError('unreadable', message);
 }
 
 /**
  * Where hosts share the registry, `isCopy`, a credit may have been spent here before the change that says so came: what an account
- * can spend is the authority's to know then. Else a debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing, nor
+ * can spend is the coordinator's to know then. Else a debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing, nor
  * more than the ledger's words can hold.
  */
 function assertSound(
@@ -136,7 +136,7 @@ function assertSound(
           ? 'an amount is negative'
           : undefined;
   if (fault === undefined) return;
-  throw new StoreFault(
+  throw new StoreError(
     'damaged',
     `${store.path}: the books of account ${record.id} (${record.name}) are damaged, record ${record.index} of table ` +
       `spending: ${fault}. Restore the store from a backup; "tollgate audit" tells what differs.`,

@@ -15,7 +15,7 @@ import { readKey } from './key-rows.js';
 import type { KeyRows } from './key-rows.js';
 import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
-import { StoreFault } from './store-file.js';
+import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
@@ -127,7 +127,7 @@ export class RegistryCopy {
     } else if (key === KEY_SLOTS_USED) {
       meta.putSync(KEY_SLOTS_USED, value);
     } else {
-      throw new StoreFault('newer', `${place} was written by a newer Tollgate: update this one.`);
+      throw new StoreError('newer', `${place} was written by a newer Tollgate: update this one.`);
     }
   }
 

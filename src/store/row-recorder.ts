@@ -6,7 +6,7 @@
  */
 import type { Database, Key } from 'lmdb';
 
-/** Rows that an operator's change writes. Books, uses of keys and kept answers are none of them. */
+/** Rows that an operator's change writes. Books, uses of keys and stored responses are none of them. */
 export type RecordedTable = 'meta' | 'accounts' | 'credits' | 'credit_requests' | 'keys' | 'key_slots_free';
 
 /** As it lies on disk. */

@@ -6,17 +6,17 @@
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
-import { findPageFault, type PageFault } from './page-walk.js';
+import { findPageError, type PageError } from './page-walk.js';
 
-export type StoreFaultCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
+export type StoreErrorCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
 
 /** The store cannot be used as it is; the message names the file and says what to do. The start must stop. */
-export class StoreFault extends Error {
-  readonly code: StoreFaultCode;
+export class StoreError extends Error {
+  readonly code: StoreErrorCode;
 
-  constructor(code: StoreFaultCode, message: string) {
+  constructor(code: StoreErrorCode, message: string) {
     super(message);
-    this.name = 'StoreFault';
+    this.name = 'StoreError';
     this.code = code;
   }
 }
@@ -70,9 +70,9 @@ export function assertStoreFile(path: string): boolean {
       throw foreign(path, 'it is not an LMDB file of the version that Tollgate reads');
     }
   }
-  const fault = pageFaultOf(path);
+  const fault = pageErrorOf(path);
   if (fault === undefined) return true;
-  throw new StoreFault(
+  throw new StoreError(
     'damaged',
     `${path} is damaged at page ${fault.page} (byte ${fault.byte}): ${fault.reason}. ` +
       'Restore it from a backup; a part of it is not enough to go on from.',
@@ -82,22 +82,22 @@ export function assertStoreFile(path: string): boolean {
 /** Throws `damaged` if the file is there and empty: Tollgate never leaves one, so its books were cut off. */
 export function assertNotEmpty(path: string): void {
   if (!existsSync(path) || readPages(path) !== undefined) return;
-  throw new StoreFault(
+  throw new StoreError(
     'damaged',
     `${path} is empty: the books that it held are gone. Restore it from a backup; if no gateway has ever served from this folder, remove the file.`,
   );
 }
 
-function pageFaultOf(path: string): PageFault | undefined {
+function pageErrorOf(path: string): PageError | undefined {
   try {
-    return findPageFault(path);
+    return findPageError(path);
   } catch (error) {
     throw unreadable(path, error);
   }
 }
 
-export function foreign(path: string, reason: string): StoreFault {
-  return new StoreFault('foreign', `${path} is not a store of Tollgate: ${reason}. ${REMEDY}`);
+export function foreign(path: string, reason: string): StoreError {
+  return new StoreError('foreign', `${path} is not a store of Tollgate: ${reason}. ${REMEDY}`);
 }
 
 const REMEDY =
@@ -127,7 +127,7 @@ function readHead(file: number, position: number): Buffer {
 }
 
 /** What LMDB gives as `code` if the disk takes no more: errno of Linux, and its own for a file that may not grow. */
-const DISK_FAULTS: ReadonlyMap<unknown, string> = new Map([
+const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
   [5, 'it failed to write (EIO)'],
   [28, 'it is full (ENOSPC)'],
   [30, 'it is read-only (EROFS)'],
@@ -136,18 +136,18 @@ const DISK_FAULTS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /** Why the disk did not take a row; undefined if `error` is not of that kind. A transaction that it ended has changed nothing. */
-export function diskFaultOf(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error ? DISK_FAULTS.get(error.code) : undefined;
+export function diskErrorOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error ? DISK_ERRORS.get(error.code) : undefined;
 }
 
 /**
  * The system's reason is in the message: a disk that is full or read-only, an owner that is another. A `StoreFault` names
  * its file already, and is returned as it is.
  */
-export function unreadable(path: string, error: unknown): StoreFault {
-  if (error instanceof StoreFault) return error;
+export function unreadable(path: string, error: unknown): StoreError {
+  if (error instanceof StoreError) return error;
   const reason = error instanceof Error ? error.message : String(error);
-  return new StoreFault(
+  return new StoreError(
     'unreadable',
     `${path} cannot be opened: ${reason}. Check the path, its owner, and that the disk is neither full nor read-only.`,
   );

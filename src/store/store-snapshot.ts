@@ -7,7 +7,7 @@
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
-import { StoreFault, assertStoreFile, storePath } from './store-file.js';
+import { StoreError, assertStoreFile, storePath } from './store-file.js';
 import { OPTIONS } from './store-file.js';
 import { TABLE, assertFormat } from './tables.js';
 
@@ -73,7 +73,7 @@ export class StoreSnapshot {
     this.path = storePath(dataPath);
     // Given an empty file to read, lmdb 3.5.6 ends the process with a segmentation fault.
     if (!assertStoreFile(this.path)) {
-      throw new StoreFault(
+      throw new StoreError(
         'unreadable',
         `${this.path} is not there, or empty: there are no books. Point \`data\` (TOLLGATE_DATA) at their folder.`,
       );

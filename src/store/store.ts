@@ -19,10 +19,10 @@ import type {
 } from '../registry/account-record.js';
 import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
-import { AnswerTable } from './stored-responses.js';
-import type { BooksRows } from './flush-rows.js';
+import { ResponseTable } from './stored-responses.js';
+import type { FlushRows } from './flush-rows.js';
 import { CreditRows } from './credit-rows.js';
-import { FlushMark, booksVersionOf } from './flush-mark.js';
+import { FlushMark, accountingVersionOf } from './flush-mark.js';
 import {
   damaged,
   packAccount,
@@ -41,7 +41,7 @@ import { StoreHold, type StoreHolder } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
 export class Store implements RecordStore {
-  readonly answers: AnswerTable;
+  readonly answers: ResponseTable;
   readonly keys: KeyRows;
   /** For processes that share the registry: their changes are made through it. */
   readonly shared: SharedChanges;
@@ -55,7 +55,7 @@ export class Store implements RecordStore {
   /** Opens or makes the store under `dataPath`. Throws `StoreFault`. */
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
-    this.answers = new AnswerTable(this.#tables);
+    this.answers = new ResponseTable(this.#tables);
     this.keys = new KeyRows(this.#tables);
     this.copy = new RegistryCopy(this.#tables, this, this.keys);
     this.shared = new SharedChanges(this.#tables, this.copy);
@@ -190,12 +190,12 @@ export class Store implements RecordStore {
   /** What all gateways of this data directory have charged an account, with the version of the books that says so. */
   findHostSpent(account: AccountIndex): { readonly totalPicoUnits: PicoUnits; readonly version: number } {
     // First: an older version with a newer total does no harm.
-    const version = booksVersionOf(this.#tables);
+    const version = accountingVersionOf(this.#tables);
     return { totalPicoUnits: this.findSpending(account)?.spent ?? asPicoUnits(0n), version };
   }
 
   /** Writes absolute totals; in a transaction. */
-  putBooks({ spendings, usages, answers, clocks, keyUses }: BooksRows): void {
+  putAccounting({ spendings, usages, answers, clocks, keyUses }: FlushRows): void {
     const { spending, usage } = this.#tables;
     for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
     for (const record of usages) {

@@ -7,7 +7,7 @@
  *     account_slots      account slot              → id
  *     account_names      name                      → id
  *     credits            [account slot, sequence]  → journal line
- *     credit_requests    [account slot, idempotency key]  → what was asked, and the answer
+ *     credit_requests    [account slot, idempotency key]  → what was asked, and the response
  *     spending           account slot              → totals of the last flush
  *     usage              [account slot, hour, key id, model id]  → totals of these calls
  *     keys               id                        → key
@@ -20,8 +20,8 @@
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes
  *     meta               'clocks'                  → what the machine's clocks showed at the last flush; see host-clocks.ts
- *     answers            [account slot, idempotency key]            → kept answer
- *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the answer counts for
+ *     answers            [account slot, idempotency key]            → stored response
+ *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the response counts for
  *     meta               'answer_bytes'            → sum of these
  *     changes            number                    → accounts and keys touched, see change-feed.ts
  *     history            [seconds of a span, place in its ring]     → figures of the span, as JSON
@@ -34,7 +34,7 @@ import { RowRecorder } from './row-recorder.js';
 import type { HistoryTable } from './history-rows.js';
 import { OPTIONS } from './store-file.js';
 import {
-  StoreFault,
+  StoreError,
   assertNotEmpty,
   assertStoreFile,
   foreign,
@@ -166,7 +166,7 @@ export function assertFormat(path: string, format: unknown): void {
   if (format === undefined) throw foreign(path, 'it does not name its format');
   if (typeof format !== 'number' || format < 1) throw foreign(path, 'its format is none of ours');
   if (format <= FORMAT) return;
-  throw new StoreFault(
+  throw new StoreError(
     'newer',
     `${path} has format ${format}, this Tollgate reads up to ${FORMAT}. Run the newer Tollgate that wrote it, ` +
       'or point `data` (TOLLGATE_DATA) at another folder.',

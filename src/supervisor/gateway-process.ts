@@ -2,7 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from '../config/schema.js';
-import { PendingAnswers } from '../core/pending-answers.js';
+import { PendingReplies } from '../core/pending-answers.js';
 import {
   GATEWAY_REFUSED_EXIT_CODE,
   type FromGateway,
@@ -10,10 +10,10 @@ import {
   type ReloadOutcome,
   type ReloadRequest,
   type StartGateway,
-  type TellLog,
+  type PublishLog,
   type ToGateway,
 } from '../gateway/messages.js';
-import type { GroupReading, Reading, ReadingKind } from '../gateway/snapshots.js';
+import type { GroupSnapshot, Snapshot, SnapshotKind } from '../gateway/snapshots.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
 import { logStrayOutput } from './stray-output.js';
@@ -35,13 +35,13 @@ export interface GatewayCallbacks {
   /** It has the admin interface, which it was told to have. */
   onLeads(): void;
   /** Its figures, told by itself before its end. */
-  onLastReading(reading: Reading): void;
+  onLastReading(snapshot: Snapshot): void;
   /** An operator asks this gateway for a reload; never rejects. */
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
   /** An operator asks this gateway for the figures of all; never rejects. */
-  onReadingsAsked(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading>;
+  onReadingsAsked(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   /** An operator changes there what all gateways log. */
-  onLogChanged(change: TellLog['change']): void;
+  onLogChanged(change: PublishLog['change']): void;
   /** An operator there says that upstreams of that model, or of all, are well. */
   onUpstreamsReset(model: string | undefined): void;
 }
@@ -89,15 +89,15 @@ export class GatewayProcess {
   #readyTimedOut = false;
   #refusal: string | undefined;
   /** One at a time: see Reloads. */
-  readonly #reloads: PendingAnswers<readonly string[]>;
+  readonly #reloads: PendingReplies<readonly string[]>;
   /** One at a time of each kind: see GroupReadings. */
-  readonly #reads = new PendingAnswers<Reading>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
+  readonly #reads = new PendingReplies<Snapshot>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
 
   /** Forks the entry and hands it the settings. A gateway that is not ready in time is killed. */
   constructor(options: GatewayProcessOptions, start: StartGateway, callbacks: GatewayCallbacks) {
     this.#options = options;
     this.#callbacks = callbacks;
-    this.#reloads = new PendingAnswers<readonly string[]>({
+    this.#reloads = new PendingReplies<readonly string[]>({
       waitMsMax: options.reloadMsMax,
       onTimeout: () => [`the gateway did not answer within ${options.reloadMsMax} ms`],
     });
@@ -164,7 +164,7 @@ export class GatewayProcess {
   }
 
   /** Its figures; empty where it ends or does not answer in time. */
-  read(what: ReadingKind, accounts?: readonly string[]): Promise<Reading> {
+  read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
     return this.#reads.ask((id) => this.#send({ kind: 'read', id, what, accounts }));
   }
 
@@ -173,7 +173,7 @@ export class GatewayProcess {
     this.#send({ kind: 'in_force', inForce });
   }
 
-  changeLog(change: TellLog['change']): void {
+  changeLog(change: PublishLog['change']): void {
     this.#send({ kind: 'log', change });
   }
 
@@ -215,7 +215,7 @@ export class GatewayProcess {
       case 'ask_readings':
         void this.#callbacks
           .onReadingsAsked(message.what, message.accounts)
-          .then((readings) => this.#send({ kind: 'readings', id: message.id, readings }));
+          .then((snapshots) => this.#send({ kind: 'readings', id: message.id, readings: snapshots }));
         return;
       case 'log':
         this.#callbacks.onLogChanged(message.change);

@@ -7,9 +7,9 @@ import type {
   ReloadOutcome,
   ReloadRequest,
   StartGateway,
-  TellLog,
+  PublishLog,
 } from '../gateway/messages.js';
-import type { GroupReading, Reading, ReadingKind } from '../gateway/snapshots.js';
+import type { GroupSnapshot, Snapshot, SnapshotKind } from '../gateway/snapshots.js';
 import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
 import type { PrimaryCandidate } from './primary.js';
 
@@ -67,10 +67,10 @@ export interface MemberOwner {
   /** It has no process any more; `process` was it. */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
-  onLastReading(member: GroupMember, reading: Reading): void;
+  onLastReading(member: GroupMember, snapshot: Snapshot): void;
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
-  onReadingsAsked(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading>;
-  onLogChanged(change: TellLog['change']): void;
+  onReadingsAsked(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
+  onLogChanged(change: PublishLog['change']): void;
   onUpstreamsReset(model: string | undefined): void;
 }
 
@@ -124,7 +124,7 @@ export class GroupMember implements PrimaryCandidate {
       onReady: (ready) => this.#onReady(ready),
       onExit: (exit) => this.#onExit(exit),
       onLeads: () => this.#owner.onLeads(this),
-      onLastReading: (reading) => this.#owner.onLastReading(this, reading),
+      onLastReading: (snapshot) => this.#owner.onLastReading(this, snapshot),
       onReloadAsked: (request) => this.#owner.onReloadAsked(request),
       onReadingsAsked: (what, accounts) => this.#owner.onReadingsAsked(what, accounts),
       onLogChanged: (change) => this.#owner.onLogChanged(change),

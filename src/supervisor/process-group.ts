@@ -11,7 +11,7 @@ import type { GatewayReady, StartGateway } from '../gateway/messages.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
 import { GroupMember } from './group-member.js';
 import type { GroupCallbacks, GroupEnd, GroupOptions, Replacement } from './group-options.js';
-import { GroupReadings } from './group-readings.js';
+import { GroupSnapshots } from './group-snapshots.js';
 import { Primary } from './primary.js';
 
 /*
@@ -51,7 +51,7 @@ export class ProcessGroup {
   readonly #callbacks: GroupCallbacks;
   readonly #members: GroupMember[];
   readonly #primary = new Primary<GroupMember>();
-  readonly #readings = new GroupReadings();
+  readonly #snapshots = new GroupSnapshots();
   readonly #ended: Promise<GroupEnd>;
   #resolveEnded!: (end: GroupEnd) => void;
   #settings: Settings;
@@ -94,8 +94,8 @@ export class ProcessGroup {
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
     if (this.#stopping) return ['the gateway is stopping'];
-    const problems = await this.#tellAll(next, true);
-    if (problems.length > 0 || dryRun) return problems;
+    const errors = await this.#tellAll(next, true);
+    if (errors.length > 0 || dryRun) return errors;
     if (this.#isStopping()) return ['the gateway is stopping'];
     // All can take them. From here on a gateway that dies comes back with them, also in the middle of the change.
     const before = this.#settings;
@@ -179,9 +179,9 @@ export class ProcessGroup {
         onReady: (member, ready) => this.#onMemberReady(member, ready),
         onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
         onLeads: (member) => this.#primary.onLeads(member),
-        onLastReading: (member, reading) => this.#readings.note(member.process!, reading),
+        onLastReading: (member, snapshot) => this.#snapshots.note(member.process!, snapshot),
         onReloadAsked: (request) => this.#callbacks.onReloadAsked(request),
-        onReadingsAsked: (what, accounts) => this.#readings.collect(what, accounts),
+        onReadingsAsked: (what, accounts) => this.#snapshots.collect(what, accounts),
         onLogChanged: (change) => {
           for (const member of this.#members) member.process?.changeLog(change);
         },
@@ -230,14 +230,14 @@ export class ProcessGroup {
 
   /** What speaks against the settings, of all gateways that will go on. */
   async #tellAll(next: Settings, check: boolean): Promise<readonly string[]> {
-    const answers = this.#members
+    const replies = this.#members
       .filter(({ isRetiring }) => !isRetiring)
       .map((member) => member.reload(adoptLive(member.settings, next), check));
-    return [...new Set((await Promise.all(answers)).flat())];
+    return [...new Set((await Promise.all(replies)).flat())];
   }
 
   #onMemberReady(member: GroupMember, ready: GatewayReady): void {
-    this.#readings.add(member.process!, member.slot);
+    this.#snapshots.add(member.process!, member.slot);
     this.#primary.onFit(member);
     if (this.#served) {
       this.#options.log.info('gateway serves again', { port: ready.port });
@@ -251,7 +251,7 @@ export class ProcessGroup {
   }
 
   #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {
-    this.#readings.remove(process);
+    this.#snapshots.remove(process);
     this.#primary.onEnd(member, this.#members);
     if (this.#stopping) this.#failed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);

@@ -73,21 +73,21 @@ export class Reloads {
     try {
       next = load();
     } catch (error) {
-      return this.#refuse(origin, request, problemsOf(error));
+      return this.#refuse(origin, request, errorsOf(error));
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
     // Also where nothing differs: a thread may have missed an earlier reload.
-    const problems = await apply(next, dryRun);
-    if (problems.length > 0) return this.#refuse(origin, request, problems);
+    const errors = await apply(next, dryRun);
+    if (errors.length > 0) return this.#refuse(origin, request, errors);
     if (dryRun) {
       const paths = [...difference.applied, ...difference.restartNeeded];
       const changes = changesOf(settingsDeclaration, this.#settings, next, paths);
-      return { ...difference, changes, problems, replacing: 0 };
+      return { ...difference, changes, problems: errors, replacing: 0 };
     }
     this.#settings = adoptLive(this.#settings, next);
     if (restart) return this.#replace(origin, next, difference);
     log.info('settings reloaded', { origin, ...textsOf(difference) });
-    return { ...difference, problems, replacing: 0 };
+    return { ...difference, problems: errors, replacing: 0 };
   }
 
   #replace(origin: string, next: Settings, difference: SettingsDifference): ReloadOutcome {
@@ -106,14 +106,14 @@ export class Reloads {
     return { ...difference, problems: [], replacing: count };
   }
 
-  #refuse(origin: string, { dryRun, restart }: ReloadRequest, problems: readonly string[]): ReloadOutcome {
+  #refuse(origin: string, { dryRun, restart }: ReloadRequest, errors: readonly string[]): ReloadOutcome {
     const what = restart ? 'gateways not replaced' : 'settings not reloaded';
     if (!dryRun)
       this.#options.log.warn(`${what}, the old ones stay in force`, {
         origin,
-        problems: problems.join('\n'),
+        problems: errors.join('\n'),
       });
-    return { ...NOTHING_DONE, problems };
+    return { ...NOTHING_DONE, problems: errors };
   }
 }
 
@@ -121,7 +121,7 @@ function textsOf({ applied, restartNeeded }: SettingsDifference): Record<string,
   return { applied: applied.join(', '), restartNeeded: restartNeeded.join(', ') };
 }
 
-function problemsOf(error: unknown): readonly string[] {
+function errorsOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError) return error.problems;
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)];
 }

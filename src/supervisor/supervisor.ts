@@ -93,14 +93,14 @@ export async function supervise(
       return loaded.settings;
     },
     apply: async (next, dryRun) => {
-      const problems = await group.reload(next, dryRun);
-      if (!dryRun && problems.length === 0) {
+      const errors = await group.reload(next, dryRun);
+      if (!dryRun && errors.length === 0) {
         watch.isOn = next.watch && !stopping;
         onSettings(next);
         inForce = adoptInForce(inForce, read);
         group.showInForce(inForce);
       }
-      return problems;
+      return errors;
     },
     replaceRefusal: () => group.replaceRefusal,
     replace: (next) => {

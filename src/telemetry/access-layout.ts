@@ -58,7 +58,7 @@ export const OUTCOME = 20;
 export const SOURCE_SHIFT = 8;
 export const FLAGS_SHIFT = 16;
 export const BYTE_MASK = 255;
-/** Flags: the caller asked for a stream; the answer had begun, with 200, before the call ended otherwise. */
+/** Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise. */
 export const STREAM = 1;
 export const BEGUN = 2;
 
@@ -69,7 +69,7 @@ export interface AccessRecord {
   readonly request: number;
   readonly endedMs: WallMs;
   readonly outcome: Outcome;
-  /** Whether a part of the answer had been given to the caller. */
+  /** Whether a part of the response had been given to the caller. */
   readonly begun: boolean;
   readonly stream: boolean;
   readonly account: AccountIndex | undefined;

@@ -10,14 +10,14 @@ import {
   type RingName,
   type RingShape,
 } from './history.js';
-import type { AccountTelling } from './top-accounts.js';
+import type { AccountReport } from './top-accounts.js';
 
 /*
  * What accounts have called in a span of time: a handful of sums, and which accounts of many have the most. Pure; main thread.
  */
 
 /** Costs are numbers: for charts and not for bills. */
-export interface AccountFigures {
+export interface AccountStats {
   calls: number;
   /** Tokens. */
   prompt: number;
@@ -27,12 +27,12 @@ export interface AccountFigures {
 }
 
 /** By the accounts' ids. */
-export type AccountsFigures = Readonly<Record<string, Readonly<AccountFigures>>>;
+export type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan {
   /** Unix seconds, a multiple of the ring's span. */
   readonly start: number;
-  readonly accounts: AccountsFigures;
+  readonly accounts: AccountsStats;
 }
 
 export interface AccountSpanOfRing {
@@ -46,30 +46,30 @@ export interface AccountSpanOfRing {
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
-export function noFigures(): AccountFigures {
+export function noStats(): AccountStats {
   return { calls: 0, prompt: 0, cached: 0, completion: 0, costPicoUnits: 0 };
 }
 
-export function addFigures(sum: AccountFigures, figures: Readonly<AccountFigures>): void {
-  sum.calls += figures.calls;
-  sum.prompt += figures.prompt;
-  sum.cached += figures.cached;
-  sum.completion += figures.completion;
-  sum.costPicoUnits += figures.costPicoUnits;
+export function addStats(sum: AccountStats, stats: Readonly<AccountStats>): void {
+  sum.calls += stats.calls;
+  sum.prompt += stats.prompt;
+  sum.cached += stats.cached;
+  sum.completion += stats.completion;
+  sum.costPicoUnits += stats.costPicoUnits;
 }
 
 /** Adds to the sums of an account, which begin with its first. */
 export function addTo<Account>(
-  sums: Map<Account, AccountFigures>,
+  sums: Map<Account, AccountStats>,
   account: Account,
-  figures: Readonly<AccountFigures>,
+  stats: Readonly<AccountStats>,
 ): void {
   let sum = sums.get(account);
   if (sum === undefined) {
-    sum = noFigures();
+    sum = noStats();
     sums.set(account, sum);
   }
-  addFigures(sum, figures);
+  addStats(sum, stats);
 }
 
 /**
@@ -77,9 +77,9 @@ export function addTo<Account>(
  * called most are none of the fifty, and need not be sorted.
  */
 export function busiestOf<Account>(
-  sums: ReadonlyMap<Account, AccountFigures>,
-): (readonly [Account, AccountFigures])[] {
-  const busiest: (readonly [Account, AccountFigures])[] = [];
+  sums: ReadonlyMap<Account, AccountStats>,
+): (readonly [Account, AccountStats])[] {
+  const busiest: (readonly [Account, AccountStats])[] = [];
   for (const entry of sums) {
     const { calls } = entry[1];
     if (busiest.length === ACCOUNTS_OF_SPAN_MAX && calls <= busiest.at(-1)![1].calls) continue;
@@ -104,7 +104,7 @@ export class AccountHistory {
   }
 
   /** Takes in what the processes tell, and gives back the spans that are complete with it. */
-  add(tellings: readonly AccountTelling[], nowSeconds: number): AccountSpanOfRing[] {
+  add(tellings: readonly AccountReport[], nowSeconds: number): AccountSpanOfRing[] {
     for (const { source, spans } of tellings) {
       for (const { ring, span } of spans) this.#rings.get(ring)!.take(source, span, nowSeconds);
     }
@@ -125,7 +125,7 @@ class AccountRing {
   readonly #shape: RingShape;
   readonly #spans: AccountSpan[] = [];
   /** By start, and in it by who has told. A few: those of the last seconds. */
-  readonly #told = new Map<number, Map<string, AccountsFigures>>();
+  readonly #told = new Map<number, Map<string, AccountsStats>>();
 
   constructor(shape: RingShape) {
     this.#shape = shape;
@@ -141,7 +141,7 @@ class AccountRing {
 
   take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
     if (!this.#isNew(start, nowSeconds)) return;
-    const told = this.#told.get(start) ?? new Map<string, AccountsFigures>();
+    const told = this.#told.get(start) ?? new Map<string, AccountsStats>();
     this.#told.set(start, told.set(source, accounts));
   }
 
@@ -168,14 +168,14 @@ class AccountRing {
   }
 }
 
-function sumOf(parts: readonly AccountsFigures[]): AccountsFigures {
-  const sums = new Map<string, AccountFigures>();
-  for (const part of parts) for (const [id, figures] of Object.entries(part)) addTo(sums, id, figures);
+function sumOf(parts: readonly AccountsStats[]): AccountsStats {
+  const sums = new Map<string, AccountStats>();
+  for (const part of parts) for (const [id, stats] of Object.entries(part)) addTo(sums, id, stats);
   return Object.fromEntries(busiestOf(sums));
 }
 
 /** What the busiest accounts have called in all of the spans, the busiest first. */
-export function busiestAccounts(spans: readonly AccountSpan[]): [string, AccountFigures][] {
+export function busiestAccounts(spans: readonly AccountSpan[]): [string, AccountStats][] {
   return Object.entries(sumOf(spans.map(({ accounts }) => accounts)));
 }
 
@@ -183,6 +183,6 @@ export function busiestAccounts(spans: readonly AccountSpan[]): [string, Account
 export function courseOf(
   spans: readonly AccountSpan[],
   id: string,
-): { readonly start: number; readonly figures: Readonly<AccountFigures> }[] {
-  return spans.map(({ start, accounts }) => ({ start, figures: accounts[id] ?? noFigures() }));
+): { readonly start: number; readonly figures: Readonly<AccountStats> }[] {
+  return spans.map(({ start, accounts }) => ({ start, figures: accounts[id] ?? noStats() }));
 }

@@ -8,7 +8,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Registry, type Metric, type RegistryContentType } from 'prom-client';
 import { GATEWAY_FAMILIES } from './gateway-families.js';
-import type { FamilyReading, MetricsReading } from './metrics-reading.js';
+import type { FamilySnapshot, MetricsSnapshot } from './metrics-snapshot.js';
 import type { MetricFamily, MetricsSource, Sample } from './metrics-source.js';
 import { REQUEST_FAMILIES } from './request-families.js';
 import { SHARING_FAMILIES } from './gateway-families.js';
@@ -35,8 +35,8 @@ const CONTENT_TYPES: Readonly<Record<MetricsFormat, RegistryContentType>> = {
 export type FamilySamples = (family: MetricFamily) => readonly Sample[];
 
 /** The samples of this process, for the page that another one makes. Costs some microseconds a sample, in pieces. */
-export async function readMetrics(source: MetricsSource): Promise<MetricsReading> {
-  const families: FamilyReading[] = [];
+export async function readMetrics(source: MetricsSource): Promise<MetricsSnapshot> {
+  const families: FamilySnapshot[] = [];
   for (const { name, type, across, collect } of METRIC_FAMILIES) {
     families.push({ name, type, across, samples: collect(source) });
     await nextTurn();

@@ -2,8 +2,8 @@
  * Metrics of what is behind the requests: books, spans, threads, the process, and in files of their own upstreams and
  * accounts. Main thread, at a scrape.
  */
-import type { ThreadReading, UpstreamReading } from './metrics-reader.js';
-import { REGISTRY_STATES, SHARING_STATES, type SharingReading } from './metrics-reading.js';
+import type { ThreadSnapshot, UpstreamSnapshot } from './metrics-reader.js';
+import { REGISTRY_STATES, SHARING_STATES, type SharingSnapshot } from './metrics-snapshot.js';
 import {
   type AccountSample,
   currencyOf,
@@ -21,7 +21,7 @@ import type { NamedUpstream } from './upstream-names.js';
 
 const UPSTREAM_LABELS = ['model', 'upstream'];
 
-function upstreamSamples(source: MetricsSource, value: (reading: UpstreamReading) => number): Sample[] {
+function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapshot) => number): Sample[] {
   return source.knownUpstreams().map(({ model, name, slot }) => ({
     value: value(source.reader.upstream(slot)),
     labels: { model, upstream: name },
@@ -33,7 +33,7 @@ function upstreamRows(
   source: MetricsSource,
   upstreams: readonly NamedUpstream[],
   label: string,
-  row: (reading: UpstreamReading) => ReadonlyMap<string, number>,
+  row: (snapshot: UpstreamSnapshot) => ReadonlyMap<string, number>,
 ): Sample[] {
   return upstreams.flatMap(({ model, name, slot }) =>
     [...row(source.reader.upstream(slot))].map(([key, value]) => ({
@@ -139,18 +139,18 @@ export const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
 
 function threadSamples(
   { reader, threads }: MetricsSource,
-  value: (reading: ThreadReading) => number,
+  value: (snapshot: ThreadSnapshot) => number,
 ): Sample[] {
-  return reader.threads().map((reading) => ({
-    value: value(reading),
-    labels: { thread: threads[reading.thread]! },
+  return reader.threads().map((snapshot) => ({
+    value: value(snapshot),
+    labels: { thread: threads[snapshot.thread]! },
   }));
 }
 
 const FLUSH_DURATION = 'tollgate_ledger_flush_duration_seconds';
 const MICROSECONDS_PER_SECOND = 1e6;
 
-const BOOKS_FAMILIES: readonly MetricFamily[] = [
+const ACCOUNTING_FAMILIES: readonly MetricFamily[] = [
   {
     name: FLUSH_DURATION,
     type: 'histogram',
@@ -264,7 +264,7 @@ const SPANS_FAMILY: MetricFamily = {
 
 export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   ...UPSTREAM_FAMILIES,
-  ...BOOKS_FAMILIES,
+  ...ACCOUNTING_FAMILIES,
   SPANS_FAMILY,
   ...THREAD_FAMILIES,
   ...ACCOUNT_FAMILIES,
@@ -277,9 +277,9 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
 
 const EXCHANGE_DURATION = 'tollgate_sharing_exchange_duration_seconds';
 
-function sample({ sharing }: MetricsSource, value: (reading: SharingReading) => number) {
-  const reading = sharing();
-  return reading === undefined ? [] : [{ value: value(reading), labels: {} }];
+function sample({ sharing }: MetricsSource, value: (snapshot: SharingSnapshot) => number) {
+  const snapshot = sharing();
+  return snapshot === undefined ? [] : [{ value: value(snapshot), labels: {} }];
 }
 
 /** One for each state, 1 for that which is. */
@@ -310,10 +310,10 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
     help: 'Time of an exchange of leases with the authority that was answered; many requests share one.',
     labels: [],
     collect: ({ sharing }) => {
-      const reading = sharing();
-      return reading === undefined
+      const snapshot = sharing();
+      return snapshot === undefined
         ? []
-        : histogramSamples(EXCHANGE_DURATION, reading.exchanges, {}, secondsOf);
+        : histogramSamples(EXCHANGE_DURATION, snapshot.exchanges, {}, secondsOf);
     },
   },
   {

@@ -24,7 +24,7 @@ import {
 export type HistogramBounds = readonly number[];
 
 /** What a histogram holds, not cumulative: `counts` has one more entry than `bounds`, for what lies above the last. */
-export interface HistogramReading {
+export interface HistogramSnapshot {
   readonly bounds: HistogramBounds;
   readonly counts: number[];
   sum: number;
@@ -43,18 +43,18 @@ export function observe(words: Float64Array, at: number, bounds: HistogramBounds
 }
 
 /** Nothing yet. */
-export function emptyHistogram(bounds: HistogramBounds): HistogramReading {
+export function emptyHistogram(bounds: HistogramBounds): HistogramSnapshot {
   return { bounds, counts: new Array<number>(bounds.length + 1).fill(0), sum: 0 };
 }
 
 /** Adds the histogram that begins at word `at` to `reading`, which has the same bounds. */
-export function addHistogram(reading: HistogramReading, words: Float64Array, at: number): void {
-  const { bounds, counts } = reading;
+export function addHistogram(snapshot: HistogramSnapshot, words: Float64Array, at: number): void {
+  const { bounds, counts } = snapshot;
   for (let bucket = 0; bucket <= bounds.length; bucket += 1) counts[bucket]! += words[at + bucket]!;
-  reading.sum += words[at + bounds.length + 1]!;
+  snapshot.sum += words[at + bounds.length + 1]!;
 }
 
-export function countOf({ counts }: HistogramReading): number {
+export function countOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
@@ -99,8 +99,8 @@ function holderOf({ threads }: MetricsBuffers, stripe: number): Int32Array {
 /** From a transaction of a few rows on a fast disk to one that blocks the main thread for seconds. */
 export const FLUSH_BOUNDS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
-export interface FlushReading {
-  readonly durations: HistogramReading;
+export interface FlushSnapshot {
+  readonly durations: HistogramSnapshot;
   readonly errors: number;
   /** Since the books were last whole on disk. */
   readonly lagMs: number;
@@ -131,7 +131,7 @@ export class FlushMeter {
     return written;
   }
 
-  read(): FlushReading {
+  read(): FlushSnapshot {
     return {
       durations: this.#durations,
       errors: this.#errors,

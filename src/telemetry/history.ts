@@ -11,7 +11,7 @@
  * A span without a call is 34 bytes of JSON, a busy one with ten models 4 KB, with twenty, the most, 8 KB: 10 MB for all rings
  * at the worst.
  */
-import type { CallFigures, StatusDocument } from './status-document.js';
+import type { CallStats, StatusDocument } from './status-document.js';
 
 /*
  * The figures whose course is kept: sums since the start, as the status tells them, and what they grew by in a span of time.
@@ -19,7 +19,7 @@ import type { CallFigures, StatusDocument } from './status-document.js';
  */
 
 /** What is read of the status. */
-export type StatusFigures = CallFigures & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
+export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
 
 /** Growth of `CallFigures`; what is nothing is left out, so that a quiet span is a small row. */
 export interface CallGrowth {
@@ -42,7 +42,7 @@ export interface StatusGrowth extends CallGrowth {
 const MODELS_MAX = 20;
 
 /** What came between two readings. A sum that fell began anew, so all of it came. */
-export function growthOf(before: StatusFigures | undefined, after: StatusFigures): StatusGrowth {
+export function growthOf(before: StatusStats | undefined, after: StatusStats): StatusGrowth {
   const growth: StatusGrowth = callGrowthOf(before, after);
   const refusals = countsGrowth(before?.refusals, after.refusals);
   if (refusals !== undefined) growth.refusals = refusals;
@@ -58,11 +58,11 @@ export function growthOf(before: StatusFigures | undefined, after: StatusFigures
   return growth;
 }
 
-function callsOf(figures: CallFigures | undefined): number {
-  return Object.values(figures?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
+function callsOf(stats: CallStats | undefined): number {
+  return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
 }
 
-function callGrowthOf(before: CallFigures | undefined, after: CallFigures): CallGrowth {
+function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
   const growth: CallGrowth = {};
   const outcomes = countsGrowth(before?.outcomes, after.outcomes);
   if (outcomes !== undefined) growth.outcomes = outcomes;
@@ -136,9 +136,9 @@ export class History {
   }
 
   /** Takes a reading in, and gives back the spans that ended with it. Some 0.1 ms, 0.2 with twenty models. */
-  add(figures: StatusFigures, nowSeconds: number): EndedSpan[] {
+  add(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return [...this.#rings].flatMap(([ring, spans]) => {
-      const span = spans.add(figures, nowSeconds);
+      const span = spans.add(stats, nowSeconds);
       return span === undefined ? [] : [{ ring, span }];
     });
   }
@@ -153,7 +153,7 @@ class Ring {
   readonly #shape: RingShape;
   readonly #spans: HistorySpan[] = [];
   /** The reading at the start of the span that runs. */
-  #first: { readonly start: number; readonly figures: StatusFigures } | undefined;
+  #first: { readonly start: number; readonly figures: StatusStats } | undefined;
   #inFlight = 0;
 
   constructor(shape: RingShape) {
@@ -172,16 +172,16 @@ class Ring {
     }
   }
 
-  add(figures: StatusFigures, nowSeconds: number): HistorySpan | undefined {
+  add(stats: StatusStats, nowSeconds: number): HistorySpan | undefined {
     const start = nowSeconds - (nowSeconds % this.#shape.seconds);
     const first = this.#first;
-    this.#inFlight = Math.max(this.#inFlight, figures.calls_in_flight);
+    this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
     if (first?.start === start) return undefined;
-    this.#first = { start, figures };
+    this.#first = { start, figures: stats };
     // A clock that was set back: what was counted meanwhile belongs to no span that can follow.
     if (first === undefined || first.start > start) return undefined;
-    const span = { start: first.start, in_flight: this.#inFlight, ...growthOf(first.figures, figures) };
-    this.#inFlight = figures.calls_in_flight;
+    const span = { start: first.start, in_flight: this.#inFlight, ...growthOf(first.figures, stats) };
+    this.#inFlight = stats.calls_in_flight;
     // Those of a life that ended in this span have told of it already.
     if (span.start <= (this.#spans.at(-1)?.start ?? -Infinity)) return undefined;
     this.#spans.push(span);

@@ -19,14 +19,14 @@ export class LineBuffer {
   }
 
   bytes(piece: Uint8Array): void {
-    this.#room(piece.length);
+    this.#budget(piece.length);
     this.#bytes.set(piece, this.#length);
     this.#length += piece.length;
   }
 
   /** For short text; characters beyond ASCII are not to be in it. */
   ascii(text: string): void {
-    this.#room(text.length);
+    this.#budget(text.length);
     const bytes = this.#bytes;
     const start = this.#length;
     for (let at = 0; at < text.length; at += 1) bytes[start + at] = text.charCodeAt(at);
@@ -42,7 +42,7 @@ export class LineBuffer {
     }
     let digits = 1;
     for (let rest = whole; rest >= 10; rest = (rest / 10) | 0) digits += 1;
-    this.#room(digits);
+    this.#budget(digits);
     const bytes = this.#bytes;
     const start = this.#length;
     for (let at = start + digits - 1, rest = whole; at >= start; at -= 1, rest = (rest / 10) | 0)
@@ -52,7 +52,7 @@ export class LineBuffer {
 
   /** A whole number from 0 below 10^`digits`, with zeros before it; `digits` is 9 at most. */
   padded(value: number, digits: number): void {
-    this.#room(digits);
+    this.#budget(digits);
     const bytes = this.#bytes;
     const start = this.#length;
     for (let at = start + digits - 1, rest = value | 0; at >= start; at -= 1, rest = (rest / 10) | 0)
@@ -68,7 +68,7 @@ export class LineBuffer {
     visit(bytes);
   }
 
-  #room(bytes: number): void {
+  #budget(bytes: number): void {
     const wanted = this.#length + bytes;
     if (wanted <= this.#bytes.length) return;
     const larger = Buffer.allocUnsafeSlow(Math.max(wanted, this.#bytes.length * 2));

@@ -68,7 +68,7 @@ export class ListenerMetrics {
       this.#words[ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length + OUTCOMES.indexOf(outcome)]! += 1;
   }
 
-  /** The end of a chat call; `broken` where its answer had begun with 200 before it failed. */
+  /** The end of a chat call; `broken` where its response had begun with 200 before it failed. */
   countCall(modelSlot: number, outcome: Outcome, broken: boolean): void {
     const column = broken ? MODEL_BROKEN : MODEL_TOLD;
     this.#words[modelAt(modelSlot) + column + OUTCOMES.indexOf(outcome)]! += 1;

@@ -8,7 +8,7 @@
  *     listener stripe   calls in flight
  *                       requests of other routes       route × outcome
  *                       refusals of chat calls         reason
- *                       overhead                       histogram, whole answers; histogram, streams
+ *                       overhead                       histogram, whole responses; histogram, streams
  *                       one block a model              see MODEL_*
  *     upstream stripe   one block an upstream          see UPSTREAM_*; one stripe an upstream worker
  *     thread stripe     see THREAD_*; one stripe a thread
@@ -24,7 +24,7 @@ import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
 import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 
-/** Outcomes of a request: `ok`, one of the error codes, or the client left before its answer was whole. */
+/** Outcomes of a request: `ok`, one of the error codes, or the client left before its response was whole. */
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
@@ -108,7 +108,7 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block: outcomes that were told by a status, and those told after the answer had begun with 200. */
+/** A model's block: outcomes that were told by a status, and those told after the response had begun with 200. */
 export const MODEL_TOLD = 0;
 export const MODEL_BROKEN = MODEL_TOLD + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;

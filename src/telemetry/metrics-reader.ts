@@ -2,7 +2,7 @@
  * Sums over the stripes of all threads: see metrics-layout.ts. Main thread. Reads are not one moment's picture: a call that
  * ends meanwhile may be in one sum and not in another.
  */
-import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramReading } from './histogram.js';
+import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import {
   BREAKER_STATES,
   DISBELIEF_REASONS,
@@ -53,20 +53,20 @@ import {
   type RefusalReason,
 } from './metrics-layout.js';
 
-export interface ModelReading {
+export interface ModelSnapshot {
   /** Outcomes that were told by a status. */
   readonly told: ReadonlyMap<Outcome, number>;
-  /** Outcomes of answers that had begun with 200. */
+  /** Outcomes of responses that had begun with 200. */
   readonly broken: ReadonlyMap<Outcome, number>;
   readonly cachedTokens: number;
   readonly costPicoUnits: number;
-  readonly inputTokens: HistogramReading;
-  readonly outputTokens: HistogramReading;
-  readonly durationMs: HistogramReading;
-  readonly firstTokenMs: HistogramReading;
+  readonly inputTokens: HistogramSnapshot;
+  readonly outputTokens: HistogramSnapshot;
+  readonly durationMs: HistogramSnapshot;
+  readonly firstTokenMs: HistogramSnapshot;
 }
 
-export interface UpstreamReading {
+export interface UpstreamSnapshot {
   readonly attempts: number;
   readonly retries: number;
   readonly callsInFlight: number;
@@ -79,7 +79,7 @@ export interface UpstreamReading {
   readonly breakers: ReadonlyMap<BreakerState, number>;
 }
 
-export interface ThreadReading {
+export interface ThreadSnapshot {
   /** In `threadNames`. */
   readonly thread: number;
   readonly delayP99Ms: number;
@@ -110,12 +110,12 @@ export class MetricsReader {
     return row(this.#listeners, REFUSALS, REFUSAL_REASONS);
   }
 
-  overheadMs(stream: boolean): HistogramReading {
+  overheadMs(stream: boolean): HistogramSnapshot {
     return histogram(this.#listeners, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS);
   }
 
   /** By the model's slot, NO_MODEL and OTHER_MODEL among them. Some 3 µs a listener. */
-  model(modelSlot: number): ModelReading {
+  model(modelSlot: number): ModelSnapshot {
     const at = modelAt(modelSlot);
     const listeners = this.#listeners;
     return {
@@ -130,10 +130,10 @@ export class MetricsReader {
     };
   }
 
-  upstream(upstreamSlot: number): UpstreamReading {
+  upstream(upstreamSlot: number): UpstreamSnapshot {
     const at = upstreamAt(upstreamSlot);
     const breakers = new Map<BreakerState, number>(BREAKER_STATES.map((state) => [state, 0]));
-    let lastFailure: UpstreamReading['lastFailure'];
+    let lastFailure: UpstreamSnapshot['lastFailure'];
     for (const words of this.#workers) {
       const atMs = words[at + UPSTREAM_FAILED_AT]!;
       if (atMs > (lastFailure?.atMs ?? 0)) {
@@ -154,7 +154,7 @@ export class MetricsReader {
   }
 
   /** Of the threads that run. */
-  threads(): ThreadReading[] {
+  threads(): ThreadSnapshot[] {
     return this.#threads
       .map((words, thread) => ({
         thread,
@@ -181,8 +181,8 @@ function row<Name>(
   return new Map(names.map((name, index) => [name, sum(stripes, at + index)]));
 }
 
-function histogram(stripes: readonly Float64Array[], at: number, bounds: HistogramBounds): HistogramReading {
-  const reading = emptyHistogram(bounds);
-  for (const words of stripes) addHistogram(reading, words, at);
-  return reading;
+function histogram(stripes: readonly Float64Array[], at: number, bounds: HistogramBounds): HistogramSnapshot {
+  const snapshot = emptyHistogram(bounds);
+  for (const words of stripes) addHistogram(snapshot, words, at);
+  return snapshot;
 }

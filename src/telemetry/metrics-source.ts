@@ -1,10 +1,10 @@
 /**
  * What the exposition reads at a scrape, and the shape of what it makes of it. Main thread.
  */
-import type { FlushReading } from './histogram.js';
-import type { HistogramReading } from './histogram.js';
+import type { FlushSnapshot } from './histogram.js';
+import type { HistogramSnapshot } from './histogram.js';
 import type { MetricsReader } from './metrics-reader.js';
-import type { SharingReading } from './metrics-reading.js';
+import type { SharingSnapshot } from './metrics-snapshot.js';
 import type { SpanCounts } from './span-outbox.js';
 import type { NamedUpstream } from './upstream-names.js';
 
@@ -36,14 +36,14 @@ export interface MetricsSource {
   readonly callsInFlightMax: number;
   /** Memory that the bodies of calls in work take, and may take. */
   readonly bodies: { readonly bytesInWork: () => number; readonly bytesInWorkMax: () => number };
-  readonly flush: () => FlushReading;
+  readonly flush: () => FlushSnapshot;
   readonly unflushedAccounts: () => number;
   /** Of each listener's journal, 0 to 1. */
   readonly journalFills: () => readonly number[];
   /** Undefined where none are exported. */
   readonly spans: () => SpanCounts | undefined;
   /** Undefined where the gateway has its limits for itself. */
-  readonly sharing: () => SharingReading | undefined;
+  readonly sharing: () => SharingSnapshot | undefined;
   /** None where account labels are switched off; bounded by whoever gives them. */
   readonly accounts: () => readonly AccountSample[];
 }
@@ -81,7 +81,7 @@ export const currencyOf = (picoUnits: number | bigint): number => Number(picoUni
 /** Samples of one histogram, with its counts made cumulative; bounds and sum times `scale`. */
 export function histogramSamples(
   name: string,
-  { bounds, counts, sum }: HistogramReading,
+  { bounds, counts, sum }: HistogramSnapshot,
   sharedLabels: Readonly<Record<string, string>>,
   scale: (value: number) => number = (value) => value,
 ): Sample[] {

@@ -149,7 +149,7 @@ function callAttributes(record: CallSpanRecord): Attributes {
 }
 
 function attemptAttributes(record: AttemptSpanRecord): Attributes {
-  const { status, error, provider, answerModel, earlierTries } = record;
+  const { status, error, provider, responseModel, earlierTries } = record;
   // A status that tells what went wrong is the better name for it.
   const errorType = status !== null && status >= CLIENT_ERROR ? String(status) : error;
   return {
@@ -157,7 +157,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
     'gen_ai.provider.name': provider,
     'gen_ai.request.model': record.model,
     'gen_ai.request.stream': record.stream,
-    ...(answerModel === null ? {} : { 'gen_ai.response.model': answerModel }),
+    ...(responseModel === null ? {} : { 'gen_ai.response.model': responseModel }),
     'http.request.method': 'POST',
     ...(status === null ? {} : { 'http.response.status_code': status }),
     ...(earlierTries === 0 ? {} : { 'http.request.resend_count': earlierTries }),

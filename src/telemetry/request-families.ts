@@ -4,7 +4,7 @@
  * A model has samples once it has had a call; names of models come from the settings, so their number is bounded.
  */
 import { ERROR_KINDS } from '../core/errors.js';
-import { countOf, type HistogramReading } from './histogram.js';
+import { countOf, type HistogramSnapshot } from './histogram.js';
 import {
   CHAT_ROUTE,
   NO_MODEL,
@@ -14,7 +14,7 @@ import {
   type OtherRoute,
   type Outcome,
 } from './metrics-layout.js';
-import type { ModelReading } from './metrics-reader.js';
+import type { ModelSnapshot } from './metrics-reader.js';
 import {
   currencyOf,
   histogramSamples,
@@ -43,7 +43,7 @@ function allModelsOf(source: MetricsSource): NamedModel[] {
   return [{ ...NO_NAME, slot: NO_MODEL }, { ...OTHER_NAME, slot: OTHER_MODEL }, ...modelsOf(source)];
 }
 
-function readModels(source: MetricsSource, models: readonly NamedModel[]): [NamedModel, ModelReading][] {
+function readModels(source: MetricsSource, models: readonly NamedModel[]): [NamedModel, ModelSnapshot][] {
   return models.map((model) => [model, source.reader.model(model.slot)]);
 }
 
@@ -82,14 +82,14 @@ function genAiLabels({ id, ownedBy }: ModelName, more: Readonly<Record<string, s
 function modelHistogram(
   source: MetricsSource,
   name: string,
-  histogram: (reading: ModelReading) => HistogramReading,
+  histogram: (snapshot: ModelSnapshot) => HistogramSnapshot,
   more: Readonly<Record<string, string>> = {},
   scale?: (value: number) => number,
 ): Sample[] {
-  return readModels(source, modelsOf(source)).flatMap(([model, reading]) =>
-    countOf(histogram(reading)) === 0
+  return readModels(source, modelsOf(source)).flatMap(([model, snapshot]) =>
+    countOf(histogram(snapshot)) === 0
       ? []
-      : histogramSamples(name, histogram(reading), genAiLabels(model, more), scale),
+      : histogramSamples(name, histogram(snapshot), genAiLabels(model, more), scale),
   );
 }
 
@@ -211,6 +211,6 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
 ];
 
 /** Models that had a call which was charged, if only with nothing. */
-function charged(source: MetricsSource): [NamedModel, ModelReading][] {
+function charged(source: MetricsSource): [NamedModel, ModelSnapshot][] {
   return readModels(source, modelsOf(source)).filter(([, { inputTokens }]) => countOf(inputTokens) > 0);
 }

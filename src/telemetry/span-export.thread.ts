@@ -18,7 +18,7 @@ import { RecordedSpan } from './otel-span.js';
 import { SpanExport } from './span-export.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record.js';
 import { unpackSpans } from './span-record.js';
-import { SpanRoom } from './span-outbox.js';
+import { SpanBudget } from './span-outbox.js';
 import { ThreadHealth } from './histogram.js';
 
 /** The slot of a deleted account is another's some seconds later. */
@@ -26,14 +26,14 @@ const IDS_KEPT_MS = 10_000;
 /** At the end the main thread has little else to do. */
 const IDS_WAIT_MS = 500;
 
-const { room: shared, version, metrics, thread } = workerData as SpanExportInit;
+const { budget: shared, version, metrics, thread } = workerData as SpanExportInit;
 const main = parentPort;
 invariant(main !== null, 'spans are exported in a thread of the gateway');
 
 const clock = new SystemClock();
-const room = new SpanRoom(shared);
+const budget = new SpanBudget(shared);
 const log = openLog('traces', new LogSwitch(metrics.log));
-const spanExport = new SpanExport(room, log);
+const spanExport = new SpanExport(budget, log);
 // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have the last word.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
@@ -46,7 +46,7 @@ const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
     // What waits for ids is still on its way.
-    room.giveBack(records.length);
+    budget.giveBack(records.length);
     const around = {
       resource,
       version,

@@ -12,7 +12,7 @@ import { TraceExporterMetricsHelper } from '@opentelemetry/otlp-transformer';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
 import type { Log } from './log.js';
 import { SpanJson } from './span-json.js';
-import type { SpanRoom } from './span-outbox.js';
+import type { SpanBudget } from './span-outbox.js';
 
 /*
  * The OpenTelemetry SDK's OTLP/HTTP exporter of spans as JSON, with a serializer of ours: see span-json.ts. Exporting thread.
@@ -52,22 +52,22 @@ const REPORT_PERIOD_MS = 60_000;
 /** Counts what becomes of each batch. */
 class CountedExporter implements SpanExporter {
   readonly #exporter: SpanExporter;
-  readonly #room: SpanRoom;
+  readonly #budget: SpanBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
   /** Spans that the processor has handed over so far. */
   handedOver = 0;
 
-  constructor(exporter: SpanExporter, room: SpanRoom, log: Log) {
+  constructor(exporter: SpanExporter, budget: SpanBudget, log: Log) {
     this.#exporter = exporter;
-    this.#room = room;
+    this.#budget = budget;
     this.#log = log;
   }
 
   export(spans: ReadableSpan[], done: (result: ExportResult) => void): void {
     this.handedOver += spans.length;
     this.#exporter.export(spans, (result) => {
-      if (result.code === ExportResultCode.SUCCESS) this.#room.countExported(spans.length);
+      if (result.code === ExportResultCode.SUCCESS) this.#budget.countExported(spans.length);
       else this.#fail(spans.length, result.error);
       done(result);
     });
@@ -78,11 +78,11 @@ class CountedExporter implements SpanExporter {
   }
 
   #fail(spans: number, error: Error | undefined): void {
-    this.#room.countFailed(spans);
+    this.#budget.countFailed(spans);
     const nowMs = performance.now();
     if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
     this.#reportedAtMs = nowMs;
-    const { failed, dropped } = this.#room.counts();
+    const { failed, dropped } = this.#budget.counts();
     this.#log.warn('spans could not be exported; calls are not affected', {
       error: error?.message,
       failedSinceStart: failed,
@@ -92,15 +92,15 @@ class CountedExporter implements SpanExporter {
 }
 
 export class SpanExport {
-  readonly #room: SpanRoom;
+  readonly #budget: SpanBudget;
   readonly #exporter: CountedExporter;
   readonly #processor: BatchSpanProcessor;
   #offered = 0;
 
   /** `exporter` by default goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
-  constructor(room: SpanRoom, log: Log, exporter: SpanExporter = new OtlpExporter()) {
-    this.#room = room;
-    this.#exporter = new CountedExporter(exporter, room, log);
+  constructor(budget: SpanBudget, log: Log, exporter: SpanExporter = new OtlpExporter()) {
+    this.#budget = budget;
+    this.#exporter = new CountedExporter(exporter, budget, log);
     this.#processor = new BatchSpanProcessor({
       exporter: this.#exporter,
       maxQueueSize: QUEUE_SPANS_MAX,
@@ -113,7 +113,7 @@ export class SpanExport {
   /** Takes the span, or drops and counts it where the queue is full: the collector is slow or away. */
   offer(span: ReadableSpan): void {
     if (this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
-      this.#room.countDropped(1);
+      this.#budget.countDropped(1);
       return;
     }
     this.#offered += 1;

@@ -19,7 +19,7 @@ import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 /** Of OTLP's flags: that it is known whether the parent is another process's, and that it is. */
 const HAS_IS_REMOTE = 0x100;
 const IS_REMOTE = 0x200;
-/** An upstream names the model of its answer as it likes; 1 KB each. */
+/** An upstream names the model of its response as it likes; 1 KB each. */
 const KINDS_MAX = 1_000;
 const NANOS_DIGITS = 9;
 
@@ -167,7 +167,7 @@ function kindNameOf(record: SpanRecord): string {
   const { status, model, provider, stream } = record;
   return record.kind === SPAN_OF_CALL
     ? `${record.outcome}\n${status}\n${stream}\n${model}\n${provider}`
-    : `\n${record.origin}\n${status}\n${record.error}\n${record.earlierTries}\n${stream}\n${model}\n${provider}\n${record.answerModel}`;
+    : `\n${record.origin}\n${status}\n${record.error}\n${record.earlierTries}\n${stream}\n${model}\n${provider}\n${record.responseModel}`;
 }
 
 function attributesText(attributes: Attributes): string {

@@ -31,11 +31,11 @@ export interface SpanCounts {
   readonly dropped: number;
 }
 
-export function createSpanRoom(): SharedArrayBuffer {
+export function createSpanBudget(): SharedArrayBuffer {
   return new SharedArrayBuffer(WORDS * BigInt64Array.BYTES_PER_ELEMENT);
 }
 
-export class SpanRoom {
+export class SpanBudget {
   readonly #way: Int32Array;
   readonly #counts: BigInt64Array;
 
@@ -77,7 +77,7 @@ export class SpanRoom {
 /** What a thread gets to leave its spans. */
 export interface SpanOutlet {
   readonly port: MessagePort;
-  readonly room: SharedArrayBuffer;
+  readonly budget: SharedArrayBuffer;
 }
 
 /** A message costs 3 µs whatever it carries: at so many spans that is nothing, and packing them stalls no call, at 0.2 ms. */
@@ -94,20 +94,20 @@ export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
 export class SpanOutbox {
   readonly #pack: typeof packSpans;
   readonly #port: MessagePort;
-  readonly #room: SpanRoom;
+  readonly #budget: SpanBudget;
   #spans: SpanRecord[] = [];
   #timer: NodeJS.Timeout | undefined;
 
-  constructor({ port, room }: SpanOutlet, pack: typeof packSpans) {
+  constructor({ port, budget: room }: SpanOutlet, pack: typeof packSpans) {
     this.#pack = pack;
     this.#port = port;
-    this.#room = new SpanRoom(room);
+    this.#budget = new SpanBudget(room);
     port.unref();
   }
 
   /** Takes the span, or drops and counts it where too many are on their way. */
   push(span: SpanRecord): void {
-    if (!this.#room.take()) return;
+    if (!this.#budget.take()) return;
     this.#spans.push(span);
     if (this.#spans.length >= BATCH_SPANS) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();

@@ -59,8 +59,8 @@ export interface AttemptSpanRecord {
   /** Origin of the upstream. */
   readonly origin: string;
   readonly model: string;
-  /** As the answer names it. */
-  readonly answerModel: string | null;
+  /** As the response names it. */
+  readonly responseModel: string | null;
   readonly provider: string;
   /** Tries of the call that came before. */
   readonly earlierTries: number;
@@ -75,7 +75,7 @@ export type SpanRecord = CallSpanRecord | AttemptSpanRecord;
 
 /** `workerData` of the exporting thread. */
 export interface SpanExportInit {
-  readonly room: SharedArrayBuffer;
+  readonly budget: SharedArrayBuffer;
   readonly version: string;
   readonly metrics: MetricsBuffers;
   /** Its stripe among those of the threads. */

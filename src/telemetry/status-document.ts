@@ -2,10 +2,10 @@
  * The document of `GET /admin/v1/status`, as the gateway writes it and its readers take it: JSON, types alone. Any thread, and
  * the browser.
  *
- * Figures are sums since the start: who wants rates or percentiles takes the difference of two answers. Money is decimal text.
+ * Figures are sums since the start: who wants rates or percentiles takes the difference of two responses. Money is decimal text.
  */
 import type { BreakerState } from './metrics-layout.js';
-import type { RegistryState, SharingState } from './metrics-reading.js';
+import type { RegistryState, SharingState } from './metrics-snapshot.js';
 
 /** One more count than bounds, for what lies above them; each counts what is in its bucket alone. */
 export interface HistogramView {
@@ -23,12 +23,12 @@ export interface CallCounts {
 }
 
 /** Of all calls, or of one model's. */
-export interface CallFigures extends CallCounts {
+export interface CallStats extends CallCounts {
   readonly cost: string;
 }
 
 /** Of a model that has had a call. */
-export interface ModelFigures extends CallFigures {
+export interface ModelStats extends CallStats {
   readonly id: string;
 }
 
@@ -97,9 +97,9 @@ export interface RunStatus {
   readonly sharing: SharingStatus | null;
 }
 
-/** Of all processes; `process`, `pid` and the like are those of the one that answers. */
-export interface StatusDocument extends RunStatus, CallFigures {
-  readonly models: readonly ModelFigures[];
+/** Of all processes; `process`, `pid` and the like are those of the one that responses. */
+export interface StatusDocument extends RunStatus, CallStats {
+  readonly models: readonly ModelStats[];
   readonly processes: readonly Pick<
     RunStatus,
     'process' | 'pid' | 'version' | 'ready' | 'uptime_seconds' | 'calls_in_flight'

@@ -11,7 +11,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex } from '../core/units.js';
 import {
-  type AccountFigures,
+  type AccountStats,
   type AccountSpan,
   type AccountSpanOfRing,
   addTo,
@@ -35,7 +35,7 @@ export interface NotedCall {
 }
 
 /** What one process says; plain, for the channel between processes. Said again it changes nothing. */
-export interface AccountTelling {
+export interface AccountReport {
   /** Text that no other process has. */
   readonly source: string;
   /** Those of a ring in the order of their starts. */
@@ -45,11 +45,11 @@ export interface AccountTelling {
 interface RunningSpan {
   readonly ring: RingName;
   start: number;
-  sums: Map<AccountIndex, AccountFigures>;
+  sums: Map<AccountIndex, AccountStats>;
   ended: AccountSpan | undefined;
 }
 
-export class AccountTally {
+export class TopAccounts {
   readonly #source = randomUUID();
   readonly #idOf: (account: AccountIndex) => string | null;
   readonly #clock: Clock;
@@ -82,7 +82,7 @@ export class AccountTally {
   }
 
   /** The last ended span of each length in which there was a call. To be asked as often as the finest ends. */
-  read(): AccountTelling {
+  read(): AccountReport {
     this.#spans.forEach((span, index) => {
       const start = this.#startOf(span.ring);
       if (start === span.start) return;
@@ -98,7 +98,7 @@ export class AccountTally {
   }
 
   /** Before the end: those that run too, as far as they have come. */
-  readLast(): AccountTelling {
+  readLast(): AccountReport {
     const { source, spans } = this.read();
     this.#spans.slice(0, -1).forEach(({ sums }, index) => hand(sums, this.#spans[index + 1]!.sums));
     return { source, spans: [...spans, ...this.#told((span) => this.#pictureOf(span))] };
@@ -112,9 +112,9 @@ export class AccountTally {
   }
 
   #pictureOf({ start, sums }: RunningSpan): AccountSpan {
-    const known = busiestOf(sums).flatMap(([account, figures]) => {
+    const known = busiestOf(sums).flatMap(([account, stats]) => {
       const id = this.#idOf(account);
-      return id === null ? [] : [[id, { ...figures }] as const];
+      return id === null ? [] : [[id, { ...stats }] as const];
     });
     return { start, accounts: Object.fromEntries(known) };
   }
@@ -125,9 +125,9 @@ export class AccountTally {
   }
 }
 
-function hand(from: ReadonlyMap<AccountIndex, AccountFigures>, to: Map<AccountIndex, AccountFigures>): void {
-  for (const [account, figures] of from) {
-    if (to.size < ACCOUNTS_COUNTED_MAX || to.has(account)) addTo(to, account, figures);
+function hand(from: ReadonlyMap<AccountIndex, AccountStats>, to: Map<AccountIndex, AccountStats>): void {
+  for (const [account, stats] of from) {
+    if (to.size < ACCOUNTS_COUNTED_MAX || to.has(account)) addTo(to, account, stats);
   }
 }
 

@@ -177,12 +177,12 @@ export function samplingOf(env: NodeJS.ProcessEnv): {
       const text = (env.OTEL_TRACES_SAMPLER_ARG ?? '').trim();
       const ratio = text === '' ? 1 : Number(text);
       if (ratio >= 0 && ratio <= 1) return { sampling: { parentBased, ratio } };
-      const problem = `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, got ${text}; all are sampled`;
-      return { sampling: { parentBased, ratio: 1 }, problem };
+      const error = `OTEL_TRACES_SAMPLER_ARG must be a number from 0 to 1, got ${text}; all are sampled`;
+      return { sampling: { parentBased, ratio: 1 }, problem: error };
     }
     default: {
-      const problem = `OTEL_TRACES_SAMPLER must be always_on, always_off, traceidratio, or one of them after parentbased_, got ${name}; parentbased_always_on is used`;
-      return { sampling: { parentBased: true, ratio: 1 }, problem };
+      const error = `OTEL_TRACES_SAMPLER must be always_on, always_off, traceidratio, or one of them after parentbased_, got ${name}; parentbased_always_on is used`;
+      return { sampling: { parentBased: true, ratio: 1 }, problem: error };
     }
   }
 }

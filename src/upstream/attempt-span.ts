@@ -29,10 +29,10 @@ export interface AttemptBegin {
 }
 
 export interface AttemptEnd {
-  /** Kind of a failure, or `cancelled`; undefined where the answer was whole. */
+  /** Kind of a failure, or `cancelled`; undefined where the response was whole. */
   readonly error: string | undefined;
   readonly status: number;
-  readonly answerModel: string | undefined;
+  readonly responseModel: string | undefined;
   readonly nowMs: number;
 }
 
@@ -74,7 +74,7 @@ export class AttemptSpan {
   }
 
   /** The first word counts: an attempt that has failed is aborted as well. */
-  end({ error, status, answerModel, nowMs }: AttemptEnd): void {
+  end({ error, status, responseModel: answerModel, nowMs }: AttemptEnd): void {
     if (this.#ended) return;
     this.#ended = true;
     const parent = this.#parent;
@@ -94,7 +94,7 @@ export class AttemptSpan {
       requestId: request.requestId,
       origin: target.origin,
       model: target.model ?? modelId,
-      answerModel: answerModel ?? null,
+      responseModel: answerModel ?? null,
       provider,
       earlierTries,
       stream: request.stream,

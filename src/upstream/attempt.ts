@@ -7,17 +7,17 @@ import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { withModelName } from '../protocol/chat-body.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
-import { AnswerReader } from './response-reader.js';
-import type { AnswerRoom } from './response-budget.js';
-import type { AnswerBodyReader, AnswerSink } from './response-reader.js';
-import type { UpstreamCall, UpstreamClient, UpstreamFault, UpstreamHandler } from '../http1/http-client.js';
+import { ResponseReader } from './response-reader.js';
+import type { ResponseBudget } from './response-budget.js';
+import type { ResponseBodyReader, ResponseSink } from './response-reader.js';
+import type { HttpCall, HttpClient, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
-  faultFailure,
+  connectionFailure,
   garbageFailure,
   isHtml,
   meaningOf,
   pageFailure,
-  refusalFailure,
+  rejectionFailure,
   statusFailure,
   type AttemptFailure,
 } from './error-mapping.js';
@@ -34,9 +34,9 @@ const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
 
 /** The session's side; `crash` is for exceptions, which are bugs of ours. */
-export interface AttemptOwner extends AnswerSink {
-  /** For the answer, if it is a whole one. */
-  readonly room: AnswerRoom;
+export interface AttemptOwner extends ResponseSink {
+  /** For the response, if it is a whole one. */
+  readonly budget: ResponseBudget;
   /**
    * In the place of `reject`, of a stream that has begun: it was cut by our clock or its caller, so what was relayed is charged.
    * `isHeldUp`: by its caller.
@@ -48,16 +48,16 @@ export interface AttemptOwner extends AnswerSink {
 /** unanswered → reading or refused → drained; a fault or abort may come at any point. */
 type Phase = 'unanswered' | 'reading' | 'refused' | 'drained';
 
-export class Attempt implements UpstreamHandler, AnswerSink {
+export class Attempt implements HttpHandler, ResponseSink {
   readonly meter = new UsageMeter();
   readonly taken: TakenTarget;
   readonly #owner: AttemptOwner;
   readonly #request: UpstreamRequest;
   readonly #clock: Clock;
   readonly #span: AttemptSpan | undefined;
-  readonly #call: UpstreamCall;
+  readonly #call: HttpCall;
   #phase: Phase = 'unanswered';
-  #reader: AnswerBodyReader | undefined;
+  #reader: ResponseBodyReader | undefined;
   #status = 0;
   /** Of a stream: the client has some of it. */
   #relayed = false;
@@ -66,7 +66,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
   #unusedBytes = 0;
 
   constructor(
-    client: UpstreamClient,
+    client: HttpClient,
     taken: TakenTarget,
     request: UpstreamRequest,
     span: AttemptSpan | undefined,
@@ -130,10 +130,10 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     }
   }
 
-  onError(fault: UpstreamFault): void {
+  onError(fault: HttpFault): void {
     try {
       if (this.#phase === 'refused') this.#refuse();
-      else if (this.#phase !== 'drained') this.#fault(fault);
+      else if (this.#phase !== 'drained') this.#error(fault);
     } catch (error) {
       this.#owner.crash(error);
     }
@@ -189,7 +189,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
       this.#phase = 'reading';
       this.#reader = this.#request.stream
         ? new StreamReader(this, this.meter, this.#request.includeUsage, this.#request.choices)
-        : new AnswerReader(this, this.meter, this.#owner.room);
+        : new ResponseReader(this, this.meter, this.#owner.budget);
     }
   }
 
@@ -202,13 +202,13 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     this.#refuse();
   }
 
-  #fault(fault: UpstreamFault): void {
+  #error(fault: HttpFault): void {
     // Its end is missing, and nothing else.
     if (this.#reader?.isWhole === true) {
       this.#reader.onEnd();
       return;
     }
-    const failure = faultFailure(fault);
+    const failure = connectionFailure(fault);
     if (this.#relayed) {
       const isHeldUp = this.#call.isHeldUp;
       if (isHeldUp || fault.code === TOTAL_TIMEOUT) {
@@ -235,7 +235,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     if (this.#phase !== 'refused') return;
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
-    const failure = refusalFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
+    const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
     if (failure.callerError === undefined) this.taken.releaseFailed(failure);
     else this.taken.releaseGood();
     this.#settle();
@@ -247,7 +247,7 @@ export class Attempt implements UpstreamHandler, AnswerSink {
     this.#span?.end({
       error,
       status: this.#status,
-      answerModel: this.meter.answerModel,
+      responseModel: this.meter.responseModel,
       nowMs: this.#clock.monotonicMs(),
     });
   }
@@ -283,7 +283,7 @@ function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
 }
 
-/** A whole answer without a type is let through: it is checked as JSON all the same. */
+/** A whole response without a type is let through: it is checked as JSON all the same. */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
   // Nearly all of them, as they come.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;

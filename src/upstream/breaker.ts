@@ -14,12 +14,12 @@ import type { MonotonicMs } from '../core/units.js';
 /** The window is two halves, of which the older is dropped as a whole. */
 const WINDOW_HALF_MS = 5_000;
 /** First rest: a process that was restarted is back by then. A probe costs one caller a failed try at most. */
-const REST_MS_MIN = 2_000;
+const COOLDOWN_MS_MIN = 2_000;
 /** An upstream that was down for hours serves again a minute after it is back. */
-const REST_MS_MAX = 60_000;
+const COOLDOWN_MS_MAX = 60_000;
 
 /** Where nobody else takes the calls, each refused one is lost: so long at most after the upstream is back. */
-export const LONE_REST_MS_MAX = 5_000;
+export const LONE_COOLDOWN_MS_MAX = 5_000;
 
 /** What happened, with the rest that follows. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
@@ -29,13 +29,13 @@ export type BreakerPass = number;
 
 export class Breaker {
   readonly #failuresMax: number;
-  readonly #onChange: (change: BreakerChange, restMs: number) => void;
+  readonly #onChange: (change: BreakerChange, cooldownMs: number) => void;
   #inARow = 0;
   #half = { calls: 0, failures: 0 };
   #olderHalf = { calls: 0, failures: 0 };
   #halfEndMs = 0;
   /** 0 while closed. */
-  #restMs = 0;
+  #cooldownMs = 0;
   #probeAtMs = 0;
   /** When it opened, or its last probe began. */
   #restedAtMs = 0;
@@ -43,14 +43,14 @@ export class Breaker {
   #pass: BreakerPass = 0;
 
   /** `failuresMax` 0: it never opens. */
-  constructor(failuresMax: number, onChange: (change: BreakerChange, restMs: number) => void) {
+  constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
     this.#failuresMax = failuresMax;
     this.#onChange = onChange;
   }
 
   /** Also while a call probes. */
   get isOpen(): boolean {
-    return this.#restMs > 0;
+    return this.#cooldownMs > 0;
   }
 
   /** How long until it lets a call through; 0 is now. */
@@ -61,7 +61,7 @@ export class Breaker {
   /** As `restMs`, where no other upstream is left. */
   loneRestMs(nowMs: MonotonicMs): number {
     if (!this.isOpen) return 0;
-    return Math.max(0, Math.min(this.#probeAtMs, this.#restedAtMs + LONE_REST_MS_MAX) - nowMs);
+    return Math.max(0, Math.min(this.#probeAtMs, this.#restedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
   /** An operator says that the upstream is well; calls that run are not heard. */
@@ -69,12 +69,12 @@ export class Breaker {
     if (this.isOpen) this.#close();
   }
 
-  /** A call begins, which `restMs` or `loneRestMs` allowed. While open it is the probe; if it stays without an answer, another follows after a rest. */
+  /** A call begins, which `restMs` or `loneRestMs` allowed. While open it is the probe; if it stays without a response, another follows after a rest. */
   begin(nowMs: MonotonicMs): BreakerPass {
     if (this.isOpen) {
       this.#pass++;
       this.#restedAtMs = nowMs;
-      this.#probeAtMs = nowMs + this.#restMs;
+      this.#probeAtMs = nowMs + this.#cooldownMs;
     }
     return this.#pass;
   }
@@ -94,14 +94,14 @@ export class Breaker {
   failed(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass !== this.#pass || this.#failuresMax === 0) return;
     if (this.isOpen) {
-      this.#open(nowMs, Math.min(REST_MS_MAX, 2 * this.#restMs), 'reopened');
+      this.#open(nowMs, Math.min(COOLDOWN_MS_MAX, 2 * this.#cooldownMs), 'reopened');
       return;
     }
     this.#count(nowMs, 1);
     const calls = this.#half.calls + this.#olderHalf.calls;
     const failures = this.#half.failures + this.#olderHalf.failures;
     const isTooMany = failures >= this.#failuresMax && 2 * failures >= calls;
-    if (isTooMany || this.#inARow >= this.#failuresMax) this.#open(nowMs, REST_MS_MIN, 'opened');
+    if (isTooMany || this.#inARow >= this.#failuresMax) this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
   }
 
   /** The call ended without a word about the upstream; after a probe the next call is one. */
@@ -109,16 +109,16 @@ export class Breaker {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }
 
-  #open(nowMs: MonotonicMs, restMs: number, change: BreakerChange): void {
-    this.#restMs = restMs;
+  #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
+    this.#cooldownMs = cooldownMs;
     this.#restedAtMs = nowMs;
-    this.#probeAtMs = nowMs + restMs;
+    this.#probeAtMs = nowMs + cooldownMs;
     this.#pass++;
-    this.#onChange(change, restMs);
+    this.#onChange(change, cooldownMs);
   }
 
   #close(): void {
-    this.#restMs = 0;
+    this.#cooldownMs = 0;
     this.#pass++;
     this.#inARow = 0;
     this.#half = { calls: 0, failures: 0 };

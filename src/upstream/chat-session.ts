@@ -4,7 +4,11 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
-import { FRAME_BYTES_MAX, WHOLE_ANSWERS_BYTES_MAX, WHOLE_ANSWER_BYTES_UNCOUNTED } from '../core/limits.js';
+import {
+  FRAME_BYTES_MAX,
+  WHOLE_RESPONSES_BYTES_MAX,
+  WHOLE_RESPONSE_BYTES_UNCOUNTED,
+} from '../core/limits.js';
 import { ceilDiv } from '../core/units.js';
 import type {
   DownstreamHandle,
@@ -17,13 +21,13 @@ import type { Log } from '../telemetry/log.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
-import { AnswerBudget, AnswerRoom } from './response-budget.js';
+import { ResponseBudgetBuffer, ResponseBudget } from './response-budget.js';
 import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
-import type { UpstreamClient } from '../http1/http-client.js';
+import type { HttpClient } from '../http1/http-client.js';
 import { countOrEstimate } from './token-count.js';
 import { unavailableError, type AttemptFailure } from './error-mapping.js';
-import { FaultLog } from './fault-log.js';
+import { ErrorLog } from './error-log.js';
 import { RetryPlan } from './target-choice.js';
 import type { RouteTable } from './route-table.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
@@ -32,8 +36,8 @@ import { doubtOf, withinHold } from './usage-shapes.js';
 
 export interface SessionDeps {
   readonly routes: RouteTable;
-  readonly http: UpstreamClient;
-  readonly echo: UpstreamClient;
+  readonly http: HttpClient;
+  readonly echo: HttpClient;
   readonly count: CountTokens;
   readonly log: Log;
   readonly clock: Clock;
@@ -44,8 +48,8 @@ export interface SessionDeps {
 
 /** What all sessions of a worker share. */
 interface Shared extends Omit<SessionDeps, 'log'> {
-  readonly faults: FaultLog;
-  readonly answers: AnswerBudget;
+  readonly errors: ErrorLog;
+  readonly answers: ResponseBudgetBuffer;
 }
 
 const EMPTY = new Uint8Array(0);
@@ -63,8 +67,8 @@ export function createStartSession(deps: SessionDeps): StartSession {
   const { log, ...rest } = deps;
   const shared: Shared = {
     ...rest,
-    faults: new FaultLog(log, deps.clock),
-    answers: new AnswerBudget(WHOLE_ANSWERS_BYTES_MAX, WHOLE_ANSWER_BYTES_UNCOUNTED),
+    errors: new ErrorLog(log, deps.clock),
+    answers: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
   };
   return (request, downstream) => {
     const session = new ChatSession(shared, request, downstream);
@@ -81,7 +85,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #request: UpstreamRequest;
   readonly #downstream: DownstreamHandle;
   readonly #plan: RetryPlan;
-  readonly room: AnswerRoom;
+  readonly budget: ResponseBudget;
   #state: State = 'calling';
   #attempt: Attempt | undefined;
   #pause: NodeJS.Timeout | undefined;
@@ -101,7 +105,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#shared = shared;
     this.#request = request;
     this.#downstream = downstream;
-    this.room = new AnswerRoom(shared.answers);
+    this.budget = new ResponseBudget(shared.answers);
     this.#plan = new RetryPlan(shared.routes.choiceOf(request.modelIndex), shared.clock);
   }
 
@@ -121,7 +125,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   onCancel(): void {
     if (this.#cancelled || this.#state === 'ended') return;
     this.#cancelled = true;
-    // The whole answer had come: it was spent, whether the client reads it or not.
+    // The whole response had come: it was spent, whether the client reads it or not.
     if (this.#state === 'delivering') {
       this.#end();
       return;
@@ -149,11 +153,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
     this.#attempt = undefined;
-    this.room.clear();
+    this.budget.clear();
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
       if (failure.ours)
-        this.#shared.faults.write(
+        this.#shared.errors.write(
           'error',
           'gateway',
           'a call was refused for want of room or descriptors',
@@ -174,7 +178,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { target } = this.#attempt!.taken;
     if (!isHeldUp) {
       this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
-      this.#shared.faults.write(
+      this.#shared.errors.write(
         'warn',
         target.name,
         'a stream was cut at total_timeout_ms, what was relayed is charged',
@@ -187,7 +191,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   crash(error: unknown): void {
     const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#shared.faults.write('error', 'gateway', 'a call failed inside of the gateway', cause);
+    this.#shared.errors.write('error', 'gateway', 'a call failed inside of the gateway', cause);
     this.#attempt?.abort();
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
@@ -233,7 +237,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** No upstream takes the call now; without a wait, so that calls do not pile up before one that is down. */
   #failResting(): void {
-    const { routes, faults } = this.#shared;
+    const { routes, errors: faults } = this.#shared;
     const { restMs, reason } = this.#plan.rest();
     const subject = `model ${routes.routeOf(this.#request.modelIndex).id}`;
     faults.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
@@ -244,7 +248,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
     const { target } = attempt.taken;
     const { name } = target;
-    const { faults } = this.#shared;
+    const { errors: faults } = this.#shared;
     if (failure.wrongAddress)
       faults.write(
         'warn',
@@ -277,7 +281,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#settled(reported);
       return;
     }
-    const { routes, count, faults } = this.#shared;
+    const { routes, count, errors: faults } = this.#shared;
     const { tokenizer, outputTokensMax } = routes.routeOf(this.#request.modelIndex);
     const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
     countOrEstimate(count, wanted, this.#request.account, faults)
@@ -291,7 +295,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** Why the upstream's report of usage is not believed, which is told; undefined where it is, or where there is none. */
   #doubtOf({ meter, taken: { target } }: Attempt): DisbeliefReason | undefined {
-    const { routes, metrics, faults } = this.#shared;
+    const { routes, metrics, errors: faults } = this.#shared;
     const { outputTokensMax } = routes.routeOf(this.#request.modelIndex);
     const { tokens } = meter;
     const doubt =
@@ -319,7 +323,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#deliver();
   }
 
-  /** A large whole answer goes in pieces, as credits come. */
+  /** A large whole response goes in pieces, as credits come. */
   #deliver(): void {
     while (this.#rest.length > FRAME_BYTES_MAX) {
       const piece = this.#rest.subarray(0, FRAME_BYTES_MAX);
@@ -335,7 +339,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#cut) this.#downstream.cut(this.#usage, this.#upstreamWaitMs);
     else this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage, this.#upstreamWaitMs);
     this.#rest = EMPTY;
-    this.room.clear();
+    this.budget.clear();
   }
 
   #fail(error: ErrorRecord): void {
@@ -343,7 +347,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#state = 'ended';
     this.#attempt = undefined;
     this.#rest = EMPTY;
-    this.room.clear();
+    this.budget.clear();
     clearTimeout(this.#pause);
     this.#downstream.fail(error);
   }

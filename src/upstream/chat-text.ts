@@ -1,5 +1,5 @@
 /**
- * The texts in a chat completion's messages and answers that become tokens; prompt-text.ts reads a request. Nothing is trusted: what has not the expected
+ * The texts in a chat completion's messages and responses that become tokens; prompt-text.ts reads a request. Nothing is trusted: what has not the expected
  * form is passed over. Pure; counter thread, or upstream worker when the counter has failed.
  */
 import { isRecord, parsedJson } from '../core/json.js';
@@ -30,8 +30,8 @@ export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
 /** A list of parts, a part, its list of parts, a part of that. */
 export const PARTS_DEPTH_MAX = 4;
 
-/** Texts of a whole answer, one for each field of each choice. */
-export function answerTexts(answer: string): string[] {
+/** Texts of a whole response, one for each field of each choice. */
+export function responseTexts(answer: string): string[] {
   const texts: string[] = [];
   for (const [, choice] of choicesOf(parsedJson(answer))) {
     collectChoice(choice, choice.message ?? choice.delta, (_key, text) => texts.push(text));
@@ -152,7 +152,7 @@ export class Transcript {
   #eventBytes = 0;
   #isFull = false;
 
-  /** Texts of the events before `events()`, by their place in the answer. */
+  /** Texts of the events before `events()`, by their place in the response. */
   get texts(): StreamTexts {
     return this.#texts;
   }

@@ -4,17 +4,17 @@
  */
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
-import { Roster } from '../core/slot-list.js';
-import type { UpstreamCall, UpstreamClient, UpstreamHandler } from '../http1/http-client.js';
+import { SlotList } from '../core/slot-list.js';
+import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js';
 import { sseEvent } from '../protocol/sse.js';
 import type { UpstreamTarget } from './target.js';
 
 /*
- * What the built-in echo model answers: the text of the last user message, as an OpenAI-compatible whole answer or as the events
+ * What the built-in echo model answers: the text of the last user message, as an OpenAI-compatible whole response or as the events
  * of a stream. Pure; upstream worker.
  *
  * Its tokens: up to 16 blanks followed by up to 32 other characters, so about a word each. `prompt_tokens` are those of all
- * texts of the messages, `completion_tokens` those of the answer; there is no overhead for a message.
+ * texts of the messages, `completion_tokens` those of the response; there is no overhead for a message.
  */
 
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
@@ -64,8 +64,8 @@ function countEchoTokens(text: string): number {
   return tokens;
 }
 
-/** One answer, produced piece by piece. `id` and `createdSeconds` are the answer's own fields. */
-export class EchoAnswer {
+/** One answer, produced piece by piece. `id` and `createdSeconds` are the response's own fields. */
+export class EchoResponse {
   readonly #request: EchoRequest;
   readonly #id: string;
   readonly #createdSeconds: number;
@@ -80,7 +80,7 @@ export class EchoAnswer {
     this.#tokens = request.text.matchAll(TOKEN);
   }
 
-  /** The JSON text of the whole answer. */
+  /** The JSON text of the whole response. */
   whole(): string {
     const content = this.#take(Infinity);
     const message = { role: 'assistant', content };
@@ -152,9 +152,9 @@ export class EchoAnswer {
 /** Events made in one turn of the loop: about 8 KB, some 50 µs, then the other calls have their turn. */
 const BATCH_EVENTS_MAX = 32;
 
-export class EchoClient implements UpstreamClient {
+export class EchoClient implements HttpClient {
   readonly #clock: Clock;
-  readonly #calls = new Roster<EchoCall>();
+  readonly #calls = new SlotList<EchoCall>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -164,11 +164,11 @@ export class EchoClient implements UpstreamClient {
     _target: UpstreamTarget,
     body: string | Uint8Array,
     requestId: string,
-    handler: UpstreamHandler,
-  ): UpstreamCall {
+    handler: HttpHandler,
+  ): HttpCall {
     const request = echoRequestOf(typeof body === 'string' ? body : Buffer.from(body).toString());
     const createdSeconds = Math.floor(this.#clock.wallMs() / 1_000);
-    const answer = request && new EchoAnswer(request, `chatcmpl-${requestId}`, createdSeconds);
+    const answer = request && new EchoResponse(request, `chatcmpl-${requestId}`, createdSeconds);
     return new EchoCall(answer, request?.stream === true, handler, this.#calls);
   }
 
@@ -178,14 +178,14 @@ export class EchoClient implements UpstreamClient {
   }
 }
 
-class EchoCall implements UpstreamCall {
+class EchoCall implements HttpCall {
   readonly sent = true;
   /** It fails of nothing that a caller does. */
   readonly isHeldUp = false;
-  readonly #answer: EchoAnswer | undefined;
+  readonly #response: EchoResponse | undefined;
   readonly #stream: boolean;
-  readonly #handler: UpstreamHandler;
-  readonly #calls: Roster<EchoCall>;
+  readonly #handler: HttpHandler;
+  readonly #calls: SlotList<EchoCall>;
   readonly #place: number;
   #started = false;
   #wholeGiven = false;
@@ -194,12 +194,12 @@ class EchoCall implements UpstreamCall {
   #over = false;
 
   constructor(
-    answer: EchoAnswer | undefined,
+    answer: EchoResponse | undefined,
     stream: boolean,
-    handler: UpstreamHandler,
-    calls: Roster<EchoCall>,
+    handler: HttpHandler,
+    calls: SlotList<EchoCall>,
   ) {
-    this.#answer = answer;
+    this.#response = answer;
     this.#stream = stream;
     this.#handler = handler;
     this.#calls = calls;
@@ -253,7 +253,7 @@ class EchoCall implements UpstreamCall {
   #start(): void {
     this.#started = true;
     const type = this.#stream ? 'text/event-stream' : 'application/json';
-    const status = this.#answer === undefined ? 400 : 200;
+    const status = this.#response === undefined ? 400 : 200;
     this.#handler.onStart(status, (name) => (name === 'content-type' ? type : undefined));
   }
 
@@ -262,7 +262,7 @@ class EchoCall implements UpstreamCall {
     if (!this.#stream) return this.#wholeOnce();
     const events: string[] = [];
     while (events.length < BATCH_EVENTS_MAX) {
-      const next = this.#answer?.nextEvents();
+      const next = this.#response?.nextEvents();
       if (next === undefined) break;
       events.push(next);
     }
@@ -270,9 +270,9 @@ class EchoCall implements UpstreamCall {
   }
 
   #wholeOnce(): Uint8Array | undefined {
-    if (this.#answer === undefined || this.#wholeGiven) return undefined;
+    if (this.#response === undefined || this.#wholeGiven) return undefined;
     this.#wholeGiven = true;
-    return Buffer.from(this.#answer.whole());
+    return Buffer.from(this.#response.whole());
   }
 
   #mayGoOn(): boolean {

@@ -6,7 +6,7 @@ import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
-import type { UpstreamFault } from '../http1/http-client.js';
+import type { HttpFault } from '../http1/http-client.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { SecretTraces } from './secret-traces.js';
 
@@ -50,7 +50,7 @@ const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
 const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 
-/** Nobody keeps a caller waiting for more than an hour on one answer's word. */
+/** Nobody keeps a caller waiting for more than an hour on one response's word. */
 const RETRY_AFTER_SECONDS_MAX = 3_600;
 
 /** Control characters, line separators, and half a surrogate pair, which the cut of a long message may leave. */
@@ -68,13 +68,13 @@ const NOT_THERE = 'its address or the model is set up wrongly here';
 const REFUSED = 'the provider of this model refused the request; check its parameters';
 
 /** Waiting for a connection of our own bounded number. */
-const OWN_FAULT = 'TIMEOUT_QUEUE';
+const OWN_ERROR = 'TIMEOUT_QUEUE';
 
 /** The process or the system has no file descriptor left for a connection. */
-const NO_DESCRIPTOR_FAULTS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
+const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
 
 /** Reasons that name no address, by the codes of the clients behind UpstreamClient. */
-const FAULT_REASONS: Readonly<Record<string, string>> = {
+const ERROR_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'it refused the connection',
   ECONNRESET: 'it closed the connection',
   EPIPE: 'it closed the connection',
@@ -88,7 +88,7 @@ const FAULT_REASONS: Readonly<Record<string, string>> = {
   TIMEOUT_HELD_UP: 'its answer was not read in time',
 };
 
-const NO_ROOM: ErrorRecord = {
+const NO_BUDGET: ErrorRecord = {
   code: 'overloaded',
   message:
     'The gateway holds as many long answers for slow readers as it may. Retry after 5 seconds, or ask for a stream.',
@@ -103,7 +103,7 @@ export function meaningOf(status: number): StatusMeaning {
   return REFUSAL_STATUSES.has(status) ? 'refused' : 'unavailable';
 }
 
-/** An answer whose status is neither a success nor a refusal of the request. */
+/** A response whose status is neither a success nor a refusal of the request. */
 export function statusFailure(status: number, retryAfter: string | undefined, now: WallMs): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -115,18 +115,18 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
   };
 }
 
-/** The client behind the call gave no whole answer. */
-export function faultFailure(fault: UpstreamFault): AttemptFailure {
-  const reason = FAULT_REASONS[fault.code] ?? 'the connection to it failed';
-  const isShort = NO_DESCRIPTOR_FAULTS.has(fault.code);
+/** The client behind the call gave no whole response. */
+export function connectionFailure(fault: HttpFault): AttemptFailure {
+  const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
+  const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
   return {
     ...UNAVAILABLE,
     callerError: isShort ? OUT_OF_DESCRIPTORS : undefined,
     reason,
     repeatable: fault.repeatable,
     cause: `${fault.code}: ${fault.message}`,
-    kind: isShort ? 'no_connection_free' : faultKind(fault.code),
-    ours: isShort || fault.code === OWN_FAULT,
+    kind: isShort ? 'no_connection_free' : connectionFailureKind(fault.code),
+    ours: isShort || fault.code === OWN_ERROR,
   };
 }
 
@@ -135,8 +135,8 @@ function statusKind(status: number): FailureKind {
   return status === 429 ? 'rate_limited' : 'status';
 }
 
-function faultKind(code: string): FailureKind {
-  if (code === OWN_FAULT) return 'no_connection_free';
+function connectionFailureKind(code: string): FailureKind {
+  if (code === OWN_ERROR) return 'no_connection_free';
   if (code === 'TIMEOUT_CONNECT') return 'connect';
   if (code.startsWith('TIMEOUT_')) return 'timeout';
   if (code === 'HTTP1_INVALID') return 'invalid_answer';
@@ -145,7 +145,7 @@ function faultKind(code: string): FailureKind {
   return 'connect';
 }
 
-/** An answer that breaks the protocol. */
+/** A response that breaks the protocol. */
 export function garbageFailure(what: string): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -155,11 +155,11 @@ export function garbageFailure(what: string): AttemptFailure {
   };
 }
 
-/** There is no memory for the answer: see AnswerBudget. */
-export function noRoomFailure(): AttemptFailure {
+/** There is no memory for the response: see AnswerBudget. */
+export function budgetFailure(): AttemptFailure {
   return {
     ...UNAVAILABLE,
-    callerError: NO_ROOM,
+    callerError: NO_BUDGET,
     reason: 'its answer found no room',
     cause: 'no room for a whole answer',
     kind: 'no_room',
@@ -178,9 +178,9 @@ export function isHtml(contentType: string | undefined): boolean {
 
 /**
  * The upstream's 4xx: the caller's mistake with the upstream's own message, cleaned of `traces` of our credentials; or the operator's, where
- * the upstream knows neither path nor model, or it is no API that answers. The caller's model was accepted here, so that is never his fault.
+ * the upstream knows neither path nor model, or it is no API that responses. The caller's model was accepted here, so that is never his fault.
  */
-export function refusalFailure(
+export function rejectionFailure(
   status: number,
   contentType: string | undefined,
   body: string,

@@ -24,7 +24,7 @@ const HEX_DIGITS = 4;
 const ESCAPED = new Set(['"', '\\', '/', 'b', 'f', 'n', 'r', 't'].map((letter) => letter.charCodeAt(0)));
 
 /**
- * Where a text of the answer begins: the members that differ from event to event. In JSON no quote stands within a string unless a
+ * Where a text of the response begins: the members that differ from event to event. In JSON no quote stands within a string unless a
  * backslash stands before it, so the quote behind the name ends a string, and what follows the colon is that member's value.
  */
 const TEXT_START =

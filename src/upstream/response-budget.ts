@@ -1,13 +1,13 @@
 /**
- * Bounds what the whole answers of a worker hold together. Upstream worker.
+ * Bounds what the whole responses of a worker hold together. Upstream worker.
  *
- * A whole answer is held from its first byte, because nothing of it goes down before it is known to be valid, until its client
- * has taken it, and a slow client may take hours. An answer that finds no room is given up: the call is refused with 503
+ * A whole response is held from its first byte, because nothing of it goes down before it is known to be valid, until its client
+ * has taken it, and a slow client may take hours. A response that finds no room is given up: the call is refused with 503
  * and not billed. To wait for room would be a queue behind the slowest reader.
  */
 import { invariant } from '../core/errors.js';
 
-export class AnswerBudget {
+export class ResponseBudgetBuffer {
   readonly #bytesMax: number;
   readonly #bytesUncounted: number;
   #heldBytes = 0;
@@ -22,7 +22,7 @@ export class AnswerBudget {
     return this.#heldBytes;
   }
 
-  /** Changes what an answer holds from `fromBytes` to `toBytes`; false, and no change, where there is no room for it. */
+  /** Changes what a response holds from `fromBytes` to `toBytes`; false, and no change, where there is no room for it. */
   change(fromBytes: number, toBytes: number): boolean {
     const held = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
     if (toBytes > fromBytes && this.#counted(toBytes) > 0 && held > this.#bytesMax) return false;
@@ -36,12 +36,12 @@ export class AnswerBudget {
   }
 }
 
-/** What the answer of one call holds. */
-export class AnswerRoom {
-  readonly #budget: AnswerBudget;
+/** What the response of one call holds. */
+export class ResponseBudget {
+  readonly #budget: ResponseBudgetBuffer;
   #bytes = 0;
 
-  constructor(budget: AnswerBudget) {
+  constructor(budget: ResponseBudgetBuffer) {
     this.#budget = budget;
   }
 
@@ -52,7 +52,7 @@ export class AnswerRoom {
     return true;
   }
 
-  /** The answer is held no longer. Idempotent. */
+  /** The response is held no longer. Idempotent. */
   clear(): void {
     this.#budget.change(this.#bytes, 0);
     this.#bytes = 0;

@@ -1,31 +1,31 @@
 /**
  * Reads a whole (not streamed) answer: collected, checked, and handed on unchanged. Nothing of it goes down before it is known to be
- * complete and an answer, so another upstream may still be asked. Upstream worker.
+ * complete and a response, so another upstream may still be asked. Upstream worker.
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
-import { UPSTREAM_ANSWER_BYTES_MAX } from '../core/limits.js';
-import { type AttemptFailure, garbageFailure, noRoomFailure } from './error-mapping.js';
-import type { AnswerRoom } from './response-budget.js';
+import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
+import { type AttemptFailure, garbageFailure, budgetFailure } from './error-mapping.js';
+import type { ResponseBudget } from './response-budget.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
 /*
- * What a reader of an answer's body does with it: the words between attempt, readers and session. Upstream worker.
+ * What a reader of a response's body does with it: the words between attempt, readers and session. Upstream worker.
  */
 
-export interface AnswerSink {
+export interface ResponseSink {
   /** Bytes that the client may have now. */
   relay(bytes: Uint8Array): void;
-  /** The answer is whole and valid; `rest` are its last bytes. Said once, and nothing after it. */
+  /** The response is whole and valid; `rest` are its last bytes. Said once, and nothing after it. */
   complete(rest: Uint8Array): void;
-  /** The answer cannot be used (any further). Said once, and nothing after it. */
+  /** The response cannot be used (any further). Said once, and nothing after it. */
   reject(failure: AttemptFailure): void;
 }
 
-/** Takes the body of one answer. After complete() or reject() it may be given more, and then does nothing. */
-export interface AnswerBodyReader {
-  /** The client has all of the answer but its end: whatever becomes of the upstream from now on takes nothing from it. */
+/** Takes the body of one response. After complete() or reject() it may be given more, and then does nothing. */
+export interface ResponseBodyReader {
+  /** The client has all of the response but its end: whatever becomes of the upstream from now on takes nothing from it. */
   readonly isWhole: boolean;
   onData(chunk: Uint8Array): void;
   /** The body ended well, as HTTP sees it. */
@@ -33,10 +33,10 @@ export interface AnswerBodyReader {
 }
 
 /*
- * Reads a whole answer as JSON, and refuses what is none: truncated, two objects, bytes that are no UTF-8, a byte-order mark, anything
+ * Reads a whole response as JSON, and refuses what is none: truncated, two objects, bytes that are no UTF-8, a byte-order mark, anything
  * behind the object. Pure; upstream worker.
  *
- * An answer up to PARSED_BYTES_MAX, which most are, is parsed: what is taken is JSON, for certain. Of a longer one parsing would cost a
+ * A response up to PARSED_BYTES_MAX, which most are, is parsed: what is taken is JSON, for certain. Of a longer one parsing would cost a
  * fifth (8 KB) to two thirds (128 KB) of the call, nearly all of it for one long text, and a look at each byte, or a
  * regular expression, half of that or more (8 KB: parsing 8 µs, looking 7; 128 KB: 280 and 150). So this is checked instead:
  *
@@ -47,9 +47,9 @@ export interface AnswerBodyReader {
  *   brackets match; nowhere in the text stands a line break, or an object's end with the next one's start;
  * - by samples, from four places of the text on: 16 quotes have their backslash, 64 bytes are no control characters.
  *
- * What passes though it is no JSON: an answer of more than PARSED_BYTES_MAX that is whole at both ends and has, deep within its text, a
+ * What passes though it is no JSON: a response of more than PARSED_BYTES_MAX that is whole at both ends and has, deep within its text, a
  * stray quote, a control character that is no line break, or an unknown escape. What is odd in any way is parsed as a whole, so good
- * answers are never refused. A member that an object has twice is JSON; the last is read.
+ * responses are never refused. A member that an object has twice is JSON; the last is read.
  */
 
 /** Some 700 tokens. Parsing it takes 2 to 5 µs, the other check 3. */
@@ -76,10 +76,10 @@ const BACKSLASH = 0x5c;
 const NEXT_OBJECT = Buffer.from('}{"');
 
 /**
- * The members of the answer, of which texts are Latin-1 and, of a long answer, cut; undefined where it is no JSON object. 1.3 µs for 550
+ * The members of the response, of which texts are Latin-1 and, of a long response, cut; undefined where it is no JSON object. 1.3 µs for 550
  * bytes.
  */
-export function membersOfAnswer(answer: Buffer): Record<string, unknown> | undefined {
+export function membersOfResponse(answer: Buffer): Record<string, unknown> | undefined {
   if (!isUtf8(answer)) return undefined;
   const members = answer.length > PARSED_BYTES_MAX ? membersAround(answer) : undefined;
   if (members !== undefined) return members;
@@ -133,28 +133,28 @@ function isEscaped(text: Buffer, at: number): boolean {
   return (at - first) % 2 === 1;
 }
 
-export class AnswerReader implements AnswerBodyReader {
+export class ResponseReader implements ResponseBodyReader {
   /** The client has nothing of it before `onEnd`. */
   readonly isWhole = false;
-  readonly #sink: AnswerSink;
+  readonly #sink: ResponseSink;
   readonly #meter: UsageMeter;
-  readonly #room: AnswerRoom;
+  readonly #budget: ResponseBudget;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  constructor(sink: AnswerSink, meter: UsageMeter, room: AnswerRoom) {
+  constructor(sink: ResponseSink, meter: UsageMeter, budget: ResponseBudget) {
     this.#sink = sink;
     this.#meter = meter;
-    this.#room = room;
+    this.#budget = budget;
   }
 
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     this.#bytes += chunk.length;
-    if (this.#bytes > UPSTREAM_ANSWER_BYTES_MAX)
-      this.#reject(garbageFailure(`above ${UPSTREAM_ANSWER_BYTES_MAX} bytes`));
-    else if (!this.#room.grow(chunk.length)) this.#reject(noRoomFailure());
+    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
+      this.#reject(garbageFailure(`above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`));
+    else if (!this.#budget.grow(chunk.length)) this.#reject(budgetFailure());
     else this.#chunks.push(chunk);
   }
 
@@ -162,7 +162,7 @@ export class AnswerReader implements AnswerBodyReader {
     if (this.#over) return;
     const answer = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
-    const members = membersOfAnswer(answer);
+    const members = membersOfResponse(answer);
     if (members === undefined) this.#reject(garbageFailure('no JSON object'));
     else if (!Array.isArray(members.choices)) this.#reject(garbageFailure('no choices'));
     else this.#complete(answer, members);

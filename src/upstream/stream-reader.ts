@@ -1,5 +1,5 @@
 /**
- * Reads a streamed answer and relays its events as they come, but for the usage event that nobody asked for and `[DONE]`, which
+ * Reads a streamed response and relays its events as they come, but for the usage event that nobody asked for and `[DONE]`, which
  * goes last, after the bill is known. Upstream worker; one reader for a stream.
  *
  * No event is relayed that is not known to be valid: all of its bytes are UTF-8, and its data is a JSON object, by parsing it or by
@@ -12,7 +12,7 @@
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
-import type { AnswerBodyReader, AnswerSink } from './response-reader.js';
+import type { ResponseBodyReader, ResponseSink } from './response-reader.js';
 import { garbageFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -46,8 +46,8 @@ interface Garbage {
   readonly garbage: string;
 }
 
-export class StreamReader implements AnswerBodyReader {
-  readonly #sink: AnswerSink;
+export class StreamReader implements ResponseBodyReader {
+  readonly #sink: ResponseSink;
   readonly #meter: UsageMeter;
   readonly #includeUsage: boolean;
   readonly #choices: number;
@@ -64,7 +64,7 @@ export class StreamReader implements AnswerBodyReader {
   #relayed = false;
 
   /** `choices`: how many were asked for. */
-  constructor(sink: AnswerSink, meter: UsageMeter, includeUsage: boolean, choices: number) {
+  constructor(sink: ResponseSink, meter: UsageMeter, includeUsage: boolean, choices: number) {
     this.#sink = sink;
     this.#meter = meter;
     this.#includeUsage = includeUsage;
@@ -165,7 +165,7 @@ export class StreamReader implements AnswerBodyReader {
     }
     const event = parsedJson(data);
     if (this.#done) {
-      // The client has its answer. A usage that was missing may still follow, and nothing else counts any more.
+      // The client has its response. A usage that was missing may still follow, and nothing else counts any more.
       if (isRecord(event) && this.#meter.tokens === undefined)
         this.#meter.report(reportIn(event), event.model);
       return 'drop';

@@ -31,7 +31,7 @@ interface TargetState {
 }
 
 /** Why no upstream takes a call, and how long not. */
-export interface Rest {
+export interface Cooldown {
   readonly restMs: number;
   /** For the caller. */
   readonly reason: string;
@@ -70,9 +70,9 @@ export class TargetChoice {
     const state: TargetState = {
       index: this.#stateCount++,
       target,
-      breaker: new Breaker(target.breakerFailuresMax, (change, restMs) => {
+      breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
         this.#metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
-        noteChange(this.#log, target, change, restMs);
+        noteChange(this.#log, target, change, cooldownMs);
       }),
       inFlight: 0,
       parkedUntilMs: 0,
@@ -110,13 +110,13 @@ export class TargetChoice {
   }
 
   /** How long until one of the targets takes a call. */
-  rest(): Rest {
+  rest(): Cooldown {
     const nowMs = this.#clock.monotonicMs();
-    const rests = this.#states.map((state) => ({
-      restMs: loneRestMsOf(state, nowMs),
+    const coolsDown = this.#states.map((state) => ({
+      restMs: loneCooldownMsOf(state, nowMs),
       reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
     }));
-    return rests.reduce((least, rest) => (rest.restMs < least.restMs ? rest : least));
+    return coolsDown.reduce((least, cooldown) => (cooldown.restMs < least.restMs ? cooldown : least));
   }
 
   /** All breakers of that slot, or of all slots, are closed, and nothing is kept to of what the upstream asked for. */
@@ -132,19 +132,19 @@ export class TargetChoice {
     let best: TargetState | undefined;
     let isAnyAwake = false;
     for (const state of this.#states) {
-      if (restMsOf(state, nowMs) > 0) continue;
+      if (cooldownMsOf(state, nowMs) > 0) continue;
       isAnyAwake = true;
       if (tried.includes(state.index)) continue;
       if (best === undefined) best = state;
       else if (state.target.priority !== best.target.priority) break;
       else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
     }
-    return isAnyAwake ? best : this.#bestOfResting(tried, nowMs);
+    return isAnyAwake ? best : this.#bestOfCoolingDown(tried, nowMs);
   }
 
   /** All rest, so what each asks for is weighed against calls that nobody serves. */
-  #bestOfResting(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
-    return this.#states.find((state) => !tried.includes(state.index) && loneRestMsOf(state, nowMs) === 0);
+  #bestOfCoolingDown(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
+    return this.#states.find((state) => !tried.includes(state.index) && loneCooldownMsOf(state, nowMs) === 0);
   }
 }
 
@@ -231,20 +231,23 @@ function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }
 
-function restMsOf({ parkedUntilMs, breaker }: TargetState, nowMs: MonotonicMs): number {
+function cooldownMsOf({ parkedUntilMs, breaker }: TargetState, nowMs: MonotonicMs): number {
   return Math.max(parkedUntilMs - nowMs, breaker.restMs(nowMs));
 }
 
-function loneRestMsOf({ parkedUntilMs, parkProbeAtMs, breaker }: TargetState, nowMs: MonotonicMs): number {
+function loneCooldownMsOf(
+  { parkedUntilMs, parkProbeAtMs, breaker }: TargetState,
+  nowMs: MonotonicMs,
+): number {
   return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneRestMs(nowMs), 0);
 }
 
 /** As rare as rests are long: no line is left out. */
-function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, restMs: number): void {
+function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
   if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
   else if (change === 'opened')
-    log.warn('an upstream keeps failing and is left alone', { subject: name, restMs });
-  else log.warn('an upstream that was left alone still fails', { subject: name, restMs });
+    log.warn('an upstream keeps failing and is left alone', { subject: name, restMs: cooldownMs });
+  else log.warn('an upstream that was left alone still fails', { subject: name, restMs: cooldownMs });
 }
 
 /*
@@ -292,7 +295,7 @@ export class RetryPlan {
     return this.#clock.monotonicMs() - this.#startMs;
   }
 
-  rest(): Rest {
+  rest(): Cooldown {
     return this.#choice.rest();
   }
 

@@ -1,6 +1,6 @@
 /**
  * Where a model's calls go, as the upstream workers see it. Holds the providers' keys: it is handed to upstream workers
- * alone, never to a listener, a log or an answer.
+ * alone, never to a listener, a log or a response.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { HttpTarget } from '../http1/http-client.js';

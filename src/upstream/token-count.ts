@@ -7,13 +7,13 @@ import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
-import { addStreamTexts, answerTexts, type StreamTexts } from './chat-text.js';
-import type { FaultLog } from './fault-log.js';
+import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
+import type { ErrorLog } from './error-log.js';
 import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
-/** Which form the text of the answer has: events of a stream, one JSON object, or nothing was relayed. */
+/** Which form the text of the response has: events of a stream, one JSON object, or nothing was relayed. */
 export type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
@@ -23,7 +23,7 @@ export interface CountRequest {
   readonly completionForm: CompletionForm;
   /** Of a stream: texts of the events before `completion`. */
   readonly texts: StreamTexts;
-  /** The answer, or the latest of the events that were kept. */
+  /** The response, or the latest of the events that were kept. */
   readonly completion: string;
   /** UTF-8 length of what `texts` and `completion` stand for. */
   readonly completionBytes: number;
@@ -42,11 +42,11 @@ export interface CountRest {
   readonly lengths: Uint32Array;
   /** How many of them belong to the prompt; they come first. */
   readonly promptTexts: number;
-  readonly tally: CountTally;
+  readonly tally: CountSum;
 }
 
 /** What has been counted so far. */
-interface CountTally {
+interface CountSum {
   promptTokens: number;
   completionTokens: number;
   /** UTF-8 length of the texts of which `countedTokens` came: what is left is estimated by their ratio. */
@@ -59,7 +59,7 @@ interface CountTally {
   turns: number;
 }
 
-/** Every message is framed by three tokens, a name costs one more, and the answer is primed with three. Source: OpenAI's
+/** Every message is framed by three tokens, a name costs one more, and the response is primed with three. Source: OpenAI's
  *  cookbook, "How to count tokens with tiktoken". */
 const MESSAGE_TOKENS = 3;
 const NAME_TOKENS = 1;
@@ -72,7 +72,7 @@ const QUOTE = 0x22;
 
 /**
  * One count. Its usage has `cachedTokens` 0 and the source `counted`, or `estimated` if the tokenizer is `none`, the text is above
- * TOKENIZER_BYTES_MAX, part of the prompt is no text (images, audio), only a part of the answer was kept, or COUNT_TURNS_MAX
+ * TOKENIZER_BYTES_MAX, part of the prompt is no text (images, audio), only a part of the response was kept, or COUNT_TURNS_MAX
  * were not enough. Never throws for a text. Costs some 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
  */
 export class TokenCount {
@@ -80,7 +80,7 @@ export class TokenCount {
   readonly #counter: TextCounter | undefined;
   readonly #texts: readonly string[];
   readonly #promptTexts: number;
-  readonly #tally: CountTally;
+  readonly #tally: CountSum;
   /** The text that is counted next, and where in it. */
   #next = 0;
   #start = 0;
@@ -89,7 +89,7 @@ export class TokenCount {
     tokenizer: Tokenizer,
     texts: readonly string[],
     promptTexts: number,
-    tally: CountTally,
+    tally: CountSum,
     counter: TextCounter | undefined,
   ) {
     this.#tokenizer = tokenizer;
@@ -106,7 +106,7 @@ export class TokenCount {
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
     const prompt = promptOf(body);
-    const tally: CountTally = {
+    const tally: CountSum = {
       promptTokens:
         (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
         prompt.messages * MESSAGE_TOKENS +
@@ -236,7 +236,7 @@ function dataUrlBytes(body: Buffer): number {
 
 function completionTexts(request: CountRequest): string[] {
   if (request.completionForm === 'none') return [];
-  if (request.completionForm === 'answer') return answerTexts(request.completion);
+  if (request.completionForm === 'answer') return responseTexts(request.completion);
   const texts = new Map(request.texts);
   addStreamTexts(texts, Buffer.from(request.completion), Infinity);
   return [...texts.values()];
@@ -254,12 +254,12 @@ export async function countOrEstimate(
   count: CountTokens,
   request: CountRequest,
   account: AccountIndex,
-  faults: FaultLog,
+  errors: ErrorLog,
 ): Promise<Usage> {
   try {
     return await count(request, account);
   } catch (error) {
-    faults.write('warn', 'counter', 'tokens could not be counted, they were estimated', String(error));
+    errors.write('warn', 'counter', 'tokens could not be counted, they were estimated', String(error));
     return estimateTokens(request);
   }
 }

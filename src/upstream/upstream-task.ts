@@ -8,7 +8,7 @@ import { packageVersion } from '../core/version.js';
 import type { Usage } from '../protocol/usage.js';
 import { AskPort } from '../channel/ask-port.js';
 import { CallTable } from '../channel/call-table.js';
-import { WorkerLink } from '../channel/worker-channel.js';
+import { WorkerChannel } from '../channel/worker-channel.js';
 import { openLog } from '../telemetry/log.js';
 import { LogSwitch } from '../telemetry/log.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
@@ -16,7 +16,7 @@ import { ThreadHealth } from '../telemetry/histogram.js';
 import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
-import { FaultLog } from './fault-log.js';
+import { ErrorLog } from './error-log.js';
 import { Http1Client } from '../http1/client.js';
 import { RouteTable } from './route-table.js';
 import { addressOf } from './target.js';
@@ -31,12 +31,12 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const counter = new AskPort<CounterAsk, Usage>(task.counterPort);
   const clock = new SystemClock();
   const log = openLog(`worker-${task.index}`, new LogSwitch(task.metrics.log));
-  const faults = new FaultLog(log, clock);
+  const errors = new ErrorLog(log, clock);
   const http = new Http1Client({
     clock,
     version: packageVersion(),
     onUnasked: (target) =>
-      faults.write(
+      errors.write(
         'error',
         target.name,
         'an upstream sent an answer that nobody asked for; for 10 minutes each connection to it carries one call',
@@ -58,7 +58,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
     spans,
   });
   const health = new ThreadHealth(task.metrics, task.thread);
-  const links = new Map<number, WorkerLink>();
+  const channels = new Map<number, WorkerChannel>();
 
   await new Promise<void>((resolve) => {
     task.controlPort.on('message', (message: ToUpstreamWorker) => {
@@ -78,14 +78,14 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
           routes.reset(message.model);
           return;
         case 'listener':
-          links.get(message.index)?.cancelAll();
-          links.set(message.index, new WorkerLink(message.link, table, startSession));
+          channels.get(message.index)?.cancelAll();
+          channels.set(message.index, new WorkerChannel(message.channel, table, startSession));
       }
     });
   });
 
-  for (const link of links.values()) link.cancelAll();
-  for (const link of links.values()) link.close();
+  for (const channel of channels.values()) channel.cancelAll();
+  for (const channel of channels.values()) channel.close();
   spans?.flush();
   health.stop();
   counter.close();

@@ -3,11 +3,11 @@
  * one meter for a call.
  */
 import type { Usage } from '../protocol/usage.js';
-import { addStreamTexts, answerTexts, type StreamTexts } from './chat-text.js';
+import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { Transcript } from './chat-text.js';
-import { tokensOfReport, type ReportedTokens, type ReportFault } from './usage-shapes.js';
+import { tokensOfReport, type ReportedTokens, type ReportError } from './usage-shapes.js';
 
 /** Names are some ten characters; what is longer is not kept for a trace. */
 const MODEL_CHARS_MAX = 256;
@@ -15,10 +15,10 @@ const MODEL_CHARS_MAX = 256;
 export class UsageMeter {
   readonly #transcript = new Transcript();
   #relayedBytes = 0;
-  #answer: Buffer | undefined;
+  #response: Buffer | undefined;
   #tokens: ReportedTokens | undefined;
-  #fault: ReportFault | undefined;
-  #answerModel: string | undefined;
+  #error: ReportError | undefined;
+  #responseModel: string | undefined;
   #isReportOld = false;
 
   /** The last report that is possible by itself, if there was one; whether it can be of this call is not asked here. */
@@ -27,8 +27,8 @@ export class UsageMeter {
   }
 
   /** What was wrong with the last report, where no other stands. */
-  get fault(): ReportFault | undefined {
-    return this.#tokens === undefined ? this.#fault : undefined;
+  get fault(): ReportError | undefined {
+    return this.#tokens === undefined ? this.#error : undefined;
   }
 
   /** As `tokens`. */
@@ -41,7 +41,7 @@ export class UsageMeter {
 
   /** Whether the client got any text. Looks for it, so it is asked where a report says that there was none. */
   hasText(): boolean {
-    if (this.#answer !== undefined) return answerTexts(this.#answer.toString()).length > 0;
+    if (this.#response !== undefined) return responseTexts(this.#response.toString()).length > 0;
     const texts: StreamTexts = new Map(this.#transcript.texts);
     addStreamTexts(texts, this.#transcript.events(), 1);
     return texts.size > 0;
@@ -52,9 +52,11 @@ export class UsageMeter {
     return this.#isReportOld;
   }
 
-  /** What the upstream calls the model, of an answer that came with a report. */
-  get answerModel(): string | undefined {
-    return this.#answerModel === undefined ? undefined : Buffer.from(this.#answerModel, 'latin1').toString();
+  /** What the upstream calls the model, of a response that came with a report. */
+  get responseModel(): string | undefined {
+    return this.#responseModel === undefined
+      ? undefined
+      : Buffer.from(this.#responseModel, 'latin1').toString();
   }
 
   /**
@@ -62,9 +64,9 @@ export class UsageMeter {
    * returned.
    */
   report(value: unknown, model?: unknown): boolean {
-    if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#answerModel = model;
+    if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
     const tokens = tokensOfReport(value);
-    if (typeof tokens === 'string') this.#fault = tokens;
+    if (typeof tokens === 'string') this.#error = tokens;
     if (tokens === undefined || typeof tokens === 'string') return false;
     this.#tokens = tokens;
     this.#isReportOld = false;
@@ -82,14 +84,14 @@ export class UsageMeter {
     this.#transcript.add(events);
   }
 
-  /** The whole answer that the client gets, where it is no stream. Holds on to it. */
+  /** The whole response that the client gets, where it is no stream. Holds on to it. */
   answered(answer: Buffer): void {
-    this.#answer = answer;
+    this.#response = answer;
   }
 
   /** What the counter needs to count this call. */
   countRequest(tokenizer: Tokenizer, body: string | Uint8Array): CountRequest {
-    const answer = this.#answer;
+    const answer = this.#response;
     if (answer !== undefined) {
       return {
         tokenizer,

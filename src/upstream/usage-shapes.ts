@@ -1,5 +1,5 @@
 /**
- * Usage as providers report it: where it stands in an answer or an event, and what its numbers mean. Pure; upstream worker.
+ * Usage as providers report it: where it stands in a response or an event, and what its numbers mean. Pure; upstream worker.
  *
  * One table for all, since a shape is told by what is there and not by who sent it: compatible servers stand before each other.
  *
@@ -48,12 +48,12 @@ export interface ReportedTokens {
 }
 
 /** Why a report is not believed by itself. */
-export type ReportFault = 'malformed' | 'contradictory';
+export type ReportError = 'malformed' | 'contradictory';
 
 /** No call comes near; a report above it is garbage, and below it a price times tokens fits 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
-/** The report in a whole answer or an event, wherever it stands; undefined where there is none. */
+/** The report in a whole response or an event, wherever it stands; undefined where there is none. */
 export function reportIn(event: Record<string, unknown>): unknown {
   const { usage } = event;
   // Nearly always.
@@ -79,7 +79,7 @@ function usageOfTimings(timings: unknown): object | undefined {
 }
 
 /** What a report says; undefined where it says nothing at all. */
-export function tokensOfReport(report: unknown): ReportedTokens | ReportFault | undefined {
+export function tokensOfReport(report: unknown): ReportedTokens | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
   const { prompt_tokens: prompt, completion_tokens: shown, total_tokens: total } = report;
@@ -110,7 +110,7 @@ function outputOf(
   total: unknown,
   cached: number,
   reasoning: number,
-): number | ReportFault {
+): number | ReportError {
   if (!isTokenCount(total)) return 'malformed';
   const parts = prompt + completion;
   if (total > parts) return total - prompt;
@@ -143,7 +143,7 @@ function isTokenCount(value: unknown): value is number {
 const BEYOND_TEXT = /"(?:image_url|input_audio|video_url|file|web_search\w*|plugins)"/g;
 const BEYOND_TEXT_MAX = 64;
 
-/** Why the report cannot be true of the call; undefined where it can. `hasText`: whether the answer held any. */
+/** Why the report cannot be true of the call; undefined where it can. `hasText`: whether the response held any. */
 export function doubtOf(
   tokens: ReportedTokens,
   request: UpstreamRequest,
@@ -163,7 +163,7 @@ export function doubtOf(
 
 /**
  * A count in the place of a report that was not believed, within what was held for the call. Where the report went beyond `max_tokens`
- * alone, what was delivered is charged, up to what the model can give: an upstream that does not know the bound makes no answer free.
+ * alone, what was delivered is charged, up to what the model can give: an upstream that does not know the bound makes no response free.
  */
 export function withinHold(
   usage: Usage,

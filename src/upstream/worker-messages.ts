@@ -5,7 +5,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
-import type { FrameLink } from '../channel/frame-port.js';
+import type { FrameChannel } from '../channel/frame-port.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ChatRequestResult } from '../protocol/chat-request.js';
@@ -31,7 +31,7 @@ export interface UpstreamTask {
 /** Orders over `controlPort`. */
 export type ToUpstreamWorker =
   /** A listener speaks over this link, in the place of an earlier one of the same index. */
-  | { readonly kind: 'listener'; readonly index: number; readonly link: FrameLink }
+  | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel }
   /** Calls go here from now on; indices mean what they meant. `routes_taken` follows. */
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
   /** What an operator says is well is called again at once: upstreams of that model, or of all where none is named. */

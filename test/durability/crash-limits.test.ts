@@ -2,7 +2,7 @@
  * Limits after kill -9: a gateway that starts again within the same minute knows what the last minute and the day had
  * used, but for what was admitted since the last flush. So no limit is passed by more than one flush interval's calls.
  *
- * The counting is the client's: answers with 200 over both lives of the gateway.
+ * The counting is the client's: responses with 200 over both lives of the gateway.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';

@@ -54,7 +54,7 @@ function loggedIds(path: string): string[] {
     });
 }
 
-/** One kill under load, which begins with an answer for each; returns what is in the books after it. */
+/** One kill under load, which begins with a response for each; returns what is in the books after it. */
 async function crash(
   gateway: CrashingGateway,
   serving: Serving,

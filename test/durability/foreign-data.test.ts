@@ -35,7 +35,7 @@ async function books(dataPath: string): Promise<string> {
       dayCalls: 1,
       minuteUsed: 0,
     };
-    store.putBooks({
+    store.putAccounting({
       spendings: new Map([[asAccountIndex(record.index), { ...totals, takenMs: asWallMs(1) }]]),
       usages: [],
     });

@@ -10,7 +10,7 @@ import { plainNode } from '../../bench/support/plain-node.js';
 import { SystemClock } from '#src/core/clock.js';
 import { asKeyIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
-import { LmdbAuthority } from '#src/sharing/lmdb-coordinator.js';
+import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import { audit } from '#src/store/audit.js';
 import { Store } from '#src/store/store.js';
 import { BOUNDS } from '../support/books-member.js';
@@ -175,7 +175,7 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
 
   const file = openLeaseFile(path);
   const node = { host: 'this', slot: SLOTS, incarnation: 'a look' };
-  const authority = new LmdbAuthority({ node, file, store, clock: new SystemClock() });
+  const authority = new LmdbCoordinator({ node, file, store, clock: new SystemClock() });
   const [rich, poor] = await authority.look(
     ['rich', 'poor'].map((name) => store.findAccountByName(name)!.id),
   );

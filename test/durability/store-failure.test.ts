@@ -312,7 +312,7 @@ void t.test(
       );
       fill(folder);
       const full = await call('full');
-      // Until a flush has failed, the repeat gets the answer from memory, or is told that the first still runs.
+      // Until a flush has failed, the repeat gets the response from memory, or is told that the first still runs.
       const again = await eventually('the repeat gets no answer', async () => {
         const answer = await call('full');
         return answer.status === 200 || answer.status === 409 ? undefined : answer;

@@ -1,5 +1,5 @@
 /**
- * The bench at its smallest size: it runs, every answer is the right one, every line is printed and written, and a wrong
+ * The bench at its smallest size: it runs, every response is the right one, every line is printed and written, and a wrong
  * command line is told so.
  */
 import { execFile } from 'node:child_process';
@@ -61,7 +61,7 @@ void t.test('bench --smoke', async (t) => {
     t.match(stdout, new RegExp(`^${scenario} +${reference} +${figures} +reference$`, 'm'));
     t.match(stdout, new RegExp(`^${scenario} +tollgate +${figures} +${ratios}$`, 'm'));
     const lines = results.filter((result) => result.scenario === scenario);
-    // It relays whole answers alone.
+    // It relays whole responses alone.
     const others = scenario.startsWith('whole-') ? ['relay', 'tollgate'] : ['tollgate'];
     t.same(
       lines.map((result) => [result.contender, result.reference]),

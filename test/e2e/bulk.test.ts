@@ -19,7 +19,7 @@ const CREDIT = '10.00';
 const CREATION_MS_MAX = 30_000;
 const START_MS_MAX = 3_000;
 /**
- * A quarter of the answers are to be faster. On a machine that is free the median is 8 ms, with eight programs to a core 39;
+ * A quarter of the responses are to be faster. On a machine that is free the median is 8 ms, with eight programs to a core 39;
  * a list that reads the accounts one by one takes seconds.
  */
 const LIST_QUARTILE_MS_MAX = 500;
@@ -51,7 +51,7 @@ async function createAll(admin: AdminClient): Promise<Created[]> {
   return all;
 }
 
-/** Asks many times; each answer has `items` items. */
+/** Asks many times; each response has `items` items. */
 async function checkList(t: Test, { admin }: Gateway, query: string, items: number): Promise<void> {
   const tookMs: number[] = [];
   for (let asked = 0; asked < LISTS; asked++) {

@@ -1,6 +1,6 @@
 /**
  * Scripts of pages in browsers (`listen.cors`): which origins are told that they may call and read, on every
- * kind of answer.
+ * kind of response.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -61,7 +61,7 @@ const preflight = (path: string): Ask => ({
   },
 });
 
-/** Every kind of answer: by whom it is written, its status. */
+/** Every kind of response: by whom it is written, its status. */
 function asksOf(key: string): [string, number, Ask][] {
   const authorization = `Bearer ${key}`;
   const body = { model: TEST_MODEL, messages };

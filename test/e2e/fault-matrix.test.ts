@@ -44,7 +44,7 @@ const HUGE_BYTES = 100 * 1024 * 1024;
 
 const INPUT = 1_500_000n;
 const OUTPUT = 2_250_000n;
-/** Pico-units that an answer costs: as the faulty upstream reports it, as the healthy one does, as it is counted here. */
+/** Pico-units that a response costs: as the faulty upstream reports it, as the healthy one does, as it is counted here. */
 const BILLS = {
   ok: 7n * INPUT + 3n * OUTPUT,
   other: 11n * INPUT + 5n * OUTPUT,
@@ -57,7 +57,7 @@ const BILLS = {
 } as const;
 
 /**
- * ok: the upstream's answer. other: the healthy upstream's. counted: as ok, with tokens counted here. down: 502. caller: 400. cut: a stream that ends with an error event. part: a stream
+ * ok: the upstream's response. other: the healthy upstream's. counted: as ok, with tokens counted here. down: 502. caller: 400. cut: a stream that ends with an error event. part: a stream
  * whose connection is cut, and which is charged for what came.
  */
 type Ending = keyof typeof BILLS;
@@ -76,7 +76,7 @@ interface Row {
 
 /** Before a byte went down, another upstream may answer. */
 const UNSERVED = { whole: ['down', 'other'], stream: ['down', 'other'] } as const;
-/** A whole answer is held until it is whole; of a stream, a part is out. */
+/** A whole response is held until it is whole; of a stream, a part is out. */
 const BROKEN = { whole: ['down', 'other'], stream: ['cut', 'cut'] } as const;
 const SERVED = { whole: ['ok', 'ok'], stream: ['ok', 'ok'] } as const;
 const COUNTED = { whole: ['counted', 'counted'], stream: ['counted', 'counted'] } as const;
@@ -134,7 +134,7 @@ const someChunk = (stream: boolean): string => `fff\r\n${stream ? `${FIRST}data:
 const sized = (length: string) => (stream: boolean) =>
   head(200, { 'content-type': typeOf(stream), 'content-length': length, connection: 'close' });
 
-/** The same break at each place of an answer. */
+/** The same break at each place of a response. */
 function breaks(end: 'close' | 'reset' | 'stall'): Row[] {
   return [
     { name: `${end} before headers`, ...UNSERVED, script: raw(end) },
@@ -251,7 +251,7 @@ const GARBAGE: Row[] = [
   {
     name: 'a second answer that nobody asked for',
     ...SERVED,
-    // In one piece: what came later could not be told from the answer to the next row's call.
+    // In one piece: what came later could not be told from the response to the next row's call.
     script: raw('stall', (stream) => good(stream).replace('connection: close\r\n', '') + good(stream)),
   },
   { name: 'empty body', ...UNSERVED, script: bad('', '') },

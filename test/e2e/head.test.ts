@@ -1,5 +1,5 @@
 /**
- * HEAD: the answer of a GET without its body on the paths that are read, a refusal without a body on the others, and the gateway
+ * HEAD: the response of a GET without its body on the paths that are read, a refusal without a body on the others, and the gateway
  * goes on.
  */
 import t from 'tap';

@@ -167,7 +167,7 @@ void t.test('hostile bodies', async (t) => {
     connection.close();
   });
 
-  // µWS closes a connection whose client does not wait for an answer that is not there yet, so that answers can't be mixed
+  // µWS closes a connection whose client does not wait for a response that is not there yet, so that responses can't be mixed
   // up; RFC 9112 9.3.2 has clients expect it.
   await t.test('pipelined, with an answer to wait for', async (t) => {
     const connection = await RawConnection.open(gateway.port);

@@ -1,5 +1,5 @@
 /**
- * `Idempotency-Key`: who repeats a request gets the answer of the first, and one call is made and charged.
+ * `Idempotency-Key`: who repeats a request gets the response of the first, and one call is made and charged.
  */
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
@@ -224,7 +224,7 @@ void t.test('repeats', async (t) => {
   t.equal(await gateway.stop(), 0);
 });
 
-/** The body of an answer in chunks, as it came over the wire. */
+/** The body of a response in chunks, as it came over the wire. */
 function withoutFraming(text: string): string {
   let rest = text.slice(text.indexOf('\r\n\r\n') + 4);
   let body = '';

@@ -70,7 +70,7 @@ void t.test(`${CLIENTS} clients leave at once`, async (t) => {
     const account = await gateway.admin.account(accountId);
     return Number(account.held) === 0 ? Number(account.spent) : undefined;
   });
-  // Eight tokens of the prompt with its frame, one of the answer; those whose count found the counter busy are estimated from bytes.
+  // Eight tokens of the prompt with its frame, one of the response; those whose count found the counter busy are estimated from bytes.
   const counted = ROUNDS * CLIENTS * ((8 * 1.5 + 2.25) / 1e6);
   t.ok(
     spent >= counted && spent < 2 * counted,

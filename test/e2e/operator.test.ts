@@ -55,7 +55,7 @@ void t.test('one account from its making to its last key, with commands alone', 
   const account = await done('accounts', 'create', 'acme', '--plan', 'ample');
   t.match(account, { name: 'acme', balance: '0.00' });
   const { key } = (await done('keys', 'create', '--account', 'acme', '--name', 'laptop')) as { key: string };
-  /** One token of prompt and one of answer: 1.5 and 2.25 per million. */
+  /** One token of prompt and one of response: 1.5 and 2.25 per million. */
   const call = () => gateway.chat(key, steered('prompt_tokens=1&completion_tokens=1'), { max_tokens: 1 });
   checkError(t, await call(), 'insufficient_quota', 'without credit');
   t.match(await done('accounts', 'credit', 'acme', '10.00', '--note', 'first'), { balance: '10.00' });
@@ -145,7 +145,7 @@ void t.test('what is disabled is refused at once on every listener', async (t) =
     return [...new Set(answers.map(({ status }) => status))];
   };
   t.same(await ask(), [200], 'all connections are open and served');
-  // DESIGN allows 100 ms; here not even the first request after the answer to the operator may slip through.
+  // DESIGN allows 100 ms; here not even the first request after the response to the operator may slip through.
   for (const path of [`keys/${customer.keyId}`, `accounts/${customer.accountId}`]) {
     for (const [word, status] of [
       ['disable', 403],

@@ -1,6 +1,6 @@
 /**
  * Traffic at a fixed rate, once in peace and once while keys are made, rotated and disabled and the file is reloaded 50 times: no call
- * fails, nobody is admitted who must not be, and the slow answers are not slower. Ten seconds by default; full size:
+ * fails, nobody is admitted who must not be, and the slow responses are not slower. Ten seconds by default; full size:
  *
  *     TOLLGATE_RELOAD_RATE=10000 TOLLGATE_RELOAD_SECONDS=30 node build/test/e2e/reload-load.test.js
  */

@@ -144,7 +144,7 @@ class Asker {
     return this.keep(`${method} ${path}`, await this.gateway.admin.send(method, `/admin/v1${path}`, body));
   }
 
-  /** As `admin`, for an answer that holds a new key: the key. */
+  /** As `admin`, for a response that holds a new key: the key. */
   async made(path: string, body: object): Promise<string> {
     const answer = await this.gateway.admin.send('POST', `/admin/v1${path}`, body);
     this.#t.equal(answer.status, 200, answer.body);

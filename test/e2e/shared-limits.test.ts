@@ -1,5 +1,5 @@
 /**
- * Two processes on one port lease from one authority: the minute, the day, the balance and the calls in flight are those of one
+ * Two processes on one port lease from one coordinator: the minute, the day, the balance and the calls in flight are those of one
  * gateway, to the last request and the last pico-unit.
  */
 import t from 'tap';

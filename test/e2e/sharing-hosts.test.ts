@@ -106,7 +106,7 @@ async function limits(t: Test, world: Hosts): Promise<void> {
   t.ok(left <= CALLS_PAID / 20n, 'at least 0.95 of it');
 }
 
-/** Resets are told by the authority's calendar, also where the host's own is ahead. */
+/** Resets are told by the coordinator's calendar, also where the host's own is ahead. */
 async function calendar(t: Test, world: Hosts): Promise<void> {
   const customer = await world.hosts[0]!.gateway.admin.customer({ plan: 'five' });
   await known(world, customer);

@@ -18,7 +18,7 @@ const HOLD_MS = 14_000;
 const BEGIN_MS_MAX = 300_000;
 /**
  * Over rest. Windows, what was read ahead and text for counting are 230 MB by their own bounds; a collector and malloc leave up to
- * 30 MB beside them on Node 20 and 100 on Node 24 of Debian 13 (seen: 190 to 255, and 262 to 332). The answers are 25 GB.
+ * 30 MB beside them on Node 20 and 100 on Node 24 of Debian 13 (seen: 190 to 255, and 262 to 332). The responses are 25 GB.
  */
 const GROWTH_BYTES_MAX = 400_000_000;
 const PROBES = 200;

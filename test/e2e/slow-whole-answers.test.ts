@@ -1,19 +1,19 @@
 /**
- * Long whole answers for slow readers: what they hold together is bounded, who finds no room is told so at once, others are not harmed.
+ * Long whole responses for slow readers: what they hold together is bounded, who finds no room is told so at once, others are not harmed.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { rssBytes } from '../../bench/support/proc.js';
-import { WHOLE_ANSWERS_BYTES_MAX } from '#src/core/limits.js';
+import { WHOLE_RESPONSES_BYTES_MAX } from '#src/core/limits.js';
 import { TEST_MODEL, eventually, startGateway, testSettings } from '../support/gateway.js';
 import { SlowReader } from '../support/slow-reader.js';
 
 const ANSWER_CHARS = 10_000_000;
 const READERS = 60;
-/** Held, and as much again that collectors leave of answers that were joined and parsed, or found no room. */
-const GROWTH_BYTES_MAX = 2 * WHOLE_ANSWERS_BYTES_MAX + 150_000_000;
+/** Held, and as much again that collectors leave of responses that were joined and parsed, or found no room. */
+const GROWTH_BYTES_MAX = 2 * WHOLE_RESPONSES_BYTES_MAX + 150_000_000;
 const BODY = { model: TEST_MODEL, messages: [{ role: 'user', content: 'long' }] };
 
 const answerOf = (content: string): Buffer =>
@@ -53,7 +53,7 @@ void t.test(`${READERS} slow readers of whole answers of 10 MB`, async (t) => {
   const served = statuses.filter((status) => status === '200').length;
   t.comment(`${served} served, ${Math.round(grownBytes / 1e6)} MB over rest`);
   t.same([...new Set(statuses)].sort(), ['200', '503']);
-  const room = Math.floor(WHOLE_ANSWERS_BYTES_MAX / long.length);
+  const room = Math.floor(WHOLE_RESPONSES_BYTES_MAX / long.length);
   // Those that come at the same time may take room from each other before one of them is whole.
   t.ok(served > 0 && served <= room, `${room} find room at most`);
   t.ok(grownBytes < GROWTH_BYTES_MAX);

@@ -1,5 +1,5 @@
 /**
- * Streams for a while over a network that delays, throttles and resets: every answer is accounted for, memory is flat,
+ * Streams for a while over a network that delays, throttles and resets: every response is accounted for, memory is flat,
  * nothing is held or in flight at the end. 10 s by default, 300 by
  * `npm run test:soak`.
  */
@@ -144,7 +144,7 @@ void t.test(`${STREAMS} streams for ${SECONDS} s`, { timeout: (SECONDS + 600) * 
   // One that left with its last bytes on the way may count as whole there.
   const ok = status.outcomes.ok ?? 0;
   t.ok(ok >= whole && ok <= whole + left, `the gateway counts ${ok} whole`);
-  // A whole answer costs what the mock reports; one that was left costs its prompt at most like a whole one's and more.
+  // A whole response costs what the mock reports; one that was left costs its prompt at most like a whole one's and more.
   const wholeCost = (10 * 1.5 + 100 * 2.25) / 1e6;
   const spent = Number(account.spent);
   t.ok(spent >= whole * wholeCost - 1e-9, `charged ${spent} for ${whole} whole answers at ${wholeCost}`);

@@ -38,7 +38,7 @@ async function shown(gateway: Gateway): Promise<string> {
   return `-----BEGIN CERTIFICATE-----\n${raw.toString('base64').replace(/.{64}(?=.)/g, '$&\n')}\n-----END CERTIFICATE-----\n`;
 }
 
-/** A chat call over `agent`, the status and text of its answer. */
+/** A chat call over `agent`, the status and text of its response. */
 function chat(gateway: Gateway, key: string, agent: Agent, prompt: string, stream = false) {
   return new Promise<{ status: number | undefined; text: string }>((resolve, reject) => {
     const outgoing = httpsRequest(

@@ -23,7 +23,7 @@ const CALLERS = {
   'openai-organization': 'callers-own',
   'x-request-id': 'callers-own',
 };
-/** Names the gateway gives to an answer, and those that the server's own HTTP adds. */
+/** Names the gateway gives to a response, and those that the server's own HTTP adds. */
 const ALLOWED = new Set([
   'content-type',
   'content-length',

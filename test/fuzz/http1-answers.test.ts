@@ -1,5 +1,5 @@
 /**
- * The HTTP client beside undici on the same broken answers, from bare sockets: where both take an answer it is the same to the byte;
+ * The HTTP client beside undici on the same broken answers, from bare sockets: where both take a response it is the same to the byte;
  * where one alone takes it, the reason is one of those that are listed here.
  */
 import { once } from 'node:events';
@@ -62,7 +62,7 @@ const PIECES: readonly string[] = [
 
 /**
  * Why ours may refuse what undici takes: any coding but one chunked is none that was asked for, and undici reads on until the close; a
- * line before the status line is no answer.
+ * line before the status line is no response.
  */
 const STRICTER: ReadonlySet<string> = new Set([
   'HTTP1_INVALID a transfer coding but chunked',
@@ -70,7 +70,7 @@ const STRICTER: ReadonlySet<string> = new Set([
   'HTTP1_INVALID two transfer codings',
   'HTTP1_INVALID bad status line',
 ]);
-/** What ours takes where undici does not: undici's complaint, and what the answer looks like. */
+/** What ours takes where undici does not: undici's complaint, and what the response looks like. */
 const LOOSER: readonly (readonly [complaint: RegExp, answer: RegExp])[] = [
   // RFC 9110, 15.2: any informational answer, and it ends with its head, as a 204 and a 304 do (6.4.1).
   [/bad response/, /HTTP\/1\.1 100 /],
@@ -101,7 +101,7 @@ function mutant(next: Random): string {
 interface Outcome {
   readonly status: number;
   readonly body: string;
-  /** Undefined where the answer came whole. */
+  /** Undefined where the response came whole. */
   readonly fault: string | undefined;
 }
 
@@ -114,7 +114,7 @@ function byOurs(client: Http1Client, origin: string, path: string): Promise<Outc
       onData: (chunk) => (body += Buffer.from(chunk).toString('latin1')),
       onEnd: () => resolve({ status, body, fault: undefined }),
       onError: ({ code, message, repeatable }) => {
-        // The server closes each connection behind its answer, whatever it says: one that was kept may be dead.
+        // The server closes each connection behind its response, whatever it says: one that was kept may be dead.
         if (repeatable) resolve(byOurs(client, origin, path));
         else resolve({ status, body, fault: `${code} ${message}` });
       },

@@ -3,7 +3,7 @@
  * both are what a plain reading of the whole stream finds.
  */
 import t, { type Test } from 'tap';
-import type { AnswerSink } from '#src/upstream/response-reader.js';
+import type { ResponseSink } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
@@ -26,7 +26,7 @@ interface Outcome {
   readonly usage: string;
 }
 
-class Sink implements AnswerSink {
+class Sink implements ResponseSink {
   readonly pieces: Uint8Array[] = [];
   rest: string | undefined;
   failure: AttemptFailure | undefined;

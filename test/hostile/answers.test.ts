@@ -1,5 +1,5 @@
 /**
- * Answers of a provider that are none, through a whole gateway: a whole one is a 502 before its first byte; a stream is the same until the
+ * Responses of a provider that are none, through a whole gateway: a whole one is a 502 before its first byte; a stream is the same until the
  * client has something of it, then ends with an error event and without `[DONE]`. Neither is billed, and no byte that is wrong comes
  * through. What is wrong behind the last text changes nothing. And what merely looks odd is served.
  */

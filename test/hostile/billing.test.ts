@@ -5,7 +5,7 @@
  * a run.
  *
  * A visit is some calls on one kept connection, each of an account of its own. Drawn are how each call reads or leaves, its text's place in
- * the answer, its choices, the upstream's usage and its end. A word is a token. Charged is at least what was received and at most what was
+ * the response, its choices, the upstream's usage and its end. A word is a token. Charged is at least what was received and at most what was
  * sent, within 2 %: of long streams without a report the tokens are scaled up from their beginning.
  */
 import { readdirSync, writeFileSync } from 'node:fs';

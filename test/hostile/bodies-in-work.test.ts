@@ -1,5 +1,5 @@
 /**
- * The budget over all bodies in work: who is refused, that a refusal has its answer before the body, that small calls pass, and that on
+ * The budget over all bodies in work: who is refused, that a refusal has its response before the body, that small calls pass, and that on
  * every way that a call can end its body's memory is given back, once.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -25,7 +25,7 @@ const bodyOf = (text: string, query: string): Buffer =>
     }),
   );
 
-/** Posts `body` and resolves with the first bytes of the answer. */
+/** Posts `body` and resolves with the first bytes of the response. */
 const begin = (gateway: Gateway, key: string, body: Buffer): Promise<ClientRequest> =>
   new Promise((resolve, reject) => {
     const outgoing = send(

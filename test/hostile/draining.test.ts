@@ -32,7 +32,7 @@ const requestOf = (key: string, stream: boolean): string => {
 };
 
 interface Seen {
-  /** Answers that came whole. */
+  /** Responses that came whole. */
   whole: number;
   /** Of them, those that ended their connection, and whose connection was then closed by the gateway. */
   told: number;

@@ -253,7 +253,7 @@ interface Seen {
   readonly isClosed: boolean;
 }
 
-/** Sends the packets and reads until it is closed, `enough` answers are there, or nothing came for so long. */
+/** Sends the packets and reads until it is closed, `enough` responses are there, or nothing came for so long. */
 async function talk(
   port: number,
   packets: readonly Buffer[],
@@ -372,7 +372,7 @@ void t.test('framing', { timeout: 120_000 }, async (t) => {
       return;
     }
     if (served('hidden') > 0 || statuses.length > 1) t.fail(`the hidden request was served: ${said}`);
-    // What comes behind a body in chunks cuts the connection, before the answer or while it is on its way.
+    // What comes behind a body in chunks cuts the connection, before the response or while it is on its way.
     const mayComeLate = hides || (ends.at(-1) ?? 0) > all.length - '0\r\n\r\n'.length;
     const isCut = mayComeLate && statuses.length === 0;
     if (verdict === 'serve' && ((statuses[0] !== right && !isCut) || !isClosed)) t.fail(said);

@@ -1,5 +1,5 @@
 /**
- * An upstream that sends answers nobody asked for: on a connection at rest, behind an answer, while the next request is on its way. No
+ * An upstream that sends answers nobody asked for: on a connection at rest, behind a response, while the next request is on its way. No
  * caller gets what was meant for another where that can be known, and an upstream that was caught is not trusted with a second call.
  */
 import { once } from 'node:events';
@@ -39,7 +39,7 @@ const STRAYS: readonly string[] = [
   OTHERS,
 ];
 
-/** When it is sent: with the end of an answer, some turns of the loop after it, or before a call in the same turn. */
+/** When it is sent: with the end of a response, some turns of the loop after it, or before a call in the same turn. */
 type Moment = 'with the answer' | 'at rest' | 'right before a call';
 const MOMENTS: readonly Moment[] = ['with the answer', 'at rest', 'right before a call'];
 
@@ -161,7 +161,7 @@ void t.test('a farewell to a connection at rest, and line ends, are no reason fo
     t.equal(await call('first'), 'first');
     await turn();
     sockets[0]!.write(harmless);
-    // In the same turn the request is on its way already, and the farewell is no answer to it.
+    // In the same turn the request is on its way already, and the farewell is no response to it.
     if (keeps) for (let count = 0; count < 5; count++) await turn();
     t.equal(await call('second'), 'second', harmless);
     t.equal(await call('third'), 'third');

@@ -1,14 +1,14 @@
 /**
- * What every Authority must do, as tests. An implementation gives a world: nodes on one authority, and where it can, its time.
+ * What every Coordinator must do, as tests. An implementation gives a world: nodes on one coordinator, and where it can, its time.
  */
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';
 import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import {
-  AuthorityLost,
-  type Authority,
-  type ExchangeAnswer,
-  type LeaseAnswer,
+  CoordinatorLost,
+  type Coordinator,
+  type ExchangeReply,
+  type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
   type ReturnedPermits,
@@ -17,14 +17,14 @@ import type { ManualClock } from '../fixtures/manual-clock.js';
 
 export interface AuthorityWorld {
   /** A node's end; not yet joined. Of what shall be one host the name is the same. */
-  connect(node: NodeIdentity): Promise<Authority>;
+  connect(node: NodeIdentity): Promise<Coordinator>;
   /** Puts money into an account, as the registry would. */
   credit(subject: string, amount: PicoUnits): Promise<void>;
   /** A host's store has so much more of the account as spent. Undefined where asks say it. */
   readonly spend?: (host: string, subject: string, amount: PicoUnits) => Promise<void>;
-  /** Where no answer is ever lost, what one has lent is not taken back. */
+  /** Where no response is ever lost, what one has lent is not taken back. */
   readonly losesNoAnswer?: true;
-  /** The authority's. */
+  /** The coordinator's. */
   readonly clock: Pick<ManualClock, 'advance' | 'setBeforeMidnight'>;
   close(): Promise<void>;
 }
@@ -39,19 +39,19 @@ export function identity(host: string, slot = 0): NodeIdentity {
 let subjects = 0;
 const newSubject = (): string => `acct_conformance${(subjects += 1)}`;
 
-async function joined(world: AuthorityWorld, host: string, slot = 0): Promise<Authority> {
+async function joined(world: AuthorityWorld, host: string, slot = 0): Promise<Coordinator> {
   const node = await world.connect(identity(host, slot));
   await node.join();
   return node;
 }
 
-async function one(node: Authority, ask: LeaseAsk): Promise<LeaseAnswer> {
+async function one(node: Coordinator, ask: LeaseAsk): Promise<LeaseReply> {
   const { answers } = await node.exchange([ask]);
   return answers[0]!;
 }
 
 const minuteAsk = (subject: string, requestsPerMinute: number, least: number, most = least): LeaseAsk => ({
-  subject,
+  scope: subject,
   limits: { ...NO_LIMITS, requestsPerMinute },
   minute: { least, most, forMs: 0, returned: [] },
 });
@@ -62,16 +62,16 @@ const dayAsk = (
   held: { dayNumber: number; used: number; unused: number },
   least: number,
   most = least,
-): LeaseAsk => ({ subject, limits: { ...NO_LIMITS, callsPerDay }, day: { ...held, least, most } });
+): LeaseAsk => ({ scope: subject, limits: { ...NO_LIMITS, callsPerDay }, day: { ...held, least, most } });
 
 const slotsAsk = (subject: string, callsInFlight: number, outstanding: number, least: number): LeaseAsk => ({
-  subject,
+  scope: subject,
   limits: { ...NO_LIMITS, callsInFlight },
   slots: { outstanding, least, most: least },
 });
 
 const moneyAsk = (subject: string, outstanding: bigint, least: bigint, most = least): LeaseAsk => ({
-  subject,
+  scope: subject,
   limits: NO_LIMITS,
   money: { outstanding: pico(outstanding), least: pico(least), most: pico(most) },
 });
@@ -89,11 +89,11 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
     const granted = await one(first, minuteAsk(subject, 10, 3));
-    t.match(granted.minute, { granted: 3, remaining: 7, elsewhere: false, freeInMs: 0 });
+    t.match(granted.minute, { granted: 3, remaining: 7, heldByOthers: false, freeInMs: 0 });
     t.ok(granted.minute!.validMs > 0 && granted.minute!.validMs <= 20_000, 'valid for a while');
     t.match((await one(second, minuteAsk(subject, 10, 7))).minute, { granted: 7, remaining: 0 });
     const refused = (await one(first, minuteAsk(subject, 10, 1))).minute!;
-    t.match(refused, { granted: 0, remaining: 0, elsewhere: true });
+    t.match(refused, { granted: 0, remaining: 0, heldByOthers: true });
     t.ok(refused.freeInMs > 55_000 && refused.freeInMs <= 80_000, `free in a minute: ${refused.freeInMs}`);
     t.equal((await first.look([subject]))[0]!.minuteUsed, 10);
   });
@@ -112,7 +112,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
     const { tick } = (await one(first, minuteAsk(subject, 5, 5))).minute!;
-    t.match((await one(second, minuteAsk(subject, 5, 1))).minute, { granted: 0, elsewhere: true });
+    t.match((await one(second, minuteAsk(subject, 5, 1))).minute, { granted: 0, heldByOthers: true });
     const ask = minuteAsk(subject, 5, 0);
     await one(first, { ...ask, minute: { ...ask.minute!, returned: [{ tick, count: 2 }] } });
     t.match((await one(second, minuteAsk(subject, 5, 2))).minute, { granted: 2, remaining: 0 });
@@ -159,16 +159,16 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const subject = newSubject();
     const none = { dayNumber: 0, used: 0, unused: 0 };
     const { day } = await one(first, dayAsk(subject, 10, none, 6));
-    t.match(day, { granted: 6, remaining: 4, elsewhere: false });
+    t.match(day, { granted: 6, remaining: 4, heldByOthers: false });
     t.ok(day!.endsInMs > 0 && day!.endsInMs <= 86_400_000);
     const { dayNumber } = day!;
-    t.match((await one(second, dayAsk(subject, 10, none, 5))).day, { granted: 0, elsewhere: true });
+    t.match((await one(second, dayAsk(subject, 10, none, 5))).day, { granted: 0, heldByOthers: true });
     await one(first, dayAsk(subject, 10, { dayNumber, used: 3, unused: 1 }, 0));
     t.match((await one(second, dayAsk(subject, 10, none, 6))).day, { granted: 6, remaining: 0 });
     await one(first, dayAsk(subject, 10, { dayNumber, used: 4, unused: 0 }, 0));
     t.match(
       (await one(second, dayAsk(subject, 10, { dayNumber, used: 6, unused: 0 }, 1))).day,
-      { granted: 0, elsewhere: false },
+      { granted: 0, heldByOthers: false },
       'all is used up',
     );
     t.match((await first.look([subject]))[0], { dayNumber, dayUsed: 10 });
@@ -241,14 +241,14 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     t.match((await one(first, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3 });
     await first.join();
-    t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, elsewhere: true });
+    t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, heldByOthers: true });
   });
 
   run('slots are counted by what each holds', async (t, world) => {
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
     t.match((await one(first, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3, remaining: 1 });
-    t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, elsewhere: true });
+    t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, heldByOthers: true });
     t.match((await one(first, slotsAsk(subject, 4, 1, 0))).slots, { granted: 0, remaining: 3 });
     t.match((await one(second, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3, remaining: 0 });
     t.equal((await first.look([subject]))[0]!.callsInFlight, 4);
@@ -265,7 +265,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       granted: total - 1n,
       remaining: 1n,
     });
-    t.match((await one(second, moneyAsk(subject, 0n, 2n))).money, { granted: 0n, elsewhere: true });
+    t.match((await one(second, moneyAsk(subject, 0n, 2n))).money, { granted: 0n, heldByOthers: true });
     t.match((await one(second, moneyAsk(subject, 0n, 1n))).money, { granted: 1n, remaining: 0n });
     t.equal((await first.look([subject]))[0]!.moneyOutstanding, total);
     t.match((await one(first, moneyAsk(subject, 5n, 0n))).money, { granted: 0n, remaining: total - 6n });
@@ -305,7 +305,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const node = await joined(world, 'a');
     const subject = newSubject();
     const answer = await one(node, {
-      subject,
+      scope: subject,
       limits: { requestsPerMinute: 5, callsPerDay: 5, callsInFlight: 5 },
       minute: { least: 6, most: 6, forMs: 0, returned: [] },
       day: { dayNumber: 0, used: 0, unused: 0, least: 5, most: 5 },
@@ -323,7 +323,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
   run('many asks are answered in their order', async (t, world) => {
     const node = await joined(world, 'a');
     const asked = Array.from({ length: 1_000 }, (_, index) => minuteAsk(newSubject(), 2_000, index + 1));
-    const { answers, wallMs }: ExchangeAnswer = await node.exchange(asked);
+    const { answers, wallMs }: ExchangeReply = await node.exchange(asked);
     t.same(
       answers.map(({ minute }) => minute!.granted),
       asked.map(({ minute }) => minute!.least),
@@ -369,7 +369,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     await t.rejects(stranger.exchange([]), { code: 'authority_lost', reason: 'unknown_node' });
     const node = await joined(world, 'a');
     await node.close();
-    await t.rejects(node.exchange([]), AuthorityLost);
+    await t.rejects(node.exchange([]), CoordinatorLost);
     await t.rejects(node.exchange([]), { code: 'authority_lost', reason: 'closed' });
   });
 }

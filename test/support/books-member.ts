@@ -7,7 +7,7 @@ import { Ledger } from '#src/ledger/ledger.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
-import { LedgerFlush, type BooksStore } from '#src/store/flush.js';
+import { LedgerFlush, type FlushStore } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import { recover } from '#src/store/recovery.js';
 import { SharedTotals } from '#src/store/spent-totals.js';
@@ -20,7 +20,7 @@ const CALLS_PER_DAY = 1_000_000_000;
 
 export interface BooksMember {
   readonly ledger: Ledger;
-  /** What the authority has lent is put here. */
+  /** What the coordinator has lent is put here. */
   readonly leases: Leases;
   readonly keyTable: KeyTable;
   /** Appends what a call cost, or takes it back. */
@@ -37,7 +37,7 @@ export function joinBooks(
   clock: Clock,
   slot: number,
   life: string,
-  through: BooksStore = store,
+  through: FlushStore = store,
 ): BooksMember {
   const buffers = createLedgerBuffers({ ...BOUNDS, callsInFlightMax: 16, shared: true });
   const leases = new Leases(buffers);

@@ -39,7 +39,7 @@ export interface CallerOptions {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
-  /** Of a connection after an answer that was none, so that refusals do not take the machine from what is admitted. Default 0. */
+  /** Of a connection after a response that was none, so that refusals do not take the machine from what is admitted. Default 0. */
   readonly refusedPauseMs?: number;
   /** What the upstream takes for each call; none by default. */
   readonly upstreamMs?: number | undefined;
@@ -47,11 +47,11 @@ export interface CallerOptions {
 
 /** Connections that make one call after the other for one account, until they are told to stop or the gateway is gone. */
 export class Caller {
-  /** When each answer had been read to its end, and when its request was sent. */
+  /** When each response had been read to its end, and when its request was sent. */
   readonly answeredMs: number[] = [];
   readonly sentMs: number[] = [];
   readonly requestIds: string[] = [];
-  /** By status, of answers that were none: refusals and failures. */
+  /** By status, of responses that were none: refusals and failures. */
   readonly refused = new Map<number, number>();
   /** Calls that were sent and whose answer never came to its end. */
   broken = 0;

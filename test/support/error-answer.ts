@@ -1,5 +1,5 @@
 /**
- * What the specification's error table (and DESIGN's few rows beyond it) promise of an answer, written down here a second
+ * What the specification's error table (and DESIGN's few rows beyond it) promise of a response, written down here a second
  * time, so that the program's own catalogue is judged and not believed.
  */
 import type { Test } from 'tap';
@@ -46,7 +46,7 @@ const WITH_RETRY_AFTER: readonly ErrorName[] = [
 const MESSAGE_CHARS_MIN = 15;
 
 /**
- * Asserts status, type, code and shape of an answer, and returns its message. `status` where it is not the table's: an
+ * Asserts status, type, code and shape of a response, and returns its message. `status` where it is not the table's: an
  * unknown model in a path.
  */
 export function checkError(

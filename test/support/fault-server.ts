@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import type { Scope } from './mock.js';
 
-/** Writes its answer, right or wrong. `stream` is what the request asked for. */
+/** Writes its response, right or wrong. `stream` is what the request asked for. */
 export type FaultScript = (socket: Socket, stream: boolean) => void;
 
 /**
@@ -16,7 +16,7 @@ export type FaultScript = (socket: Socket, stream: boolean) => void;
 export const UNUSED = 'no request yet';
 
 const HEAD_END = '\r\n\r\n';
-/** Between the parts of an answer, so that a reset does not overtake what was written before it. */
+/** Between the parts of a response, so that a reset does not overtake what was written before it. */
 const PART_MS = 40;
 
 export class FaultServer {

@@ -8,7 +8,7 @@ import { TEST_MODEL } from './gateway.js';
 import { oneOf, type Random } from './random.js';
 
 const STAYING_KINDS = ['reads', 'slow', 'stalls', 'repeats'] as const;
-/** The last two leave before a byte of the answer can have come: within the request, and right behind it. */
+/** The last two leave before a byte of the response can have come: within the request, and right behind it. */
 const LEAVING_KINDS = ['never reads', 'leaves', 'half-closes', 'leaves within', 'leaves behind'] as const;
 
 export interface Caller {
@@ -16,7 +16,7 @@ export interface Caller {
   /** It does not wait for the end. */
   readonly leaves: boolean;
   readonly stream: boolean;
-  /** Of the answer with its head, or of the request, after which it does what it does. */
+  /** Of the response with its head, or of the request, after which it does what it does. */
   readonly atBytes: number;
   readonly stallMs: number;
   /** Idempotency-Key. */
@@ -25,11 +25,11 @@ export interface Caller {
 
 export interface Received {
   readonly words: number;
-  /** The last event is an error, or the answer is one. */
+  /** The last event is an error, or the response is one. */
   readonly hasError: boolean;
-  /** The answer came to its end. */
+  /** The response came to its end. */
   readonly isWhole: boolean;
-  /** It is a whole answer, or a stream with `[DONE]`. */
+  /** It is a whole response, or a stream with `[DONE]`. */
   readonly isGood: boolean;
 }
 
@@ -71,7 +71,7 @@ export class HostileConnection {
     const first = await this.#once(caller, key, prompt, choices);
     if (caller.kind !== 'repeats' || !first.isWhole || first.hasError) return first;
     const again = await this.#once(caller, key, prompt, choices);
-    // Of an answer that was too long to be kept a repeat is refused.
+    // Of a response that was too long to be kept a repeat is refused.
     if (again.words !== first.words && !again.hasError)
       throw new Error(`the repeat got ${again.words} words, not ${first.words}`);
     return first;
@@ -149,7 +149,7 @@ const HEAD_END = '\r\n\r\n';
 /** Bytes of the last chunk and what may stand before it. */
 const TAIL_BYTES = 7;
 
-/** The last piece ends the answer. */
+/** The last piece ends the response. */
 function isOver(parts: readonly Buffer[]): boolean {
   let tail = parts.at(-1)!.subarray(-TAIL_BYTES);
   for (let at = parts.length - 2; at >= 0 && tail.length < TAIL_BYTES; at--)

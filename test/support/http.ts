@@ -1,5 +1,5 @@
 /**
- * A plain HTTP client for tests, over node:http: one request, one whole answer, nothing retried.
+ * A plain HTTP client for tests, over node:http: one request, one whole response, nothing retried.
  */
 import { Agent, request as httpRequest, type IncomingHttpHeaders } from 'node:http';
 
@@ -23,7 +23,7 @@ export interface Answer {
 
 const TIMEOUT_MS = 120_000;
 
-/** Connections are closed after each answer unless an agent is given, so that no test leans on another's. */
+/** Connections are closed after each response unless an agent is given, so that no test leans on another's. */
 export function request(options: RequestOptions): Promise<Answer> {
   const { body } = options;
   const bytes =

@@ -1,5 +1,5 @@
 /**
- * Nodes that share limits over one authority, in one process and by one clock that jumps from event to event: ledgers and keepers
+ * Nodes that share limits over one coordinator, in one process and by one clock that jumps from event to event: ledgers and keepers
  * are the real ones, the network between them is played, with delays, losses and duplicates. Deterministic by its seed.
  */
 import {
@@ -9,21 +9,21 @@ import {
   type AccountIndex,
   type PicoUnits,
 } from '#src/core/units.js';
-import { AuthorityClock } from '#src/ledger/coordinator-clock.js';
+import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { Leases } from '#src/ledger/leases.js';
 import {
-  AuthorityLost,
-  type Authority,
-  type ExchangeAnswer,
-  type JoinAnswer,
+  CoordinatorLost,
+  type Coordinator,
+  type ExchangeReply,
+  type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
-  type SubjectLimits,
+  type ScopeLimits,
 } from '#src/sharing/coordinator.js';
-import { LeaseKeeper } from '#src/sharing/lease-manager.js';
-import type { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { LeaseManager } from '#src/sharing/lease-manager.js';
+import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 
 interface Event {
@@ -123,10 +123,10 @@ export interface Network {
 export const GOOD_NETWORK: Network = { delayMs: 0.3, lost: 0, doubled: 0 };
 const DEADLINE_MS = 1_000;
 
-/** A node's way to the authority. */
-export class PlayedAuthority implements Authority {
+/** A node's way to the coordinator. */
+export class PlayedAuthority implements Coordinator {
   readonly #time: EventTime;
-  readonly #shared: MemoryAuthority;
+  readonly #shared: MemoryCoordinator;
   readonly #node: NodeIdentity;
   readonly #random: () => number;
   network: Network;
@@ -136,7 +136,7 @@ export class PlayedAuthority implements Authority {
 
   constructor(
     time: EventTime,
-    shared: MemoryAuthority,
+    shared: MemoryCoordinator,
     node: NodeIdentity,
     random: () => number,
     network: Network,
@@ -148,11 +148,11 @@ export class PlayedAuthority implements Authority {
     this.network = network;
   }
 
-  join(): Promise<JoinAnswer> {
+  join(): Promise<JoinReply> {
     return this.#carry(() => this.#shared.join(this.#node));
   }
 
-  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeAnswer> {
+  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.exchanges += 1;
     this.asks += asks.length;
     const sequence = (this.#sequence += 1);
@@ -160,7 +160,7 @@ export class PlayedAuthority implements Authority {
   }
 
   look(): Promise<never> {
-    return Promise.reject(new AuthorityLost('closed', 'nobody looks here'));
+    return Promise.reject(new CoordinatorLost('closed', 'nobody looks here'));
   }
 
   leave(): Promise<void> {
@@ -181,13 +181,13 @@ export class PlayedAuthority implements Authority {
           if (answers && this.#random() >= lost) this.#time.after(delay(), () => resolve(result));
         } catch (error) {
           const refusal =
-            error instanceof AuthorityLost ? error : new AuthorityLost('failing', String(error));
+            error instanceof CoordinatorLost ? error : new CoordinatorLost('failing', String(error));
           if (answers) this.#time.after(delay(), () => reject(refusal));
         }
       };
       if (this.#random() >= lost) this.#time.after(delay(), arrive(true));
       if (this.#random() < doubled) this.#time.after(delay() + 3_000 * this.#random(), arrive(false));
-      this.#time.after(DEADLINE_MS, () => reject(new AuthorityLost('deadline', 'no answer')));
+      this.#time.after(DEADLINE_MS, () => reject(new CoordinatorLost('deadline', 'no answer')));
     });
   }
 }
@@ -196,18 +196,18 @@ export class PlayedAuthority implements Authority {
 export interface NodeSubjects {
   readonly accountsMax: number;
   readonly subjectOf: (account: AccountIndex) => string;
-  readonly limitsOf: (account: AccountIndex) => SubjectLimits;
+  readonly limitsOf: (account: AccountIndex) => ScopeLimits;
 }
 
 export type CallEnd = 'served' | 'minute' | 'admission' | 'lost';
 
 export class LeaseNode {
-  readonly keeper: LeaseKeeper;
+  readonly keeper: LeaseManager;
   readonly ledger: Ledger;
   readonly authority: PlayedAuthority;
   readonly #time: EventTime;
   readonly #subjects: NodeSubjects;
-  readonly #shared: MemoryAuthority;
+  readonly #shared: MemoryCoordinator;
   readonly #charged: BigInt64Array;
   readonly #flushed: BigInt64Array;
   readonly #freeSlots: number[];
@@ -215,17 +215,17 @@ export class LeaseNode {
 
   constructor(
     time: EventTime,
-    shared: MemoryAuthority,
+    shared: MemoryCoordinator,
     node: NodeIdentity,
     subjects: NodeSubjects,
     random: () => number,
     network = GOOD_NETWORK,
     callsMax = 1_000,
-    wrap: (authority: Authority) => Authority = (authority) => authority,
+    wrap: (authority: Coordinator) => Coordinator = (authority) => authority,
   ) {
     const { accountsMax } = subjects;
     const buffers = createLedgerBuffers({ accountsMax, callsInFlightMax: callsMax, shared: true });
-    const calendar = new AuthorityClock(time.clock, buffers.calendar!);
+    const calendar = new CoordinatorClock(time.clock, buffers.calendar!);
     const leases = new Leases(buffers);
     this.#time = time;
     this.#shared = shared;
@@ -234,8 +234,8 @@ export class LeaseNode {
     this.#flushed = new BigInt64Array(accountsMax);
     this.#freeSlots = Array.from({ length: callsMax }, (_, slot) => slot);
     this.authority = new PlayedAuthority(time, shared, node, random, network);
-    this.keeper = new LeaseKeeper({
-      authority: wrap(this.authority),
+    this.keeper = new LeaseManager({
+      coordinator: wrap(this.authority),
       clock: time.clock,
       timers: {
         soon: (act) => {
@@ -245,14 +245,14 @@ export class LeaseNode {
       },
       random,
       placeOfAccount: (account) => ({
-        subject: subjects.subjectOf(account),
+        scope: subjects.subjectOf(account),
         leases: leases.accounts,
         index: account,
         limits: () => subjects.limitsOf(account),
         account: {
           index: account,
           leases,
-          books: {
+          accounting: {
             flushedOf: (index) => asPicoUnits(this.#flushed[index]!),
             collect: (index, most) => {
               const taken = this.ledger.collect(index, most);
@@ -314,7 +314,7 @@ export class LeaseNode {
     return charged;
   }
 
-  /** Writes all charges to the store: the authority sees them as spent. */
+  /** Writes all charges to the store: the coordinator sees them as spent. */
   flush(): void {
     for (let account = 0; account < this.#charged.length; account++) {
       const amount = this.#charged[account]! - this.#flushed[account]!;
@@ -330,7 +330,7 @@ export class LeaseNode {
 
   async #try(
     account: AccountIndex,
-    need: Parameters<LeaseKeeper['wait']>[2],
+    need: Parameters<LeaseManager['wait']>[2],
     take: () => boolean | 'final',
   ): Promise<'try' | 'refused' | 'lost'> {
     const sinceMs = this.#time.nowMs;

@@ -29,7 +29,7 @@ export function promtool(args: readonly string[], input = ''): ToolEnd {
   return { status, said: `${stdout}${stderr}` };
 }
 
-/** One series of an answer: its labels, and the newest value as text. */
+/** One series of a response: its labels, and the newest value as text. */
 export interface Series {
   readonly metric: Readonly<Record<string, string>>;
   readonly value: readonly [number, string];

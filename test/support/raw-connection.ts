@@ -1,5 +1,5 @@
 /**
- * A TCP connection that sends what it is given, right or wrong, and reads HTTP answers one by one.
+ * A TCP connection that sends what it is given, right or wrong, and reads HTTP responses one by one.
  */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
@@ -94,7 +94,7 @@ export class RawConnection {
     }
   }
 
-  /** The next whole answer, also an interim one (100). Rejects when the connection closes before, or after 30 s. */
+  /** The next whole response, also an interim one (100). Rejects when the connection closes before, or after 30 s. */
   answer(): Promise<RawAnswer> {
     return within(this.#nextAnswer(), ANSWER_TIMEOUT_MS, 'answer');
   }

@@ -16,7 +16,7 @@ export class SlowReader {
   #timer: NodeJS.Timeout | undefined;
   #paceBytes: number;
 
-  /** Sends a chat call and reads `bytesPerSecond` of its answer from then on. 0 reads nothing. */
+  /** Sends a chat call and reads `bytesPerSecond` of its response from then on. 0 reads nothing. */
   constructor(
     port: number,
     key: string,

@@ -48,7 +48,7 @@ export interface OpenStream {
   readonly incoming: IncomingMessage;
 }
 
-/** Sends a chat call and resolves with its answer's headers; nothing of the body is read yet. */
+/** Sends a chat call and resolves with its response's headers; nothing of the body is read yet. */
 export function openStream(
   port: number,
   key: string,

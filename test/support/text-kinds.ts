@@ -84,7 +84,7 @@ export const streamChoice = (kind: TextKind, index: number, text: string): objec
   finish_reason: null,
 });
 
-/** A choice of a whole answer with that text. */
+/** A choice of a whole response with that text. */
 export const wholeChoice = (kind: TextKind, index: number, text: string): object => ({
   index,
   ...(kind.members && { message: { role: 'assistant', ...kind.members(text) } }),

@@ -1,9 +1,9 @@
-/** Nodes of the authority over hosts on one real server, with books in memory and a time that can be moved. */
+/** Nodes of the coordinator over hosts on one real server, with books in memory and a time that can be moved. */
 import { SystemClock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type { InheritedUse } from '#src/registry/key-record.js';
 import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
-import { ValkeyAuthority, type ValkeyAuthorityOptions } from '#src/sharing/valkey-coordinator.js';
+import { ValkeyCoordinator, type ValkeyCoordinatorOptions } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import type { Credited } from '#src/sharing/valkey-codec.js';
 import type { Remembered } from '#src/sharing/valkey-partition.js';
@@ -48,12 +48,12 @@ export class ValkeyWorld {
   readonly #clients: ValkeyClient[] = [];
   readonly #urlOf: () => string;
   readonly #credited = new Map<string, Credited>();
-  readonly #more: Partial<ValkeyAuthorityOptions>;
+  readonly #more: Partial<ValkeyCoordinatorOptions>;
   /** The server's time. */
   nowMs: number = CLOCK.wallMs();
 
   /** `urlOf` is asked at each connect. */
-  constructor(urlOf: () => string, partitions = 1, more: Partial<ValkeyAuthorityOptions> = {}) {
+  constructor(urlOf: () => string, partitions = 1, more: Partial<ValkeyCoordinatorOptions> = {}) {
     this.partitions = partitions;
     this.#urlOf = urlOf;
     this.#more = more;
@@ -69,11 +69,11 @@ export class ValkeyWorld {
   async connect(
     node: NodeIdentity,
     host = new TestHost(),
-    more: Partial<ValkeyAuthorityOptions> = {},
-  ): Promise<ValkeyAuthority> {
+    more: Partial<ValkeyCoordinatorOptions> = {},
+  ): Promise<ValkeyCoordinator> {
     const client = more.client ?? this.client();
     await eventually('a connection', () => client.command(undefined, ['PING']));
-    return new ValkeyAuthority({
+    return new ValkeyCoordinator({
       client,
       namespace: NAMESPACE,
       partitions: this.partitions,

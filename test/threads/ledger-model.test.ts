@@ -1,7 +1,7 @@
 /**
  * Threads do at random what the gateway does with a ledger, and a model that is obviously right must explain it.
  *
- * In turns, one operation at a time, each by its own thread and Ledger over the same buffers: every answer, and all that is
+ * In turns, one operation at a time, each by its own thread and Ledger over the same buffers: every response, and all that is
  * then seen of every account, equals the model's. At once: what every thread was told adds up to what is seen when all
  * stand still, whatever the order was; and who dies has each call ended once, though all threads try to at the same time.
  *

@@ -12,7 +12,7 @@ import { percentilesOf, type PacedOrder, type PacedReport } from './messages.js'
 const TICK_MS = 1;
 /** Of calls that have not been answered when the time is over. */
 const LAST_ANSWERS_MS_MAX = 10_000;
-/** A mark that only the text of an answer has: whole or in chunks. */
+/** A mark that only the text of a response has: whole or in chunks. */
 const TEXT_MARK = '"content":"';
 
 const order = JSON.parse(process.argv[2]!) as PacedOrder;

@@ -29,7 +29,7 @@ export interface PacedReport {
   readonly failure?: string;
   readonly statuses: Readonly<Record<string, number>>;
   readonly seconds: number;
-  /** From when the call was due to the first text of the answer, in µs. */
+  /** From when the call was due to the first text of the response, in µs. */
   readonly firstMicros: Percentiles;
   /** … to its end. */
   readonly wholeMicros: Percentiles;

@@ -8,7 +8,7 @@ import type { PacedOrder, PacedReport } from './messages.js';
 
 const run = promisify(execFile);
 const CLIENT = new URL('client.js', import.meta.url).pathname;
-/** On top of the run itself: its start, the last answers, and the report. */
+/** On top of the run itself: its start, the last responses, and the report. */
 const OVERHEAD_MS_MAX = 30_000;
 
 /** Rejects where a call was answered with anything but 200, or not at all. */

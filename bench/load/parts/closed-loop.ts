@@ -1,5 +1,5 @@
 /**
- * Closed-loop load that can be switched on and off: each connection sends its next request when it has the whole answer to the last
+ * Closed-loop load that can be switched on and off: each connection sends its next request when it has the whole response to the last
  * one. Connections are opened with each start, since a gateway closes those that rest.
  */
 import { Connection } from '../paced/connection.js';
@@ -35,7 +35,7 @@ export class ClosedLoop {
     for (let i = 0; i < this.#connections; i++) this.#send(new Connection(this.#port));
   }
 
-  /** Resolves when the last answers are here. Rejects where any was not a 200, or a connection broke. */
+  /** Resolves when the last responses are here. Rejects where any was not a 200, or a connection broke. */
   async stop(): Promise<void> {
     const stopped = new Promise<void>((resolve) => (this.#stopped = resolve));
     this.#isOn = false;

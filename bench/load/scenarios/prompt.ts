@@ -1,11 +1,11 @@
 /**
- * Bodies of chat calls, and the answers that the upstream gives to them. One upstream serves all scenarios: a prompt says in
+ * Bodies of chat calls, and the responses that the upstream gives to them. One upstream serves all scenarios: a prompt says in
  * its first line what it is to be answered with.
  */
 import { TEST_MODEL } from '../../../test/support/gateway.js';
 import type { ContenderName } from '../contenders/contender.js';
 
-/** Contenders that pass whole answers and streams on from the upstream. */
+/** Contenders that pass whole responses and streams on from the upstream. */
 export const PROXIES: readonly ContenderName[] = [
   'direct',
   'nginx',
@@ -27,7 +27,7 @@ export interface Tokens {
 
 export interface Prompt {
   readonly promptBytes: number;
-  /** Of the answer's text. */
+  /** Of the response's text. */
   readonly answerBytes: number;
   readonly chunks: number;
   readonly stream: boolean;
@@ -53,7 +53,7 @@ export const tokensOf = ({ promptBytes, answerBytes }: Prompt): Tokens => ({
   completion_tokens: Math.ceil(answerBytes / BYTES_PER_TOKEN),
 });
 
-/** Throws where the tokens of an answer are not those of its prompt. */
+/** Throws where the tokens of a response are not those of its prompt. */
 export function checkTokens(prompt: Prompt, usage: Tokens | null | undefined): void {
   const wanted = tokensOf(prompt);
   if (usage?.prompt_tokens !== wanted.prompt_tokens || usage.completion_tokens !== wanted.completion_tokens) {

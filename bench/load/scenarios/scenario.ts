@@ -1,5 +1,5 @@
 /**
- * What a scenario is: one call, made again and again, and what its answer must be.
+ * What a scenario is: one call, made again and again, and what its response must be.
  */
 import type { Answer } from '../../../test/support/http.js';
 import type { ContenderName } from '../contenders/contender.js';
@@ -15,6 +15,6 @@ export interface Scenario {
   readonly status: number;
   /** Those that can answer so. */
   readonly contenders: readonly ContenderName[];
-  /** Throws where an answer with the right status is not the right answer. */
+  /** Throws where a response with the right status is not the right answer. */
   check(answer: Answer): void;
 }

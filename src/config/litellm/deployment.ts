@@ -87,7 +87,7 @@ export function importDeployment(
   const found = providerModelOf(model, own.text('custom_llm_provider'));
   const { provider } = found;
   if (provider === undefined || found.model.includes('*')) {
-    own.remark('model', `${refusalOf(found.name, found.model)}; the entry was left out`);
+    own.remark('model', `${rejectionOf(found.name, found.model)}; the entry was left out`);
     return undefined;
   }
   const place =
@@ -138,7 +138,7 @@ export function importDeployment(
   return deployment;
 }
 
-function refusalOf(provider: string, model: string): string {
+function rejectionOf(provider: string, model: string): string {
   if (model.includes('*')) return 'a pattern stands for models that Tollgate wants one by one';
   if (provider === 'none') return 'no provider is named (such as openai/ in front)';
   return `no OpenAI-compatible interface of ${provider} is known here`;

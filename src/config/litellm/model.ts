@@ -80,7 +80,7 @@ function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined 
   return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
 }
 
-/** A model has one price, whichever upstream answers: the highest, so that no call is sold below cost. */
+/** A model has one price, whichever upstream responses: the highest, so that no call is sold below cost. */
 function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, string>> | undefined {
   const highest: Partial<Record<PriceName, ImportedPrice>> = {};
   for (const deployment of deployments) {

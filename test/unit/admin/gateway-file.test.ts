@@ -53,7 +53,7 @@ void t.test('an origin that this host reaches', (t) => {
   t.end();
 });
 
-/** A server that answers `/healthz` with `text`; a data folder whose file names it as process 42. */
+/** A server that responses `/healthz` with `text`; a data folder whose file names it as process 42. */
 async function healthAnswering(t: Test, text: string): Promise<string> {
   const server = createServer((_, response) => response.end(text));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));

@@ -2,13 +2,13 @@
 import { once } from 'node:events';
 import { request as httpRequest, type IncomingMessage } from 'node:http';
 import t from 'tap';
-import type { StatusFigures } from '#src/telemetry/history.js';
+import type { StatusStats } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';
 import { TOKEN, startAdminHouse, type AdminHouse } from './support.js';
 
 const START = 1_700_000_000;
 
-function figures(calls: number): StatusFigures {
+function figures(calls: number): StatusStats {
   const none = { bounds: [], counts: [0] };
   return {
     outcomes: { ok: calls },

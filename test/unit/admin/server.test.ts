@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import t from 'tap';
 import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
-import { ownDesk } from '#src/registry/registry-service.js';
+import { ownRegistryService } from '#src/registry/registry-service.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';
 import { History } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';
@@ -164,7 +164,7 @@ void t.test('an address that cannot be had is named', async (t) => {
     token: TOKEN,
     registry: house.registry,
     flushBooks: () => Promise.resolve(true),
-    desk: ownDesk(house.registry),
+    service: ownRegistryService(house.registry),
     readiness: () => true,
     status: () => ({}),
     reload: house.reload,

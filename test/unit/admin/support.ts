@@ -6,9 +6,9 @@ import type { LogView } from '#src/admin/log-routes.js';
 import type { SharedHosts } from '#src/admin/host-routes.js';
 import type { AdminContext, ReloadResult } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
-import { ownDesk } from '#src/registry/registry-service.js';
+import { ownRegistryService } from '#src/registry/registry-service.js';
 import type { LiveSource } from '#src/admin/live-feed.js';
-import type { StatusFigures } from '#src/telemetry/history.js';
+import type { StatusStats } from '#src/telemetry/history.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';
 import { History } from '#src/telemetry/history.js';
 import { request, type Answer, type RequestOptions } from '../../support/http.js';
@@ -23,7 +23,7 @@ export interface AdminHouse extends House {
   publicPort: number;
   readonly log: ListLog;
   /** What the live stream is told. */
-  record(figures: StatusFigures, nowSeconds: number): void;
+  record(figures: StatusStats, nowSeconds: number): void;
   /** The course of the busiest accounts. */
   readonly accounts: AccountHistory;
   /** Those who want to be told. */
@@ -51,7 +51,7 @@ export async function startAdminHouse(
     ...house,
     port: 0,
     publicPort: 1,
-    record: (figures: StatusFigures, nowSeconds: number): void => {
+    record: (figures: StatusStats, nowSeconds: number): void => {
       const ended = history.add(figures, nowSeconds);
       for (const watcher of watchers) watcher(figures, ended);
     },
@@ -79,7 +79,7 @@ export async function startAdminHouse(
     allowedHosts,
     token: TOKEN,
     registry: house.registry,
-    desk: ownDesk(house.registry),
+    service: ownRegistryService(house.registry),
     flushBooks: () => Promise.resolve(true),
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),

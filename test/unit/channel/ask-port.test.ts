@@ -1,8 +1,8 @@
-/** Each question gets its own answer, one that is late or taken back gets none, and its number is not used too early. */
+/** Each question gets its own response, one that is late or taken back gets none, and its number is not used too early. */
 import { MessageChannel } from 'node:worker_threads';
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { AskPort, AskRefused, type Answer, type Question, type Withdrawal } from '#src/channel/ask-port.js';
+import { AskPort, AskRefused, type AskReply, type Question, type Withdrawal } from '#src/channel/ask-port.js';
 import { newSeed, random } from '../../support/protocol-values.js';
 
 const LATE: ErrorRecord = { code: 'overloaded', message: 'late' };
@@ -33,7 +33,7 @@ void t.test(
       const ask = open.get(id);
       if (ask === undefined) return;
       open.delete(id);
-      const said: Answer =
+      const said: AskReply =
         ask % 3 === 0
           ? { id, ok: false, refusal: { ...FULL, message: `full ${ask}` } }
           : { id, ok: true, answer: ask };
@@ -81,7 +81,8 @@ void t.test('to take back what was answered, or twice, does nothing', async (t) 
   const heard: unknown[] = [];
   port2.on('message', (message: Question) => {
     heard.push(message);
-    if (message.ask === 'first') port2.postMessage({ id: message.id, ok: true, answer: 1 } satisfies Answer);
+    if (message.ask === 'first')
+      port2.postMessage({ id: message.id, ok: true, answer: 1 } satisfies AskReply);
   });
   const asks = new AskPort<string, number>(port1);
   const first = asks.askFor(LONG_MS, LATE, 'first');

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { createFrameLink, FramePort } from '#src/channel/frame-port.js';
+import { createFrameChannel, FramePort } from '#src/channel/frame-port.js';
 import { RECORD_BYTES_MAX } from '#src/channel/frame-ring.js';
 import {
   FRAME_CALL,
@@ -34,7 +34,7 @@ function textOf(frame: Frame): string {
 
 /** Two ends in one thread; what each has heard. */
 function bed(t: Test) {
-  const [one, other] = createFrameLink();
+  const [one, other] = createFrameChannel();
   const heard: string[][] = [[], []];
   const ports = [one, other].map(
     (link, end) => new FramePort(link, (frames) => heard[end]!.push(...frames.map((frame) => textOf(frame)))),
@@ -130,7 +130,7 @@ void t.test('what is pushed is copied: the sender may use its bytes again', asyn
 });
 
 void t.test('small calls and answers are not serialised: their message is a number', async (t) => {
-  const [one, other] = createFrameLink();
+  const [one, other] = createFrameChannel();
   const port = new FramePort(one, () => undefined);
   const messages: unknown[] = [];
   other.port.on('message', (message) => messages.push(message));

@@ -31,7 +31,7 @@ void t.test('records are found where they were put, also after four gigabytes', 
       writer.floats[(at + MARK_AT) >> 3] = mark++;
       bytes += length;
     }
-    reader.read(writer.takeUntold(), (at) => {
+    reader.read(writer.takeUnreported(), (at) => {
       if (reader.ints[(at + KIND_AT) >> 2] !== KIND || reader.floats[(at + MARK_AT) >> 3] !== read)
         wrong += 1;
       read += 1;
@@ -50,7 +50,7 @@ void t.test('what is not given back is not written over: there is no room', (t) 
   t.equal(written, 8, 'a ring of 256 KB');
   t.equal(writer.reserve(KIND, 16), -1);
   let read = 0;
-  reader.read(writer.takeUntold(), () => (read += 1));
+  reader.read(writer.takeUnreported(), () => (read += 1));
   t.equal(read, written);
   t.equal(writer.reserve(KIND, 16), -1, 'read is not given back');
   reader.giveBack();

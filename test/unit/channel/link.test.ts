@@ -5,10 +5,10 @@ import type { ErrorRecord } from '#src/core/errors.js';
 import { asAccountIndex } from '#src/core/units.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
-import { createFrameLink } from '#src/channel/frame-port.js';
-import { ListenerLink, type CallReceiver } from '#src/channel/listener-channel.js';
+import { createFrameChannel } from '#src/channel/frame-port.js';
+import { ListenerChannel, type CallReceiver } from '#src/channel/listener-channel.js';
 import type { DownstreamHandle, UpstreamRequest } from '#src/channel/messages.js';
-import { WorkerLink } from '#src/channel/worker-channel.js';
+import { WorkerChannel } from '#src/channel/worker-channel.js';
 
 const USAGE: Usage = { promptTokens: 7, cachedTokens: 2, completionTokens: 3, source: 'counted' };
 const REQUEST: UpstreamRequest = {
@@ -35,14 +35,14 @@ interface Session {
 /** Both ends of a link in one thread; sessions are what the worker's side was asked to start. */
 function bed(t: Test, slots = 4) {
   const buffer = createCallTable(16, 128);
-  const link = new ListenerLink(new CallTable(buffer), { first: 8, count: slots });
+  const link = new ListenerChannel(new CallTable(buffer), { first: 8, count: slots });
   const sessions: Session[] = [];
-  const workerLinks: WorkerLink[] = [];
+  const workerLinks: WorkerChannel[] = [];
   const addWorker = (index: number): MessagePort => {
-    const [ours, theirs] = createFrameLink();
+    const [ours, theirs] = createFrameChannel();
     link.attachWorker(index, ours);
     workerLinks.push(
-      new WorkerLink(theirs, new CallTable(buffer), (request, downstream) => {
+      new WorkerChannel(theirs, new CallTable(buffer), (request, downstream) => {
         const told: string[] = [];
         sessions.push({ request, downstream, told });
         return { onCredit: () => told.push('credit'), onCancel: () => told.push('cancel') };

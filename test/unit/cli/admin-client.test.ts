@@ -15,7 +15,7 @@ import { checkMisused, checkRefused, commandFolder, SETTINGS } from './support.j
 
 const TOKEN = 'operator-token-0123456789';
 
-/** A folder in which a gateway seems to run that answers everything but `/healthz` with `answer`. */
+/** A folder in which a gateway seems to run that responses everything but `/healthz` with `answer`. */
 async function seemingGateway(t: Test, answer: RequestListener, pid = process.pid): Promise<string> {
   const folder = t.testdir({ data: {} });
   writeFileSync(join(folder, 'tollgate.yaml'), SETTINGS);

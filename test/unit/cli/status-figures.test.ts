@@ -1,5 +1,5 @@
 import t from 'tap';
-import { figuresOf } from '#src/cli/status-figures.js';
+import { statsOf } from '#src/cli/status-figures.js';
 import type { StatusView } from '#src/cli/status-figures.js';
 
 const SAMPLE: StatusView = {
@@ -20,7 +20,7 @@ void t.test('rates are differences over the time between two answers', (t) => {
     cost: '2.5',
     duration_ms: { bounds: [10, 100], counts: [90, 14, 6] },
   };
-  const figures = figuresOf({ status: SAMPLE, atMs: 1_000 }, { status: latest, atMs: 3_000 });
+  const figures = statsOf({ status: SAMPLE, atMs: 1_000 }, { status: latest, atMs: 3_000 });
   t.match(figures, {
     calls: { perSecond: 26.5, total: 353 },
     prompt: { perSecond: 250, total: 1_500 },
@@ -43,7 +43,7 @@ void t.test('rates are differences over the time between two answers', (t) => {
 });
 
 void t.test('percentiles lie in their bucket', (t) => {
-  const { duration, overhead } = figuresOf(undefined, { status: SAMPLE, atMs: 0 });
+  const { duration, overhead } = statsOf(undefined, { status: SAMPLE, atMs: 0 });
   // The 50th of 100 is the 50th of 90 between 0 and 10; the 99th is the 9th of 10 between 10 and 100.
   t.same(duration, [
     { ms: 50 / 9, above: false },
@@ -52,21 +52,21 @@ void t.test('percentiles lie in their bucket', (t) => {
   ]);
   t.same(overhead, [undefined, undefined, undefined]);
   const empty = { ...SAMPLE, duration_ms: { bounds: [1], counts: [0, 0] } };
-  t.same(figuresOf(undefined, { status: empty, atMs: 0 }).duration, [undefined, undefined, undefined]);
+  t.same(statsOf(undefined, { status: empty, atMs: 0 }).duration, [undefined, undefined, undefined]);
   t.end();
 });
 
 void t.test('a first answer, and one of another gateway, tell no rates', (t) => {
-  const { calls } = figuresOf(undefined, { status: SAMPLE, atMs: 0 });
+  const { calls } = statsOf(undefined, { status: SAMPLE, atMs: 0 });
   t.same(calls, { perSecond: undefined, total: 300 });
   for (const former of [
     { ...SAMPLE, pid: 8 },
     { ...SAMPLE, uptime_seconds: 11 },
   ]) {
-    const figures = figuresOf({ status: former, atMs: 0 }, { status: SAMPLE, atMs: 1_000 });
+    const figures = statsOf({ status: former, atMs: 0 }, { status: SAMPLE, atMs: 1_000 });
     t.equal(figures.calls.perSecond, undefined);
     t.same(figures.duration[1], { ms: 10, above: false }, 'and everything so far counts');
   }
-  t.same(figuresOf(undefined, { status: {}, atMs: 0 }).calls, { perSecond: undefined, total: undefined });
+  t.same(statsOf(undefined, { status: {}, atMs: 0 }).calls, { perSecond: undefined, total: undefined });
   t.end();
 });

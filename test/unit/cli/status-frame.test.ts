@@ -1,5 +1,5 @@
 import t from 'tap';
-import { figuresOf } from '#src/cli/status-figures.js';
+import { statsOf } from '#src/cli/status-figures.js';
 import { frameOf, type FrameLine, type FrameSize } from '#src/cli/status-frame.js';
 import type { StatusView } from '#src/cli/status-figures.js';
 import { widthOf } from '#src/cli/table.js';
@@ -38,7 +38,7 @@ const STATUS: StatusView = {
 };
 
 function frame(status: StatusView, size: FrameSize): FrameLine[] {
-  return frameOf(status, figuresOf(undefined, { status, atMs: 0 }), size);
+  return frameOf(status, statsOf(undefined, { status, atMs: 0 }), size);
 }
 
 void t.test('every size of a terminal is kept, and what is missing is told', (t) => {

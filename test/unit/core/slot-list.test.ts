@@ -1,11 +1,11 @@
 import t from 'tap';
-import { Roster } from '#src/core/slot-list.js';
+import { SlotList } from '#src/core/slot-list.js';
 import { grownBytes } from '../../support/collections.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 
 void t.test('holds what was added and not removed', (t) => {
   const random = randomOf(1);
-  const roster = new Roster<number>();
+  const roster = new SlotList<number>();
   const places = new Map<number, number>();
   for (let item = 0; item < 5_000; item++) {
     const place = roster.add(item);
@@ -28,7 +28,7 @@ void t.test('holds what was added and not removed', (t) => {
 });
 
 void t.test('those who leave while it is walked', (t) => {
-  const roster = new Roster<{ place: number }>();
+  const roster = new SlotList<{ place: number }>();
   for (let count = 0; count < 100; count++) {
     const item = { place: 0 };
     item.place = roster.add(item);
@@ -44,7 +44,7 @@ void t.test('those who leave while it is walked', (t) => {
 });
 
 void t.test('what has left is gone with the next small collection', (t) => {
-  const roster = new Roster<{ place: number; bytes: string[] }>();
+  const roster = new SlotList<{ place: number; bytes: string[] }>();
   const open: { place: number; bytes: string[] }[] = [];
   const come = (): void => {
     const item = { place: 0, bytes: new Array<string>(500).fill('x') };

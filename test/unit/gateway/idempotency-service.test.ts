@@ -1,15 +1,15 @@
 /**
- * The desk with real ports; the listeners' ends are in this thread too, so what is posted waits until somebody looks.
+ * The service with real ports; the listeners' ends are in this thread too, so what is posted waits until somebody looks.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { ClaimDesk, type ClaimDeskOptions } from '#src/gateway/idempotency-service.js';
+import { IdempotencyService, type IdempotencyServiceOptions } from '#src/gateway/idempotency-service.js';
 import { KeyedCall, bodyDigestOf } from '#src/request/idempotency.js';
-import { ClaimLink } from '#src/channel/idempotency-channel.js';
+import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
 import type { Settings } from '#src/config/schema.js';
-import type { AnswerRecord } from '#src/registry/stored-response.js';
+import type { ResponseRecord } from '#src/registry/stored-response.js';
 import { Store } from '#src/store/store.js';
 import { ListLog, StoppedClock } from '../store/support.js';
 
@@ -23,20 +23,20 @@ const ANSWER_BYTES = 1_000;
 const MIB = 1024 * 1024;
 
 interface World {
-  readonly desk: ClaimDesk;
+  readonly desk: IdempotencyService;
   readonly clock: StoppedClock;
   readonly store: Store;
-  readonly links: ClaimLink[];
+  readonly links: IdempotencyChannel[];
   /** Positions below it are drained, by listener. */
   readonly drained: number[];
-  readonly attach: (index: number) => ClaimLink;
+  readonly attach: (index: number) => IdempotencyChannel;
   readonly call: (listener: number, key: string) => KeyedCall;
 }
 
 function openWorld(
   t: Test,
   durability: Settings['durability'] = 'interval',
-  shared?: (store: Store) => ClaimDeskOptions['shared'],
+  shared?: (store: Store) => IdempotencyServiceOptions['shared'],
 ): World {
   const store = new Store(t.testdir({}));
   const clock = new StoppedClock();
@@ -48,7 +48,7 @@ function openWorld(
   const journals = drained.map((_, index) => ({
     hasDrained: (position: number) => position < drained[index]!,
   }));
-  const desk = new ClaimDesk({
+  const desk = new IdempotencyService({
     settings,
     replaysUnwritten: () => durability === 'interval',
     store,
@@ -58,11 +58,11 @@ function openWorld(
     log: new ListLog(),
   });
   const ends: MessageChannel[] = [];
-  const attach = (index: number): ClaimLink => {
+  const attach = (index: number): IdempotencyChannel => {
     const channel = new MessageChannel();
     ends.push(channel);
     desk.attach(index, channel.port1);
-    return new ClaimLink(channel.port2, settings.idempotency.answer_bytes);
+    return new IdempotencyChannel(channel.port2, settings.idempotency.answer_bytes);
   };
   const links = Array.from({ length: LISTENERS }, (_, index) => attach(index));
   t.teardown(() => {
@@ -76,7 +76,7 @@ function openWorld(
   return { desk, clock, store, links, drained, attach, call };
 }
 
-const claim = (call: KeyedCall, body = BODY, account = ACCOUNT) => call.claim(account, body);
+const claim = (call: KeyedCall, body = BODY, account = ACCOUNT) => call.lock(account, body);
 const IN_PROGRESS = { refusal: { code: 'request_in_progress', retryAfterSeconds: 1 } };
 const OTHER_BODY_REFUSAL = { refusal: { code: 'invalid_parameters', message: /another request body/ } };
 
@@ -97,7 +97,7 @@ void t.test('an answer is given again as soon as its client can have it, by any 
   const first = call(0, 'k');
   t.same(await claim(first), {});
   first.collect(Buffer.from('data: 1\n\n'));
-  // No turn of the event loop in between: the note waits in one port while the claim comes by the other.
+  // No turn of the event loop in between: the note waits in one port while the lock comes by the other.
   first.keep(Buffer.from('data: [DONE]\n\n'), true, 0);
   const { earlier } = await claim(call(1, 'k'));
   t.equal(earlier?.stream, true);
@@ -191,7 +191,7 @@ void t.test('calls in progress and answers on their way are bounded', async (t) 
   running[0]!.giveUp();
   t.same(await claim(call(1, 'more')), {});
 
-  const record = (key: string): AnswerRecord => ({
+  const record = (key: string): ResponseRecord => ({
     account: ACCOUNT,
     key,
     bodyDigest: BODY,

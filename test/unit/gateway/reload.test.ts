@@ -4,7 +4,7 @@ import { asPicoUnits } from '#src/core/units.js';
 import type { Settings } from '#src/config/schema.js';
 import { catalogOf } from '#src/gateway/snapshot.js';
 import { UpstreamNames } from '#src/telemetry/upstream-names.js';
-import { LiveSettings, type ReloadParts } from '#src/gateway/reload.js';
+import { LiveSettings, type ReloadContext } from '#src/gateway/reload.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { recover } from '#src/store/recovery.js';
 import { worldOf } from '../config/support.js';
@@ -39,7 +39,7 @@ function houseOf(t: Test, settings: Settings) {
     });
     return open;
   };
-  const parts: ReloadParts = {
+  const parts: ReloadContext = {
     ledger: house.ledger,
     registry: house.registry,
     store: house.store,
@@ -155,7 +155,7 @@ void t.test('accounts whose plan had gone before the start get it back', async (
     [NO_PLAN_INDEX, false],
   ]);
   const taken = () => Promise.resolve([]);
-  const parts: ReloadParts = { ...house, replaceRoutes: taken, replaceListenerSettings: taken, log };
+  const parts: ReloadContext = { ...house, replaceRoutes: taken, replaceListenerSettings: taken, log };
   t.same(live.problemsOf(settingsOf(t, ['m'], ['b']), parts).length, 1, 'those without a plan are on none');
   t.same(await live.replace(both, parts), []);
   t.same(

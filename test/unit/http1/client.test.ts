@@ -4,17 +4,17 @@ import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import type { UpstreamCall, UpstreamFault, UpstreamHandler } from '#src/http1/http-client.js';
+import type { HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { Http1Client } from '#src/http1/client.js';
 import { closedOrigin, startUpstream, targetOf, type Script } from '../../fixtures/upstream-server.js';
 
-class Recorder implements UpstreamHandler {
+class Recorder implements HttpHandler {
   status = 0;
   header: (name: string) => string | undefined = () => undefined;
   bytes = 0;
   text = '';
-  fault: UpstreamFault | undefined;
+  fault: HttpFault | undefined;
   endings = 0;
   onChunk: () => void = () => undefined;
   readonly over: Promise<void>;
@@ -42,7 +42,7 @@ class Recorder implements UpstreamHandler {
     this.#resolve();
   }
 
-  onError(fault: UpstreamFault): void {
+  onError(fault: HttpFault): void {
     this.endings++;
     this.fault = fault;
     this.#resolve();
@@ -52,7 +52,7 @@ class Recorder implements UpstreamHandler {
 interface World {
   readonly client: Http1Client;
   readonly upstream: Awaited<ReturnType<typeof startUpstream>>;
-  readonly call: (changes?: Partial<UpstreamTarget>) => { recorder: Recorder; call: UpstreamCall };
+  readonly call: (changes?: Partial<UpstreamTarget>) => { recorder: Recorder; call: HttpCall };
 }
 
 async function world(t: Test, script: Script): Promise<World> {

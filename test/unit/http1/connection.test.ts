@@ -1,4 +1,4 @@
-/** Which connections are used again, against bare sockets that answer what they like. */
+/** Which connections are used again, against bare sockets that response what they like. */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
@@ -67,7 +67,7 @@ async function worldOf(t: Test, answer: (socket: Socket, connection: number, req
   return { call, clock, sockets, requests, port };
 }
 
-/** What came with an answer is seen after the turn that brought it. */
+/** What came with a response is seen after the turn that brought it. */
 const turns = async (): Promise<void> => {
   for (let count = 0; count < 3; count++) await new Promise((resolve) => setImmediate(resolve));
 };

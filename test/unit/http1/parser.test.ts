@@ -41,7 +41,7 @@ const headless = (end: string): Outcome => ({ status: undefined, body: '', end, 
 const LONG_EXTENSION = `1;${'x'.repeat(16 * 1024 + 1)}\r\na\r\n`;
 const LONG_TRAILER = `x: ${'x'.repeat(16 * 1024)}\r\n\r\n`;
 
-/** The answer, whether the connection closes behind it, and what it comes to. */
+/** The response, whether the connection closes behind it, and what it comes to. */
 const ANSWERS: readonly (readonly [name: string, answer: string, closes: boolean, want: Outcome])[] = [
   ['a length', `${OK}Content-Length: 5\r\n\r\nhello`, false, over('hello')],
   ['a length of none', `${OK}Content-Length: 0\r\n\r\n`, false, over('')],

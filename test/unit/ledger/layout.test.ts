@@ -19,7 +19,7 @@ void t.test('no two fields of an account, a key or a reservation share a byte', 
   const marks = Array.from({ length: layout.MARK_COUNT }, (_, n) => layout.MARKS + n);
   const account = [
     ...wide.flatMap((word) => span(word, 8)),
-    ...[layout.STANDING, ...marks].flatMap((word) => span(word, 4)),
+    ...[layout.STATUS, ...marks].flatMap((word) => span(word, 4)),
   ];
   t.equal(new Set(account).size, account.length);
   t.equal(Math.max(...account) + 1, layout.COUNTED_WORDS64 * 8);

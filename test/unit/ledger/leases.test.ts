@@ -1,4 +1,4 @@
-/** Money and places for calls that were lent: the law holds of what a process was lent, whoever takes and gives back meanwhile. */
+/** Money and places for calls that were granted: the law holds of what a process was granted, whoever takes and gives back meanwhile. */
 import t from 'tap';
 import { asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
@@ -25,7 +25,7 @@ function createWorld() {
   return { clock, ledger, leases, low, today };
 }
 
-/** With calls of the day and places lent, so that money alone decides. */
+/** With calls of the day and places granted, so that money alone decides. */
 function moneyWorld() {
   const world = createWorld();
   world.leases.accounts.addDay(ACCOUNT, world.today, MANY, 0);
@@ -59,7 +59,7 @@ void t.test('lent = available + held + spent, and what is given back is lent no 
   t.match(ledger.snapshot(ACCOUNT), { credited: 60n, available: 35n, held: 0n, spent: 25n });
   t.equal(leases.moneyHeld(ACCOUNT), 35n);
   t.equal(leases.takeBackMoney(ACCOUNT, pico(30n)), 30n);
-  t.equal(leases.moneyLent(ACCOUNT), 30n);
+  t.equal(leases.moneyGranted(ACCOUNT), 30n);
   t.end();
 });
 

@@ -232,7 +232,7 @@ class LedgerModel {
   }
 }
 
-/** One step on ledger and model alike; complains where they differ, in the answer or in any word. */
+/** One step on ledger and model alike; complains where they differ, in the response or in any word. */
 function stepBoth(
   world: ReturnType<typeof createLedgerWorld>,
   model: LedgerModel,

@@ -1,6 +1,6 @@
 /** The mock's answers: text, events, usage and faults. */
 import t from 'tap';
-import { answerTo, contentPieces, wordNumbers, type Answer } from '#src/mock/mock-answer.js';
+import { responseTo, contentPieces, wordNumbers, type Response } from '#src/mock/mock-answer.js';
 import { MOCK_DEFAULTS, steeredOptions } from '#src/mock/mock-options.js';
 import { readMockRequest } from '#src/mock/mock-request.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
@@ -8,11 +8,12 @@ import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 const whole = readMockRequest('{"model":"m","messages":[{"role":"user","content":"12345678"}]}')!;
 const stream = { ...whole, stream: true, includeUsage: true };
 
-const bytesOf = (answer: Answer): string =>
+const bytesOf = (answer: Response): string =>
   Buffer.concat(answer.pieces.map((piece) => Buffer.from(piece))).toString();
 const streamed = (query: string, request = stream): string =>
-  bytesOf(answerTo(steeredOptions(MOCK_DEFAULTS, query), request, undefined));
-const answered = (query: string): Answer => answerTo(steeredOptions(MOCK_DEFAULTS, query), whole, undefined);
+  bytesOf(responseTo(steeredOptions(MOCK_DEFAULTS, query), request, undefined));
+const answered = (query: string): Response =>
+  responseTo(steeredOptions(MOCK_DEFAULTS, query), whole, undefined);
 
 void t.test('pieces sum to the bytes asked for, and carry their numbers', (t) => {
   for (const [bytes, chunks] of [
@@ -76,7 +77,7 @@ void t.test('usage as told', (t) => {
 
 void t.test('split and CR LF change bytes and writes, not events', (t) => {
   const plain = streamed('chunks=5');
-  const split = answerTo(steeredOptions(MOCK_DEFAULTS, 'chunks=5&split=7'), stream, undefined);
+  const split = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=5&split=7'), stream, undefined);
   t.equal(bytesOf(split), plain);
   t.ok(split.pieces.slice(0, -1).every((piece) => piece.length === 7));
   t.same(eventData(streamed('chunks=5&event_crlf=1')), eventData(plain));
@@ -96,7 +97,7 @@ void t.test('faults of a stream', (t) => {
     ['reset-mid', 'reset'],
     ['stall-mid', 'stall'],
   ] as const) {
-    const answer = answerTo(steeredOptions(MOCK_DEFAULTS, `chunks=10&fault=${fault}`), stream, undefined);
+    const answer = responseTo(steeredOptions(MOCK_DEFAULTS, `chunks=10&fault=${fault}`), stream, undefined);
     t.equal(answer.ending, ending);
     t.equal(answer.pieces.length, 7, 'half of 13 events');
   }
@@ -123,7 +124,7 @@ void t.test('a status carries an error or the given body', (t) => {
 
 void t.test('an echo is cut into chunks', (t) => {
   const echoed = '{"headers":{},"body":"{}"}';
-  const answer = answerTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
+  const answer = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
   t.equal(textOf(chunksOf(bytesOf(answer))), echoed);
   t.end();
 });

@@ -1,7 +1,7 @@
 /** The reader against JSON.parse: each takes what the other takes, but for the reader's own bounds. */
 import t from 'tap';
 import { BODY_NESTING_MAX, BODY_VALUES_MAX } from '#src/core/limits.js';
-import { BodyFault, JsonReader } from '#src/protocol/json-reader.js';
+import { BodyError, JsonReader } from '#src/protocol/json-reader.js';
 import { anyValue, newSeed, pick, random } from '../../support/protocol-values.js';
 
 /** The refusal of a text; undefined where it is taken. */
@@ -12,7 +12,7 @@ function refusal(bytes: Uint8Array): string | undefined {
     reader.skipValue();
     if (reader.space() !== -1) throw reader.unexpected();
   } catch (fault) {
-    if (!(fault instanceof BodyFault)) throw fault;
+    if (!(fault instanceof BodyError)) throw fault;
     return fault.message;
   }
   return undefined;

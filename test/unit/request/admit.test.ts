@@ -5,7 +5,7 @@ import { decimalOf } from '#src/core/money.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import { admit } from '#src/request/admit.js';
 import type { CallContext } from '#src/request/context.js';
-import type { PipelineParts } from '#src/request/context.js';
+import type { ListenerContext } from '#src/request/context.js';
 import { release, reverse, settle } from '#src/request/settle.js';
 import type { Usage } from '#src/protocol/usage.js';
 import type { ModelEntry } from '#src/registry/catalog.js';
@@ -63,7 +63,7 @@ void t.test('a member that routes is refused, and taken where the model lets it 
   const refused = admit(knownCaller(house), call, house.parts);
   t.match(refused, { code: 'invalid_parameters', message: /^models must not be given: .*pass_members/ });
   t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, 'it has taken nothing');
-  const passing = (...passMembers: ModelEntry['passMembers']): PipelineParts => ({
+  const passing = (...passMembers: ModelEntry['passMembers']): ListenerContext => ({
     ...house.parts,
     catalog: { ...CATALOG, models: CATALOG.models.map((model) => ({ ...model, passMembers })) },
   });
@@ -103,7 +103,7 @@ void t.test('Retry-After of a day that is used up is true, however the clock is 
       const refused = admit(context, chatCall({ model: 'free', max_tokens: 0 }), parts);
       if (refused !== undefined) return refused;
       settle(context, USAGE, parts);
-      parts.link.release(context.admission!.slot);
+      parts.channel.release(context.admission!.slot);
       house.records();
       return undefined;
     };
@@ -185,7 +185,7 @@ void t.test('each refusal has its code and has taken nothing', (t) => {
     const context = knownCaller(house);
     t.match(admit(context, chatCall(fields), house.parts), refusal, what);
     t.same(fundsOf(house), before, what);
-    t.equal(house.parts.link.inFlight, 0, what);
+    t.equal(house.parts.channel.inFlight, 0, what);
     t.equal(context.admission, undefined, what);
   }
   t.end();
@@ -242,7 +242,7 @@ void t.test('the day of a key that has its own', (t) => {
   t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
   t.match(refusal!.message, /^The key allows 1 calls per day/);
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
-  t.equal(house.parts.link.inFlight, 1);
+  t.equal(house.parts.channel.inFlight, 1);
 
   const settled = settle(first.context, USAGE, house.parts);
   t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'a served call counts');
@@ -272,7 +272,7 @@ void t.test('clamp lowers max_tokens to what the balance affords, and no further
 
   const poor = openHouse({ credit: '0.00001', lowBalance: 'clamp' });
   t.match(admit(knownCaller(poor), call, poor.parts), { code: 'insufficient_quota' });
-  t.equal(poor.parts.link.inFlight, 0);
+  t.equal(poor.parts.channel.inFlight, 0);
   t.end();
 });
 
@@ -362,7 +362,7 @@ void t.test('an account has so many calls in flight and no more, however they en
   t.match(refusal, { code: 'overloaded', retryAfterSeconds: 1 });
   t.match(refusal!.message, 'The account has');
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
-  t.equal(house.parts.link.inFlight, 2);
+  t.equal(house.parts.channel.inFlight, 2);
   settle(contexts[0]!, USAGE, house.parts);
   t.equal(admit(known(), chatCall({}), house.parts), undefined, 'a settled call makes room');
   release(contexts[1]!, { code: 'provider_unavailable', message: '' }, house.parts);
@@ -378,7 +378,7 @@ void t.test('the journal keeps room for every record that a call may still appen
     ['commit', 8],
   ] as const) {
     const house = openHouse({ slots: 20, credit: '1000.00' });
-    const parts: PipelineParts = { ...house.parts, durability };
+    const parts: ListenerContext = { ...house.parts, durability };
     const contexts: CallContext[] = [];
     let refusal: ErrorRecord | undefined;
     while (refusal === undefined) {

@@ -2,16 +2,16 @@
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { AnswerWriter } from '#src/request/response-writer.js';
+import { ResponseWriter } from '#src/request/response-writer.js';
 import { SSE_KEEP_ALIVE } from '#src/protocol/sse.js';
 import { newSeed, random } from '../../support/protocol-values.js';
 import { UwsSocket, chunkedBodyOf } from '../../support/uws-socket.js';
 
 const ROUNDS = 300;
 const FRAME_BYTES_MAX = 70_000;
-/** More than the answer's head ever has. */
+/** More than the response's head ever has. */
 const HEAD_BYTES = 600;
-/** What may be left to µWS and its timer when an answer has left: the last write and the lines around it. */
+/** What may be left to µWS and its timer when a response has left: the last write and the lines around it. */
 const LEFT_BYTES_MAX = 1_100;
 
 function open(accept: (bytes: number) => number, isStream: boolean) {
@@ -19,7 +19,7 @@ function open(accept: (bytes: number) => number, isStream: boolean) {
   const seen = { left: false };
   const time = { nowMs: 0 };
   const clock = { monotonicMs: () => asMonotonicMs(time.nowMs), wallMs: () => asWallMs(time.nowMs) };
-  const writer = new AnswerWriter(socket.res, clock, {
+  const writer = new ResponseWriter(socket.res, clock, {
     isStream,
     endsConnection: false,
     writeHead: () => void socket.res.writeHeader('head', 'h'.repeat(HEAD_BYTES)),

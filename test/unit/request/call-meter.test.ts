@@ -25,9 +25,9 @@ function bed() {
   const clock = new HeldClock();
   const ring = createAccessRing();
   const control = new LogSwitch(buffers.log);
-  const { link } = openHouse().parts;
+  const { channel: link } = openHouse().parts;
   const accessLog = new AccessWriter(ring, control);
-  const meter = new CallMeter({ metrics: new ListenerMetrics(buffers, 0), clock, accessLog, link });
+  const meter = new CallMeter({ metrics: new ListenerMetrics(buffers, 0), clock, accessLog, channel: link });
   const logged = (): AccessRecord[] => {
     const records: AccessRecord[] = [];
     new AccessReader(ring).drain((record) => void records.push(record));
@@ -51,7 +51,7 @@ void t.test('a stream: to its first piece', (t) => {
   clock.ms += 300;
   meter.bodyRead();
   clock.ms += 70;
-  meter.answerBegun();
+  meter.responseBegun();
   clock.ms += 5_000;
   meter.charged(settled, 50);
   meter.ended('ok', context);
@@ -82,7 +82,7 @@ void t.test('what does not count toward latencies', (t) => {
     const { meter, reader } = bed();
     const { context, settled } = charged(true);
     meter.bodyRead();
-    meter.answerBegun();
+    meter.responseBegun();
     if (outcome === 'client_gone') meter.charged(settled, 1);
     meter.ended(outcome, context);
     const model = reader.model(modelSlotOf(0));
@@ -127,7 +127,7 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
   control.samplePercent = 100;
   const { context, settled } = charged(true);
   clock.ms += 70;
-  meter.answerBegun();
+  meter.responseBegun();
   clock.ms += 5_000;
   meter.charged(settled, 50);
   meter.ended('ok', context);

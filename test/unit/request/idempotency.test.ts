@@ -2,24 +2,24 @@ import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { KeyedCall, bodyDigestOf, checkIdempotencyKey } from '#src/request/idempotency.js';
-import { ClaimLink } from '#src/channel/idempotency-channel.js';
-import type { ClaimAnswer, ClaimNote } from '#src/channel/idempotency-channel.js';
+import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
+import type { LockReply, LockMessage } from '#src/channel/idempotency-channel.js';
 import type { Question } from '#src/channel/ask-port.js';
 
 const ACCOUNT = asAccountIndex(0);
 const ANSWER_BYTES_MAX = 300 * 1024 * 1024;
 
 /** A call that was granted its key, and what it says from then on. */
-async function claimed(t: { teardown(after: () => void): unknown }, link?: ClaimLink) {
+async function claimed(t: { teardown(after: () => void): unknown }, link?: IdempotencyChannel) {
   const { port1, port2 } = new MessageChannel();
   t.teardown(() => port1.close());
-  const own = link ?? new ClaimLink(port2, ANSWER_BYTES_MAX);
+  const own = link ?? new IdempotencyChannel(port2, ANSWER_BYTES_MAX);
   const call = new KeyedCall('k', own);
-  const granted = call.claim(ACCOUNT, bodyDigestOf(Buffer.from('{}')));
+  const granted = call.lock(ACCOUNT, bodyDigestOf(Buffer.from('{}')));
   const { id } = (receiveMessageOnPort(port1) as { message: Question }).message;
-  port1.postMessage({ id, ok: true, answer: { state: 'new' } satisfies ClaimAnswer });
+  port1.postMessage({ id, ok: true, answer: { state: 'new' } satisfies LockReply });
   await granted;
-  const note = () => (receiveMessageOnPort(port1) as { message: ClaimNote } | undefined)?.message;
+  const note = () => (receiveMessageOnPort(port1) as { message: LockMessage } | undefined)?.message;
   return { call, link: own, note };
 }
 
@@ -43,7 +43,7 @@ void t.test('an answer is handed over whole, and copied from where it came', asy
   frame.fill(0);
   call.keep(Buffer.from('two'), false, 9);
   const kept = note();
-  t.match(kept, { kind: 'keep', stream: false, position: 9, claim: { account: ACCOUNT, key: 'k' } });
+  t.match(kept, { kind: 'keep', stream: false, position: 9, lock: { account: ACCOUNT, key: 'k' } });
   t.equal(kept?.kind === 'keep' && Buffer.from(kept.bytes!).toString(), 'onetwo');
   call.giveUp();
   t.equal(note(), undefined, 'what is kept is not given up');

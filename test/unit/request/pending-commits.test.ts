@@ -1,5 +1,5 @@
 import t from 'tap';
-import { HeldEnds, type HeldEnd } from '#src/request/pending-commits.js';
+import { PendingCommits, type PendingCommit } from '#src/request/pending-commits.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { createRing } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
@@ -27,8 +27,8 @@ function openWorld() {
   const reader = new JournalReader(ring);
   const clock = new FakeClock();
   const events: string[] = [];
-  const held = new HeldEnds(journal, clock, () => events.push('ask'));
-  const end = (name: string): HeldEnd => ({
+  const held = new PendingCommits(journal, clock, () => events.push('ask'));
+  const end = (name: string): PendingCommit => ({
     onCommitted: () => events.push(`${name} committed`),
     onUncommitted: () => events.push(`${name} given up`),
   });

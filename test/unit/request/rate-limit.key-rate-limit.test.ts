@@ -1,7 +1,7 @@
 import t from 'tap';
 import { limitRate } from '#src/request/rate-limit.js';
 import { interruptAt } from '../../fixtures/ledger-world.js';
-import type { PipelineParts } from '#src/request/context.js';
+import type { ListenerContext } from '#src/request/context.js';
 import { knownCaller, openHouse, type House } from './support.js';
 
 const PERIOD_MS = 10_000;
@@ -10,7 +10,7 @@ const PERIOD_MS = 10_000;
 function limitedHouse(
   ofKey: number,
   ofPlan: number,
-): { house: House; ask: (parts?: PipelineParts) => Asked } {
+): { house: House; ask: (parts?: ListenerContext) => Asked } {
   const house = openHouse();
   const limit = { requestsPerMinute: ofKey, callsPerDay: undefined };
   house.parts.ledger.keys.open(house.keyIndex, limit);

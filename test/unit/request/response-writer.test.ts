@@ -2,7 +2,7 @@
 import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { AnswerWriter, type AnswerOwner } from '#src/request/response-writer.js';
+import { ResponseWriter, type ResponseOwner } from '#src/request/response-writer.js';
 
 const KEEP_ALIVE_MS = 15_000;
 const IDLE_MS_MAX = 60_000;
@@ -36,14 +36,14 @@ function open(isStream: boolean) {
   const time = { nowMs: 0 };
   const clock = { monotonicMs: () => asMonotonicMs(time.nowMs), wallMs: () => asWallMs(time.nowMs) };
   const seen = { takenBytes: 0, left: 0 };
-  const owner: AnswerOwner = {
+  const owner: ResponseOwner = {
     isStream,
     endsConnection: false,
     writeHead: () => (socket.heads += 1),
     onTaken: (bytes) => (seen.takenBytes += bytes),
     onLeft: () => (seen.left += 1),
   };
-  const writer = new AnswerWriter(socket.res, clock, owner);
+  const writer = new ResponseWriter(socket.res, clock, owner);
   /** Sweeps as the listener does, once a second; whether the client may stay. */
   const wait = (ms: number): boolean => {
     const endMs = time.nowMs + ms;

@@ -10,11 +10,11 @@ import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import type { KeyLimit } from '#src/ledger/key-limits.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { CallContext } from '#src/request/context.js';
-import { HeldEnds } from '#src/request/pending-commits.js';
+import { PendingCommits } from '#src/request/pending-commits.js';
 import { ModelAccess } from '#src/request/admit.js';
-import type { PipelineParts } from '#src/request/context.js';
+import type { ListenerContext } from '#src/request/context.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
-import { ListenerLink } from '#src/channel/listener-channel.js';
+import { ListenerChannel } from '#src/channel/listener-channel.js';
 import { readChatBytes } from '#src/protocol/request-bytes.js';
 import type { ChatCall } from '#src/protocol/chat-call.js';
 import type { Catalog, PlanEntry } from '#src/registry/catalog.js';
@@ -83,9 +83,9 @@ export class StillClock {
 }
 
 export interface House {
-  readonly parts: PipelineParts;
+  readonly parts: ListenerContext;
   /** The same as another listener has them: what a Ledger returns is overwritten by its own next call. */
-  readonly ofAnotherThread: () => PipelineParts;
+  readonly ofAnotherThread: () => ListenerContext;
   readonly clock: StillClock;
   readonly key: string;
   readonly keyIndex: ReturnType<typeof asKeyIndex>;
@@ -123,16 +123,16 @@ export function openHouse({
   const ring = createRing(16);
   const journal = new JournalWriter(ring, () => undefined);
   const reader = new JournalReader(ring);
-  const parts: PipelineParts = {
+  const parts: ListenerContext = {
     clock,
     ledger,
     journal,
-    held: new HeldEnds(journal, clock, () => undefined),
+    held: new PendingCommits(journal, clock, () => undefined),
     durability: 'interval',
     keys,
     catalog: CATALOG,
     access: new ModelAccess(CATALOG),
-    link: new ListenerLink(new CallTable(createCallTable(20, 64)), { first: 0, count: slots }),
+    channel: new ListenerChannel(new CallTable(createCallTable(20, 64)), { first: 0, count: slots }),
     leases: undefined,
     metrics: new ListenerMetrics(createMetrics(1, 1), 0),
     accessLog: new AccessWriter(createAccessRing(), new LogSwitch(createLogSwitch())),

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { AuthorityLost, type Authority, type LeaseAsk } from '#src/sharing/coordinator.js';
+import { CoordinatorLost, type Coordinator, type LeaseAsk } from '#src/sharing/coordinator.js';
 import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { identity } from '../../support/authority-conformance.js';
@@ -29,14 +29,14 @@ class Member {
   readonly permits: Permit[] = [];
 
   constructor(
-    authority: Authority,
+    authority: Coordinator,
     node: ReturnType<typeof identity>,
     readonly clock: Clock,
   ) {
     const through = <Result>(call: () => Promise<Result>): Promise<Result> =>
       this.cut ? Promise.reject(offline()) : call();
     this.share = new EqualShare({
-      authority: {
+      coordinator: {
         join: () => through(() => authority.join()),
         exchange: (asks) => through(() => authority.exchange(asks)),
         look: (subjects) => authority.look(subjects),
@@ -59,7 +59,7 @@ class Member {
         const { granted, tick, validMs } = answers[0]!.minute!;
         this.permits.push({ tick, validMs: nowMs + validMs, left: granted });
       } catch (error) {
-        if (!(error instanceof AuthorityLost)) throw error;
+        if (!(error instanceof CoordinatorLost)) throw error;
       }
     }
     let used = 0;
@@ -73,12 +73,12 @@ class Member {
   }
 }
 
-const offline = (): AuthorityLost =>
-  new AuthorityLost('unreachable', 'cut', { cause: new ValkeyError('offline', 'cut') });
+const offline = (): CoordinatorLost =>
+  new CoordinatorLost('unreachable', 'cut', { cause: new ValkeyError('offline', 'cut') });
 
 function minuteAsk(least: number, most: number): LeaseAsk {
   return {
-    subject: 'acct_1',
+    scope: 'acct_1',
     limits: { requestsPerMinute: LIMIT, callsPerDay: 0, callsInFlight: 0 },
     minute: { least, most, forMs: 16_000, returned: [] },
   };
@@ -138,7 +138,7 @@ void t.test(
     });
     const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(1n), most: asPicoUnits(1n) };
     t.match(await first.share.exchange([{ ...minuteAsk(0, 0), money }]), {
-      answers: [{ isUnknown: true, money: { granted: 0n, elsewhere: true } }],
+      answers: [{ isUnknown: true, money: { granted: 0n, heldByOthers: true } }],
     });
     first.cut = false;
     world.nowMs += 3_000;

@@ -1,11 +1,11 @@
 /**
- * Nodes that are cut off live on what was set aside for them, while the others go on being lent to: whatever each did before, their
+ * Nodes that are cut off live on what was set aside for them, while the others go on being granted to: whatever each did before, their
  * uses together never pass a limit or a balance, and when all is over not a call or a pico-unit is missing.
  */
 import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { EqualShare } from '#src/sharing/equal-share.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { StandBy } from '#src/sharing/fallback-coordinator.js';
 import {
   EventTime,
@@ -35,7 +35,7 @@ interface Limits {
 }
 const PLENTY: Limits = { requestsPerMinute: 600, callsPerDay: 100_000, callsInFlight: 900 };
 
-/** A host, with the two nodes that it is at the authority. */
+/** A host, with the two nodes that it is at the coordinator. */
 class Host {
   readonly node: LeaseNode;
   readonly ends: CallEnd[] = [];
@@ -63,7 +63,7 @@ class Host {
         this.#standBy = new PlayedAuthority(time, shared, { ...identity, slot: 9 }, random, GOOD_NETWORK);
         this.share = new EqualShare({
           ...common,
-          authority,
+          coordinator: authority,
           node: identity,
           shares: NODES,
           openStandBy: (mayTell) =>
@@ -71,9 +71,9 @@ class Host {
               ...common,
               shares: NODES,
               mayTell,
-              authority: new EqualShare({
+              coordinator: new EqualShare({
                 ...common,
-                authority: this.#standBy,
+                coordinator: this.#standBy,
                 node: { ...identity, slot: 9 },
                 shares: 0,
               }),
@@ -123,7 +123,7 @@ class Host {
 class World {
   readonly time = new EventTime();
   readonly random: () => number;
-  readonly shared = new MemoryAuthority(this.time.clock);
+  readonly shared = new MemoryCoordinator(this.time.clock);
   readonly hosts: readonly Host[];
   readonly minuteMs: number[] = [];
   charged = 0n;
@@ -144,7 +144,7 @@ class World {
     return this.hosts.reduce((sum, { served }) => sum + served, 0);
   }
 
-  /** All can reach the authority, rest, and have given back what they had. */
+  /** All can reach the coordinator, rest, and have given back what they had. */
   async settle(t: Test): Promise<void> {
     for (const host of this.hosts) host.network = GOOD_NETWORK;
     await this.time.run(200_000);
@@ -190,7 +190,7 @@ for (const [name, limits, calls] of [
     t.ok(served <= leftOf300 / NODES, 'and no more than its share');
     t.equal(served + countOf(alone, 'lost'), alone.length, 'the rest is told as not known');
     t.ok(cut.share.isAlone || served < alone.length);
-    // The others have all the rest, and not what was lent to the host that is cut off.
+    // The others have all the rest, and not what was granted to the host that is cut off.
     await first.hammer(15_000, 25);
     const most = mostInMinute(world.minuteMs);
     t.ok(most <= limits.requestsPerMinute, `${most} in a minute`);
@@ -225,7 +225,7 @@ void t.test('what is set aside goes to who lacks it', async (t) => {
 });
 
 void t.test('what was lent to a few calls is not lost while nobody can be given it back', async (t) => {
-  // Of the places for calls in flight a part is set aside that two calls are lent.
+  // Of the places for calls in flight a part is set aside that two calls are granted.
   const world = new World({ ...PLENTY, callsInFlight: 30 }, HOLD * 300n);
   const [, , cut] = world.hosts as [Host, Host, Host];
   for (const host of world.hosts) await host.hammer(3_000, 1_000);

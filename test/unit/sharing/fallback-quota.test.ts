@@ -1,8 +1,8 @@
-/** What is set aside of one subject: of each resource a part, and of one that calls lack nothing for a while. */
+/** What is set aside of one scope: of each resource a part, and of one that calls lack nothing for a while. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { LeaseAnswer, LeaseAsk } from '#src/sharing/coordinator.js';
-import { Reserve } from '#src/sharing/fallback-quota.js';
+import type { LeaseReply, LeaseAsk } from '#src/sharing/coordinator.js';
+import { FallbackQuota } from '#src/sharing/fallback-quota.js';
 
 const SHARES = 2;
 const DAY = 20_000;
@@ -10,7 +10,7 @@ const pico = asPicoUnits;
 
 /** Of calls. */
 const ASK: LeaseAsk = {
-  subject: 'acct_a',
+  scope: 'acct_a',
   limits: { requestsPerMinute: 60, callsPerDay: 1_000, callsInFlight: 0 },
   minute: { least: 1, most: 4, forMs: 2_000, returned: [] },
   day: { dayNumber: DAY, used: 0, unused: 0, least: 1, most: 4 },
@@ -18,25 +18,31 @@ const ASK: LeaseAsk = {
 };
 
 /** Grants what is asked for, with so much left then. */
-function answerTo({ minute, day, money }: LeaseAsk, nowMs: number): LeaseAnswer {
+function answerTo({ minute, day, money }: LeaseAsk, nowMs: number): LeaseReply {
   return {
     minute: {
       granted: minute!.most,
       remaining: 60 - minute!.most,
-      elsewhere: false,
+      heldByOthers: false,
       tick: Math.floor(nowMs / 1_000),
       validMs: 16_000,
       freeInMs: 0,
     },
-    day: { granted: day!.most, remaining: 1_000 - day!.most, elsewhere: false, dayNumber: DAY, endsInMs: 0 },
-    money: { granted: money!.most, remaining: pico(100_000n - money!.most), elsewhere: false },
+    day: {
+      granted: day!.most,
+      remaining: 1_000 - day!.most,
+      heldByOthers: false,
+      dayNumber: DAY,
+      endsInMs: 0,
+    },
+    money: { granted: money!.most, remaining: pico(100_000n - money!.most), heldByOthers: false },
   };
 }
 
-function filledReserve(): Reserve {
-  const reserve = new Reserve(ASK, SHARES, 0);
+function filledReserve(): FallbackQuota {
+  const reserve = new FallbackQuota(ASK, SHARES, 0);
   reserve.serve(ASK, answerTo(ASK, 0), 0);
-  // The first answer says how much there is.
+  // The first response says how much there is.
   for (let count = 0; count < 2; count++) reserve.take(answerTo(reserve.ask(0, false), 0), 0);
   return reserve;
 }

@@ -1,17 +1,17 @@
 /** What a node holds at the most, after asks that were answered and asks that were not. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { LeaseAnswer, LeaseAsk } from '#src/sharing/coordinator.js';
+import type { LeaseReply, LeaseAsk } from '#src/sharing/coordinator.js';
 import { HeldLeases } from '#src/sharing/held-leases.js';
 
 const LIMITS = { requestsPerMinute: 0, callsPerDay: 10, callsInFlight: 5 };
 const pico = asPicoUnits;
 const wanted = { least: 0, most: 9 };
-const grant = { remaining: 4, elsewhere: false };
+const grant = { remaining: 4, heldByOthers: false };
 
 function ask(dayNumber: number, used: number, slots: number, money: bigint): LeaseAsk {
   return {
-    subject: 'a',
+    scope: 'a',
     limits: LIMITS,
     day: { dayNumber, used, unused: 0, ...wanted },
     slots: { outstanding: slots, ...wanted },
@@ -19,11 +19,11 @@ function ask(dayNumber: number, used: number, slots: number, money: bigint): Lea
   };
 }
 
-function answer(dayNumber: number, day: number, slots: number, money: bigint): LeaseAnswer {
+function answer(dayNumber: number, day: number, slots: number, money: bigint): LeaseReply {
   return {
     day: { ...grant, granted: day, dayNumber, endsInMs: 1 },
     slots: { ...grant, granted: slots },
-    money: { granted: pico(money), remaining: pico(0n), elsewhere: false },
+    money: { granted: pico(money), remaining: pico(0n), heldByOthers: false },
   };
 }
 
@@ -34,7 +34,7 @@ void t.test('grants are added to what was said, and lost ones are not', (t) => {
   t.same(held.of('a'), { day, slots: 2, money: 5n });
   held.note(ask(7, 2, 1, 4n), undefined);
   t.same(held.of('a'), { day: { ...day, used: 2, unused: 0 }, slots: 1, money: 4n });
-  held.note({ subject: 'a', limits: LIMITS }, {});
+  held.note({ scope: 'a', limits: LIMITS }, {});
   t.same(held.of('a').slots, 1, 'what is not asked for stays');
   t.end();
 });
@@ -42,15 +42,15 @@ void t.test('grants are added to what was said, and lost ones are not', (t) => {
 void t.test('a new day ends what the old one counted, and what holds nothing goes', (t) => {
   const held = new HeldLeases();
   held.note(ask(0, 0, 0, 0n), answer(7, 3, 0, 0n));
-  held.note({ ...ask(0, 0, 0, 0n), subject: 'b' }, answer(7, 1, 1, 0n));
-  held.note({ ...ask(0, 0, 0, 0n), subject: 'c' }, answer(8, 1, 0, 0n));
+  held.note({ ...ask(0, 0, 0, 0n), scope: 'b' }, answer(7, 1, 1, 0n));
+  held.note({ ...ask(0, 0, 0, 0n), scope: 'c' }, answer(8, 1, 0, 0n));
   t.equal(held.of('a').day, undefined);
   t.same(held.of('b'), { day: undefined, slots: 1, money: 0n });
   t.same(
     [...held.entries()].map(([subject]) => subject),
     ['b', 'c'],
   );
-  held.note({ subject: 'b', limits: LIMITS, slots: { outstanding: 0, least: 0, most: 0 } }, {});
+  held.note({ scope: 'b', limits: LIMITS, slots: { outstanding: 0, least: 0, most: 0 } }, {});
   t.equal(held.size, 1);
   t.end();
 });

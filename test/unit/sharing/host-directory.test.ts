@@ -1,7 +1,7 @@
-/** Hosts as an operator sees them, and one that is forgotten: nobody waits for it, what it was lent is free. */
+/** Hosts as an operator sees them, and one that is forgotten: nobody waits for it, what it was granted is free. */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { AuthorityLost, type Authority, type LeaseAnswer } from '#src/sharing/coordinator.js';
+import { CoordinatorLost, type Coordinator, type LeaseReply } from '#src/sharing/coordinator.js';
 import { HostDirectory } from '#src/sharing/host-directory.js';
 import { QUARANTINE_MS, SILENT_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
@@ -14,10 +14,10 @@ const SUBJECTS = ['acct_1', 'acct_2', 'acct_3', 'acct_4'];
 const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 4 };
 const pico = asPicoUnits;
 
-async function askMoney(node: Authority, subject: string, money: bigint): Promise<LeaseAnswer> {
+async function askMoney(node: Coordinator, subject: string, money: bigint): Promise<LeaseReply> {
   const { answers } = await node.exchange([
     {
-      subject,
+      scope: subject,
       limits: LIMITS,
       slots: { outstanding: 0, least: 1, most: 4 },
       money: { outstanding: pico(0n), least: pico(money), most: pico(money) },
@@ -29,7 +29,7 @@ async function askMoney(node: Authority, subject: string, money: bigint): Promis
 const reasonOf = (call: Promise<unknown>): Promise<string> =>
   call.then(
     () => 'none',
-    (error: unknown) => (error instanceof AuthorityLost ? error.reason : String(error)),
+    (error: unknown) => (error instanceof CoordinatorLost ? error.reason : String(error)),
   );
 
 interface Place {

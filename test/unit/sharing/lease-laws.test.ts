@@ -1,7 +1,7 @@
 /** Nodes with random demand over a bad network: no limit is ever passed, and good use is made of what there is. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);
@@ -21,7 +21,7 @@ interface Shape {
 async function admissions(shape: Shape): Promise<number[]> {
   const time = new EventTime();
   const random = randomOf(shape.seed);
-  const shared = new MemoryAuthority(time.clock);
+  const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, asPicoUnits(10n ** 18n));
   const limits = { requestsPerMinute: shape.limit, callsPerDay: 10_000_000, callsInFlight: 100_000 };
   const admittedMs: number[] = [];

@@ -1,8 +1,8 @@
-/** A node that could not join comes back to the authority by itself, so that its first request is not refused for that. */
+/** A node that could not join comes back to the coordinator by itself, so that its first request is not refused for that. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { useOf } from '#src/sharing/calls-use.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);
@@ -11,7 +11,7 @@ const LIMITS = { requestsPerMinute: 60, callsPerDay: 1_000, callsInFlight: 10 };
 
 void t.test('a start without the authority', async (t) => {
   const time = new EventTime();
-  const shared = new MemoryAuthority(time.clock);
+  const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
   const node = new LeaseNode(
     time,
@@ -27,7 +27,7 @@ void t.test('a start without the authority', async (t) => {
   node.authority.network = GOOD_NETWORK;
   // The pause between two tries is 3 s at the most.
   await time.run(5_000);
-  t.match(node.keeper.state, { lost: undefined, subjects: 0 });
+  t.match(node.keeper.state, { lost: undefined, scopes: 0 });
   t.equal(
     node.keeper.state.exchanges.counts.reduce((sum, count) => sum + count),
     1,
@@ -46,7 +46,7 @@ void t.test(
   'money that lies idle comes back at once where it is recalled, but for what a call holds',
   async (t) => {
     const time = new EventTime();
-    const shared = new MemoryAuthority(time.clock);
+    const shared = new MemoryCoordinator(time.clock);
     shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
     const node = new LeaseNode(
       time,
@@ -69,7 +69,7 @@ void t.test(
 
 void t.test('what calls use is told, and what of the leases nobody has used', async (t) => {
   const time = new EventTime();
-  const shared = new MemoryAuthority(time.clock);
+  const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
   const node = new LeaseNode(
     time,

@@ -1,7 +1,7 @@
 /** What nodes hold by state, over a bad network and with nodes that die: no day, no balance and no count of calls is ever passed. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);
@@ -31,7 +31,7 @@ interface Found {
 async function play(shape: Shape, check: (found: Found) => void): Promise<Found> {
   const time = new EventTime();
   const random = randomOf(shape.seed);
-  const shared = new MemoryAuthority(time.clock);
+  const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, asPicoUnits(shape.credited));
   const { callsPerDay, callsInFlight } = shape;
   const limits = { requestsPerMinute: 1_000_000, callsPerDay, callsInFlight };

@@ -1,4 +1,4 @@
-/** The authority of one host's processes: what every authority does, and what its file and its store are for. */
+/** The coordinator of one host's processes: what every coordinator does, and what its file and its store are for. */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, writeFileSync } from 'node:fs';
@@ -7,9 +7,9 @@ import t from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import type { AccountRecord, SpendingRecord } from '#src/registry/account-record.js';
-import type { Authority, LeaseAsk } from '#src/sharing/coordinator.js';
+import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '#src/sharing/lease-file.js';
-import { LmdbAuthority } from '#src/sharing/lmdb-coordinator.js';
+import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import { Store } from '#src/store/store.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
@@ -27,7 +27,7 @@ interface World {
   readonly store: Store;
   readonly file: LeaseFile;
   readonly clock: ManualClock;
-  readonly join: (host: string, slot?: number) => Promise<Authority>;
+  readonly join: (host: string, slot?: number) => Promise<Coordinator>;
   readonly close: () => Promise<void>;
 }
 
@@ -39,7 +39,7 @@ function openWorld(path: string, clock = new ManualClock()): World {
     file,
     clock,
     join: async (host, slot) => {
-      const authority = new LmdbAuthority({ node: identity(host, slot), file, store, clock });
+      const authority = new LmdbCoordinator({ node: identity(host, slot), file, store, clock });
       await authority.join();
       return authority;
     },
@@ -62,7 +62,7 @@ function accountOf(store: Store, id: string): AccountRecord {
 authorityConformance(t, 'lmdb', () => {
   const { store, file, clock, close } = openWorld(t.testdir());
   return Promise.resolve({
-    connect: (node) => Promise.resolve(new LmdbAuthority({ node, file, store, clock })),
+    connect: (node) => Promise.resolve(new LmdbCoordinator({ node, file, store, clock })),
     credit: (subject, amount) => {
       const record = accountOf(store, subject);
       store.putAccount({ ...record, credited: asPicoUnits(record.credited + amount) });
@@ -72,7 +72,9 @@ authorityConformance(t, 'lmdb', () => {
       const { index } = accountOf(store, subject);
       const before = store.findSpending(index) ?? NOTHING_SPENT;
       const spent = asPicoUnits(before.spent + amount);
-      store.commit(() => store.putBooks({ spendings: new Map([[index, { ...before, spent }]]), usages: [] }));
+      store.commit(() =>
+        store.putAccounting({ spendings: new Map([[index, { ...before, spent }]]), usages: [] }),
+      );
       return Promise.resolve();
     },
     losesNoAnswer: true,
@@ -83,13 +85,13 @@ authorityConformance(t, 'lmdb', () => {
 
 const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 10 };
 const ask = (subject: string, most: number): LeaseAsk => ({
-  subject,
+  scope: subject,
   limits: LIMITS,
   minute: { least: most, most, forMs: 0, returned: [] },
   day: { dayNumber: 0, used: 0, unused: 0, least: most, most },
 });
 
-async function lent(authority: Authority, subject: string, most: number): Promise<(number | undefined)[]> {
+async function lent(authority: Coordinator, subject: string, most: number): Promise<(number | undefined)[]> {
   const { answers } = await authority.exchange([ask(subject, most)]);
   return [answers[0]!.minute?.granted, answers[0]!.day?.granted];
 }
@@ -99,7 +101,7 @@ void t.test('what was used before there were leases counts', async (t) => {
   const { index } = accountOf(store, 'acct_before');
   const today = dayNumberOf(clock.wallMs());
   const use = { dayNumber: today, dayCalls: 4, minuteUsed: 7, takenMs: asWallMs(clock.wallMs() - 30_000) };
-  store.putBooks({ spendings: new Map([[index, { ...NOTHING_SPENT, ...use }]]), usages: [] });
+  store.putAccounting({ spendings: new Map([[index, { ...NOTHING_SPENT, ...use }]]), usages: [] });
   const node = await joinWorld('a');
   t.same(await lent(node, 'acct_before', 7), [0, 0]);
   t.same(await lent(node, 'acct_before', 3), [3, 3]);
@@ -151,13 +153,13 @@ void t.test('what a process held is free when it has been killed', async (t) => 
   const node = await joinWorld('a', 1);
   const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(100n), most: asPicoUnits(100n) };
   const all: LeaseAsk = {
-    subject: 'acct_x',
+    scope: 'acct_x',
     limits: LIMITS,
     slots: { outstanding: 0, least: 10, most: 10 },
     money,
   };
   t.match((await node.exchange([all])).answers, [
-    { slots: { granted: 0, elsewhere: true }, money: { granted: 0n, elsewhere: true } },
+    { slots: { granted: 0, heldByOthers: true }, money: { granted: 0n, heldByOthers: true } },
   ]);
   child.kill('SIGKILL');
   await once(child, 'exit');
@@ -174,7 +176,7 @@ void t.test('a store that cannot be read is a loss', async (t) => {
       throw new Error('damaged');
     },
   } as unknown as Store;
-  const authority = new LmdbAuthority({ node: identity('a'), file, store, clock });
+  const authority = new LmdbCoordinator({ node: identity('a'), file, store, clock });
   await authority.join();
   await t.rejects(authority.exchange([ask('acct_x', 1)]), {
     code: 'authority_lost',

@@ -1,12 +1,12 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 
 authorityConformance(t, 'memory', () => {
   const clock = new ManualClock();
-  const authority = new MemoryAuthority(clock);
+  const authority = new MemoryCoordinator(clock);
   const credited = new Map<string, bigint>();
   return Promise.resolve({
     connect: (node) => Promise.resolve(authority.connect(node)),
@@ -22,11 +22,11 @@ authorityConformance(t, 'memory', () => {
 });
 
 void t.test('an exchange that is not newer than the last is refused and changes nothing', (t) => {
-  const authority = new MemoryAuthority(new ManualClock());
+  const authority = new MemoryCoordinator(new ManualClock());
   const node = identity('a');
   authority.join(node);
   const ask = {
-    subject: 'acct_1',
+    scope: 'acct_1',
     limits: { requestsPerMinute: 10, callsPerDay: 0, callsInFlight: 0 },
     minute: { least: 1, most: 1, forMs: 0, returned: [] },
   };

@@ -10,7 +10,7 @@ const pico = asPicoUnits;
 
 /** How often the keeper looks. */
 const LOOK_MS = 250;
-const GRANTED = { granted: pico(1_000n), remaining: pico(0n), elsewhere: false };
+const GRANTED = { granted: pico(1_000n), remaining: pico(0n), heldByOthers: false };
 
 function createLease(): { readonly lease: MoneyLease; readonly leases: Leases } {
   const leases = new Leases(createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true }));
@@ -22,11 +22,11 @@ void t.test(
   (t) => {
     const { lease } = createLease();
     const whole = lease.ask([pico(1_000n)], false, false)!;
-    lease.take({ granted: pico(0n), remaining: pico(600n), elsewhere: false }, whole, 1, 2);
-    t.match(lease, { denial: { sentMs: 1, elsewhere: false }, deniedPicoUnits: 1_000n });
+    lease.take({ granted: pico(0n), remaining: pico(600n), heldByOthers: false }, whole, 1, 2);
+    t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, deniedPicoUnits: 1_000n });
     const least = lease.ask([pico(100n)], false, false)!;
     t.equal(least.least, 100n);
-    lease.take({ granted: pico(150n), remaining: pico(450n), elsewhere: false }, least, 3, 4);
+    lease.take({ granted: pico(150n), remaining: pico(450n), heldByOthers: false }, least, 3, 4);
     t.match(lease, { denial: undefined, left: 150n });
     t.equal(lease.deniedPicoUnits, 1_000n, 'up to that amount it is worth asking');
     t.equal(lease.ask([pico(600n)], false, false)!.least, 450n);

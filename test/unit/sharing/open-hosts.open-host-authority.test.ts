@@ -5,8 +5,8 @@ import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { loadSettings } from '#src/config/load.js';
-import type { Authority, LeaseAnswer } from '#src/sharing/coordinator.js';
-import { openHostAuthorities, type HostAuthorities } from '#src/sharing/open-hosts.js';
+import type { Coordinator, LeaseReply } from '#src/sharing/coordinator.js';
+import { openHostCoordinators, type HostCoordinators } from '#src/sharing/open-hosts.js';
 import { Store } from '#src/store/store.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
@@ -18,7 +18,7 @@ const CLOCK = new SystemClock();
 
 interface Host {
   readonly store: Store;
-  readonly nodes: HostAuthorities;
+  readonly nodes: HostCoordinators;
   credit(amount: bigint, version: number): void;
   flush(spent: bigint): void;
 }
@@ -36,7 +36,7 @@ function hostOf(t: Test, url: string, name: string): Host {
     node_expiry_seconds: 900,
     partitions: 2,
   } as const;
-  const nodes = openHostAuthorities({
+  const nodes = openHostCoordinators({
     settings: { ...settings, sharing },
     host: name,
     slot: 0,
@@ -72,16 +72,16 @@ function hostOf(t: Test, url: string, name: string): Host {
       const day = { dayNumber: 0, dayCalls: 0, minuteUsed: 0, takenMs: asWallMs(0) };
       const row = { spent: asPicoUnits(spent), uncovered: asPicoUnits(0n), ...day };
       store.commit(() => {
-        store.putBooks({ spendings: new Map([[INDEX, row]]), usages: [] });
+        store.putAccounting({ spendings: new Map([[INDEX, row]]), usages: [] });
         mark.put();
       });
     },
   };
 }
 
-async function money(node: Authority, outstanding: bigint, want: bigint): Promise<LeaseAnswer['money']> {
+async function money(node: Coordinator, outstanding: bigint, want: bigint): Promise<LeaseReply['money']> {
   const [least, held] = [asPicoUnits(want), asPicoUnits(outstanding)];
-  const ask = { subject: ACCOUNT, limits: NO_LIMITS, money: { outstanding: held, least, most: least } };
+  const ask = { scope: ACCOUNT, limits: NO_LIMITS, money: { outstanding: held, least, most: least } };
   return (await node.exchange([ask])).answers[0]!.money;
 }
 

@@ -6,7 +6,7 @@ import { ValkeyError } from '#src/sharing/valkey-client.js';
 
 const position = { epoch: 'e', version: 7, lastId: 'last', history: [] };
 
-/** A server with a log of one place, of which each answer may be lost. */
+/** A server with a log of one place, of which each response may be lost. */
 function placeOf(taken: string | undefined, losses: readonly ('request' | 'reply' | 'no' | undefined)[]) {
   const state = { id: taken, sends: 0 };
   return {

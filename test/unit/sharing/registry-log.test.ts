@@ -177,7 +177,7 @@ void t.test('a host that changed its copy alone does not mix it with the others'
   const { store, registry } = host!;
   store.commit(() => registry.accounts.find('a'));
   t.throws(() => registry.accounts.create({ name: 'a', planId: 'free', credit: none }));
-  store.putBooks({ spendings: new Map(), usages: [] });
+  store.putAccounting({ spendings: new Map(), usages: [] });
   t.ok(store.copy.position(), 'what changes no account and no key is its own affair');
   for (const client of host!.clients) client.close();
   await host!.log.close();

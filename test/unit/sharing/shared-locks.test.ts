@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
-import { SharedClaims } from '#src/sharing/shared-locks.js';
+import { SharedLocks } from '#src/sharing/shared-locks.js';
 
 const ACCOUNT = asAccountIndex(3);
 const CLAIM = { account: ACCOUNT, key: 'k', bodyDigest: 'aa' };
@@ -23,7 +23,7 @@ void t.test('a key is one process’s until it is given back, or the process has
   };
   t.same(await say({ take: CLAIM }), {});
   t.same(await say({ take: LATER }), {});
-  const claims = new SharedClaims(file);
+  const claims = new SharedLocks(file);
   t.equal(claims.take({ ...CLAIM, bodyDigest: 'bb' }), 'aa', 'with the body of the first');
   t.equal(
     claims.take({ ...CLAIM, account: asAccountIndex(4) }),
@@ -49,10 +49,10 @@ void t.test('rows of processes that have ended are removed by who comes next', a
   const file = openLeaseFile(t.testdir());
   file.claims.putSync([1, 'dead'], { process: '1 2 3', bodyDigest: 'aa' });
   file.claims.putSync([2, 'rubbish'], 5);
-  const claims = new SharedClaims(file);
+  const claims = new SharedLocks(file);
   t.same(Array.from(file.claims.getKeys()), []);
   claims.take(CLAIM);
-  t.same(new SharedClaims(file).take(CLAIM), undefined);
+  t.same(new SharedLocks(file).take(CLAIM), undefined);
   t.same(Array.from(file.claims.getKeys()), [[3, 'k']]);
   await file.environment.close();
 });
@@ -66,7 +66,7 @@ void t.test('what could not be given back is tried again, but not where it was t
       return file.environment.write(work);
     },
   };
-  const claims = new SharedClaims({ claims: file.claims, environment });
+  const claims = new SharedLocks({ claims: file.claims, environment });
   claims.take(CLAIM);
   claims.take(LATER);
   full = true;

@@ -4,22 +4,22 @@ import { asPicoUnits } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
 import { AccountUses } from '#src/registry/account-uses.js';
 import { Registry } from '#src/registry/registry.js';
-import type { Authority, LeaseAsk } from '#src/sharing/coordinator.js';
+import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
 import type { CallsUse } from '#src/sharing/calls-use.js';
-import { DebitDesk } from '#src/sharing/debits.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
-import { SharedDesk, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
+import { DebitService } from '#src/sharing/debits.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
+import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, StoppedClock } from '../store/support.js';
 
 interface SharedHouse {
   readonly store: Store;
-  readonly desk: SharedDesk;
+  readonly desk: SharedRegistry;
   readonly follows: { count: number };
   /** Another process, which serves calls. */
-  readonly other: Authority;
-  /** The desk's own ends. */
-  readonly ends: readonly Authority[];
+  readonly other: Coordinator;
+  /** The service's own ends. */
+  readonly ends: readonly Coordinator[];
   /** What calls of this host use. */
   readonly calls: CallsUse[];
   /** Runs before the next commit. */
@@ -31,8 +31,8 @@ interface SharedHouse {
 async function openSharedHouse(t: Test): Promise<SharedHouse> {
   const store = new Store(t.testdir());
   const clock = new StoppedClock();
-  const authority = new MemoryAuthority(clock);
-  const connect = (slot: number): Authority =>
+  const authority = new MemoryCoordinator(clock);
+  const connect = (slot: number): Coordinator =>
     authority.connect({ host: 'h', slot, incarnation: String(slot) });
   const [looking, debiting, other] = [connect(0), connect(1), connect(2)];
   const uses = new AccountUses();
@@ -48,7 +48,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     uses,
   });
   const here = commitHere(store);
-  // As the authority of one host, which reads the store.
+  // As the coordinator of one host, which reads the store.
   const commit: CommitChange = async (work, check) => {
     house.meanwhile?.();
     house.meanwhile = undefined;
@@ -57,14 +57,14 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     return made;
   };
   const recalled = new Set<string>();
-  const debits = new DebitDesk(debiting, (accountId) => recalled.add(accountId));
+  const debits = new DebitService(debiting, (accountId) => recalled.add(accountId));
   const follows = { count: 0 };
   const calls: CallsUse[] = [];
-  const desk = new SharedDesk({
+  const desk = new SharedRegistry({
     store,
     registry,
     uses,
-    authority: looking,
+    coordinator: looking,
     debits,
     follow: () => follows.count++,
     commit,
@@ -92,7 +92,7 @@ const units = (amount: number): ReturnType<typeof asPicoUnits> => asPicoUnits(Bi
 function moneyAsk(subject: string, outstanding: number, most: number): LeaseAsk {
   const limits = { requestsPerMinute: 60, callsPerDay: 100, callsInFlight: 4 };
   return {
-    subject,
+    scope: subject,
     limits,
     minute: { least: 1, most: 3, forMs: 1_000, returned: [] },
     money: { outstanding: units(outstanding), least: units(most), most: units(most) },
@@ -136,7 +136,7 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   );
   const { id } = record;
   await other.exchange([moneyAsk(id, 0, 30)]);
-  // Who was lent money may hold it for a call by the time of the debit: nothing of it is taken, whatever is told of calls.
+  // Who was granted money may hold it for a call by the time of the debit: nothing of it is taken, whatever is told of calls.
   t.match(await desk.read(({ accounts }) => accounts.find('acme')), {
     available: 100n,
     leased: { money: 30n },
@@ -239,7 +239,7 @@ void t.test('a rotated key has what all processes were lent of the one before', 
   });
   const { answers } = await other.exchange([
     {
-      subject: old.id,
+      scope: old.id,
       limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
       minute: { least: 3, most: 3, forMs: 1_000, returned: [] },
       day: { dayNumber: 0, used: 0, unused: 0, least: 5, most: 5 },

@@ -1,19 +1,19 @@
-/** What operators are told: the state of the authority, since when, and that of the registry of hosts. */
+/** What operators are told: the state of the coordinator, since when, and that of the registry of hosts. */
 import t from 'tap';
-import { AuthorityContact } from '#src/sharing/coordinator-contact.js';
-import { AuthorityLost } from '#src/sharing/coordinator.js';
-import { sharingReading, type SharingParts } from '#src/sharing/sharing-stats.js';
+import { CoordinatorContact } from '#src/sharing/coordinator-contact.js';
+import { CoordinatorLost } from '#src/sharing/coordinator.js';
+import { sharingSnapshot, type SharingContext } from '#src/sharing/sharing-stats.js';
 
 const HOSTS = { calls: { isAlone: false, silentMs: 120_000 }, registry: { kind: 'following' } } as const;
 
-function partsOf(contact: AuthorityContact, hosts: SharingParts['hosts'], nowMs: number): SharingParts {
-  return { keeper: { ...contact.state, subjects: 2, waits: 3 }, hosts, nowMs };
+function partsOf(contact: CoordinatorContact, hosts: SharingContext['hosts'], nowMs: number): SharingContext {
+  return { manager: { ...contact.state, scopes: 2, waits: 3 }, hosts, nowMs };
 }
 
 void t.test('from connected over lost and quarantine to connected', (t) => {
-  const contact = new AuthorityContact(() => 0);
+  const contact = new CoordinatorContact(() => 0);
   contact.answered(1_000, 1_004);
-  t.match(sharingReading(partsOf(contact, undefined, 2_000)), {
+  t.match(sharingSnapshot(partsOf(contact, undefined, 2_000)), {
     with: 'processes',
     state: 'connected',
     reason: undefined,
@@ -23,9 +23,9 @@ void t.test('from connected over lost and quarantine to connected', (t) => {
     waits: 3,
     registry: undefined,
   });
-  contact.failed(new AuthorityLost('unreachable', 'no route'), 3_000);
-  contact.failed(new AuthorityLost('quarantine', 'it has lost its data'), 4_000);
-  t.match(sharingReading(partsOf(contact, HOSTS, 5_000)), {
+  contact.failed(new CoordinatorLost('unreachable', 'no route'), 3_000);
+  contact.failed(new CoordinatorLost('quarantine', 'it has lost its data'), 4_000);
+  t.match(sharingSnapshot(partsOf(contact, HOSTS, 5_000)), {
     with: 'hosts',
     state: 'quarantine',
     reason: /it has lost its data/,
@@ -35,13 +35,13 @@ void t.test('from connected over lost and quarantine to connected', (t) => {
   });
   const calls = { isAlone: true, silentMs: 120_000 };
   const registry = { kind: 'lost', reason: 'offline' } as const;
-  t.match(sharingReading(partsOf(contact, { calls, registry }, 5_000)), {
+  t.match(sharingSnapshot(partsOf(contact, { calls, registry }, 5_000)), {
     state: 'alone',
     lostMs: 120_000,
     registry: { state: 'lost', reason: 'offline' },
   });
   contact.answered(6_000, 6_900);
-  const { state, exchanges } = sharingReading(partsOf(contact, HOSTS, 7_000));
+  const { state, exchanges } = sharingSnapshot(partsOf(contact, HOSTS, 7_000));
   t.equal(state, 'connected');
   t.match(exchanges, { sum: 904 });
   t.equal(exchanges.counts[exchanges.bounds.indexOf(5)], 1);

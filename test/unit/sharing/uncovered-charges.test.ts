@@ -2,8 +2,8 @@
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import { Arrears, COLLECT_FOR_MS, COLLECT_HELD_AFTER_MS } from '#src/sharing/uncovered-charges.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { UncoveredCharges, COLLECT_FOR_MS, COLLECT_HELD_AFTER_MS } from '#src/sharing/uncovered-charges.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);
@@ -13,7 +13,7 @@ const pico = (amount: bigint): PicoUnits => asPicoUnits(amount);
 
 function world(credited: bigint, network: Network = GOOD_NETWORK) {
   const time = new EventTime();
-  const shared = new MemoryAuthority(time.clock);
+  const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, pico(credited));
   const nodes = [0, 1].map((slot) => {
     const node = new LeaseNode(
@@ -104,7 +104,7 @@ function arrears(holdsAnswers: boolean) {
   const owed: bigint[] = [];
   const written: JournalRecord[] = [];
   const lease = { left: 0n };
-  const made = new Arrears({
+  const made = new UncoveredCharges({
     owe: (_account, amount) => owed.push(amount),
     charge: (_account, most) => {
       const taken = lease.left < most ? lease.left : most;

@@ -1,10 +1,10 @@
-/** The authority of hosts does what every authority does, on a real server: with one partition and with several. */
+/** The coordinator of hosts does what every coordinator does, on a real server: with one partition and with several. */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
-import { MemoryAuthority } from '#src/sharing/memory-coordinator.js';
+import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
@@ -73,7 +73,7 @@ void t.test('random asks are answered as the reference does, to the last pico-un
   const world = new ValkeyWorld(() => server.url);
   t.teardown(() => world.close());
   const clock = new ManualClock(world.nowMs, world.nowMs);
-  const reference = new MemoryAuthority(clock);
+  const reference = new MemoryCoordinator(clock);
   const nodes = await Promise.all(
     ['a:0', 'a:1', 'b:0'].map(async (place) => {
       const node = identity(place.slice(0, 1), Number(place.slice(2)));
@@ -100,7 +100,7 @@ void t.test('random asks are answered as the reference does, to the last pico-un
     const some = (end: number): number => (below(2) === 0 ? 0 : below(end));
     const mostMoney = amount();
     const ask: LeaseAsk = {
-      subject,
+      scope: subject,
       limits,
       ...(below(2) === 0
         ? {
@@ -166,7 +166,7 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
   const ask = async (most: number) => {
     const { answers } = await node.exchange([
       {
-        subject: 'key_new',
+        scope: 'key_new',
         limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
         minute: { least: most, most, forMs: 0, returned: [] },
         day: { dayNumber, used: 0, unused: 0, least: most, most },
@@ -201,7 +201,7 @@ void t.test(
     await world.credit(subject, asPicoUnits(lent));
     const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(lent), most: asPicoUnits(lent) };
     const limits = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
-    await here.exchange([{ subject, limits, money }]);
+    await here.exchange([{ scope: subject, limits, money }]);
     const seen = async (node: typeof here) => {
       const [view] = await node.look([subject]);
       return [view!.spent, view!.moneyOutstanding];
@@ -212,7 +212,7 @@ void t.test(
     t.same(await seen(there), [0n, lent], 'not told yet');
     const nothing = asPicoUnits(0n);
     const outstanding = asPicoUnits(lent - spent);
-    await here.exchange([{ subject, limits, money: { outstanding, least: nothing, most: nothing } }]);
+    await here.exchange([{ scope: subject, limits, money: { outstanding, least: nothing, most: nothing } }]);
     for (const node of [here, beside, there]) t.same(await seen(node), [spent, lent - spent]);
     // A charge is taken back: nobody has it in a lease.
     host.spend(subject, -1n);

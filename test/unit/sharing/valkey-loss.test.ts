@@ -1,8 +1,13 @@
-/** The server is lost, or loses what it knew: never is more lent than the limits, and what a host has spent is never lent again. */
+/** The server is lost, or loses what it knew: never is more granted than the limits, and what a host has spent is never granted again. */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { AuthorityLost, type Authority, type LeaseAnswer, type LeaseAsk } from '#src/sharing/coordinator.js';
+import {
+  CoordinatorLost,
+  type Coordinator,
+  type LeaseReply,
+  type LeaseAsk,
+} from '#src/sharing/coordinator.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
@@ -25,10 +30,10 @@ interface Wants {
   readonly holds?: bigint;
 }
 
-async function ask(node: Authority, wants: Wants): Promise<LeaseAnswer> {
+async function ask(node: Coordinator, wants: Wants): Promise<LeaseReply> {
   const { minute, day, used = 0, dayNumber = 0, slots, inUse = 0, money, holds = 0n } = wants;
   const asked: LeaseAsk = {
-    subject: SUBJECT,
+    scope: SUBJECT,
     limits: LIMITS,
     ...(minute === undefined ? {} : { minute: { least: minute, most: minute, forMs: 0, returned: [] } }),
     ...(day === undefined ? {} : { day: { dayNumber, used, unused: 0, least: day, most: day } }),
@@ -44,7 +49,7 @@ async function ask(node: Authority, wants: Wants): Promise<LeaseAnswer> {
 const reasonOf = (call: Promise<unknown>): Promise<string> =>
   call.then(
     () => 'none',
-    (error: unknown) => (error instanceof AuthorityLost ? error.reason : inspect(error)),
+    (error: unknown) => (error instanceof CoordinatorLost ? error.reason : inspect(error)),
   );
 
 async function worldOf(t: Test, urlOf: () => string): Promise<ValkeyWorld> {
@@ -55,10 +60,10 @@ async function worldOf(t: Test, urlOf: () => string): Promise<ValkeyWorld> {
 }
 
 /** Joins as soon as its connection is back. */
-const rejoin = (node: Authority): Promise<unknown> => eventually('a join', () => node.join());
+const rejoin = (node: Coordinator): Promise<unknown> => eventually('a join', () => node.join());
 
 /** The server comes back, and time has gone on. */
-async function until(world: ValkeyWorld, node: Authority, reason: string): Promise<void> {
+async function until(world: ValkeyWorld, node: Coordinator, reason: string): Promise<void> {
   let last = 'nothing';
   for (let tries = 0; tries < 400; tries++) {
     world.nowMs += 25;
@@ -283,7 +288,7 @@ void t.test(
     await other.join();
     await ask(gone, { slots: 4, money: 60n });
     world.nowMs += 899_000;
-    t.match((await ask(other, { slots: 1 })).slots, { granted: 0, elsewhere: true });
+    t.match((await ask(other, { slots: 1 })).slots, { granted: 0, heldByOthers: true });
     world.nowMs += 2_000;
     t.match((await ask(other, { slots: 4 })).slots, { granted: 4 });
     t.match((await ask(other, { money: 41n })).money, { granted: 0n, remaining: 40n });

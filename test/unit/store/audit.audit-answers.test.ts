@@ -1,4 +1,4 @@
-/** The audit of kept answers. */
+/** The audit of stored responses. */
 import { open, type Database } from 'lmdb';
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
@@ -9,7 +9,7 @@ import { StoppedClock, offlineRegistry } from './support.js';
 
 const BOUNDS = { accountsMax: 4, keysMax: 4 };
 
-/** An account with a short answer that ended at 5 and a long one at 6. */
+/** An account with a short response that ended at 5 and a long one at 6. */
 async function soundBooks(path: string): Promise<void> {
   const store = new Store(path);
   const registry = offlineRegistry(store, new StoppedClock());

@@ -41,7 +41,7 @@ async function sound(path: string): Promise<World> {
   const account = asAccountIndex(0);
   const usage = { ...NO_USAGE, account, modelId: 'small', calls: 1 };
   const cost = (units: bigint) => ({ cost: asPicoUnits(units * UNIT), uncovered: asPicoUnits(units) });
-  store.putBooks({
+  store.putAccounting({
     spendings: new Map([
       [
         account,

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { Environment, makeEnvironmentFile } from '#src/store/environment.js';
-import { findPageFault } from '#src/store/page-walk.js';
+import { findPageError } from '#src/store/page-walk.js';
 import { OPTIONS } from '#src/store/store-file.js';
 import { plainNode } from '../../../bench/support/plain-node.js';
 
@@ -76,7 +76,7 @@ void t.test(
       t.equal(table.get(String(writers[index]!.child.pid)), written);
     }
     await environment.close();
-    t.equal(findPageFault(path), undefined);
+    t.equal(findPageError(path), undefined);
   },
 );
 

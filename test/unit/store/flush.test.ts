@@ -1,6 +1,6 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import type { BooksStore } from '#src/store/flush.js';
+import type { FlushStore } from '#src/store/flush.js';
 import type { Store } from '#src/store/store.js';
 import { hourOf, type UsageRecord } from '#src/registry/usage-report.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House } from './support.js';
@@ -36,7 +36,7 @@ function openShop(path: string): House {
   return house;
 }
 
-interface WatchedStore extends BooksStore {
+interface WatchedStore extends FlushStore {
   broken: boolean;
   readonly written: { spendings: number; usages: number }[];
 }
@@ -48,10 +48,10 @@ function watch(store: Store): WatchedStore {
     commit: (work) => store.commit(work),
     findKeyId: (index) => store.findKeyId(index),
     findUsage: (key) => store.findUsage(key),
-    putBooks: (rows) => {
+    putAccounting: (rows) => {
       if (watched.broken) throw new Error('no space left on device');
       watched.written.push({ spendings: rows.spendings.size, usages: [...rows.usages].length });
-      store.putBooks(rows);
+      store.putAccounting(rows);
     },
   };
   return watched;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { open } from 'lmdb';
 import t from 'tap';
-import { findPageFault } from '#src/store/page-walk.js';
+import { findPageError } from '#src/store/page-walk.js';
 
 const PAGE_BYTES = 4_096;
 const OPTIONS = { noSubdir: true, pageSize: PAGE_BYTES, overlappingSync: false };
@@ -61,7 +61,7 @@ void t.test('sound files pass, those too that are shorter than their last page',
   for (let seed = 1; seed <= 10; seed++) {
     const path = join(t.testdir(), 'data');
     await write(path, seed, 10, () => {
-      const fault = findPageFault(path);
+      const fault = findPageError(path);
       if (fault !== undefined) t.fail(`seed ${seed}: ${JSON.stringify(fault)}`);
       const file = readFileSync(path);
       if (file.length < (lastPageOf(file) + 1) * PAGE_BYTES) short++;
@@ -84,7 +84,7 @@ void t.test('a file cut at any length is refused, or nothing of it is missing', 
       const length = page * PAGE_BYTES + bytes;
       if (length >= whole.length) continue;
       writeFileSync(cut, whole.subarray(0, length));
-      const fault = findPageFault(cut);
+      const fault = findPageError(cut);
       if (fault === undefined) t.same(await contentOf(cut), content, `cut at ${length}`);
       else refused++;
     }
@@ -105,7 +105,7 @@ void t.test('a page of zeros or of garbage is named, where it is in use', async 
       const copy = Buffer.from(whole);
       copy.fill(fill, page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
       writeFileSync(broken, copy);
-      const fault = findPageFault(broken);
+      const fault = findPageError(broken);
       if (fault === undefined) {
         t.same(await contentOf(broken), content, `page ${page} is free, or within a long value`);
         continue;
@@ -130,7 +130,7 @@ void t.test('each thing that a page can be wrong about', async (t) => {
       const copy = Buffer.from(whole);
       copy.writeUInt16LE(0x0fff, page * PAGE_BYTES + offset);
       writeFileSync(broken, copy);
-      const fault = findPageFault(broken);
+      const fault = findPageError(broken);
       if (fault !== undefined) reasons.add(fault.reason);
     }
   }
@@ -156,7 +156,7 @@ void t.test('a store that another process writes meanwhile is never called damag
     return first > second ? first : second;
   };
   const before = transactionOf();
-  for (let walk = 0; walk < 200; walk++) t.equal(findPageFault(path), undefined);
+  for (let walk = 0; walk < 200; walk++) t.equal(findPageError(path), undefined);
   const commits = transactionOf() - before;
   t.ok(commits > 20n, `${commits} commits during 200 walks`);
   const closed = once(child, 'close');

@@ -105,7 +105,7 @@ void t.test('what cannot be right stops the start', async (t) => {
     takenMs: clock.wallMs(),
   };
   const spendings = new Map([[SECOND, { ...total, spent: asPicoUnits(6n) }]]);
-  store.putBooks({ spendings, usages: [] });
+  store.putAccounting({ spendings, usages: [] });
   t.throws(() => start({}), { code: 'damaged', message: /\(b\).*more was spent than credited/ });
   store.shared.take(() => store.copy.setPosition({ epoch: 'e', version: 1, lastId: '1', history: [] }));
   t.throws(() => start({}), { code: 'damaged' }, 'alone on what was shared once');
@@ -200,7 +200,7 @@ void t.test('after a boot, and of books that know no clocks, ages go by the cale
   const clock = new StoppedClock();
   const now = hostClocks(clock, 'this boot');
   t.equal(store.steppedMs(now), 0, 'books of before');
-  store.commit(() => store.putBooks({ spendings: new Map(), usages: [], clocks: now }));
+  store.commit(() => store.putAccounting({ spendings: new Map(), usages: [], clocks: now }));
   clock.setMs = 5_000;
   clock.nowMs += 5_000;
   t.equal(store.steppedMs(hostClocks(clock, 'this boot')), 5_000);

@@ -5,7 +5,7 @@ import { dayNumberOf } from '#src/ledger/day.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import { hourOf } from '#src/registry/usage-report.js';
 import { audit } from '#src/store/audit.js';
-import type { BooksStore } from '#src/store/flush.js';
+import type { FlushStore } from '#src/store/flush.js';
 import { recover } from '#src/store/recovery.js';
 import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
@@ -19,7 +19,7 @@ function joinStore(
   store: Store,
   clock: StoppedClock,
   slot: number,
-  through: BooksStore = store,
+  through: FlushStore = store,
 ): BooksMember {
   const member = joinBooks(store, clock, slot, `life ${slot}`, through);
   lend(member, clock);
@@ -134,7 +134,7 @@ void t.test(
   async (t) => {
     const { store, clock } = openShop(t.testdir());
     const one = joinStore(store, clock, 0);
-    const held = () => one.leases.moneyLent(FIRST) - one.totals.writtenOf(FIRST);
+    const held = () => one.leases.moneyGranted(FIRST) - one.totals.writtenOf(FIRST);
     one.serve(FIRST, 50n);
     one.flush.run();
     t.equal(held(), 99_950n, 'what the authority has on record');
@@ -189,12 +189,12 @@ void t.test('a day that is over for one is over for all', async (t) => {
 type Outcome = 'works' | 'nothing' | 'untold';
 
 /** A store whose commits fail, with or without having reached the disk. */
-function unclear(store: Store): BooksStore & { outcome: Outcome } {
+function unclear(store: Store): FlushStore & { outcome: Outcome } {
   const through = {
     outcome: 'works' as Outcome,
     findKeyId: (index: Parameters<Store['findKeyId']>[0]) => store.findKeyId(index),
     findUsage: (key: Parameters<Store['findUsage']>[0]) => store.findUsage(key),
-    putBooks: (rows: Parameters<Store['putBooks']>[0]) => store.putBooks(rows),
+    putAccounting: (rows: Parameters<Store['putAccounting']>[0]) => store.putAccounting(rows),
     commit: <Result>(work: () => Result): Result => {
       if (through.outcome === 'nothing') throw new Error('no space left on device');
       const result = store.commit(work);

@@ -57,7 +57,7 @@ void t.test('what was committed is there after closing and opening', async (t) =
     store.addCredit(asAccountIndex(0), { amount: asPicoUnits(-2n), note: 'b', createdMs: asWallMs(2) });
     store.keys.put(key(0, 0, 'laptop'));
   });
-  store.putBooks({ spendings: new Map([[asAccountIndex(0), spending]]), usages: [] });
+  store.putAccounting({ spendings: new Map([[asAccountIndex(0), spending]]), usages: [] });
   await store.close();
   t.equal(statSync(path).mode & 0o777, 0o700, 'the folder is its owner’s');
   t.equal(statSync(storePath(path)).mode & 0o777, 0o600, 'the file is its owner’s');

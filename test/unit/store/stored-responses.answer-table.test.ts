@@ -1,7 +1,7 @@
 import t from 'tap';
 import { asAccountIndex, asWallMs } from '#src/core/units.js';
-import type { AnswerRecord } from '#src/registry/stored-response.js';
-import type { AnswerChanges } from '#src/store/stored-responses.js';
+import type { ResponseRecord } from '#src/registry/stored-response.js';
+import type { ResponseChanges } from '#src/store/stored-responses.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { open } from 'lmdb';
@@ -12,7 +12,7 @@ const NO_BOUNDS = { expiredMs: 0, bytesMax: Infinity };
 /** What each row counts for besides its bytes. */
 const ROW_BYTES = 512;
 
-const answer = (key: string, endedMs: number, more: Partial<AnswerRecord> = {}): AnswerRecord => ({
+const answer = (key: string, endedMs: number, more: Partial<ResponseRecord> = {}): ResponseRecord => ({
   account: FIRST,
   key,
   bodyDigest: 'ab'.repeat(32),
@@ -22,7 +22,7 @@ const answer = (key: string, endedMs: number, more: Partial<AnswerRecord> = {}):
   ...more,
 });
 
-function apply(store: Store, changes: Partial<AnswerChanges>): void {
+function apply(store: Store, changes: Partial<ResponseChanges>): void {
   store.commit(() => store.answers.apply({ kept: [], forgotten: [], bounds: NO_BOUNDS, ...changes }));
 }
 

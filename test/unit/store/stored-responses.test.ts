@@ -1,8 +1,8 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import type { AnswerRecord } from '#src/registry/stored-response.js';
-import type { BooksStore, LedgerFlush } from '#src/store/flush.js';
-import { KeptAnswers } from '#src/store/stored-responses.js';
+import type { ResponseRecord } from '#src/registry/stored-response.js';
+import type { FlushStore, LedgerFlush } from '#src/store/flush.js';
+import { StoredResponses } from '#src/store/stored-responses.js';
 import { ListLog, flushOf, openHouse, type House } from './support.js';
 
 const ACCOUNT = asAccountIndex(0);
@@ -10,9 +10,9 @@ const HOUR_MS = 3_600_000;
 const COST = asPicoUnits(7n);
 
 interface Shop extends House {
-  readonly answers: KeptAnswers;
+  readonly answers: StoredResponses;
   readonly flush: LedgerFlush;
-  readonly books: BooksStore & { broken: boolean };
+  readonly books: FlushStore & { broken: boolean };
 }
 
 function openShop(path: string): Shop {
@@ -20,7 +20,7 @@ function openShop(path: string): Shop {
   house.registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(1_000n) });
   house.registry.keys.create({ account: 'a', name: 'key' });
   const { store } = house;
-  const answers = new KeptAnswers({
+  const answers = new StoredResponses({
     store,
     keepHours: 24,
     storeBytesMax: 1_000_000,
@@ -30,17 +30,17 @@ function openShop(path: string): Shop {
   const books = {
     broken: false,
     commit: <Result>(work: () => Result) => store.commit(work),
-    findKeyId: (index: Parameters<BooksStore['findKeyId']>[0]) => store.findKeyId(index),
-    findUsage: (key: Parameters<BooksStore['findUsage']>[0]) => store.findUsage(key),
-    putBooks: (rows: Parameters<BooksStore['putBooks']>[0]) => {
+    findKeyId: (index: Parameters<FlushStore['findKeyId']>[0]) => store.findKeyId(index),
+    findUsage: (key: Parameters<FlushStore['findUsage']>[0]) => store.findUsage(key),
+    putAccounting: (rows: Parameters<FlushStore['putAccounting']>[0]) => {
       if (books.broken) throw new Error('no space left on device');
-      store.putBooks(rows);
+      store.putAccounting(rows);
     },
   };
   return { ...house, answers, books, flush: flushOf(house, new ListLog(), books, { answers }) };
 }
 
-const recordOf = (shop: Shop, key: string, bytes: Uint8Array = new Uint8Array([1, 2])): AnswerRecord => ({
+const recordOf = (shop: Shop, key: string, bytes: Uint8Array = new Uint8Array([1, 2])): ResponseRecord => ({
   account: ACCOUNT,
   key,
   bodyDigest: '00'.repeat(32),
@@ -73,7 +73,7 @@ function charge(shop: Shop, charged = COST): void {
   });
 }
 
-function keep(shop: Shop, key: string, bytes?: Uint8Array): AnswerRecord {
+function keep(shop: Shop, key: string, bytes?: Uint8Array): ResponseRecord {
   const record = recordOf(shop, key, bytes);
   shop.answers.keep(record, { listener: 0, position: shop.journal.nextPosition });
   return record;

@@ -7,7 +7,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
-import { LedgerFlush, type BooksStore, type LedgerFlushOptions } from '#src/store/flush.js';
+import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
@@ -126,7 +126,7 @@ export function offlineRegistry(store: Store, clock: Clock): Registry {
 export function flushOf(
   house: House,
   log: Log,
-  store: BooksStore = house.store,
+  store: FlushStore = house.store,
   more: Partial<LedgerFlushOptions> = {},
 ): LedgerFlush {
   const { ledger, journalReader, totals, clock } = house;

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { ACCOUNTS_OF_SPAN_MAX, type AccountSpan } from '#src/telemetry/account-history.js';
 import { AccountHistory, busiestAccounts, courseOf } from '#src/telemetry/account-history.js';
-import { AccountTally, type NotedCall } from '#src/telemetry/top-accounts.js';
+import { TopAccounts, type NotedCall } from '#src/telemetry/top-accounts.js';
 import { HISTORY_RINGS, RING_NAMES } from '#src/telemetry/history.js';
 import { StoppedClock } from '../store/support.js';
 
@@ -30,7 +30,7 @@ const figures = (calls: number) => ({
 function processAt(seconds: number) {
   const clock = new StoppedClock();
   clock.nowMs = seconds * 1_000;
-  const tally = new AccountTally((account) => (account === 99 ? null : `acct_${account}`), clock);
+  const tally = new TopAccounts((account) => (account === 99 ? null : `acct_${account}`), clock);
   return { tally, goTo: (next: number) => (clock.nowMs = next * 1_000) };
 }
 

@@ -13,13 +13,13 @@ import {
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import type { MetricsSource } from '#src/telemetry/metrics-source.js';
-import type { SharingReading } from '#src/telemetry/metrics-reading.js';
+import type { SharingSnapshot } from '#src/telemetry/metrics-snapshot.js';
 import { Scrape } from '../../support/metrics.js';
 
 const LISTENERS = 2;
 const UPSTREAM = { model: 'm', name: 'host:1', priority: 1, weight: 1, slot: 0 };
 
-const SHARING: SharingReading = {
+const SHARING: SharingSnapshot = {
   with: 'hosts',
   state: 'quarantine',
   reason: 'it has lost its data',

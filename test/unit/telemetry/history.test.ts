@@ -1,12 +1,12 @@
 /** The course of the figures: what each span holds, how long it is kept, what a restart and a clock do to it. */
 import t from 'tap';
 import { HISTORY_RINGS, History, RING_NAMES, type HistorySpan } from '#src/telemetry/history.js';
-import type { StatusFigures } from '#src/telemetry/history.js';
-import type { CallFigures } from '#src/telemetry/status-document.js';
+import type { StatusStats } from '#src/telemetry/history.js';
+import type { CallStats } from '#src/telemetry/status-document.js';
 
 const START = 1_700_000_100;
 
-function callFigures(calls: number): CallFigures {
+function callFigures(calls: number): CallStats {
   return {
     outcomes: { ok: calls, invalid_api_key: 0 },
     tokens: { prompt: 10 * calls, cached: 0, completion: 2 * calls },
@@ -16,7 +16,7 @@ function callFigures(calls: number): CallFigures {
   };
 }
 
-function figures(calls: number, more: Partial<StatusFigures> = {}): StatusFigures {
+function figures(calls: number, more: Partial<StatusStats> = {}): StatusStats {
   return { ...callFigures(calls), calls_in_flight: 0, refusals: {}, models: [], ...more };
 }
 

@@ -48,7 +48,7 @@ const attempt: AttemptSpanRecord = {
   requestId: call.requestId,
   origin: 'https://api.example.com',
   model: 'm',
-  answerModel: 'm-2025',
+  responseModel: 'm-2025',
   provider: 'p',
   earlierTries: 0,
   stream: true,
@@ -62,7 +62,7 @@ const records: SpanRecord[] = [
   { ...call, outcome: 'client_gone', status: null, model: null, provider: null },
   { ...call, account: asAccountIndex(2), costPicoUnits: 3_000_000_000_000n },
   { ...call, costPicoUnits: 0n, tokens: [2 ** 40, 5, 0] },
-  { ...attempt, model: 'modèle "größer"\n', provider: '模型', answerModel: null },
+  { ...attempt, model: 'modèle "größer"\n', provider: '模型', responseModel: null },
   { ...attempt, error: 'timeout', status: null, earlierTries: 2, firstByteMs: null, origin: 'echo:' },
   { ...attempt, error: 'status', status: 503, origin: 'http://127.0.0.1:4711' },
 ];
@@ -93,7 +93,7 @@ void t.test('more models than are kept', (t) => {
   };
   const json = new SpanJson();
   for (let index = 0; index < 3_000; index += 1) {
-    const spans = [new RecordedSpan({ ...attempt, answerModel: `m-${index}` }, around)];
+    const spans = [new RecordedSpan({ ...attempt, responseModel: `m-${index}` }, around)];
     t.match(Buffer.from(json.serializeRequest(spans)!).toString(), `{"stringValue":"m-${index}"}`);
   }
   t.end();

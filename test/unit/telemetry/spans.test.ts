@@ -7,7 +7,7 @@ import { asAccountIndex } from '#src/core/units.js';
 import { AccountIds } from '#src/telemetry/top-accounts.js';
 import { SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
 import { SpanOutbox } from '#src/telemetry/span-outbox.js';
-import { createSpanRoom, SPANS_ON_THEIR_WAY_MAX, SpanRoom } from '#src/telemetry/span-outbox.js';
+import { createSpanBudget, SPANS_ON_THEIR_WAY_MAX, SpanBudget } from '#src/telemetry/span-outbox.js';
 import { packSpans, unpackSpans } from '#src/telemetry/span-record.js';
 import { SPAN_OF_CALL, type CallSpanRecord } from '#src/telemetry/span-record.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
@@ -37,9 +37,9 @@ const record = (index: number): CallSpanRecord => ({
 
 void t.test('20,000 spans that nobody reads', (t) => {
   const { port1, port2 } = new MessageChannel();
-  const shared = createSpanRoom();
-  const room = new SpanRoom(shared);
-  const outbox = new SpanOutbox({ port: port1, room: shared }, packSpans);
+  const shared = createSpanBudget();
+  const room = new SpanBudget(shared);
+  const outbox = new SpanOutbox({ port: port1, budget: shared }, packSpans);
   for (let index = 0; index < SPANS; index += 1) outbox.push(record(index));
   outbox.flush();
   t.equal(room.counts().dropped, SPANS - SPANS_ON_THEIR_WAY_MAX);
@@ -59,7 +59,7 @@ void t.test('20,000 spans that nobody reads', (t) => {
 });
 
 void t.test('20,000 spans for a collector that does not answer, then fails', async (t) => {
-  const room = new SpanRoom(createSpanRoom());
+  const room = new SpanBudget(createSpanBudget());
   const log = new FakeLog();
   const held: (() => void)[] = [];
   let fails = true;

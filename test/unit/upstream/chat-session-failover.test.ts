@@ -1,7 +1,7 @@
 /** Whole calls that go wrong: what each failure of an upstream means, and who is asked next. */
 import { createServer } from 'node:http';
 import t from 'tap';
-import { UPSTREAM_ANSWER_BYTES_MAX } from '#src/core/limits.js';
+import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import {
   answerOf,
@@ -63,7 +63,7 @@ void t.test('what is no answer', async (t) => {
     ['no content', (_request, response) => response.writeHead(204).end()],
     ['an error that calls itself a success', answering('{"error":{"message":"m"}}')],
     ['a stream', streaming(STREAM + DONE)],
-    ['too much', answering(`{"choices":[],"x":"${'a'.repeat(UPSTREAM_ANSWER_BYTES_MAX)}"}`)],
+    ['too much', answering(`{"choices":[],"x":"${'a'.repeat(UPSTREAM_RESPONSE_BYTES_MAX)}"}`)],
     ['packed', answering(answerOf(USAGE), 'application/json', 200, { 'content-encoding': 'gzip' })],
     ['no HTTP', (request) => request.socket.end('oops\r\n\r\n')],
     ['a reset', (request) => request.socket.resetAndDestroy()],

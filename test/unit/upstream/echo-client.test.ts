@@ -1,18 +1,18 @@
 /** The built-in model answers as a provider does. */
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import type { UpstreamCall, UpstreamFault, UpstreamHandler } from '#src/http1/http-client.js';
+import type { HttpCall, HttpFault, HttpHandler } from '#src/http1/http-client.js';
 import { EchoClient } from '#src/upstream/echo-client.js';
 import { targetOf } from '../../fixtures/upstream-server.js';
 
 const TARGET = targetOf('echo:', { key: undefined });
 
-class Recorder implements UpstreamHandler {
+class Recorder implements HttpHandler {
   status = 0;
   type: string | undefined;
   text = '';
   chunks = 0;
-  fault: UpstreamFault | undefined;
+  fault: HttpFault | undefined;
   onChunk: () => void = () => undefined;
   readonly ended: Promise<void>;
   #resolve: () => void = () => undefined;
@@ -38,13 +38,13 @@ class Recorder implements UpstreamHandler {
     this.#resolve();
   }
 
-  onError(fault: UpstreamFault): void {
+  onError(fault: HttpFault): void {
     this.fault = fault;
     this.#resolve();
   }
 }
 
-function ask(body: object): { recorder: Recorder; call: UpstreamCall } {
+function ask(body: object): { recorder: Recorder; call: HttpCall } {
   const recorder = new Recorder();
   const call = new EchoClient(new SystemClock()).start(TARGET, JSON.stringify(body), 'r1', recorder);
   return { recorder, call };

@@ -2,11 +2,11 @@
 import t from 'tap';
 import { asWallMs } from '#src/core/units.js';
 import {
-  faultFailure,
+  connectionFailure,
   garbageFailure,
   meaningOf,
   pageFailure,
-  refusalFailure,
+  rejectionFailure,
   retryAfterSeconds,
   statusFailure,
   unavailableError,
@@ -51,7 +51,7 @@ void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
 
 void t.test("the upstream's message reaches the caller shortened and clean", (t) => {
   const messageOf = (body: string, ...secrets: string[]): string | undefined => {
-    const { callerError } = refusalFailure(400, undefined, body, new SecretTraces(secrets));
+    const { callerError } = rejectionFailure(400, undefined, body, new SecretTraces(secrets));
     t.equal(callerError?.code, 'invalid_parameters');
     return callerError?.message;
   };
@@ -103,15 +103,15 @@ void t.test("a wrong address or model is nobody's fault but the settings'", (t) 
   const traces = new SecretTraces(['sk-provider-secret']);
   for (const [status, type, body, fault, counts] of rows) {
     const name = `${status} ${type} ${body.slice(0, 40)}`;
-    const failure = refusalFailure(status, type, body, traces);
+    const failure = rejectionFailure(status, type, body, traces);
     t.equal(failure.callerError?.code, fault === 'caller' ? 'invalid_parameters' : undefined, name);
     t.equal(failure.wrongAddress, fault === 'settings', name);
     if (fault === 'settings') t.equal(failure.ours, counts === false, `${name}: the breaker`);
     t.match(failure.cause, new RegExp(`^status ${status}`), name);
   }
-  t.match(refusalFailure(404, JSON_TYPE, unknown, traces).cause, /model_not_found/);
+  t.match(rejectionFailure(404, JSON_TYPE, unknown, traces).cause, /model_not_found/);
   const leak = '{"error":{"code":"SK-Provider-secret"}}';
-  t.notMatch(refusalFailure(404, JSON_TYPE, leak, traces).cause, /provider/i, 'a code is no way out');
+  t.notMatch(rejectionFailure(404, JSON_TYPE, leak, traces).cause, /provider/i, 'a code is no way out');
   for (const status of [301, 302, 303, 307, 308, 405, 410])
     t.match(statusFailure(status, undefined, NOW), { wrongAddress: true, ours: false }, `status ${status}`);
   for (const status of [304, 401, 429, 500, 503])
@@ -126,17 +126,17 @@ void t.test('what the caller is told says what to do and names no address', (t) 
   t.equal(error.code, 'provider_unavailable');
   t.equal(error.retryAfterSeconds, 9);
   t.match(error.message, /retry after 9 seconds/);
-  const fault = faultFailure({ code: 'ECONNREFUSED', message: 'connect 10.0.0.1:80', repeatable: true });
+  const fault = connectionFailure({ code: 'ECONNREFUSED', message: 'connect 10.0.0.1:80', repeatable: true });
   t.notMatch(fault.reason, /10\.0/);
   t.match(fault.cause, /10\.0/);
   t.equal(fault.repeatable, true);
-  t.match(faultFailure({ code: 'ENOTFOUND', message: '', repeatable: false }).reason, /failed/);
-  t.match(faultFailure({ code: 'HTTP1_INVALID', message: '', repeatable: false }), {
+  t.match(connectionFailure({ code: 'ENOTFOUND', message: '', repeatable: false }).reason, /failed/);
+  t.match(connectionFailure({ code: 'HTTP1_INVALID', message: '', repeatable: false }), {
     reason: /not valid/,
     kind: 'invalid_answer',
   });
   for (const code of ['EMFILE', 'ENFILE']) {
-    const short = faultFailure({ code, message: '', repeatable: true });
+    const short = connectionFailure({ code, message: '', repeatable: true });
     t.match(short, { ours: true, callerError: { code: 'overloaded', retryAfterSeconds: 1 } }, code);
   }
   t.match(garbageFailure('no JSON').cause, /no JSON/);

@@ -1,12 +1,12 @@
 /**
- * Answers that are nearly good, whole and streamed, against a strict judge: what it refuses is never handed on as good, and what it finds
+ * Responses that are nearly good, whole and streamed, against a strict judge: what it refuses is never handed on as good, and what it finds
  * good is never refused.
  */
 import t from 'tap';
-import type { AnswerSink } from '#src/upstream/response-reader.js';
-import { AnswerBudget, AnswerRoom } from '#src/upstream/response-budget.js';
-import { membersOfAnswer } from '#src/upstream/response-reader.js';
-import { AnswerReader } from '#src/upstream/response-reader.js';
+import type { ResponseSink } from '#src/upstream/response-reader.js';
+import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-budget.js';
+import { membersOfResponse } from '#src/upstream/response-reader.js';
+import { ResponseReader } from '#src/upstream/response-reader.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
@@ -16,7 +16,7 @@ import { newSeed, random } from '../../support/protocol-values.js';
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const MUTATIONS = FULL ? 400_000 : 20_000;
 
-class Sink implements AnswerSink {
+class Sink implements ResponseSink {
   readonly relayed: Uint8Array[] = [];
   rest: Uint8Array | undefined;
   rejected = false;
@@ -40,7 +40,11 @@ class Sink implements AnswerSink {
 
 function readWhole(answer: Uint8Array): Sink {
   const sink = new Sink();
-  const reader = new AnswerReader(sink, new UsageMeter(), new AnswerRoom(new AnswerBudget(Infinity, 0)));
+  const reader = new ResponseReader(
+    sink,
+    new UsageMeter(),
+    new ResponseBudget(new ResponseBudgetBuffer(Infinity, 0)),
+  );
   reader.onData(answer);
   reader.onEnd();
   return sink;
@@ -202,7 +206,7 @@ void t.test('long answers: those that are good are taken, and read the same', (t
       usage: USAGE,
     };
     const answer = Buffer.from(JSON.stringify(value, null, count % 5 === 0 ? 1 : undefined));
-    t.same(membersOfAnswer(answer)?.usage, USAGE, `seed ${seed}`);
+    t.same(membersOfResponse(answer)?.usage, USAGE, `seed ${seed}`);
   }
   t.end();
 });
@@ -215,7 +219,7 @@ void t.test('long answers: what is refused for certain', (t) => {
     const answer = Buffer.from(answerOf(USAGE, text));
     const refused = (bytes: Buffer, what: string): void => {
       if (isGoodAnswer(bytes)) t.fail(`the judge takes ${what}`);
-      else if (membersOfAnswer(bytes) !== undefined) t.fail(`taken: ${what}, seed ${seed}`);
+      else if (membersOfResponse(bytes) !== undefined) t.fail(`taken: ${what}, seed ${seed}`);
     };
     const around = (at: number, put: Uint8Array): Buffer =>
       Buffer.concat([answer.subarray(0, at), put, answer.subarray(at)]);

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
-import type { UpstreamHandler } from '#src/http1/http-client.js';
+import type { HttpHandler } from '#src/http1/http-client.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { Http1Client } from '#src/http1/client.js';
 import { eventually } from '../../support/gateway.js';
@@ -21,7 +21,7 @@ async function worldOf(t: Test, script: Script) {
     let start: () => void = () => undefined;
     const started = new Promise<void>((resolve) => (start = resolve));
     const ended = new Promise<string>((resolve) => {
-      const handler: UpstreamHandler = {
+      const handler: HttpHandler = {
         onStart: () => start(),
         onData: (chunk) => (text += Buffer.from(chunk).toString()),
         onEnd: () => resolve(text),

@@ -1,19 +1,19 @@
 /** Whole answers: checked, unchanged, bounded. */
 import t from 'tap';
-import { UPSTREAM_ANSWER_BYTES_MAX } from '#src/core/limits.js';
-import { AnswerBudget, AnswerRoom } from '#src/upstream/response-budget.js';
-import { AnswerReader } from '#src/upstream/response-reader.js';
+import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
+import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-budget.js';
+import { ResponseReader } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
 
-const AMPLE = new AnswerBudget(Infinity, 0);
+const AMPLE = new ResponseBudgetBuffer(Infinity, 0);
 
 function read(chunks: readonly Uint8Array[], { budget = AMPLE } = {}) {
   const meter = new UsageMeter();
-  const room = new AnswerRoom(budget);
+  const room = new ResponseBudget(budget);
   const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
-  const reader = new AnswerReader(
+  const reader = new ResponseReader(
     {
       relay: () => t.fail('a whole answer is not relayed in parts'),
       complete: (rest) => {
@@ -45,9 +45,9 @@ void t.test('the bytes are handed on as they came', (t) => {
 
 void t.test('the model that it names', (t) => {
   const answer = answerOf(USAGE);
-  t.equal(read([Buffer.from(answer)]).meter.answerModel, 'm');
+  t.equal(read([Buffer.from(answer)]).meter.responseModel, 'm');
   const other = answer.replace('"model":"m"', '"model":"modèle 模型"');
-  t.equal(read([Buffer.from(other)]).meter.answerModel, 'modèle 模型');
+  t.equal(read([Buffer.from(other)]).meter.responseModel, 'modèle 模型');
   t.end();
 });
 
@@ -79,8 +79,8 @@ void t.test('what is no chat completion is refused', (t) => {
 void t.test('the bound', (t) => {
   const head = Buffer.from('{"choices":[],"x":"');
   const tail = Buffer.from('"}');
-  const filler = Buffer.alloc(UPSTREAM_ANSWER_BYTES_MAX - head.length - tail.length, 'a');
-  t.equal(read([head, filler, tail]).rest?.length, UPSTREAM_ANSWER_BYTES_MAX);
+  const filler = Buffer.alloc(UPSTREAM_RESPONSE_BYTES_MAX - head.length - tail.length, 'a');
+  t.equal(read([head, filler, tail]).rest?.length, UPSTREAM_RESPONSE_BYTES_MAX);
   const { failure, endings } = read([head, filler, Buffer.from('a'), tail]);
   t.match(failure?.cause, /above/);
   t.equal(endings, 1);
@@ -89,7 +89,7 @@ void t.test('the bound', (t) => {
 
 void t.test('answers that are held together', (t) => {
   const answer = Buffer.from(answerOf(USAGE));
-  const budget = new AnswerBudget(2 * answer.length, 10);
+  const budget = new ResponseBudgetBuffer(2 * answer.length, 10);
   const held = [read([answer], { budget }), read([answer], { budget })];
   t.equal(budget.heldBytes, 2 * answer.length);
   const { failure, endings } = read([answer.subarray(0, 10), answer.subarray(10)], { budget });
@@ -103,10 +103,10 @@ void t.test('answers that are held together', (t) => {
 });
 
 void t.test('short answers always find room; what is given back is what was taken', (t) => {
-  const budget = new AnswerBudget(100, 20);
-  const full = new AnswerRoom(budget);
+  const budget = new ResponseBudgetBuffer(100, 20);
+  const full = new ResponseBudget(budget);
   t.equal(full.grow(100), true);
-  const short = new AnswerRoom(budget);
+  const short = new ResponseBudget(budget);
   t.equal(short.grow(20), true, 'not counted');
   t.equal(short.grow(1), false, 'but no longer short');
   t.equal(budget.heldBytes, 100);

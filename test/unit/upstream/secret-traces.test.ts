@@ -1,6 +1,6 @@
 /** No spelling of a key survives, wherever in a provider's text it stands; and what is no key is left alone. */
 import t from 'tap';
-import { refusalFailure } from '#src/upstream/error-mapping.js';
+import { rejectionFailure } from '#src/upstream/error-mapping.js';
 import { SecretTraces } from '#src/upstream/secret-traces.js';
 
 const KEY = 'sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z';
@@ -119,7 +119,7 @@ void t.test(`of the key nothing is passed on, seed ${SEED}`, (t) => {
           const body = JSON.stringify({ error: { message: given } });
           // Six letters between hyphens are below what is looked for.
           if (form === 'dashed' && text.replace(/-/g, '').length < TRACE_CHARS) continue;
-          const { callerError } = refusalFailure(400, 'application/json', body, traces);
+          const { callerError } = rejectionFailure(400, 'application/json', body, traces);
           cases++;
           const message = callerError!.message;
           // What the attacker's readings do not cover must not go through as it is, either.

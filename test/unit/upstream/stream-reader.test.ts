@@ -1,13 +1,13 @@
 /** What of a stream is relayed, what is held for the end, and what is refused. */
 import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
-import type { AnswerSink } from '#src/upstream/response-reader.js';
+import type { ResponseSink } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
 
-class Sink implements AnswerSink {
+class Sink implements ResponseSink {
   relayed = '';
   rest: string | undefined;
   failure: AttemptFailure | undefined;
@@ -52,8 +52,11 @@ const STREAM = CONTENT + sse(usageEvent(USAGE)) + DONE;
 
 void t.test('the model that an event with a report names', (t) => {
   const report = { ...usageEvent(USAGE), model: 'modèle 模型' };
-  t.equal(read([CONTENT + sse(report) + DONE]).meter.answerModel, 'modèle 模型');
-  t.equal(read([CONTENT + sse(report).replaceAll(',', '\ndata:,') + DONE]).meter.answerModel, 'modèle 模型');
+  t.equal(read([CONTENT + sse(report) + DONE]).meter.responseModel, 'modèle 模型');
+  t.equal(
+    read([CONTENT + sse(report).replaceAll(',', '\ndata:,') + DONE]).meter.responseModel,
+    'modèle 模型',
+  );
   t.end();
 });
 

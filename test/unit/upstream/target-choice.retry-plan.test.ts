@@ -4,7 +4,7 @@ import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
-import { faultFailure, garbageFailure } from '#src/upstream/error-mapping.js';
+import { connectionFailure, garbageFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/target-choice.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
@@ -27,7 +27,7 @@ function planOf(targets: number) {
   };
 }
 
-const refused = faultFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
+const refused = connectionFailure({ code: 'ECONNREFUSED', message: '', repeatable: true });
 const garbage = garbageFailure('x');
 
 void t.test('each upstream once, without a pause, and no second round', (t) => {

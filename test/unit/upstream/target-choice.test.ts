@@ -5,7 +5,7 @@ import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
-import { faultFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
+import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
 import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
@@ -250,9 +250,9 @@ void t.test(
 void t.test('waiting for a connection of our own number is no failure of the upstream', (t) => {
   const { choice } = choiceOf([target('a', 1, 1, { breakerFailuresMax: 1 })]);
   const fault = { code: 'TIMEOUT_QUEUE', message: '', repeatable: true };
-  choice.take(NONE)!.releaseFailed(faultFailure(fault));
+  choice.take(NONE)!.releaseFailed(connectionFailure(fault));
   t.ok(choice.take(NONE));
-  choice.take(NONE)!.releaseFailed(faultFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
+  choice.take(NONE)!.releaseFailed(connectionFailure({ ...fault, code: 'TIMEOUT_CONNECT' }));
   t.equal(choice.take(NONE), undefined);
   t.end();
 });

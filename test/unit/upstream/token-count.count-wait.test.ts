@@ -4,7 +4,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex } from '#src/core/units.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { countOrEstimate } from '#src/upstream/token-count.js';
-import { FaultLog } from '#src/upstream/fault-log.js';
+import { ErrorLog } from '#src/upstream/error-log.js';
 import { estimateTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
@@ -23,7 +23,7 @@ const ESTIMATED: Usage = { promptTokens: 9, cachedTokens: 0, completionTokens: 0
 
 void t.test('the count where there is one, else an estimate and a line in the log', async (t) => {
   const log = new FakeLog();
-  const faults = new FaultLog(log, new SystemClock());
+  const faults = new ErrorLog(log, new SystemClock());
   const asked: unknown[] = [];
   const count = (...args: unknown[]): Promise<Usage> => {
     asked.push(...args);

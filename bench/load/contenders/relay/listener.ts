@@ -2,11 +2,11 @@
 import { workerData } from 'node:worker_threads';
 import uws, { type HttpResponse } from 'uWebSockets.js';
 import { asAccountIndex } from '#src/core/units.js';
-import { FramePort, type FrameLink } from '#src/channel/frame-port.js';
+import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
 import { FRAME_CALL, type CallFrame, type EndFrame } from '#src/channel/messages.js';
 import { CHAT_PATH } from '../contender.js';
 
-const { link } = workerData as { readonly link: FrameLink };
+const { link } = workerData as { readonly link: FrameChannel };
 
 interface Open {
   readonly res: HttpResponse;

@@ -1,11 +1,11 @@
 /** The upstream worker of the relay: see server.ts. */
 import { connect, type Socket } from 'node:net';
 import { workerData } from 'node:worker_threads';
-import { FramePort, type FrameLink } from '#src/channel/frame-port.js';
+import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
 import { FRAME_END, type CallFrame, type EndFrame } from '#src/channel/messages.js';
 import { CHAT_PATH } from '../contender.js';
 
-const { link, upstreamPort } = workerData as { readonly link: FrameLink; readonly upstreamPort: number };
+const { link, upstreamPort } = workerData as { readonly link: FrameChannel; readonly upstreamPort: number };
 
 const HEAD = `POST ${CHAT_PATH} HTTP/1.1\r\nhost: 127.0.0.1:${upstreamPort}\r\ncontent-type: application/json\r\ncontent-length: `;
 const HEAD_END = Buffer.from('\r\n\r\n');

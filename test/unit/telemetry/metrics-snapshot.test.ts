@@ -3,11 +3,11 @@ import t from 'tap';
 import type { MetricFamily, Sample } from '#src/telemetry/metrics-source.js';
 import {
   addEnded,
-  endedReading,
+  endedSnapshot,
   mergeFamily,
-  type MemberReading,
-  type MetricsReading,
-} from '#src/telemetry/metrics-reading.js';
+  type MemberSnapshot,
+  type MetricsSnapshot,
+} from '#src/telemetry/metrics-snapshot.js';
 
 const family = (name: string, type: MetricFamily['type'], across?: MetricFamily['across']): MetricFamily => ({
   name,
@@ -26,7 +26,7 @@ const SPENT = family('spent_total', 'counter', 'one');
 
 const sample = (value: number, labels: Record<string, string> = {}): Sample => ({ value, labels });
 
-function reading(samples: Readonly<Record<string, readonly Sample[]>>): MetricsReading {
+function reading(samples: Readonly<Record<string, readonly Sample[]>>): MetricsSnapshot {
   return [COUNTER, GAUGE, LAG, HEAP, SPENT].map(({ name, type, across }) => ({
     name,
     type,
@@ -35,7 +35,7 @@ function reading(samples: Readonly<Record<string, readonly Sample[]>>): MetricsR
   }));
 }
 
-const member = (slot: number, families: MetricsReading): MemberReading => ({
+const member = (slot: number, families: MetricsSnapshot): MemberSnapshot => ({
   slot,
   own: slot === 0,
   families,
@@ -86,7 +86,7 @@ void t.test('each family in its own way', (t) => {
 });
 
 void t.test('what goes on when processes end: what they alone had counted', (t) => {
-  const first = endedReading(
+  const first = endedSnapshot(
     reading({
       calls_total: [sample(1, { a: 'x' })],
       in_flight: [sample(2)],
@@ -99,7 +99,7 @@ void t.test('what goes on when processes end: what they alone had counted', (t) 
     first.map(({ name }) => name),
     ['calls_total'],
   );
-  const second = endedReading(reading({ calls_total: [sample(10, { a: 'x' }), sample(20, { a: 'y' })] }));
+  const second = endedSnapshot(reading({ calls_total: [sample(10, { a: 'x' }), sample(20, { a: 'y' })] }));
   const sum = addEnded(addEnded([], first), second);
   t.same(valuesOf(mergeFamily(COUNTER, [], sum)), [
     [11, { a: 'x' }],
@@ -110,7 +110,7 @@ void t.test('what goes on when processes end: what they alone had counted', (t) 
 
 void t.test('the parts of a histogram stay apart', (t) => {
   const histogram = family('time', 'histogram');
-  const parts = (counts: readonly number[]): MetricsReading => [
+  const parts = (counts: readonly number[]): MetricsSnapshot => [
     {
       ...histogram,
       samples: counts.map((value, at) => ({

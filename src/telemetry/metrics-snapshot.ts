@@ -4,36 +4,36 @@
  * Counters and histograms add up, those of processes that have ended among them, so that no sum ever falls. Gauges are of the
  * processes that live.
  */
-import type { HistogramReading } from './histogram.js';
+import type { HistogramSnapshot } from './histogram.js';
 import type { MetricFamily, Sample } from './metrics-source.js';
 
 /** Plain, for the channel between processes. The names and rules of a family travel with it: the supervisor knows none. */
-export interface FamilyReading extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
+export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
   readonly samples: readonly Sample[];
 }
 
-export type MetricsReading = readonly FamilyReading[];
+export type MetricsSnapshot = readonly FamilySnapshot[];
 
-export interface MemberReading {
+export interface MemberSnapshot {
   /** For the label `process`. */
   readonly slot: number;
   /** Whether the page is made by this one. */
   readonly own: boolean;
-  readonly families: MetricsReading;
+  readonly families: MetricsSnapshot;
 }
 
 /** What of a reading goes on when its process has ended: all that only ever grows, and grows in each process for itself. */
-export function endedReading(families: MetricsReading): MetricsReading {
+export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
 }
 
 /** Two that have ended as one. */
-export function addEnded(left: MetricsReading, right: MetricsReading): MetricsReading {
+export function addEnded(left: MetricsSnapshot, right: MetricsSnapshot): MetricsSnapshot {
   const names = new Map([...left, ...right].map((family) => [family.name, family]));
   return [...names.values()].map((family) => ({
     ...family,
     samples: combine(
-      [left, right].flatMap((reading) => samplesOf(reading, family.name)),
+      [left, right].flatMap((snapshot) => samplesOf(snapshot, family.name)),
       sum,
     ),
   }));
@@ -42,8 +42,8 @@ export function addEnded(left: MetricsReading, right: MetricsReading): MetricsRe
 /** One page's samples of `family`, of all processes. Some microseconds a sample. */
 export function mergeFamily(
   family: MetricFamily,
-  members: readonly MemberReading[],
-  ended: MetricsReading,
+  members: readonly MemberSnapshot[],
+  ended: MetricsSnapshot,
 ): readonly Sample[] {
   const { name, across } = family;
   switch (across) {
@@ -71,7 +71,7 @@ export function mergeFamily(
 
 const sum = (left: number, right: number): number => left + right;
 
-function samplesOf(families: MetricsReading, name: string): readonly Sample[] {
+function samplesOf(families: MetricsSnapshot, name: string): readonly Sample[] {
   return families.find((family) => family.name === name)?.samples ?? [];
 }
 
@@ -97,7 +97,7 @@ function combine(samples: readonly Sample[], merge: (left: number, right: number
  */
 
 /**
- * `connected`; `lost`: the authority cannot be asked; `quarantine`: it has lost its data and lends nothing until what it had lent
+ * `connected`; `lost`: the coordinator cannot be asked; `quarantine`: it has lost its data and lends nothing until what it had lent
  * is over; `alone`: this process lives on its equal share. From the best to the worst.
  */
 export const SHARING_STATES = ['connected', 'alone', 'quarantine', 'lost'] as const;
@@ -110,15 +110,15 @@ export type RegistryState = (typeof REGISTRY_STATES)[number];
 /** From a transaction of the host's own file to the longest that a server is waited for. */
 export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
-export interface SharingReading {
+export interface SharingSnapshot {
   readonly with: 'processes' | 'hosts';
   readonly state: SharingState;
   /** Undefined where it is connected. */
   readonly reason: string | undefined;
   /** Since it was connected; 0 where it is. */
   readonly lostMs: number;
-  /** Of exchanges with the authority that were answered. */
-  readonly exchanges: HistogramReading;
+  /** Of exchanges with the coordinator that were answered. */
+  readonly exchanges: HistogramSnapshot;
   /** Of exchanges that were not. */
   readonly failures: number;
   /** Accounts and keys of which something is leased. */

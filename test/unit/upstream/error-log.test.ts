@@ -1,13 +1,13 @@
 /** Lines about failures are bounded in number. */
 import t from 'tap';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
-import { FaultLog } from '#src/upstream/fault-log.js';
+import { ErrorLog } from '#src/upstream/error-log.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 void t.test('one line a period for each subject, level and message, and none is forgotten', (t) => {
   let nowMs = 0;
   const log = new FakeLog();
-  const faults = new FaultLog(log, {
+  const faults = new ErrorLog(log, {
     monotonicMs: () => asMonotonicMs(nowMs),
     wallMs: () => asWallMs(nowMs),
   });

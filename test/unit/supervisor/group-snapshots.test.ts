@@ -1,9 +1,9 @@
 /** Figures of a group while its processes answer, do not answer, and end. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { Reading, ReadingKind } from '#src/gateway/snapshots.js';
-import { GroupReadings, type ReadableProcess } from '#src/supervisor/group-readings.js';
-import type { MetricsReading } from '#src/telemetry/metrics-reading.js';
+import type { Snapshot, SnapshotKind } from '#src/gateway/snapshots.js';
+import { GroupSnapshots, type ReadableProcess } from '#src/supervisor/group-snapshots.js';
+import type { MetricsSnapshot } from '#src/telemetry/metrics-snapshot.js';
 
 const NO_USE = { callsInFlight: 0, held: asPicoUnits(0n), minuteUnused: 0, dayNumber: 0, dayUnused: 0 };
 
@@ -12,12 +12,12 @@ class FakeProcess implements ReadableProcess {
   answers = true;
   asked = 0;
 
-  read(_what: ReadingKind): Promise<Reading> {
+  read(_what: SnapshotKind): Promise<Snapshot> {
     this.asked += 1;
     return Promise.resolve(this.answers ? { metrics: this.families } : {});
   }
 
-  get families(): MetricsReading {
+  get families(): MetricsSnapshot {
     return [
       { name: 'calls_total', type: 'counter', samples: [{ value: this.calls, labels: {} }] },
       { name: 'in_flight', type: 'gauge', samples: [{ value: 1, labels: {} }] },
@@ -26,7 +26,7 @@ class FakeProcess implements ReadableProcess {
 }
 
 /** The sum that an operator is shown. */
-async function shown(readings: GroupReadings): Promise<number> {
+async function shown(readings: GroupSnapshots): Promise<number> {
   const { members, ended } = await readings.collect('metrics');
   return [...members.map(({ reading }) => reading), ended]
     .flatMap(({ metrics = [] }) => metrics)
@@ -36,7 +36,7 @@ async function shown(readings: GroupReadings): Promise<number> {
 }
 
 void t.test('a sum never falls: killed, silent, ended with its last figures', async (t) => {
-  const readings = new GroupReadings();
+  const readings = new GroupSnapshots();
   const [first, second, third] = [new FakeProcess(), new FakeProcess(), new FakeProcess()];
   [first, second, third].forEach((process, slot) => readings.add(process, slot));
   [first.calls, second.calls, third.calls] = [10, 20, 30];
@@ -66,7 +66,7 @@ void t.test('a sum never falls: killed, silent, ended with its last figures', as
 });
 
 void t.test('who ends while it is asked is counted once', async (t) => {
-  const readings = new GroupReadings();
+  const readings = new GroupSnapshots();
   const process = new FakeProcess();
   process.calls = 5;
   readings.add(process, 0);
@@ -77,7 +77,7 @@ void t.test('who ends while it is asked is counted once', async (t) => {
 });
 
 void t.test('operators who ask at the same time cost one question', async (t) => {
-  const readings = new GroupReadings();
+  const readings = new GroupSnapshots();
   const process = new FakeProcess();
   readings.add(process, 0);
   await Promise.all([shown(readings), shown(readings), shown(readings)]);
@@ -89,7 +89,7 @@ void t.test('operators who ask at the same time cost one question', async (t) =>
 void t.test(
   'what a process tells of its accounts before its end is handed on, and not for ever',
   async (t) => {
-    const readings = new GroupReadings();
+    const readings = new GroupSnapshots();
     for (let slot = 0; slot < 6; slot++) {
       const process = new FakeProcess();
       readings.add(process, slot);
@@ -105,9 +105,9 @@ void t.test(
 );
 
 void t.test('an errand is never answered by what was under way before it was asked for', async (t) => {
-  const readings = new GroupReadings();
+  const readings = new GroupSnapshots();
   let begun = 0;
-  const ends: ((reading: Reading) => void)[] = [];
+  const ends: ((reading: Snapshot) => void)[] = [];
   readings.add(
     {
       read: () => {
@@ -128,7 +128,7 @@ void t.test('an errand is never answered by what was under way before it was ask
 });
 
 void t.test('what is about accounts is for who asks alone, and nothing of it is kept', async (t) => {
-  const readings = new GroupReadings();
+  const readings = new GroupSnapshots();
   const asked: (readonly string[])[] = [];
   const answers: (() => void)[] = [];
   const processOf = (): ReadableProcess => ({

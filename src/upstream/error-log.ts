@@ -13,7 +13,7 @@ interface Kind {
   unwritten: number;
 }
 
-export class FaultLog {
+export class ErrorLog {
   readonly #log: Log;
   readonly #clock: Clock;
   /** By level, subject and message, which are few and fixed, so this does not grow. */

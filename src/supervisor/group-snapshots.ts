@@ -6,26 +6,26 @@
  * higher ones.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
-import { ERRANDS, type GroupReading, type Reading, type ReadingKind } from '../gateway/snapshots.js';
-import { addEnded, endedReading } from '../telemetry/metrics-reading.js';
+import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/snapshots.js';
+import { addEnded, endedSnapshot } from '../telemetry/metrics-snapshot.js';
 
 /** Of whom figures can be asked. */
 export interface ReadableProcess {
-  read(what: ReadingKind, accounts?: readonly string[]): Promise<Reading>;
+  read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
 }
 
 interface Entry {
   readonly slot: number;
-  last: Reading;
+  last: Snapshot;
 }
 
-export class GroupReadings {
+export class GroupSnapshots {
   readonly #entries = new Map<ReadableProcess, Entry>();
-  #ended: Reading = {};
+  #ended: Snapshot = {};
   /** Those who ask while figures are being collected get them too: two operators cost as much as one. */
-  readonly #underWay = new Map<ReadingKind, Promise<GroupReading>>();
+  readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /** Begins when that has ended: for those who ask meanwhile for an errand. */
-  readonly #next = new Map<ReadingKind, Promise<GroupReading>>();
+  readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
   /** Its figures belong to the whole from now on. */
   add(process: ReadableProcess, slot: number): void {
@@ -33,20 +33,20 @@ export class GroupReadings {
   }
 
   /** Figures that it told by itself. */
-  note(process: ReadableProcess, reading: Reading): void {
+  note(process: ReadableProcess, snapshot: Snapshot): void {
     const entry = this.#entries.get(process);
-    if (entry !== undefined) entry.last = { ...entry.last, ...reading };
+    if (entry !== undefined) entry.last = { ...entry.last, ...snapshot };
   }
 
   /** It has ended: its counters stay. */
   remove(process: ReadableProcess): void {
     const entry = this.#entries.get(process);
     this.#entries.delete(process);
-    if (entry !== undefined) this.#ended = addReadings(this.#ended, entry.last);
+    if (entry !== undefined) this.#ended = addSnapshots(this.#ended, entry.last);
   }
 
   /** Takes as long as the slowest gateway, and no longer than a gateway may. */
-  collect(what: ReadingKind, accounts?: readonly string[]): Promise<GroupReading> {
+  collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
     const underWay = this.#underWay.get(what);
     if (underWay !== undefined) return ERRANDS.has(what) ? this.#collectNext(what, underWay) : underWay;
@@ -55,7 +55,7 @@ export class GroupReadings {
     return collected;
   }
 
-  #collectNext(what: ReadingKind, underWay: Promise<GroupReading>): Promise<GroupReading> {
+  #collectNext(what: SnapshotKind, underWay: Promise<GroupSnapshot>): Promise<GroupSnapshot> {
     const waited = this.#next.get(what);
     if (waited !== undefined) return waited;
     const next = underWay.then(() => {
@@ -67,7 +67,7 @@ export class GroupReadings {
   }
 
   /** About these accounts, for who asks alone: nothing of it is kept. */
-  async #ask(what: ReadingKind, accounts: readonly string[]): Promise<GroupReading> {
+  async #ask(what: SnapshotKind, accounts: readonly string[]): Promise<GroupSnapshot> {
     const members = [...this.#entries].map(async ([process, { slot }]) => ({
       slot,
       reading: await process.read(what, accounts),
@@ -75,7 +75,7 @@ export class GroupReadings {
     return { members: await Promise.all(members), ended: {} };
   }
 
-  async #collect(what: ReadingKind): Promise<GroupReading> {
+  async #collect(what: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#entries.keys()].map(async (process) => this.note(process, await process.read(what))),
     );
@@ -87,17 +87,17 @@ export class GroupReadings {
   }
 }
 
-function only(reading: Reading, what: ReadingKind): Reading {
-  return { [what]: reading[what] };
+function only(snapshot: Snapshot, what: SnapshotKind): Snapshot {
+  return { [what]: snapshot[what] };
 }
 
 /** Tellings of processes that have ended: whoever sums them up has had them two seconds later, before so many more have ended. */
 const ENDED_TELLINGS_MAX = 4;
 
-function addReadings(ended: Reading, { metrics, status, accounts = [] }: Reading): Reading {
+function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {
   return {
     accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_TELLINGS_MAX),
-    metrics: addEnded(ended.metrics ?? [], endedReading(metrics ?? [])),
+    metrics: addEnded(ended.metrics ?? [], endedSnapshot(metrics ?? [])),
     ...(status === undefined
       ? { ...(ended.status && { status: ended.status }) }
       : {
