@@ -6,7 +6,7 @@ import { byAccount, useOf, type CallsUse } from '#src/sharing/calls-use.js';
 const units = (amount: number) => asPicoUnits(BigInt(amount));
 
 const VIEW = {
-  subject: 'acct_a',
+  scope: 'acct_a',
   minuteUsed: 30,
   dayNumber: 20_000,
   dayUsed: 90,
