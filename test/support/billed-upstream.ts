@@ -101,19 +101,28 @@ interface Step {
   readonly isEnd: boolean;
 }
 
-function stepsOf({ events, choices, order }: Script): Step[] {
+const stepCountOf = ({ events, choices }: Script): number => events + choices;
+
+const eventsOf = (script: Script, choice: number): number => {
+  const { events, choices, order } = script;
+  if (order === 'by turns') return Math.max(0, Math.ceil((events - choice) / choices));
   const perChoice = Math.ceil(events / choices);
-  const texts = Array.from({ length: events }, (_, number) =>
-    order === 'by turns' ? number % choices : Math.floor(number / perChoice),
-  );
-  const steps = texts.flatMap((choice, number) => [
-    { choice, isEnd: false },
-    ...(texts.includes(choice, number + 1) ? [] : [{ choice, isEnd: true }]),
-  ]);
-  for (let choice = 0; choice < choices; choice++) {
-    if (!texts.includes(choice)) steps.push({ choice, isEnd: true });
+  return Math.min(perChoice, Math.max(0, events - choice * perChoice));
+};
+
+/** One by one, as a script may be without end. */
+function* stepsOf(script: Script): Generator<Step> {
+  const { events, choices, order } = script;
+  const perChoice = Math.ceil(events / choices);
+  const left = Array.from({ length: choices }, (_, choice) => eventsOf(script, choice));
+  const silent = left.flatMap((count, choice) => (count === 0 ? [choice] : []));
+  for (let number = 0; number < events; number++) {
+    const choice = order === 'by turns' ? number % choices : Math.floor(number / perChoice);
+    yield { choice, isEnd: false };
+    left[choice]! -= 1;
+    if (left[choice] === 0) yield { choice, isEnd: true };
   }
-  return steps;
+  for (const choice of silent) yield { choice, isEnd: true };
 }
 
 export class BilledUpstream {
@@ -186,24 +195,26 @@ class Play {
 
   async run(): Promise<void> {
     const { asked, choices, endingAt, ending } = this.#script;
-    const steps = stepsOf(this.#script);
+    const stepCount = stepCountOf(this.#script);
     const fails = ending !== 'end' && ending !== 'no done';
     if (!this.#stream) {
-      await this.#whole(steps, fails && endingAt <= steps.length);
+      await this.#whole(fails && endingAt <= stepCount);
       return;
     }
     this.#response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
-    for (const [number, step] of steps.entries()) {
+    let number = 0;
+    for (const step of stepsOf(this.#script)) {
       if (fails && number === endingAt) {
         await this.#end();
         return;
       }
       await this.#write(this.#chunk(step, number));
+      number++;
       if (!step.isEnd) this.#sent.words += this.#script.wordsPerEvent;
       if (this.#isGone) return;
     }
     this.#sent.wasWhole = choices >= asked;
-    if (fails && endingAt === steps.length) {
+    if (fails && endingAt === stepCount) {
       await this.#end();
       return;
     }
@@ -217,11 +228,10 @@ class Play {
     else this.#response.end();
   }
 
-  async #whole(steps: readonly Step[], fails: boolean): Promise<void> {
+  async #whole(fails: boolean): Promise<void> {
     const { choices: count, kind, wordsPerEvent } = this.#script;
     const choices = Array.from({ length: count }, (_, index) => {
-      const events = steps.filter(({ choice, isEnd }) => choice === index && !isEnd).length;
-      return wholeChoice(kind, index, WORD.repeat(events * wordsPerEvent));
+      return wholeChoice(kind, index, WORD.repeat(eventsOf(this.#script, index) * wordsPerEvent));
     });
     this.#sent.words = this.#script.events * wordsPerEvent;
     const usage = this.#script.usage === 'none' ? undefined : this.#usage();
