@@ -47,7 +47,7 @@ export class ModelRoutes {
     if (models === undefined) return;
     const name = decodePath(url.slice(MODELS_PREFIX.length));
     const body = models.byName.get(name);
-    // The specification's 400 is for a model in a body; a path that names nothing is a 404 (DESIGN §5).
+    // The specification's 400 is for a model in a body; a path that names nothing is a 404 (docs/errors.md).
     if (name === '') this.#refuse(res, context, route, NO_NAME, isHead);
     else if (body === undefined)
       this.#refuse(res, context, route, { ...unknownModel(name), status: 404 }, isHead);

@@ -1,5 +1,5 @@
 /**
- * Every row of the specification's error table, and the rows that DESIGN adds, by real requests; and the order in which
+ * Every row of the specification's error table, and the rows that docs/errors.md adds, by real requests; and the order in which
  * refusals come. `internal_error` alone is missing: no request that a client can send provokes it.
  */
 import t from 'tap';

@@ -14,7 +14,7 @@ import { startMock } from '../support/mock.js';
 
 /** With two listeners, that all of these are at one happens once in 2^31. */
 const CONNECTIONS = 32;
-/** DESIGN §5: on every thread. What is waited for beyond it is the machine's. */
+/** On every thread (docs/limits.md). What is waited for beyond it is the machine's. */
 const LIVE_MS = 100;
 /** Time for 24 requests on connections that are open, also on a machine that is slow. */
 const SHORT_SECONDS = 6;

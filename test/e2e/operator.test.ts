@@ -145,7 +145,7 @@ void t.test('what is disabled is refused at once on every listener', async (t) =
     return [...new Set(answers.map(({ status }) => status))];
   };
   t.same(await ask(), [200], 'all connections are open and served');
-  // DESIGN allows 100 ms; here not even the first request after the response to the operator may slip through.
+  // docs/limits.md: not even the first request after the answer to the operator may slip through.
   for (const path of [`keys/${customer.keyId}`, `accounts/${customer.accountId}`]) {
     for (const [word, status] of [
       ['disable', 403],

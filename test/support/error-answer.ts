@@ -1,5 +1,5 @@
 /**
- * What the specification's error table (and DESIGN's few rows beyond it) promise of a response, written down here a second
+ * What the specification's error table (and the few rows of docs/errors.md beyond it) promise of a response, written down here a second
  * time, so that the program's own catalogue is judged and not believed.
  */
 import type { Test } from 'tap';

@@ -8,7 +8,7 @@ import t from 'tap';
 const ROOT = process.cwd();
 const SRC = join(ROOT, 'src');
 
-/** DESIGN §4: each folder and what it may import besides itself; an arrow that is not here points the wrong way. */
+/** Each folder and what it may import besides itself; an arrow that is not here points the wrong way. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   config: ['core'],

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { ERROR_KINDS, ProxyError, errorBody, invariant, statusOf } from '#src/core/errors.js';
 
-/** The specification's error table and DESIGN §5's additions, written out once more by hand. */
+/** The specification's error table and what docs/errors.md adds, written out once more by hand. */
 const TABLE = {
   missing_api_key: [401, 'authentication_error'],
   invalid_api_key: [401, 'authentication_error'],
