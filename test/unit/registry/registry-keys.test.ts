@@ -1,9 +1,19 @@
 /** Keys: shown once, known by their digest alone, in force on the shared table the moment a call returns. */
 import t from 'tap';
-import { asKeyIndex, asPicoUnits } from '#src/core/units.js';
+import { asPicoUnits } from '#src/core/units.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { Registry } from '#src/registry/registry.js';
+import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
-import { KEYS_MAX, StoppedClock, offlineRegistry, openHouse, type House } from '../store/support.js';
+import {
+  ACCOUNTS_MAX,
+  CATALOG,
+  KEYS_MAX,
+  ListLog,
+  StoppedClock,
+  openHouse,
+  type House,
+} from '../store/support.js';
 
 function peopledHouse(path: string): House {
   const house = openHouse(path);
@@ -16,7 +26,14 @@ function peopledHouse(path: string): House {
 /** Its store alone, which has room for any number. */
 function withoutGateway(path: string, accounts: readonly string[]): Pick<House, 'registry' | 'store'> {
   const store = new Store(path);
-  const registry = offlineRegistry(store, new StoppedClock());
+  const registry = new Registry({
+    store,
+    catalog: CATALOG,
+    clock: new StoppedClock(),
+    accountsMax: 1_000,
+    keysMax: 1_000,
+    live: undefined,
+  });
   for (const name of accounts) registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) });
   return { registry, store };
 }
@@ -99,12 +116,17 @@ void t.test('books with several keys of one name in an account go on', async (t)
   const before = peopledHouse(path);
   const { record, key } = before.registry.keys.create({ account: 'acme', name: 'ci' });
   const otherKey = generateKey();
-  const other = { ...record, id: 'key_0000000000000000', index: asKeyIndex(1), digest: digestOf(otherKey) };
-  before.store.commit(() => before.store.keys.put(other));
+  const other = before.store.commit(() => {
+    const index = before.registry.keys.takeSlots(1)[0]!;
+    const put = { ...record, id: 'key_0000000000000000', index, digest: digestOf(otherKey) };
+    before.store.keys.put(put);
+    return put;
+  });
   await before.store.close();
 
   const house = openHouse(path);
   const { registry, store } = house;
+  recover({ ...house, catalog: CATALOG, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log: new ListLog() });
   t.same(
     [standingOf(house, key), standingOf(house, otherKey)],
     [
