@@ -491,7 +491,7 @@ export class ChatExchange implements CallReceiver, ResponseOwner, BodyHold, Body
   }
 
   writeHead(tellsClose: boolean): void {
-    writeChatHead(this.#res, this.#context, this.isStream, tellsClose);
+    writeChatHead(this.#res, this.#context, this.isStream, tellsClose, this.endsConnection);
   }
 
   onTaken(bytes: number): void {

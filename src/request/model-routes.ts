@@ -83,8 +83,9 @@ export class ModelRoutes {
 
   #write(res: HttpResponse, context: CallContext, route: OtherRoute, body: string, isHead: boolean): void {
     this.#parts.metrics.countRequest(route, 'ok');
-    writeHead(res, 200, context, JSON_TYPE);
-    endWithBody(res, body, isHead, this.#ending.endsConnections);
+    const close = this.#ending.endsConnections;
+    writeHead(res, 200, context, JSON_TYPE, close);
+    endWithBody(res, body, isHead, close);
   }
 }
 

@@ -55,7 +55,7 @@ export class Replay implements ResponseOwner {
   }
 
   writeHead(tellsClose: boolean): void {
-    writeChatHead(this.#res, this.#context, this.isStream, tellsClose);
+    writeChatHead(this.#res, this.#context, this.isStream, tellsClose, this.endsConnection);
     this.#res.writeHeader('idempotent-replayed', 'true');
   }
 

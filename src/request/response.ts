@@ -28,23 +28,26 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
+/** µWS ends a connection after 8 to 12 s at rest, and has no setting for it. A second is left for the next request's way. */
+const KEPT_LINE = '\r\nkeep-alive: timeout=7';
 /** Nobody on the way may store or gather a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
 /**
  * Status and the headers that every response has; those of the limit once it is known. In one call: each call of µWS costs the copies of
- * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside. `moreLines` are headers,
- * each after its line break.
+ * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside. `closes`: the connection
+ * ends with the response. `moreLines` are headers, each after its line break.
  */
 export function writeHead(
   res: HttpResponse,
   status: number,
   context: CallContext,
   contentType: string,
+  closes: boolean,
   moreLines = '',
 ): void {
   const { requestId, rateLimit, corsLines } = context;
-  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${moreLines}${corsLines}\r\nx-request-id: ${requestId}`;
+  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${closes ? '' : KEPT_LINE}${moreLines}${corsLines}\r\nx-request-id: ${requestId}`;
   if (rateLimit === undefined) {
     res.writeStatus(head);
     return;
@@ -64,10 +67,11 @@ export function writeChatHead(
   context: CallContext,
   isStream: boolean,
   tellsClose: boolean,
+  closes: boolean,
 ): void {
   const lines = isStream ? STREAM_LINES : '';
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
-  writeHead(res, 200, context, type, tellsClose ? lines + CLOSE_LINE : lines);
+  writeHead(res, 200, context, type, closes, tellsClose ? lines + CLOSE_LINE : lines);
 }
 
 /**
@@ -94,7 +98,7 @@ export function writeError(
   context: CallContext,
   options: ErrorOptions = {},
 ): void {
-  writeHead(res, statusOf(error), context, JSON_TYPE);
+  writeHead(res, statusOf(error), context, JSON_TYPE, options.close === true);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (options.allow !== undefined) res.writeHeader('allow', options.allow);
   endWithBody(res, errorBody(error), options.head === true, options.close);
@@ -143,6 +147,6 @@ export function writeDocument(
   isHead: boolean,
   close: boolean,
 ): void {
-  writeHead(res, 200, context, JSON_TYPE);
+  writeHead(res, 200, context, JSON_TYPE, close);
   endWithBody(res, BYTES, isHead, close);
 }
