@@ -12,8 +12,10 @@ import {
   listSchema,
   Moment,
   Money,
+  nameOf,
   PAGE_PARAMETERS,
   pageOf,
+  planId,
   secondsOf,
 } from './fields.js';
 import { CLOSED, defineRoute, type Route } from './route.js';
@@ -100,8 +102,8 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
 
 export const NewAccount = Type.Object(
   {
-    name: Type.String({ description: 'unique' }),
-    plan: Type.String({ description: 'id of a plan' }),
+    name: nameOf('unique'),
+    plan: planId,
     credit: Type.Optional(Amount),
   },
   CLOSED,
@@ -116,12 +118,12 @@ const AccountsQuery = Type.Object(
         description: 'part of the name, or the beginning of the id',
       }),
     ),
-    plan: Type.Optional(Type.String()),
+    plan: Type.Optional(planId),
     active: Type.Optional(Type.Boolean()),
   },
   CLOSED,
 );
-const PlanChange = Type.Object({ plan: Type.String() }, CLOSED);
+const PlanChange = Type.Object({ plan: planId }, CLOSED);
 
 export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({

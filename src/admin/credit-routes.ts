@@ -5,6 +5,8 @@ import { Type, type Static } from 'typebox';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import type { CreditRecord } from '../registry/account-record.js';
+import { NOTE_RULE } from '../registry/credits.js';
+import { IDEMPOTENCY_KEY_RULE } from '../registry/record-id.js';
 import { AccountView, viewOfAccount } from './account-routes.js';
 import {
   Amount,
@@ -15,6 +17,7 @@ import {
   listOf,
   listSchema,
   pageOf,
+  ruled,
   secondsOf,
 } from './fields.js';
 import { CLOSED, JSON_TYPE, TextResponse, defineRoute, type Route } from './route.js';
@@ -22,11 +25,12 @@ import { CLOSED, JSON_TYPE, TextResponse, defineRoute, type Route } from './rout
 const NewCredit = Type.Object(
   {
     amount: Amount,
-    note: Type.Optional(Type.String({ description: 'why, for the journal; at most 500 characters' })),
+    note: Type.Optional(ruled('why, for the journal', NOTE_RULE)),
     idempotency_key: Type.Optional(
-      Type.String({
-        description: 'repeated with the same amount and note it changes nothing and gets the first answer',
-      }),
+      ruled(
+        'repeated with the same amount and note it changes nothing and gets the first answer',
+        IDEMPOTENCY_KEY_RULE,
+      ),
     ),
   },
   CLOSED,

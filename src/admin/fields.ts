@@ -2,9 +2,10 @@
  * What several routes take and answer alike: money, moments, pages. Pure; main thread.
  */
 import { Type, type Static, type TSchema } from 'typebox';
+import { IDENTIFIER_PATTERN } from '../config/annotations.js';
 import { picoUnitsOf } from '../core/money.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
-import { invalid } from '../registry/record-id.js';
+import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
 import { shown } from './input-reader.js';
 import { CLOSED } from './route.js';
@@ -13,11 +14,39 @@ import { CLOSED } from './route.js';
 const PAGE_ITEMS_MAX = 1_000;
 const PAGE_ITEMS_DEFAULT = 100;
 
+/**
+ * A text whose rule is the registry's to check, and to tell in words: readers leave it out, and the document of the interface has it in
+ * the words of JSON Schema.
+ */
+export function ruled(description: string, rule: TextRule, more: object = {}) {
+  return Type.String({ description, ...more, 'x-rule': rule });
+}
+
+export interface TextRule {
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly pattern?: string;
+}
+
+/** The schema with the rules in their places, for the document. */
+export function withRules(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(withRules);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  const { 'x-rule': rule, ...rest } = schema as Readonly<Record<string, unknown>>;
+  const written = Object.fromEntries(Object.entries(rest).map(([word, value]) => [word, withRules(value)]));
+  return rule === undefined ? written : { ...written, ...rule };
+}
+
+export const nameOf = (description: string) => ruled(description, NAME_RULE);
+export const planId = ruled('id of a plan', { pattern: IDENTIFIER_PATTERN });
+export const reference = (description = 'id or name') => ruled(description, REFERENCE_RULE);
+
 /** Decimal text: a JSON number is a binary fraction, and 0.1 is none. */
-export const Amount = Type.String({
-  description: 'decimal text with at most 12 decimals',
-  examples: ['10.00'],
-});
+export const Amount = ruled(
+  'decimal text with at most 12 decimals, at most 3000000',
+  { pattern: '^-?(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
+  { examples: ['10.00'] },
+);
 
 /** An amount as it is answered. */
 export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });

@@ -5,7 +5,7 @@ import { Type, type Static } from 'typebox';
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { NewKey as RegistryNewKey } from '../registry/keys.js';
-import { Moment, PAGE_PARAMETERS, listOf, listSchema, pageOf } from './fields.js';
+import { Moment, PAGE_PARAMETERS, listOf, listSchema, nameOf, pageOf, reference } from './fields.js';
 import {
   CreatedKeyView,
   KeyView,
@@ -24,7 +24,7 @@ const GRACE_SECONDS_DEFAULT = 3_600;
 /** Of a new key, beside its account. */
 export const KeyTerms = Type.Object(
   {
-    name: Type.String({ description: 'what the key is for; no other key of the account has it' }),
+    name: nameOf('what the key is for; no other key of the account has it'),
     expires: Type.Optional(Moment),
     expires_in: Type.Optional(
       Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
@@ -46,10 +46,7 @@ export const KeyTerms = Type.Object(
   },
   CLOSED,
 );
-const NewKey = Type.Object(
-  { account: Type.String({ description: 'id or name' }), ...KeyTerms.properties },
-  CLOSED,
-);
+const NewKey = Type.Object({ account: reference(), ...KeyTerms.properties }, CLOSED);
 const Rotation = Type.Object(
   {
     grace: Type.Optional(
@@ -62,10 +59,7 @@ const Rotation = Type.Object(
   },
   CLOSED,
 );
-const KeysQuery = Type.Object(
-  { ...PAGE_PARAMETERS, account: Type.Optional(Type.String({ description: 'id or name' })) },
-  CLOSED,
-);
+const KeysQuery = Type.Object({ ...PAGE_PARAMETERS, account: Type.Optional(reference()) }, CLOSED);
 const DeletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED);
 
 export const KEY_ROUTES: readonly Route[] = [

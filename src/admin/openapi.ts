@@ -5,6 +5,8 @@ import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
 import { packageVersion } from '../core/version.js';
 import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi.js';
+import { REFERENCE_RULE } from '../registry/record-id.js';
+import { withRules } from './fields.js';
 import { LIVE_OPERATION, LIVE_PATH } from './live-feed.js';
 import { JSON_TYPE, isVariable, type Route } from './route.js';
 
@@ -45,7 +47,12 @@ function operationOf(route: Route): object {
     summary,
     parameters: [...pathParameters(route), ...queryParameters(route.query)],
     ...(takesBody
-      ? { requestBody: { required: requiredOf(body).length > 0, content: { [JSON_TYPE]: { schema: body } } } }
+      ? {
+          requestBody: {
+            required: requiredOf(body).length > 0,
+            content: { [JSON_TYPE]: { schema: withRules(body) } },
+          },
+        }
       : {}),
     responses: {
       200: {
@@ -98,7 +105,7 @@ function pathParameters({ segments }: Route): object[] {
     in: 'path',
     required: true,
     description: 'id or unique name',
-    schema: { type: 'string' },
+    schema: { type: 'string', minLength: 1, ...REFERENCE_RULE },
   }));
 }
 
@@ -108,7 +115,7 @@ function queryParameters(query: TObject): object[] {
     name,
     in: 'query',
     required: wanted.includes(name),
-    schema,
+    schema: withRules(schema),
   }));
 }
 

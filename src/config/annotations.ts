@@ -45,10 +45,12 @@ export interface Declaration extends Partial<Annotations> {
   readonly '~refine'?: readonly { check(value: unknown): boolean }[];
 }
 
+export const IDENTIFIER_PATTERN = '^[!-)+-~]{1,128}$';
+
 /** A name that callers, commands and files write: visible ASCII, but no `*`, which is for patterns. */
 export const identifier = (description: string) =>
   Type.String({
-    pattern: '^[!-)+-~]{1,128}$',
+    pattern: IDENTIFIER_PATTERN,
     description,
     'x-want': 'a name of 1 to 128 visible ASCII characters without *',
   } satisfies Annotations);

@@ -118,6 +118,7 @@ export const AUTHORIZATION_CHARS_MAX = 512;
 
 /** Characters of an `Idempotency-Key`; clients make UUIDs, of 36. */
 export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
+export const IDEMPOTENCY_KEY_PATTERN = '^[ -~]+$';
 
 /**
  * Records of ended calls that a listener can leave for the main thread, at least: more than one listener ends in two

@@ -3,6 +3,7 @@
  */
 import Type from 'typebox';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
+import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import { ChatRequestSchema } from './chat-schema.js';
 
@@ -210,7 +211,12 @@ function chatOperation(): object {
         in: 'header',
         required: false,
         description: 'a repeat with the same key and body gets the first answer and is not charged',
-        schema: { type: 'string', minLength: 1, maxLength: 255 },
+        schema: {
+          type: 'string',
+          minLength: 1,
+          maxLength: IDEMPOTENCY_KEY_CHARS_MAX,
+          pattern: IDEMPOTENCY_KEY_PATTERN,
+        },
       },
     ],
     requestBody: { required: true, content: { 'application/json': { schema: reference('ChatRequest') } } },

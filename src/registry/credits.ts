@@ -9,7 +9,7 @@ import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { AccountRecord, CreditRecord } from './account-record.js';
 import type { AccountStatement } from './account-statement.js';
 import type { Accounts } from './accounts.js';
-import { UNPRINTABLE, assertIdempotencyKey, invalid } from './record-id.js';
+import { UNPRINTABLE, assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
 import type { Page } from './record-store.js';
 import { recordMomentMs, type RegistryOptions } from './registry-options.js';
 
@@ -186,9 +186,13 @@ export function notCovered(available: PicoUnits): ProxyError {
   return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
 }
 
+/** In the words of JSON Schema. */
+export const NOTE_RULE = { maxLength: NOTE_CHARS_MAX, pattern: LINE_PATTERN };
+
 function assertNote(note: string): void {
-  if (note.length > NOTE_CHARS_MAX) {
-    throw invalid(`note must have at most ${NOTE_CHARS_MAX} characters, got ${note.length}`);
+  const chars = Array.from(note).length;
+  if (chars > NOTE_CHARS_MAX) {
+    throw invalid(`note must have at most ${NOTE_CHARS_MAX} characters, got ${chars}`);
   }
   if (UNPRINTABLE.test(note)) throw invalid('note must be one line without control characters');
 }

@@ -26,7 +26,7 @@ export function takeRandomBytes(count: number): Buffer {
 const KEY_PREFIX = 'sk-';
 const KEY_BYTES = 32;
 /** 256 bits are 43 characters of base64url. */
-const WELL_FORMED = /^sk-[A-Za-z0-9_-]{43}$/;
+export const WELL_FORMED = /^sk-[A-Za-z0-9_-]{43}$/;
 /** Of every key. */
 export const KEY_CHARS = KEY_PREFIX.length + 43;
 

@@ -2,8 +2,7 @@
  * Identifiers and names of accounts and keys. Main thread.
  */
 import { ProxyError } from '../core/errors.js';
-import { isWellFormedKey } from './key-digest.js';
-import { takeRandomBytes } from './key-digest.js';
+import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 
 /** Crockford's base 32, lower case: no i, l, o, u, so that an id can be read out. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
@@ -20,6 +19,19 @@ const NAME_CHARS_MAX = 100;
  * characters, which no URL can carry.
  */
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/u;
+
+const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
+const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)})`;
+
+/** The rules of texts in the words of JSON Schema, for the documents; who breaks one is told by the functions here. */
+export const NAME_RULE = {
+  minLength: 1,
+  maxLength: NAME_CHARS_MAX,
+  pattern: `^(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
+};
+/** In UTF-16 units, which a document counts as characters. */
+export const REFERENCE_RULE = { maxLength: 2 * NAME_CHARS_MAX, pattern: `^${NOT_A_KEY}` };
+export const LINE_PATTERN = `^${PRINTABLE_TEXT}`;
 
 /** A new id of 80 random bits: among a million of them two are alike with a chance of 10^-12. */
 export function createId(prefix: IdPrefix): string {
@@ -51,6 +63,11 @@ export function assertName(field: string, name: string): void {
 
 /** Bounds the store's index keys; a UUID, or a document's number, has less. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
+export const IDEMPOTENCY_KEY_RULE = {
+  minLength: 1,
+  maxLength: 100,
+  pattern: `^${NOT_A_KEY}${IDEMPOTENCY_KEY.source.slice(1)}`,
+};
 
 /** Throws `invalid_parameters` where `key` is no key under which a request can be kept. */
 export function assertIdempotencyKey(key: string): void {

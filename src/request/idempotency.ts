@@ -10,10 +10,10 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { LockRequest, LockReply, IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { joinedBytes } from '../core/joined-bytes.js';
-import { IDEMPOTENCY_KEY_CHARS_MAX } from '../core/limits.js';
+import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
 
-const PRINTABLE = /^[ -~]+$/;
+const PRINTABLE = new RegExp(IDEMPOTENCY_KEY_PATTERN);
 
 const WRONG_KEY: ErrorRecord = {
   code: 'invalid_parameters',

@@ -3,6 +3,7 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import t from 'tap';
 import { Check } from 'typebox/schema';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
+import { checkIdempotencyKey } from '#src/request/idempotency.js';
 import { PUBLIC_DOCUMENT } from '#src/protocol/generated-openapi.js';
 import { RING_NAMES } from '#src/telemetry/history.js';
 import { startAdminHouse } from './support.js';
@@ -147,4 +148,146 @@ void t.test('every route is in the document, and answers as it says', async (t) 
     const answer = await house.send('GET', `${ROOT}${path}`);
     t.ok(Check(document.components.schemas.Error, answer.json()), path);
   }
+});
+
+const EDGES = [
+  '',
+  'a',
+  ' ',
+  'a b',
+  '.',
+  '..',
+  '...',
+  '.a',
+  'ä',
+  '漢字',
+  '😀',
+  'a\n',
+  'a\r',
+  '\t',
+  '\0',
+  '\x7f',
+  '\x80',
+  '\u2028',
+  '\u202e',
+  '\u2066',
+  '\u2069',
+  '\u200d',
+  '\ud800',
+  'a\udc00',
+];
+const LENGTHS = [99, 100, 101, 199, 200, 201, 255, 256, 499, 500, 501];
+const ID_TAIL = '0123456789abcdef';
+const KEY_TAIL = 'A'.repeat(43);
+const TEXTS = [
+  ...EDGES,
+  ...LENGTHS.flatMap((length) => ['x'.repeat(length), '😀'.repeat(length), `${'x'.repeat(length - 1)}\n`]),
+  ...['acct_', 'key_'].flatMap((prefix) => [
+    prefix,
+    prefix + ID_TAIL,
+    `${prefix}${ID_TAIL}0`,
+    `x${prefix}${ID_TAIL}`,
+    prefix + ID_TAIL.toUpperCase(),
+    `${prefix}${ID_TAIL}\n`,
+  ]),
+  ...[
+    'sk-',
+    `sk-${KEY_TAIL}`,
+    `sk-${KEY_TAIL}A`,
+    `xsk-${KEY_TAIL}`,
+    `sk-${KEY_TAIL.slice(1)}`,
+    `sk-${KEY_TAIL}\n`,
+  ],
+  ...[
+    '0',
+    '00',
+    '1',
+    '-1',
+    '-0.5',
+    '+1',
+    '1.',
+    '.5',
+    '1.000000000001',
+    '1.0000000000001',
+    '3000000',
+    '1e3',
+    ' 1',
+    '01',
+    '12345678',
+    '1,5',
+  ],
+];
+
+/** Where each text stands, a request that fails anyway and without change, and how its refusal begins if the text is at fault. */
+const RULED: readonly (readonly [string, string, (text: string) => object, RegExp])[] = [
+  ['/accounts', 'name', (name) => ({ name, plan: 'none' }), /^name must/],
+  [
+    '/bulk',
+    'accounts[].name',
+    (name) => ({ accounts: [{ name, plan: 'none' }] }),
+    /^accounts\[0\]: name must/,
+  ],
+  ['/keys', 'name', (name) => ({ account: 'acme', name, expires: 1 }), /^name must/],
+  ['/keys', 'account', (account) => ({ account, name: '' }), /^account must|^an id or a name is wanted/],
+  ['/accounts/{account}/credit', 'note', (note) => ({ amount: '-1', note }), /^note must/],
+  [
+    '/accounts/{account}/credit',
+    'idempotency_key',
+    (key) => ({ amount: '-1', idempotency_key: key }),
+    /^idempotency_key must/,
+  ],
+  ['/accounts/{account}/credit', 'amount', (amount) => ({ amount, note: '\n' }), /^amount must be a decimal/],
+];
+
+interface Nested {
+  readonly properties?: Readonly<Record<string, Nested>>;
+  readonly items?: Nested;
+}
+
+void t.test('texts with a rule: the document says what the interface does', async (t) => {
+  const house = await startAdminHouse(t);
+  await house.send('POST', `${ROOT}/accounts`, { name: 'acme', plan: 'free' });
+  const { paths } = (await house.send('GET', `${ROOT}/openapi.json`)).json() as {
+    paths: Record<string, { post: { requestBody: { content: { 'application/json': { schema: Nested } } } } }>;
+  };
+  for (const [path, field, request, fault] of RULED) {
+    const { post: operation } = paths[`${ROOT}${path}`]!;
+    let schema: Nested = operation.requestBody.content['application/json'].schema;
+    for (const name of field.split('.')) {
+      schema = schema.properties![name.replace('[]', '')]!;
+      if (name.endsWith('[]')) schema = schema.items!;
+    }
+    let refused = 0;
+    for (const text of TEXTS) {
+      const answer = await house.send('POST', `${ROOT}${path.replace('{account}', 'acme')}`, request(text));
+      const { error } = answer.json() as { error: { code: string; message: string } };
+      const isRefused = fault.test(error.message);
+      if (isRefused) refused++;
+      const name = `${path} ${field} ${JSON.stringify(text).slice(0, 60)} (${text.length}): ${error.message.slice(0, 120)}`;
+      // What a pattern cannot count: UTF-16 units of a reference. Nor does one compare amounts.
+      const isLaxer =
+        (field === 'account' && text.length > 200) || (field === 'amount' && Number(text) > 3_000_000);
+      if (Check(schema, text) === isRefused && !isLaxer) t.fail(name);
+      if (isLaxer) t.ok(isRefused, name);
+    }
+    t.ok(
+      refused > 3 && refused < TEXTS.length - 3,
+      `${path} ${field}: ${refused} of ${TEXTS.length} are refused`,
+    );
+  }
+});
+
+void t.test('the header Idempotency-Key: the document says what the interface does', (t) => {
+  const { paths } = JSON.parse(PUBLIC_DOCUMENT) as {
+    paths: Record<string, { post: { parameters: { name: string; schema: object }[] } }>;
+  };
+  const { schema } = paths['/v1/chat/completions']!.post.parameters.find(
+    ({ name }) => name === 'Idempotency-Key',
+  )!;
+  // Names of tests that have such characters confuse the runner.
+  const differing = TEXTS.filter((text) => Check(schema, text) !== (checkIdempotencyKey(text) === undefined));
+  t.same(differing, []);
+  const taken = TEXTS.filter((text) => Check(schema, text)).length;
+  t.ok(taken > 20 && taken < TEXTS.length - 20, `${taken} of ${TEXTS.length}`);
+  t.end();
 });
