@@ -4,8 +4,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { decimalOf } from '../core/money.js';
-import type { AccountStats } from '../telemetry/account-history.js';
-import { busiestAccounts, courseOf } from '../telemetry/account-history.js';
+import { type AccountStats, busiestAccounts, courseOf } from '../telemetry/account-history.js';
 import { HISTORY_RINGS, RING_NAMES } from '../telemetry/history.js';
 import { Moment, Money, RangeQuery } from './fields.js';
 import { CLOSED, defineRoute, type Route } from './route.js';

@@ -3,8 +3,7 @@
  */
 import { Type } from 'typebox';
 import { asPicoUnits } from '../core/units.js';
-import { NewAccount } from './account-routes.js';
-import { AccountView, viewOfAccount } from './account-routes.js';
+import { AccountView, NewAccount, viewOfAccount } from './account-routes.js';
 import { amountOf } from './fields.js';
 import { KeyTerms, newKeyOf } from './key-routes.js';
 import { CreatedKeyView, viewOfCreatedKey } from './key-view.js';

@@ -10,9 +10,8 @@ import type { RegistryService } from '../registry/registry-service.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { SharedHosts } from './host-routes.js';
-import { compileReader } from './input-reader.js';
+import { compileReader, parseQuery } from './input-reader.js';
 import type { LogChange, LogView } from './log-routes.js';
-import { parseQuery } from './input-reader.js';
 
 /** A body is a handful of fields; the longest is a note of 500 characters. */
 export const ADMIN_BODY_BYTES_MAX = 64 * 1024;

@@ -4,8 +4,7 @@
 import { Type } from 'typebox';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
-import { hourOf } from '../registry/usage-report.js';
-import { USAGE_GROUPS, type UsageLine } from '../registry/usage-report.js';
+import { hourOf, USAGE_GROUPS, type UsageLine } from '../registry/usage-report.js';
 import { listSchema, type ListView } from './fields.js';
 import { shown } from './input-reader.js';
 import { CLOSED, TextResponse, defineRoute, type Route } from './route.js';

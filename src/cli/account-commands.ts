@@ -4,9 +4,19 @@
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/account-routes.js';
 import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';
-import { addConfirmation, confirm, type ConfirmationOptions } from './output.js';
+import {
+  addConfirmation,
+  confirm,
+  type ConfirmationOptions,
+  exampleText,
+  nonEmpty,
+  printFields,
+  printJson,
+  printTable,
+  timeText,
+  yesNo,
+} from './output.js';
 import { addCreditCommands } from './credit-commands.js';
-import { exampleText, nonEmpty, printFields, printJson, printTable, timeText, yesNo } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 

@@ -2,8 +2,18 @@
 import type { Command } from 'commander';
 import type { HostView } from '../admin/host-routes.js';
 import { listAll, withGateway } from './admin-client.js';
-import { addConfirmation, confirm, type ConfirmationOptions } from './output.js';
-import { exampleText, nonEmpty, printJson, printLine, printTable, timeText, yesNo } from './output.js';
+import {
+  addConfirmation,
+  confirm,
+  type ConfirmationOptions,
+  exampleText,
+  nonEmpty,
+  printJson,
+  printLine,
+  printTable,
+  timeText,
+  yesNo,
+} from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';
 import type { Column } from './table.js';
 

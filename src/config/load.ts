@@ -7,12 +7,11 @@ import { basename, dirname, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
 import { crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './defaults.js';
-import type { Environment } from './settings-reader.js';
+import { type Environment, type Override, SettingsReader } from './settings-reader.js';
 import { CA_BYTES_MAX, isCertificates } from './model-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './config-error.js';
 import { settingsDeclaration, type Settings, type SettingsDraft } from './schema.js';
 import { isWritten, settingsInForce, type SettingInForce } from './settings-in-force.js';
-import { SettingsReader, type Override } from './settings-reader.js';
 import { readTlsFiles } from './tls.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
 

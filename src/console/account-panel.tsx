@@ -3,8 +3,7 @@
  */
 import { useState } from 'preact/hooks';
 import { CreditDialog, PlanDialog, StatusDialog } from './account-dialogs.js';
-import { AccountCourse } from './account-course.js';
-import { AccountHours } from './account-course.js';
+import { AccountCourse, AccountHours } from './account-course.js';
 import { Badge, CopyButton, Money, ErrorText, StandingBadge } from './controls.js';
 import { moment, money, number, short } from './format.js';
 import { Icon } from './icons.js';

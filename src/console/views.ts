@@ -1,8 +1,7 @@
 /**
  * What the admin interface answers, as far as the console reads it; /admin/v1/openapi.json has all of it. Browser.
  */
-import type { HistorySpan } from '../telemetry/history.js';
-import type { CallGrowth } from '../telemetry/history.js';
+import type { CallGrowth, HistorySpan } from '../telemetry/history.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
 
 export type {

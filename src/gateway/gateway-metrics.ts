@@ -14,10 +14,9 @@ import {
 } from '../telemetry/exposition.js';
 import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
+import type { MetricsSnapshot, SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { AccountSample, MetricsSource } from '../telemetry/metrics-source.js';
-import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/histogram.js';
 import { UpstreamNames } from '../telemetry/upstream-names.js';

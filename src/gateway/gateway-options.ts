@@ -4,8 +4,7 @@
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
-import type { Log } from '../telemetry/log.js';
-import type { LogSwitchBuffer } from '../telemetry/log.js';
+import type { Log, LogSwitchBuffer } from '../telemetry/log.js';
 import type { GroupPosition } from './messages.js';
 import type { SupervisorLink } from './supervisor-link.js';
 

@@ -17,9 +17,12 @@ import type { JournalReader } from '../ledger/journal.js';
 import type { AskReply, Question } from '../channel/ask-port.js';
 import type { LockRequest, LockReply, LockMessage } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
-import type { ResponseChanges } from '../store/stored-responses.js';
+import {
+  type ResponseChanges,
+  StoredResponses,
+  type StoredResponsesOptions,
+} from '../store/stored-responses.js';
 import type { FlushedResponses } from '../store/flush.js';
-import { StoredResponses, type StoredResponsesOptions } from '../store/stored-responses.js';
 import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 

@@ -3,8 +3,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreHeld } from '../store/store-hold.js';
-import { openLog } from '../telemetry/log.js';
-import { createLogSwitch, LogSwitch } from '../telemetry/log.js';
+import { createLogSwitch, LogSwitch, openLog } from '../telemetry/log.js';
 import { Gateway } from './gateway.js';
 import type { GatewayOptions } from './gateway-options.js';
 import {

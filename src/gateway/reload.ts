@@ -11,8 +11,14 @@ import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { ListenerSettings } from '../request/messages.js';
-import { isListed, NO_PLAN_INDEX, type Catalog } from '../registry/catalog.js';
-import { mergeById, mergeCatalogs, retireMissingPlans } from '../registry/catalog.js';
+import {
+  type Catalog,
+  isListed,
+  mergeById,
+  mergeCatalogs,
+  NO_PLAN_INDEX,
+  retireMissingPlans,
+} from '../registry/catalog.js';
 import { reopenPlanless } from '../registry/account-state.js';
 import type { RecordStore } from '../registry/record-store.js';
 import type { Registry } from '../registry/registry.js';

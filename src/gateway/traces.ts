@@ -13,8 +13,7 @@ import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/span-record.js';
-import type { SpanOutlet } from '../telemetry/span-outbox.js';
-import { createSpanBudget, SpanBudget, type SpanCounts } from '../telemetry/span-outbox.js';
+import { createSpanBudget, SpanBudget, type SpanCounts, type SpanOutlet } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
 /** What the spans that are left get at the end to reach the collector; one that is away holds no stop up for longer. */

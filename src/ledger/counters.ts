@@ -9,11 +9,9 @@ import { DayCounter, type DayCalls } from './day.js';
 import { InFlight, LeasedInFlight } from './in-flight.js';
 import { KeyLimits } from './key-limits.js';
 import type { LedgerBuffers, LedgerViews } from './layout.js';
-import { LeasedBalance } from './leased-stock.js';
-import { LeasedDay } from './leased-stock.js';
+import { LeasedBalance, LeasedDay } from './leased-stock.js';
 import { LeasedWindow } from './leased-window.js';
-import type { MinuteCounter } from './window.js';
-import { Window } from './window.js';
+import { type MinuteCounter, Window } from './window.js';
 
 export interface Counters {
   readonly keys: KeyLimits;

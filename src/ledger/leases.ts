@@ -2,8 +2,7 @@
  * What this process was granted by the coordinator: how it is put into the shared words and taken out again. For accounts and for
  * keys with limits of their own. Main thread.
  */
-import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
-import { asPicoUnits } from '../core/units.js';
+import { type AccountIndex, asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
 import { DAY_SHIFT, dayWordOf } from './day.js';
 import {
   COUNTED_WORDS32,

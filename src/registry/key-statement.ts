@@ -2,8 +2,7 @@
  * A key with the use that was made of it, as an operator wants to see it. Pure; main thread.
  */
 import type { WallMs } from '../core/units.js';
-import { isExpired } from './key-record.js';
-import type { KeyRecord, KeyUseRecord } from './key-record.js';
+import { isExpired, type KeyRecord, type KeyUseRecord } from './key-record.js';
 
 export interface KeyStatement {
   readonly record: KeyRecord;

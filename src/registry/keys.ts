@@ -6,9 +6,18 @@ import { asWallMs, type KeyIndex, type WallMs } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
 import { digestOf, generateKey } from './key-digest.js';
-import { assertRotatable, endOfGrace, expiryOf } from './key-record.js';
-import { inheritedOf, laterUse } from './key-record.js';
-import { isLimited, prefixOf, type InheritedUse, type KeyRecord, type KeyUseRecord } from './key-record.js';
+import {
+  assertRotatable,
+  endOfGrace,
+  expiryOf,
+  inheritedOf,
+  type InheritedUse,
+  isLimited,
+  type KeyRecord,
+  type KeyUseRecord,
+  laterUse,
+  prefixOf,
+} from './key-record.js';
 import { keyStatement, type KeyStatement } from './key-statement.js';
 import { keyUseOf, openKey, restoreKeyUse } from './key-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';

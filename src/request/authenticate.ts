@@ -5,8 +5,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
 import { NO_PLAN_INDEX } from '../registry/catalog.js';
 import { digestOf, isWellFormedKey, KEY_CHARS } from '../registry/key-digest.js';
-import type { CallContext } from './context.js';
-import type { ListenerContext } from './context.js';
+import type { CallContext, ListenerContext } from './context.js';
 
 const MISSING_KEY: ErrorRecord = {
   code: 'missing_api_key',

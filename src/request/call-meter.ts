@@ -4,8 +4,7 @@
  */
 import { asWallMs } from '../core/units.js';
 import type { CallTrace } from './call-trace.js';
-import type { CallContext } from './context.js';
-import type { ListenerContext } from './context.js';
+import type { CallContext, ListenerContext } from './context.js';
 import type { Settled } from './settle.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { AccessUsage } from '../telemetry/access-layout.js';

@@ -4,11 +4,10 @@
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
-import { bodyDigestOf, type EarlierResponse, type KeyedCall } from './idempotency.js';
+import { bodyDigestOf, bodyDigestOfPieces, type EarlierResponse, type KeyedCall } from './idempotency.js';
 import { AskRefused, type Asked, type AskPort } from '../channel/ask-port.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ChatRequestResult } from '../protocol/chat-request.js';
-import { bodyDigestOfPieces } from './idempotency.js';
 
 /** Exactly one of the three: the call is to be made, or refused, or was made before. */
 export type Arrival =

@@ -5,11 +5,9 @@
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { ChatCall } from '../protocol/chat-call.js';
-import type { LeaseChannel } from '../channel/lease-channel.js';
-import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { LeaseChannel, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import { holdOf, leastHoldOf } from './admit.js';
-import type { Caller, CallContext } from './context.js';
-import type { ListenerContext } from './context.js';
+import type { CallContext, Caller, ListenerContext } from './context.js';
 import { limitRate } from './rate-limit.js';
 
 /** Who is told to try may find that another request was faster, and asks again: for so long. */

@@ -6,8 +6,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import { encodeModels, type ModelBodies } from '../protocol/model-list.js';
 import { unknownModel } from './admit.js';
 import { authenticate } from './authenticate.js';
-import type { CallContext } from './context.js';
-import type { ListenerContext } from './context.js';
+import type { CallContext, ListenerContext } from './context.js';
 import type { OtherRoute } from '../telemetry/metrics-layout.js';
 import { endWithBody, JSON_TYPE, writeError, writeHead } from './response.js';
 

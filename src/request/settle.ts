@@ -9,8 +9,7 @@ import type { TakenDay } from '../ledger/calls.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
-import type { CallContext } from './context.js';
-import type { ListenerContext } from './context.js';
+import type { CallContext, ListenerContext } from './context.js';
 
 const NOTHING = asPicoUnits(0n);
 const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };

@@ -14,8 +14,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Database } from 'lmdb';
 import { Environment } from '../store/environment.js';
-import { assertStoreFile, unreadable } from '../store/store-file.js';
-import { OPTIONS } from '../store/store-file.js';
+import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 
 /** Address space and not memory. A million scopes that are granted from by four nodes take about 1 GB of it. */

@@ -6,8 +6,7 @@
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';
-import { FIRST_BATCH, IDLE_MS_SCARCE, lowOf, type Denial } from './lease-terms.js';
-import { UseRate } from './lease-terms.js';
+import { type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
 
 /** The longest validity that is of use: a slow account then asks four times a minute. */
 const VALID_MS_MAX = 16_000;

@@ -5,8 +5,7 @@
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { Leases } from '../ledger/leases.js';
 import type { HostSpent, MoneyAsk, MoneyGrant } from './coordinator.js';
-import { IdleFloor } from './lease-terms.js';
-import { FIRST_BATCH, IDLE_MS_PLENTIFUL, IDLE_MS_SCARCE, type Denial } from './lease-terms.js';
+import { type Denial, FIRST_BATCH, IDLE_MS_PLENTIFUL, IDLE_MS_SCARCE, IdleFloor } from './lease-terms.js';
 
 /** What the store has of this process's charges. Main thread. */
 export interface SpentAccounting {

@@ -14,13 +14,16 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';
 import { registryRowsOf, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
-import { appendOnce } from './registry-contact.js';
-import { RegistryContact, unknownFate, type RegistryContactState } from './registry-contact.js';
-import { RegistryDiverged, Superseded } from './registry-contact.js';
-import { RegistryReseed, type RegistryReseedOptions } from './registry-reseed.js';
-import type { ServerRegistry } from './registry-server.js';
-import type { ServerChange } from './registry-server.js';
-import { download } from './registry-reseed.js';
+import {
+  appendOnce,
+  RegistryContact,
+  type RegistryContactState,
+  RegistryDiverged,
+  Superseded,
+  unknownFate,
+} from './registry-contact.js';
+import { download, RegistryReseed, type RegistryReseedOptions } from './registry-reseed.js';
+import type { ServerChange, ServerRegistry } from './registry-server.js';
 import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 

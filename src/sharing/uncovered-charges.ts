@@ -9,8 +9,7 @@
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
-import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
-import type { LeaseTimers } from './lease-terms.js';
+import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
 /** Entries at a time, some 200 bytes each. What comes beyond stays uncovered: an upstream that reports nonsense all the time. */
 const ENTRIES_MAX = 10_000;

@@ -13,8 +13,7 @@
  */
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
-import { OPTIONS } from './store-file.js';
-import { StoreError, assertStoreFile } from './store-file.js';
+import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
 /** LMDB's two first pages, and room. */
 const GATE_MAP_BYTES = 64 * 1024;

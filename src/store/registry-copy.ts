@@ -11,8 +11,7 @@
 import { randomUUID } from 'node:crypto';
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
-import { readKey } from './key-rows.js';
-import type { KeyRows } from './key-rows.js';
+import { type KeyRows, readKey } from './key-rows.js';
 import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';

@@ -17,8 +17,7 @@ import { Check } from 'typebox/value';
 import { invariant } from '../core/errors.js';
 import { Environment, assertSpareFile } from './environment.js';
 import { identityOf, isRunning } from './process-identity.js';
-import { OPTIONS } from './store-file.js';
-import { makeDataFolder, unreadable } from './store-file.js';
+import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
 
 /** Some pages; LMDB wants room for the former row beside the new one. */
 const MAP_BYTES = 1024 * 1024;

@@ -7,8 +7,7 @@
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
-import { StoreError, assertStoreFile, storePath } from './store-file.js';
-import { OPTIONS } from './store-file.js';
+import { assertStoreFile, OPTIONS, StoreError, storePath } from './store-file.js';
 import { TABLE, assertFormat } from './tables.js';
 
 /** The keys of each table: see tables.ts. */

@@ -32,13 +32,13 @@ import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
 import { RowRecorder } from './row-recorder.js';
 import type { HistoryTable } from './history-rows.js';
-import { OPTIONS } from './store-file.js';
 import {
-  StoreError,
   assertNotEmpty,
   assertStoreFile,
   foreign,
   makeDataFolder,
+  OPTIONS,
+  StoreError,
   storePath,
   unreadable,
 } from './store-file.js';

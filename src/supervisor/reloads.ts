@@ -6,8 +6,7 @@
 import { adoptLive, adoptReplaced, isReplaceable } from '../config/live-settings.js';
 import { ConfigError } from '../config/config-error.js';
 import { settingsDeclaration, type Settings } from '../config/schema.js';
-import { changesOf } from '../config/settings-difference.js';
-import { differenceOf, type SettingsDifference } from '../config/settings-difference.js';
+import { changesOf, differenceOf, type SettingsDifference } from '../config/settings-difference.js';
 import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import type { Replacement } from './group-options.js';

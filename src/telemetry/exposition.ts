@@ -7,11 +7,10 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Registry, type Metric, type RegistryContentType } from 'prom-client';
-import { GATEWAY_FAMILIES } from './gateway-families.js';
+import { GATEWAY_FAMILIES, SHARING_FAMILIES } from './gateway-families.js';
 import type { FamilySnapshot, MetricsSnapshot } from './metrics-snapshot.js';
 import type { MetricFamily, MetricsSource, Sample } from './metrics-source.js';
 import { REQUEST_FAMILIES } from './request-families.js';
-import { SHARING_FAMILIES } from './gateway-families.js';
 
 export const METRIC_FAMILIES: readonly MetricFamily[] = [
   ...REQUEST_FAMILIES,

@@ -1,8 +1,7 @@
 /**
  * What the exposition reads at a scrape, and the shape of what it makes of it. Main thread.
  */
-import type { FlushSnapshot } from './histogram.js';
-import type { HistogramSnapshot } from './histogram.js';
+import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
 import type { MetricsReader } from './metrics-reader.js';
 import type { SharingSnapshot } from './metrics-snapshot.js';
 import type { SpanCounts } from './span-outbox.js';

@@ -12,12 +12,10 @@ import {
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { AccountIds } from './top-accounts.js';
-import { LogSwitch } from './log.js';
-import { openLog } from './log.js';
+import { LogSwitch, openLog } from './log.js';
 import { RecordedSpan } from './otel-span.js';
 import { SpanExport } from './span-export.js';
-import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record.js';
-import { unpackSpans } from './span-record.js';
+import { type FromSpanExport, type SpanExportInit, type ToSpanExport, unpackSpans } from './span-record.js';
 import { SpanBudget } from './span-outbox.js';
 import { ThreadHealth } from './histogram.js';
 

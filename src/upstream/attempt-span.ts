@@ -2,18 +2,18 @@
  * The span of one try on an upstream: its headers, and what became of it; only where the trace is recorded. Upstream worker.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import { newSpanId } from '../telemetry/trace-context.js';
-import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import {
-  UNRECORDED,
+  type CarriedTrace,
   isSampledText,
+  newSpanId,
   parseTraceParent,
   traceHeadersOf,
-  traceParentText,
-  type CarriedTrace,
   type TraceParent,
+  traceParentText,
+  UNRECORDED,
 } from '../telemetry/trace-context.js';
+import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import type { UpstreamTarget } from './target.js';
 
 /** What is known of a try when it begins. */

@@ -7,9 +7,8 @@ import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { withModelName } from '../protocol/chat-body.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
-import { ResponseReader } from './response-reader.js';
+import { type ResponseBodyReader, ResponseReader, type ResponseSink } from './response-reader.js';
 import type { ResponseBudget } from './response-budget.js';
-import type { ResponseBodyReader, ResponseSink } from './response-reader.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
   connectionFailure,

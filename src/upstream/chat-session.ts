@@ -25,13 +25,12 @@ import { ResponseBudgetBuffer, ResponseBudget } from './response-budget.js';
 import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
-import { countOrEstimate } from './token-count.js';
+import { countOrEstimate, type CountTokens } from './token-count.js';
 import { unavailableError, type AttemptFailure } from './error-mapping.js';
 import { ErrorLog } from './error-log.js';
 import { RetryPlan } from './target-choice.js';
 import type { RouteTable } from './route-table.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
-import type { CountTokens } from './token-count.js';
 import { doubtOf, withinHold } from './usage-shapes.js';
 
 export interface SessionDeps {

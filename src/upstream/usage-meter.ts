@@ -3,10 +3,9 @@
  * one meter for a call.
  */
 import type { Usage } from '../protocol/usage.js';
-import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
+import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
-import { Transcript } from './chat-text.js';
 import { tokensOfReport, type ReportedTokens, type ReportError } from './usage-shapes.js';
 
 /** Names are some ten characters; what is longer is not kept for a trace. */

@@ -6,8 +6,15 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
 import type { Test } from 'tap';
-import { answerOf, chunkOf, DONE, sse, startUpstream, USAGE } from '../fixtures/upstream-server.js';
-import type { Script } from '../fixtures/upstream-server.js';
+import {
+  answerOf,
+  chunkOf,
+  DONE,
+  type Script,
+  sse,
+  startUpstream,
+  USAGE,
+} from '../fixtures/upstream-server.js';
 import { runCommand } from '../support/command.js';
 import { eventually, startGateway, temporaryFolder, type Gateway } from '../support/gateway.js';
 import { request, type Answer } from '../support/http.js';

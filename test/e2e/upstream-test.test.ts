@@ -1,7 +1,6 @@
 /** `upstreams test` and `config check --probe`: each mistake of an operator is told with what to do, and no key is shown. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { createServer as createPlainServer } from 'node:net';
-import type { AddressInfo, Server } from 'node:net';
+import { type AddressInfo, createServer as createPlainServer, type Server } from 'node:net';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { once } from 'node:events';

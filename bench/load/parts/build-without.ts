@@ -29,7 +29,7 @@ const PARTS = {
   books: { JournalWriter: { append: '() => 0' } },
   /** What listeners and workers record of calls in shared memory, and looking at the clock for it. */
   metrics: {
-    CallMeter: { bodyRead: NOTHING, answerBegun: NOTHING, charged: NOTHING, ended: NOTHING },
+    CallMeter: { bodyRead: NOTHING, responseBegun: NOTHING, charged: NOTHING, ended: NOTHING },
     ListenerMetrics: {
       callBegun: NOTHING,
       callEnded: NOTHING,
@@ -43,7 +43,7 @@ const PARTS = {
       countFailure: NOTHING,
       setBreaker: NOTHING,
     },
-    AccountTally: { note: NOTHING },
+    TopAccounts: { note: NOTHING },
   },
 } as const satisfies Record<string, Replacements>;
 

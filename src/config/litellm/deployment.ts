@@ -9,8 +9,7 @@ import {
   TIMEOUT_MS_MAX,
 } from '../model-schema.js';
 import { importPrice, type ImportedPrice } from './price.js';
-import { azurePlace, openaiPlace, type Parameter } from './provider.js';
-import { providerModelOf } from './provider.js';
+import { azurePlace, openaiPlace, type Parameter, providerModelOf } from './provider.js';
 import type { ImportMap } from './remarks.js';
 import { variableNameOf, type Variables } from './variables.js';
 

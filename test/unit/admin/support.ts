@@ -8,9 +8,8 @@ import type { AdminContext, ReloadResult } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry-service.js';
 import type { LiveSource } from '#src/admin/live-feed.js';
-import type { StatusStats } from '#src/telemetry/history.js';
+import { History, type StatusStats } from '#src/telemetry/history.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';
-import { History } from '#src/telemetry/history.js';
 import { request, type Answer, type RequestOptions } from '../../support/http.js';
 import { ListLog, openHouse, type House } from '../store/support.js';
 

@@ -1,6 +1,5 @@
 import t from 'tap';
-import { statsOf } from '#src/cli/status-figures.js';
-import type { StatusView } from '#src/cli/status-figures.js';
+import { statsOf, type StatusView } from '#src/cli/status-figures.js';
 
 const SAMPLE: StatusView = {
   pid: 7,

@@ -1,7 +1,6 @@
 import t from 'tap';
-import { statsOf } from '#src/cli/status-figures.js';
+import { statsOf, type StatusView } from '#src/cli/status-figures.js';
 import { frameOf, type FrameLine, type FrameSize } from '#src/cli/status-frame.js';
-import type { StatusView } from '#src/cli/status-figures.js';
 import { widthOf } from '#src/cli/table.js';
 
 const STATUS: StatusView = {

@@ -1,8 +1,7 @@
 /** What differs, what of it can take effect now, and that nothing else does. */
 import t from 'tap';
 import { adoptLive, LIVE_PATHS } from '#src/config/live-settings.js';
-import type { Settings } from '#src/config/schema.js';
-import { settingsDeclaration } from '#src/config/schema.js';
+import { type Settings, settingsDeclaration } from '#src/config/schema.js';
 import { differenceOf } from '#src/config/settings-difference.js';
 import { worldOf } from './support.js';
 

@@ -1,7 +1,6 @@
 /** Whatever reloads follow each other, an index never means another model or plan. */
 import t from 'tap';
-import { isListed, type Catalog } from '#src/registry/catalog.js';
-import { mergeCatalogs, retireMissingPlans } from '#src/registry/catalog.js';
+import { type Catalog, isListed, mergeCatalogs, retireMissingPlans } from '#src/registry/catalog.js';
 import { CATALOG } from '../store/support.js';
 import { random } from '../../support/protocol-values.js';
 

@@ -1,7 +1,6 @@
 import t from 'tap';
 import { asWallMs } from '#src/core/units.js';
-import { laterUse } from '#src/registry/key-record.js';
-import type { InheritedUse } from '#src/registry/key-record.js';
+import { type InheritedUse, laterUse } from '#src/registry/key-record.js';
 
 const NOW_MS = 1_000_000;
 const useOf = (minuteUsed: number, dayNumber: number, dayCalls: number, takenMs = NOW_MS): InheritedUse => ({

@@ -1,8 +1,14 @@
 /** Usage summed up by what is asked for. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { reportUsage, USAGE_GROUPS, type UsageQuestion } from '#src/registry/usage-report.js';
-import { NO_USAGE, type UsageRange, type UsageRecord } from '#src/registry/usage-report.js';
+import {
+  NO_USAGE,
+  reportUsage,
+  USAGE_GROUPS,
+  type UsageQuestion,
+  type UsageRange,
+  type UsageRecord,
+} from '#src/registry/usage-report.js';
 
 const HOUR = 482_000;
 

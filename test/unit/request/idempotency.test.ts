@@ -2,8 +2,7 @@ import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { KeyedCall, bodyDigestOf, checkIdempotencyKey } from '#src/request/idempotency.js';
-import { IdempotencyChannel } from '#src/channel/idempotency-channel.js';
-import type { LockReply, LockMessage } from '#src/channel/idempotency-channel.js';
+import { IdempotencyChannel, type LockMessage, type LockReply } from '#src/channel/idempotency-channel.js';
 import type { Question } from '#src/channel/ask-port.js';
 
 const ACCOUNT = asAccountIndex(0);

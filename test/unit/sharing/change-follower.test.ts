@@ -2,9 +2,8 @@
 import { randomInt } from 'node:crypto';
 import t from 'tap';
 import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
-import type { KeyRecord } from '#src/registry/key-record.js';
+import { isLimited, type KeyRecord } from '#src/registry/key-record.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
-import { isLimited } from '#src/registry/key-record.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, ListLog } from '../store/support.js';
 import { ACCOUNTS_MAX, CHANGES, KEYS_MAX, Member, type Sight } from './member-messages.js';

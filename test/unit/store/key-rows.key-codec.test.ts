@@ -7,9 +7,8 @@ import type { KeyRecord } from '#src/registry/key-record.js';
 import { packKey, packKeyUse, readKey, readKeyUse } from '#src/store/key-rows.js';
 import { FORMAT } from '#src/store/record-codec.js';
 import { recover } from '#src/store/recovery.js';
-import { storePath } from '#src/store/store-file.js';
+import { OPTIONS, storePath } from '#src/store/store-file.js';
 import { TABLE } from '#src/store/tables.js';
-import { OPTIONS } from '#src/store/store-file.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, openHouse } from './support.js';
 
 const PLAIN: KeyRecord = {

@@ -2,7 +2,16 @@
  * A data directory of its own, a clock that stands still, and a registry over real buffers.
  */
 import type { Clock } from '#src/core/clock.js';
-import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from '#src/core/units.js';
+import {
+  asAccountIndex,
+  asCallSlot,
+  asKeyIndex,
+  asMonotonicMs,
+  asPicoUnits,
+  asWallMs,
+  type MonotonicMs,
+  type WallMs,
+} from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
@@ -10,7 +19,6 @@ import { Ledger } from '#src/ledger/ledger.js';
 import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
-import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import type { Catalog } from '#src/registry/catalog.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { Registry } from '#src/registry/registry.js';

@@ -1,8 +1,13 @@
 /** The course of the busiest accounts: what a process tells of each span, and how what several tell is summed up. */
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { ACCOUNTS_OF_SPAN_MAX, type AccountSpan } from '#src/telemetry/account-history.js';
-import { AccountHistory, busiestAccounts, courseOf } from '#src/telemetry/account-history.js';
+import {
+  AccountHistory,
+  ACCOUNTS_OF_SPAN_MAX,
+  type AccountSpan,
+  busiestAccounts,
+  courseOf,
+} from '#src/telemetry/account-history.js';
 import { TopAccounts, type NotedCall } from '#src/telemetry/top-accounts.js';
 import { HISTORY_RINGS, RING_NAMES } from '#src/telemetry/history.js';
 import { StoppedClock } from '../store/support.js';

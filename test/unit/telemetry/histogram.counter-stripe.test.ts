@@ -1,9 +1,8 @@
 /** Counter threads come and go, and none writes where another does. */
 import t from 'tap';
-import { giveBackCounterStripe, takeCounterStripe } from '#src/telemetry/histogram.js';
+import { giveBackCounterStripe, takeCounterStripe, ThreadHealth } from '#src/telemetry/histogram.js';
 import { createMetrics, threadNames } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
-import { ThreadHealth } from '#src/telemetry/histogram.js';
 
 const names = threadNames(2, 3);
 

@@ -1,7 +1,12 @@
 /** The course of the figures: what each span holds, how long it is kept, what a restart and a clock do to it. */
 import t from 'tap';
-import { HISTORY_RINGS, History, RING_NAMES, type HistorySpan } from '#src/telemetry/history.js';
-import type { StatusStats } from '#src/telemetry/history.js';
+import {
+  History,
+  HISTORY_RINGS,
+  type HistorySpan,
+  RING_NAMES,
+  type StatusStats,
+} from '#src/telemetry/history.js';
 import type { CallStats } from '#src/telemetry/status-document.js';
 
 const START = 1_700_000_100;

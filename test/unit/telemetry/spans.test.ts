@@ -6,10 +6,13 @@ import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { AccountIds } from '#src/telemetry/top-accounts.js';
 import { SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
-import { SpanOutbox } from '#src/telemetry/span-outbox.js';
-import { createSpanBudget, SPANS_ON_THEIR_WAY_MAX, SpanBudget } from '#src/telemetry/span-outbox.js';
-import { packSpans, unpackSpans } from '#src/telemetry/span-record.js';
-import { SPAN_OF_CALL, type CallSpanRecord } from '#src/telemetry/span-record.js';
+import {
+  createSpanBudget,
+  SpanBudget,
+  SpanOutbox,
+  SPANS_ON_THEIR_WAY_MAX,
+} from '#src/telemetry/span-outbox.js';
+import { type CallSpanRecord, packSpans, SPAN_OF_CALL, unpackSpans } from '#src/telemetry/span-record.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const SPANS = 20_000;

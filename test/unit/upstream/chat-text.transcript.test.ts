@@ -1,9 +1,8 @@
 /** What is kept of a stream: every word of a usual one, a bounded part of a long one, and how much it stands for. */
 import t from 'tap';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '#src/core/limits.js';
-import { addStreamTexts } from '#src/upstream/chat-text.js';
+import { addStreamTexts, Transcript } from '#src/upstream/chat-text.js';
 import { countTokens } from '#src/upstream/token-count.js';
-import { Transcript } from '#src/upstream/chat-text.js';
 import { chunkOf, sse } from '../../fixtures/upstream-server.js';
 
 const textOf = (transcript: Transcript): string => {

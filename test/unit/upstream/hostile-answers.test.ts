@@ -3,10 +3,8 @@
  * good is never refused.
  */
 import t from 'tap';
-import type { ResponseSink } from '#src/upstream/response-reader.js';
+import { membersOfResponse, ResponseReader, type ResponseSink } from '#src/upstream/response-reader.js';
 import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-budget.js';
-import { membersOfResponse } from '#src/upstream/response-reader.js';
-import { ResponseReader } from '#src/upstream/response-reader.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';

@@ -5,8 +5,7 @@ import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
 import { connectionFailure, garbageFailure } from '#src/upstream/error-mapping.js';
-import { RetryPlan } from '#src/upstream/target-choice.js';
-import { TargetChoice } from '#src/upstream/target-choice.js';
+import { RetryPlan, TargetChoice } from '#src/upstream/target-choice.js';
 import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
 
 class HeldClock implements Clock {

@@ -3,9 +3,8 @@ import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex } from '#src/core/units.js';
 import type { Usage } from '#src/protocol/usage.js';
-import { countOrEstimate } from '#src/upstream/token-count.js';
+import { countOrEstimate, type CountRequest, estimateTokens } from '#src/upstream/token-count.js';
 import { ErrorLog } from '#src/upstream/error-log.js';
-import { estimateTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { FakeLog } from '../../fixtures/upstream-server.js';
 
 const ACCOUNT = asAccountIndex(7);
