@@ -60,7 +60,7 @@ export async function findGateway(dataPath: string): Promise<GatewayAddress | un
   }
 }
 
-/** `another` where a gateway responses that is not the one in the file: one of its group may be taking over. */
+/** `another` where a gateway answers that is not the one in the file: one of its group may be taking over. */
 async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;

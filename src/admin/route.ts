@@ -36,9 +36,9 @@ export interface AdminContext {
   readonly changeLog: (change: LogChange) => LogView;
   /** Upstreams of that model, or of all, are called again at once. Resolves when all processes have heard of it. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
-  /** Who has called most, of the last spans; empty where a command responses from the store. */
+  /** Who has called most, of the last spans; empty where a command answers from the store. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Every setting in force; none where a command responses from the store, without a gateway. */
+  /** Every setting in force; none where a command answers from the store, without a gateway. */
   readonly settings: () => readonly SettingInForce[];
   /** Undefined where nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;

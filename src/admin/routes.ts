@@ -22,7 +22,7 @@ import { USAGE_ROUTES } from './usage-routes.js';
  * `/admin/v1/status`: how the gateway is. Main thread.
  */
 
-/** Empty where a command responses from the store, without a gateway. */
+/** Empty where a command answers from the store, without a gateway. */
 const StatusView = Type.Object({}, { additionalProperties: true });
 
 export const STATUS_ROUTES: readonly Route[] = [

@@ -8,7 +8,7 @@ import { secretsOf, type UpstreamTarget } from './target.js';
 
 /** So many characters in a row give a key away: with fewer it is still as hard to guess. */
 const TRACE_CHARS = 8;
-/** An encoding of an encoding; more layers nobody responses with by accident. */
+/** An encoding of an encoding; more layers nobody answers with by accident. */
 const LAYERS_MAX = 2;
 const MASK = '***';
 

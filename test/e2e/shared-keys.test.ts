@@ -85,7 +85,7 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     const credit = '0.01';
     const { accountId, key } = await gateway.admin.customer({ plan: 'wide', credit });
     await sleep(KNOWN_MS);
-    // Ten times what the account has; the mock responses with a hundred tokens all the same.
+    // Ten times what the account has; the mock answers with a hundred tokens all the same.
     const body = { ...BODY, max_tokens: 50_000 };
     const answers: Answer[] = [];
     while (answers.length < CLAMPED_CALLS_MAX && answers.at(-1)?.status !== 403) {
