@@ -15,6 +15,8 @@ const BODY = { model: 'mock-model', messages: [{ role: 'user', content: 'Hello' 
 const KNOWN_MS = 100;
 /** More than the credit pays for. */
 const CLAMPED_CALLS_MAX = 200;
+/** What lies idle at another process is given back within 750 ms. */
+const IDLE_BACK_MS = 1_000;
 /** The worst case of the prompt and one token. */
 const LEFT_MAX = 0.0003;
 
@@ -88,11 +90,17 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     // Ten times what the account has; the mock answers with a hundred tokens all the same.
     const body = { ...BODY, max_tokens: 50_000 };
     const answers: Answer[] = [];
-    while (answers.length < CLAMPED_CALLS_MAX && answers.at(-1)?.status !== 403) {
-      answers.push(await gateway.request(key, { body }));
+    // On a machine that is busy with more than this, an idle part of the balance may come back later than a call waits for it: then
+    // the call is refused, and the next one is served. Who is refused twice, a second apart, has nothing left.
+    let refusedInARow = 0;
+    while (answers.length < CLAMPED_CALLS_MAX && refusedInARow < 2) {
+      const answer = await gateway.request(key, { body });
+      answers.push(answer);
+      refusedInARow = answer.status === 403 ? refusedInARow + 1 : 0;
+      if (refusedInARow === 1) await sleep(IDLE_BACK_MS);
     }
     const served = count(answers, 200);
-    t.equal(served, answers.length - 1, 'all were served until nothing was left');
+    t.ok(answers.length - served <= 4, `${answers.length - served} refused, of them two at the end`);
     t.ok(served > 10, `${served} served`);
     const account = await eventually('all holds are given back', async () => {
       const view = (await gateway.admin.account(accountId)) as unknown as AccountFunds;

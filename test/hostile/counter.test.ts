@@ -102,9 +102,9 @@ void t.test("another's call of 100 KB is answered beside hostile counts and bodi
   t.equal(await gateway.stop(), 0);
 });
 
-/** Accounts that count at the same time: so many turns of 250 ms on two threads are a second. */
-const COUNTING_ACCOUNTS = 8;
-/** Half of what a call waits then; the threads may need longer to start. */
+/** Accounts that count at the same time: so many turns of up to 250 ms on two threads are up to 3 s, and above 500 ms on a fast machine. */
+const COUNTING_ACCOUNTS = 24;
+/** Less than a call waits then; the threads may need longer to start. */
 const PARSE_WAIT_MS = 500;
 
 void t.test(
