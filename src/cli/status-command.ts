@@ -5,7 +5,7 @@ import { withGateway, type AdminClient } from './admin-client.js';
 import { LiveScreen } from './live-screen.js';
 import { exampleText, printJson, CommandError } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';
-import { statsOf, type StatusSample, type StatusView } from './status-figures.js';
+import { statsOf, type StatusSample, type StatusView } from './status-stats.js';
 
 const PERIOD_MS = 1_000;
 

@@ -7,7 +7,7 @@ import {
   type Rate,
   type StatusStats,
   type StatusView,
-} from './status-figures.js';
+} from './status-stats.js';
 import { type Column, cutTo, tableText, visible } from './table.js';
 
 /* Figures as the status screen writes them: short, and `–` for what is not known. Pure. */

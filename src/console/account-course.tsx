@@ -5,7 +5,7 @@ import { useState } from 'preact/hooks';
 import { queryOf } from './api.js';
 import { Chart, type Series } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
-import { timesUntil } from './figures.js';
+import { timesUntil } from './stats.js';
 import { roughMoney, short } from './format.js';
 import { usePolled } from './live.js';
 import {

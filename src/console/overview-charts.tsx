@@ -3,7 +3,7 @@
  */
 import { useMemo } from 'preact/hooks';
 import { Chart, type Series } from './chart.js';
-import { growthOf, percentile, sharesOf, sumOf } from './figures.js';
+import { growthOf, percentile, sharesOf, sumOf } from './stats.js';
 import { milliseconds, roughMoney, short, words } from './format.js';
 import type { Live } from './live.js';
 import { RANGE_SECONDS, type Growth, type Span } from './views.js';

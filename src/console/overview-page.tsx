@@ -6,7 +6,7 @@ import { OverviewCharts } from './overview-charts.js';
 import { ModelTable, ThreadTable } from './overview-tables.js';
 import { BusyAccounts } from './busy-accounts.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
-import { momentOf, percentile, sharesOf, sumOf } from './figures.js';
+import { momentOf, percentile, sharesOf, sumOf } from './stats.js';
 import { milliseconds, number, roughMoney, short } from './format.js';
 import type { Live } from './live.js';
 import { Tiles, type Tile } from './table.js';

@@ -2,7 +2,7 @@
  * Tables of the overview: models over the time shown, threads now. Browser.
  */
 import { Name } from './controls.js';
-import { sharesOf, sumOf } from './figures.js';
+import { sharesOf, sumOf } from './stats.js';
 import { bytes, milliseconds, roughMoney, short } from './format.js';
 import { figure, Table } from './table.js';
 import type { Span, Status } from './views.js';

@@ -2,7 +2,7 @@
  * Usage over days or hours as charts; a day without a call has no line, and is nothing in the chart. Browser.
  */
 import { Chart } from './chart.js';
-import { timesUntil } from './figures.js';
+import { timesUntil } from './stats.js';
 import { roughMoney, short } from './format.js';
 import type { UsageLine } from './views.js';
 

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { statsOf, type StatusView } from '#src/cli/status-figures.js';
+import { statsOf, type StatusView } from '#src/cli/status-stats.js';
 import { frameOf, type FrameLine, type FrameSize } from '#src/cli/status-frame.js';
 import { widthOf } from '#src/cli/table.js';
 
