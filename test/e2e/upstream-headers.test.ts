@@ -29,6 +29,7 @@ const ALLOWED = new Set([
   'content-length',
   'transfer-encoding',
   'connection',
+  'keep-alive',
   'date',
   'cache-control',
   'x-accel-buffering',
