@@ -1,6 +1,6 @@
 /**
- * Builds the console: src/console into dist/console, each file under a name with the digest of its content and
- * with a compressed twin. Run from the package's root by finish-build.mjs.
+ * Builds the console: src/console into dist/console, each file under a name with the digest of its content
+ * and with a compressed twin. Run from the package's root by finish-build.mjs.
  */
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,10 +1,11 @@
 /**
- * Bundles what runs: each entry of a process or a thread, with the modules that it shares with others in dist/chunks, in the
- * place of the compiler's own output. A gateway opened 1,900 files before it served, and that was half of its start. Run from
- * the package's root by finish-build.mjs; what it writes is named in dist/bundle.json, for who leaves out the rest.
+ * Bundles what runs: each entry of a process or a thread, with the modules that it shares with others in
+ * dist/chunks, in the place of the compiler's own output. A gateway opened 1,900 files before it served, and
+ * that was half of its start. Run from the package's root by finish-build.mjs; what it writes is named in
+ * dist/bundle.json, for who leaves out the rest.
  *
- * All other modules of dist/ stay what the compiler made of them, for tests and scripts. Chunks lie as deep as the entries'
- * folders, so that `new URL('../gateway/main.js', import.meta.url)` means the same in both.
+ * All other modules of dist/ stay what the compiler made of them, for tests and scripts. Chunks lie as deep
+ * as the entries' folders, so that `new URL('../gateway/main.js', import.meta.url)` means the same in both.
  */
 import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
@@ -24,8 +25,8 @@ const ENTRIES = [
 ];
 
 /**
- * Loaded by name as before: what brings native code or finds files of its own beside itself, what brings one copy of itself to
- * those, and what is loaded for a few gateways only.
+ * Loaded by name as before: what brings native code or finds files of its own beside itself, what brings one
+ * copy of itself to those, and what is loaded for a few gateways only.
  */
 const LOADED_BY_NAME = [
   '@opentelemetry/core',
@@ -89,7 +90,10 @@ function packageOf(path) {
   return /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path)?.[1];
 }
 
-/** Copies of a package's modules come with its licence, as that wants; what is loaded by name is listed with its own. */
+/**
+ * Copies of a package's modules come with its licence, as that wants; what is loaded by name is listed with
+ * its own.
+ */
 function licenceText(packageName) {
   const { name, version, license, text } = licenceOf(join('node_modules', packageName));
   if (text === undefined && packages.includes(packageName)) {

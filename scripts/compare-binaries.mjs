@@ -1,11 +1,13 @@
 /**
- * Holds the installed binaries of µWebSockets.js against the author's releases: each is the author's file, byte for byte, or it
- * is not. Downloads no binary: git names a file by a hash of its content, and a release's list of names is some KB.
+ * Holds the installed binaries of µWebSockets.js against the author's releases: each is the author's file,
+ * byte for byte, or it is not. Downloads no binary: git names a file by a hash of its content, and a
+ * release's list of names is some KB.
  *
  * usage: node scripts/compare-binaries.mjs TAG… [--from REPOSITORY]
  *
- * TAG is one or more releases of REPOSITORY, by default the author's. Prints a line for each installed binary: the tag whose file it
- * is, or `none`. Exit code 0 if all are files of the releases, 1 if one is not, 2 if they could not be compared.
+ * TAG is one or more releases of REPOSITORY, by default the author's. Prints a line for each installed
+ * binary: the tag whose file it is, or `none`. Exit code 0 if all are files of the releases, 1 if one is not,
+ * 2 if they could not be compared.
  */
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';

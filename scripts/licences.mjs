@@ -1,6 +1,7 @@
 /**
- * The licence of each package that is delivered, as its own licence file has it. What a package's package.json says is
- * taken, unless it is known to be wrong; then the licence file must still be the one that is named here.
+ * The licence of each package that is delivered, as its own licence file has it. What a package's
+ * package.json says is taken, unless it is known to be wrong; then the licence file must still be the one
+ * that is named here.
  *
  * usage: node scripts/licences.mjs BILL      corrects the licences of a CycloneDX bill of materials
  */
@@ -13,7 +14,10 @@ const CORRECTIONS = {
   uwebsockets: { license: 'Apache-2.0', words: /Apache License\s+Version 2\.0/ },
 };
 
-/** Name, version, licence and, if it has a licence file, text of the package in `folder`. Throws if it is not the one it is known by. */
+/**
+ * Name, version, licence and, if it has a licence file, text of the package in `folder`. Throws if it is not
+ * the one it is known by.
+ */
 export function licenceOf(folder) {
   const { name, version, license } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
   const file = readdirSync(folder).find((entry) => /^licen[cs]e/i.test(entry));

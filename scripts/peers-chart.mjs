@@ -1,6 +1,7 @@
 /**
- * A picture of gateways measured side by side: CPU time of a small call, on a scale of tens, because they differ by hundreds. The floor
- * (proxies that check and count nothing) is drawn apart. Called by write-docs.mjs.
+ * A picture of gateways measured side by side: CPU time of a small call, on a scale of tens, because they
+ * differ by hundreds. The floor (proxies that check and count nothing) is drawn apart. Called by
+ * write-docs.mjs.
  */
 
 const WIDTH = 760;

@@ -1,11 +1,13 @@
 /**
- * For the image: takes from ./dist and ./node_modules what the gateway never reads. What is left of the packages is a third.
+ * For the image: takes from ./dist and ./node_modules what the gateway never reads. What is left of the
+ * packages is a third.
  *
- * Of dist/ that is every module that is in a bundle; of node_modules the packages that nothing but a bundle wants, whose licences
- * stay.
+ * Of dist/ that is every module that is in a bundle; of node_modules the packages that nothing but a bundle
+ * wants, whose licences stay.
  *
- * Of native binaries those stay that this Node on this system maps when the packages are loaded, whatever they are called:
- * the packages bring one for every system, processor and ABI (µWebSockets.js 240 MB of them).
+ * Of native binaries those stay that this Node on this system maps when the packages are loaded, whatever
+ * they are called: the packages bring one for every system, processor and ABI (µWebSockets.js 240 MB of
+ * them).
  */
 import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -1,6 +1,7 @@
 /**
- * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, commands, metrics. `npm run docs`,
- * after a build; with `--check` it changes nothing and exits with 1 if a page is not what it would write.
+ * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, commands,
+ * metrics. `npm run docs`, after a build; with `--check` it changes nothing and exits with 1 if a page is not
+ * what it would write.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -126,7 +127,10 @@ function metricsPart() {
   }).join('\n');
 }
 
-/** A section for each setting at the top that has settings below it; those that have none come first, together. */
+/**
+ * A section for each setting at the top that has settings below it; those that have none come first,
+ * together.
+ */
 function settingsPart() {
   const { properties, required } = settingsDeclaration;
   const entries = Object.entries(properties);

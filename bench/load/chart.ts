@@ -1,5 +1,6 @@
 /**
- * A picture of a run for docs/benchmarks.md: CPU time a request of each contender, a group of bars a scenario.
+ * A picture of a run for docs/benchmarks.md: CPU time a request of each contender, a group of bars a
+ * scenario.
  *
  *     node build/bench/load/chart.js report.json > chart.svg
  *
@@ -44,7 +45,9 @@ const STYLE = `
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
-/** One bar, at most as long as there is room; a bar of another magnitude is broken off, and its figure tells. */
+/**
+ * One bar, at most as long as there is room; a bar of another magnitude is broken off, and its figure tells.
+ */
 function bar(y: number, contender: string, micros: number, scale: number): string {
   const room = WIDTH - LABEL_WIDTH - VALUE_WIDTH;
   const width = Math.min(room, micros * scale);

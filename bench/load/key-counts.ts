@@ -1,5 +1,6 @@
 /**
- * What many keys cost a request: gateways with more and more of them, whose calls go round a sample of keys at a fixed rate.
+ * What many keys cost a request: gateways with more and more of them, whose calls go round a sample of keys
+ * at a fixed rate.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * What a contender adds to the time of a call, at fixed rates that leave it room: an open loop, so that a stall is counted for
- * every call that it held up. Added is the difference to the upstream alone in the same round.
+ * What a contender adds to the time of a call, at fixed rates that leave it room: an open loop, so that a
+ * stall is counted for every call that it held up. Added is the difference to the upstream alone in the same
+ * round.
  */
 import { cpuMicros } from '../support/proc.js';
 import { PROXIES } from './scenarios/prompt.js';

@@ -1,11 +1,12 @@
 /**
- * What a setting costs a request: CPU time of one gateway, whose settings a reload changes between the runs of a round.
+ * What a setting costs a request: CPU time of one gateway, whose settings a reload changes between the runs
+ * of a round.
  *
  *     node build/bench/load/live-settings.js [--seconds 3] [--rounds 5] [--connections 32] [--stream]
  *
- * All variants run once in each round, in turn, so that a slow moment of the machine hits all of them. The ratio of a variant is
- * the median of its rounds' ratios to the first variant; its spread is told with it. CPU time is that of all threads of the
- * gateway's processes, from /proc.
+ * All variants run once in each round, in turn, so that a slow moment of the machine hits all of them. The
+ * ratio of a variant is the median of its rounds' ratios to the first variant; its spread is told with it.
+ * CPU time is that of all threads of the gateway's processes, from /proc.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * One run of autocannon in a process of its own. Closed-loop: every connection sends its next request when it has the whole
- * answer to the last one; or at a fixed rate.
+ * One run of autocannon in a process of its own. Closed-loop: every connection sends its next request when it
+ * has the whole answer to the last one; or at a fixed rate.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';

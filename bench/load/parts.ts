@@ -1,17 +1,18 @@
 /**
- * What parts of the gateway, its settings and changes of its code cost a request: CPU time of gateways that differ in them alone, in
- * one run.
+ * What parts of the gateway, its settings and changes of its code cost a request: CPU time of gateways that
+ * differ in them alone, in one run.
  *
  *     node build/bench/load/parts.js [--scenario whole|large|stream|stream200] [--variant NAME …] [--build NAME=FOLDER …]
  *         [--turns 10] [--connections 64] [--smoke]
  *
- * All gateways run at once, and all but one are idle: each is under load for a second, in turn and then the other way round, so that a
- * slow moment of the machine hits all of them. Told are, of the CPU time of a call, median and quartiles of those slices, with the ratio
- * of each to that of the first gateway in the same turn; and, of windows of a quarter of a second, the lower quartile and the lowest
- * tenth, which a busy machine disturbs least.
+ * All gateways run at once, and all but one are idle: each is under load for a second, in turn and then the
+ * other way round, so that a slow moment of the machine hits all of them. Told are, of the CPU time of a
+ * call, median and quartiles of those slices, with the ratio of each to that of the first gateway in the same
+ * turn; and, of windows of a quarter of a second, the lower quartile and the lowest tenth, which a busy
+ * machine disturbs least.
  *
- * CPU time is that of all threads of the gateway's processes. Without --build all variants of this build run, with it the builds as
- * they come, unless variants are named; of several builds and variants each with each.
+ * CPU time is that of all threads of the gateway's processes. Without --build all variants of this build run,
+ * with it the builds as they come, unless variants are named; of several builds and variants each with each.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';

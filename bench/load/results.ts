@@ -1,5 +1,6 @@
 /**
- * What was measured, and what it is compared with: figures over the rounds, and ratios to the reference of the same round.
+ * What was measured, and what it is compared with: figures over the rounds, and ratios to the reference of
+ * the same round.
  */
 import type { ContenderName } from './contenders/contender.js';
 import type { Sample } from './round.js';

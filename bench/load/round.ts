@@ -72,7 +72,10 @@ export interface WarmUp {
   readonly seconds: number;
 }
 
-/** A look at the response, then closed-loop load, until code is compiled and heaps have grown. Rejects as both do. */
+/**
+ * A look at the response, then closed-loop load, until code is compiled and heaps have grown. Rejects as both
+ * do.
+ */
 export async function warmUp(
   contender: Contender,
   scenario: Scenario,

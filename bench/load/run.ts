@@ -1,10 +1,12 @@
 /**
- * `npm run bench`: requests a second, CPU time a request, latency and memory of the gateway beside others, in one run.
+ * `npm run bench`: requests a second, CPU time a request, latency and memory of the gateway beside others, in
+ * one run.
  *
- * Two tables: closed-loop, where the rates are throughput and the latencies those under full load; and at fixed rates. Upstream, contenders and load generator
- * are separate processes. In each round every scenario is run with every contender in turn, so that a slow moment of the
- * machine hits all of them; before it is measured, its response is checked. CPU time is that of all threads and processes of
- * the contender over the time of the load. Ratios are to the reference in the same round.
+ * Two tables: closed-loop, where the rates are throughput and the latencies those under full load; and at
+ * fixed rates. Upstream, contenders and load generator are separate processes. In each round every scenario
+ * is run with every contender in turn, so that a slow moment of the machine hits all of them; before it is
+ * measured, its response is checked. CPU time is that of all threads and processes of the contender over the
+ * time of the load. Ratios are to the reference in the same round.
  */
 import { writeFileSync } from 'node:fs';
 import type { Scope } from '../../test/support/mock.js';
@@ -81,7 +83,10 @@ async function closedLoopOf(pairs: readonly Pair[], options: Options): Promise<R
   );
 }
 
-/** At fixed rates; prints their table. None where none was asked for, or the upstream alone does not take part. */
+/**
+ * At fixed rates; prints their table. None where none was asked for, or the upstream alone does not take
+ * part.
+ */
 async function latenciesOf(contenders: readonly Contender[], options: Options): Promise<Latency[]> {
   const { latencies, rounds, seconds, warmUp } = options;
   if (latencies.length === 0) return [];

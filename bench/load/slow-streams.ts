@@ -1,6 +1,6 @@
 /**
- * Many streams at once, each a chunk a second: whether all are served whole, by how much their chunks are late, and what memory
- * one of them costs.
+ * Many streams at once, each a chunk a second: whether all are served whole, by how much their chunks are
+ * late, and what memory one of them costs.
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';

@@ -1,10 +1,11 @@
 /**
- * Microseconds that one exchange of leases costs a process of a host: by itself, and with three others that exchange too.
+ * Microseconds that one exchange of leases costs a process of a host: by itself, and with three others that
+ * exchange too.
  *
  *     node build/bench/micro/leases.js [--smoke]
  *
- * Each process asks for a permit of the minute, a call of the day, a place for a call and some money of each subject, subjects
- * that all of them share; CPU time of this process and wall time, medians of the rounds.
+ * Each process asks for a permit of the minute, a call of the day, a place for a call and some money of each
+ * subject, subjects that all of them share; CPU time of this process and wall time, medians of the rounds.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';

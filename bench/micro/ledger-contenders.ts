@@ -1,12 +1,14 @@
 /**
- * The ledger's way to keep money against others: nanoseconds for a hold and its settling, on 1 account and on 1,000, with
- * 1, 2 and 4 threads. First each is checked against a model on one thread; then every threaded run is checked against the
- * law, available + spent = credited, and its verdict printed. Closed loop; the time is each thread's own on a CPU (Linux).
+ * The ledger's way to keep money against others: nanoseconds for a hold and its settling, on 1 account and on
+ * 1,000, with 1, 2 and 4 threads. First each is checked against a model on one thread; then every threaded
+ * run is checked against the law, available + spent = credited, and its verdict printed. Closed loop; the
+ * time is each thread's own on a CPU (Linux).
  *
  *     node build/bench/micro/ledger-contenders.js [--smoke]
  *
- * What to read in it: without atomics money is made and lost. One mutex is right, and dearer with every thread. Paired
- * words are right only under a lock, and a thread that is put aside while it holds one stops its account for that long.
+ * What to read in it: without atomics money is made and lost. One mutex is right, and dearer with every
+ * thread. Paired words are right only under a lock, and a thread that is put aside while it holds one stops
+ * its account for that long.
  */
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';
@@ -35,7 +37,10 @@ function cpuNs(): number {
   return Number(readFileSync('/proc/thread-self/schedstat', 'utf8').split(' ')[0]);
 }
 
-/** Throws where a keeper and the model differ: amounts beyond 32 bits, refusals at the edge, whole and partial costs. */
+/**
+ * Throws where a keeper and the model differ: amounts beyond 32 bits, refusals at the edge, whole and partial
+ * costs.
+ */
 function checkAlone(): void {
   for (const { name, create } of MONEY_KEEPERS) {
     const random = unitRandom(SEED);

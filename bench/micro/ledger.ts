@@ -1,32 +1,39 @@
 /**
- * What the ledger and the key table cost: nanoseconds a call of `takeMinute`, `admit`, both in a row (an admission),
- * `settle` and key `find`, over few and many accounts, on one thread and on more at once. Closed loop, fixed orders, a
- * checksum of what was admitted. The time is the thread's own on a CPU (Linux), so that what else the machine does at
- * that moment is not counted.
+ * What the ledger and the key table cost: nanoseconds a call of `takeMinute`, `admit`, both in a row (an
+ * admission), `settle` and key `find`, over few and many accounts, on one thread and on more at once. Closed
+ * loop, fixed orders, a checksum of what was admitted. The time is the thread's own on a CPU (Linux), so that
+ * what else the machine does at that moment is not counted.
  *
  *     node build/bench/micro/ledger.js [--smoke]
  *
- * In which order accounts are used decides what a million of them cost, for their records (256 MB) do not fit a cache:
+ * In which order accounts are used decides what a million of them cost, for their records (256 MB) do not fit
+ * a cache:
  *
- * - `random`: each account as likely as any other, drawn anew for each call: what a gateway with a million equal customers
+ * - `random`: each account as likely as any other, drawn anew for each call: what a gateway with a million
+ *   equal customers
  *   does, and the hardest for it, for each call's line comes from memory (160 ns for one on the machine this was written on).
  * - `zipf`: the customer of rank n has 1/n of the first's calls: what customers are like.
- * - `stride`: every 7,919th account, around and around. No gateway does this; it hides half the cost, because the
+ * - `stride`: every 7,919th account, around and around. No gateway does this; it hides half the cost, because
+ *   the
  *   processor sees the constant distance and fetches ahead. Kept to compare with older figures.
  *
- * `settle` follows its `admit` after IN_FLIGHT others, as in a gateway with that many calls open. The last line is a drain of
- * 100,000 accounts that changed: the ledger's part of a flush.
+ * `settle` follows its `admit` after IN_FLIGHT others, as in a gateway with that many calls open. The last
+ * line is a drain of 100,000 accounts that changed: the ledger's part of a flush.
  *
- * What was tried for a million accounts in random order, and did not pay (2 x AMD EPYC, node 20.20): the time over that of
- * 1,000 accounts is one line from memory, 145 to 160 ns, in each operation that is the first to touch the account (a key's
- * look-up pays the same for its digest), and a second one in `takeMinute`, for the marks, when the account's tick is over.
- * - Records of 48 or 64 bytes with the marks elsewhere: 145 and 154 ns a line against 164, for 48 MB are too much for a
+ * What was tried for a million accounts in random order, and did not pay (2 x AMD EPYC, node 20.20): the time
+ * over that of 1,000 accounts is one line from memory, 145 to 160 ns, in each operation that is the first to
+ * touch the account (a key's look-up pays the same for its digest), and a second one in `takeMinute`, for the
+ * marks, when the account's tick is over.
+ * - Records of 48 or 64 bytes with the marks elsewhere: 145 and 154 ns a line against 164, for 48 MB are too
+ *   much for a
  *   32 MB cache too.
  * - Huge pages (GLIBC_TUNABLES=glibc.malloc.hugetlb=1 does give them to shared buffers): 5 to 20 ns less.
- * - Plain loads of an account's line and of its marks ahead of the atomic ones, so that both come at once: within the noise.
- * - `credited` and `uncovered` behind the marks, so that all of an admission is in one line: within the noise.
- * - Plain stores in a reservation before its state word: 10 ns of 290.
- * Of the 160 ns of `takeMinute` that are left, 113 are readings of clocks: two of the monotonic one, one of the calendar's.
+ * - Plain loads of an account's line and of its marks ahead of the atomic ones, so that both come at once:
+ *   within the noise.
+ * - `credited` and `uncovered` behind the marks, so that all of an admission is in one line: within the
+ *   noise.
+ * - Plain stores in a reservation before its state word: 10 ns of 290. Of the 160 ns of `takeMinute` that are
+ *   left, 113 are readings of clocks: two of the monotonic one, one of the calendar's.
  */
 import { readFileSync } from 'node:fs';
 import { cpus } from 'node:os';

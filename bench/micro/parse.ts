@@ -1,9 +1,10 @@
 /**
- * What it costs to read a chat request: µs of one thread for each step and for the whole, by size of the body. One process,
- * closed loop, fixed inputs. Run as `node build/bench/micro/parse.js [milliseconds a measurement, 300]`.
+ * What it costs to read a chat request: µs of one thread for each step and for the whole, by size of the
+ * body. One process, closed loop, fixed inputs. Run as `node build/bench/micro/parse.js [milliseconds a
+ * measurement, 300]`.
  *
- * Each step is measured in ROUNDS rounds that take turns with the other steps; the least and the median are printed. The checksum
- * is the same for every run of one version: it shows that the work was done.
+ * Each step is measured in ROUNDS rounds that take turns with the other steps; the least and the median are
+ * printed. The checksum is the same for every run of one version: it shows that the work was done.
  */
 import { isAscii } from 'node:buffer';
 import { cpus } from 'node:os';

@@ -1,12 +1,13 @@
 /**
- * What sharing costs a request: CPU time of one gateway process, of two on one port, of one that has as many threads as the two and
- * shares nothing, and of one that leases from a Valkey or Redis, in interleaved rounds. Needs `redis-server`, or `--url` of a server.
+ * What sharing costs a request: CPU time of one gateway process, of two on one port, of one that has as many
+ * threads as the two and shares nothing, and of one that leases from a Valkey or Redis, in interleaved
+ * rounds. Needs `redis-server`, or `--url` of a server.
  *
  *     node build/bench/sharing/cpu.js [--rounds 7] [--seconds 3] [--connections 32] [--url redis://…] [--json FILE]
  *
- * Each runs once in each round, in turn, and every second round the other way round, so that a slow moment of the machine hits all of
- * them. A ratio is the median of the rounds' ratios to one process alone, with the lowest and the highest. The CPU time of the server is
- * not in it.
+ * Each runs once in each round, in turn, and every second round the other way round, so that a slow moment of
+ * the machine hits all of them. A ratio is the median of the rounds' ratios to one process alone, with the
+ * lowest and the highest. The CPU time of the server is not in it.
  */
 import { writeFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';

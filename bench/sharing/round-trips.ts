@@ -1,10 +1,12 @@
 /**
- * How often a gateway asks the Valkey or Redis that it shares: scripts run there for 1,000 requests, by the rate of requests and by how
- * many accounts they go round. An open loop at a real gateway and a real server; needs `redis-server`.
+ * How often a gateway asks the Valkey or Redis that it shares: scripts run there for 1,000 requests, by the
+ * rate of requests and by how many accounts they go round. An open loop at a real gateway and a real server;
+ * needs `redis-server`.
  *
  *     node build/bench/sharing/round-trips.js [--rate 100 …] [--accounts 1 …] [--seconds 10] [--json FILE]
  *
- * Where the machine is too slow for a rate, the one that it reached is told: the table is about requests, not about time.
+ * Where the machine is too slow for a rate, the one that it reached is told: the table is about requests, not
+ * about time.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,6 +1,7 @@
 /**
- * `npm run bench:sharing -- [--hosts N] [--accounts N] [--rate N] [--seconds N] [--seed N] [--limit N]`: prints
- * what the simulation finds. `--limit`: requests a minute of every account, in place of what its rank gives it.
+ * `npm run bench:sharing -- [--hosts N] [--accounts N] [--rate N] [--seconds N] [--seed N] [--limit N]`:
+ * prints what the simulation finds. `--limit`: requests a minute of every account, in place of what its rank
+ * gives it.
  */
 import { parseArgs } from 'node:util';
 import { simulate } from './simulation.js';

@@ -1,7 +1,8 @@
 /**
- * Many hosts on one coordinator, by a clock that jumps from event to event: what the coordinator has to carry, what is admitted of
- * what one limiter alone would admit, and whether a limit is ever passed. Ledgers and keepers are the real ones; the coordinator
- * is the reference, the network is played. Requests go to hosts at random, which is the worst for leases.
+ * Many hosts on one coordinator, by a clock that jumps from event to event: what the coordinator has to
+ * carry, what is admitted of what one limiter alone would admit, and whether a limit is ever passed. Ledgers
+ * and keepers are the real ones; the coordinator is the reference, the network is played. Requests go to
+ * hosts at random, which is the worst for leases.
  */
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';

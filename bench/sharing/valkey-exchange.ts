@@ -1,7 +1,8 @@
 /**
- * What an exchange of leases costs over a Valkey or Redis: CPU of the node and of the server, and the time until the response, by the
- * number of asks in it and of nodes that hold something. `node build/bench/sharing/valkey-exchange.js [url]`; without a URL it
- * starts a redis-server of its own. Prints a checksum of what was granted.
+ * What an exchange of leases costs over a Valkey or Redis: CPU of the node and of the server, and the time
+ * until the response, by the number of asks in it and of nodes that hold something. `node
+ * build/bench/sharing/valkey-exchange.js [url]`; without a URL it starts a redis-server of its own. Prints a
+ * checksum of what was granted.
  */
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';

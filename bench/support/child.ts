@@ -1,5 +1,6 @@
 /**
- * Child processes of tests and benches: started, waited for until they say that they are ready, and ended by their own id.
+ * Child processes of tests and benches: started, waited for until they say that they are ready, and ended by
+ * their own id.
  */
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -56,7 +57,8 @@ export async function within<T>(work: Promise<T>, timeoutMs: number, what: strin
 
 /** Starts node and resolves when it is ready; rejects with its output where it ends before, or is late. */
 export async function startChild(options: ChildOptions): Promise<Child> {
-  // Node 20 reads what NODE_EXTRA_CA_CERTS names at each start, 0.1 s of CPU for a system's own; no child wants it unless it says so.
+  // Node 20 reads what NODE_EXTRA_CA_CERTS names at each start, 0.1 s of CPU for a system's own; no child
+  // wants it unless it says so.
   const env = { ...process.env, NODE_EXTRA_CA_CERTS: undefined, ...options.env };
   const node = plainNode(options.env?.NODE_OPTIONS);
   const [file = '', ...args] = [...(options.launcher ?? []), node.file, ...node.args, ...options.args];

@@ -24,8 +24,8 @@ export function machineLine(): string {
 }
 
 /**
- * What others had of a virtual machine's processors while `work` ran, as `12.3 %`, behind what `work` resolves to: latencies of such a
- * time are theirs. Linux.
+ * What others had of a virtual machine's processors while `work` ran, as `12.3 %`, behind what `work`
+ * resolves to: latencies of such a time are theirs. Linux.
  */
 export async function withSteal<Result>(
   work: () => Promise<Result>,

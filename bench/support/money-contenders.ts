@@ -1,6 +1,6 @@
 /**
- * Ways to keep the money of accounts that several threads spend, behind one interface: the ledger's own and those that it
- * is measured against. Any thread.
+ * Ways to keep the money of accounts that several threads spend, behind one interface: the ledger's own and
+ * those that it is measured against. Any thread.
  */
 import { asAccountIndex, asPicoUnits, type AccountIndex } from '#src/core/units.js';
 import { Balance } from '#src/ledger/balance.js';
@@ -117,7 +117,10 @@ const CONTENDED = 2;
 /** Longer than any holder can be put aside; a lock that is not had by then is a bug. */
 const LOCK_TIMEOUT_MS = 10_000;
 
-/** One lock for all accounts: a word that others wait at (the three-state mutex of Drepper, "Futexes are tricky"). */
+/**
+ * One lock for all accounts: a word that others wait at (the three-state mutex of Drepper, "Futexes are
+ * tricky").
+ */
 class MutexKeeper extends PlainKeeper {
   readonly #lock: Int32Array;
   constructor(buffers: MoneyBuffers) {

@@ -1,7 +1,7 @@
 /**
- * Node for the children of tests and benches, without the loader that the test runner hands down to every child. It takes two
- * thirds of a gateway's start, as each thread loads it too, and it is put into NODE_OPTIONS whatever `env` says, so another
- * program takes it out. The process id is node's own.
+ * Node for the children of tests and benches, without the loader that the test runner hands down to every
+ * child. It takes two thirds of a gateway's start, as each thread loads it too, and it is put into
+ * NODE_OPTIONS whatever `env` says, so another program takes it out. The process id is node's own.
  */
 
 /** Options of a worker thread, which else takes over what the runner gave this process. */

@@ -43,7 +43,10 @@ export function cpuMicros(pids: readonly number[]): number {
   return ticks * MICROS_PER_TICK;
 }
 
-/** The same of the threads that live, in ns, as the scheduler counts it: for spans that are short beside those steps. */
+/**
+ * The same of the threads that live, in ns, as the scheduler counts it: for spans that are short beside those
+ * steps.
+ */
 export function threadsCpuNanos(pids: readonly number[]): number {
   let nanos = 0;
   for (const pid of pids) {
@@ -68,7 +71,10 @@ export function rssBytes(pid: number): number {
 /** Written to clear_refs, makes the present resident size the peak; see proc(5). */
 const RESET_PEAK = '5';
 
-/** Begins a new peak of resident memory; where the kernel does not let us, the peak stays that since the process began. */
+/**
+ * Begins a new peak of resident memory; where the kernel does not let us, the peak stays that since the
+ * process began.
+ */
 export function resetPeaks(pids: readonly number[]): void {
   for (const pid of pids) {
     try {

@@ -1,6 +1,7 @@
 /**
- * A container of the image, by namespaces alone: its entry is process 1, its user the image's, its files read-only but for
- * the data volume. The network is the machine's, so that the test can call it and it the mock upstream.
+ * A container of the image, by namespaces alone: its entry is process 1, its user the image's, its files
+ * read-only but for the data volume. The network is the machine's, so that the test can call it and it the
+ * mock upstream.
  */
 import { execFile, spawn } from 'node:child_process';
 import { chownSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -47,7 +48,9 @@ export interface ContainerOptions {
   readonly volume?: string | undefined;
 }
 
-/** A folder that stands for the data volume, as an engine makes it from the image: with its owner and mode. */
+/**
+ * A folder that stands for the data volume, as an engine makes it from the image: with its owner and mode.
+ */
 export function makeVolume(t: Scope, image: BuiltImage): string {
   const volume = join(temporaryFolder(t), 'volume');
   mkdirSync(volume, { mode: 0o700 });

@@ -1,6 +1,6 @@
 /**
- * The image as its test builds it: by buildah without an engine or a daemon, over a base image made on the spot, in an image
- * store of its own under build/. As root.
+ * The image as its test builds it: by buildah without an engine or a daemon, over a base image made on the
+ * spot, in an image store of its own under build/. As root.
  */
 import { execFile } from 'node:child_process';
 import { join, resolve } from 'node:path';
@@ -71,8 +71,8 @@ export async function buildImage(t: Scope): Promise<BuiltImage> {
   const container = await command('buildah', ['from', '--pull-never', IMAGE]);
   t.teardown(async () => {
     await command('buildah', ['rm', container]);
-    // Images of former builds. And the store's folder is a mount of itself, which would be in the way of who removes it.
-    // Neither goes while another uses it.
+    // Images of former builds. And the store's folder is a mount of itself, which would be in the way of who
+    // removes it. Neither goes while another uses it.
     await command('buildah', ['rmi', '--prune']).catch(() => undefined);
     await command('umount', [join(FOLDER, 'storage/overlay')]).catch(() => undefined);
   });

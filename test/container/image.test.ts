@@ -1,6 +1,6 @@
 /**
- * The image: built from the Dockerfile, and run as a cluster runs it. Takes minutes and root, so it is not part of
- * `npm test`: `npm run test:container`.
+ * The image: built from the Dockerfile, and run as a cluster runs it. Takes minutes and root, so it is not
+ * part of `npm test`: `npm run test:container`.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync, readdirSync, statSync } from 'node:fs';
@@ -17,7 +17,10 @@ import { buildImage, type BuiltImage } from './image-store.js';
 const IMAGE_BYTES_MAX = 250e6;
 /** Modules, program and licences: what this project adds to Node's own image. */
 const OWN_BYTES_MAX = 30e6;
-/** Of CPU, by all of the container: 0.7 s were seen on a busy machine. Told; bounded against something that hangs. */
+/**
+ * Of CPU, by all of the container: 0.7 s were seen on a busy machine. Told; bounded against something that
+ * hangs.
+ */
 const READY_CPU_MS_MAX = 3_000;
 const DRAIN_TIMEOUT_MS = 20_000;
 const USER = 65_532;

@@ -1,6 +1,6 @@
 /**
- * What compose.hosts.yaml brings up, without an engine: Debian's HAProxy and Redis in place of the images, two gateways, and the very
- * files of deploy/ with nothing changed in them but addresses.
+ * What compose.hosts.yaml brings up, without an engine: Debian's HAProxy and Redis in place of the images,
+ * two gateways, and the very files of deploy/ with nothing changed in them but addresses.
  */
 import { spawn } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';

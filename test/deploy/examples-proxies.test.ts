@@ -1,4 +1,7 @@
-/** nginx and Caddy in front, by the files of examples/ with nothing changed in them but addresses and certificates. */
+/**
+ * nginx and Caddy in front, by the files of examples/ with nothing changed in them but addresses and
+ * certificates.
+ */
 import { spawn, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { request as httpsRequest } from 'node:https';
@@ -13,7 +16,10 @@ import { selfSigned, type Certificate } from '../fixtures/upstream-certificate.j
 
 const LARGE_BYTES = 2 * 1024 * 1024;
 const CHUNKS = 4;
-/** Some 2 KB in 3 s, less than a proxy's buffer: one that buffers shows nothing before the mock is through with it. */
+/**
+ * Some 2 KB in 3 s, less than a proxy's buffer: one that buffers shows nothing before the mock is through
+ * with it.
+ */
 const SLOW_STREAM = 'chunks=10&chunk_ms=300';
 const SLOW_START = 'first_byte_ms=20000';
 

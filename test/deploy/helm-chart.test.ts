@@ -1,5 +1,6 @@
 /**
- * The chart, linted and rendered by Helm itself, its objects judged by Kubernetes' schemas and held against each other.
+ * The chart, linted and rendered by Helm itself, its objects judged by Kubernetes' schemas and held against
+ * each other.
  */
 import { readFileSync } from 'node:fs';
 import t from 'tap';

@@ -1,6 +1,6 @@
 /**
- * Dashboard and alerts ask for what the gateway exports, and a real Prometheus that scrapes a real gateway answers them.
- * `TOLLGATE_PROMETHEUS_SECONDS=60` scrapes for a minute of traffic.
+ * Dashboard and alerts ask for what the gateway exports, and a real Prometheus that scrapes a real gateway
+ * answers them. `TOLLGATE_PROMETHEUS_SECONDS=60` scrapes for a minute of traffic.
  */
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';

@@ -1,4 +1,6 @@
-/** The package as npm makes it: what it installs is what was tested here, version by version, and it serves. */
+/**
+ * The package as npm makes it: what it installs is what was tested here, version by version, and it serves.
+ */
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

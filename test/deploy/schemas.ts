@@ -1,5 +1,6 @@
 /**
- * What is deployed against published schemas, which extract-schemas.mjs made fixtures of: judges that are not ours.
+ * What is deployed against published schemas, which extract-schemas.mjs made fixtures of: judges that are not
+ * ours.
  */
 import { readFileSync } from 'node:fs';
 import { Errors } from 'typebox/schema';

@@ -1,6 +1,7 @@
 /**
- * Calls with an `Idempotency-Key` and kill -9: clients repeat each of their keys after the restart. Whatever was on disk, each
- * key has then been answered and charged exactly once; with `commit` nobody who had a response gets another one.
+ * Calls with an `Idempotency-Key` and kill -9: clients repeat each of their keys after the restart. Whatever
+ * was on disk, each key has then been answered and charged exactly once; with `commit` nobody who had a
+ * response gets another one.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -42,7 +43,10 @@ function call(port: number, { key }: Customer, n: number, agent: RequestAgent): 
 
 type RequestAgent = ReturnType<typeof keepAliveAgent>;
 
-/** Calls one after the other on each connection until the gateway is gone; the responses that came to their ends, by number. */
+/**
+ * Calls one after the other on each connection until the gateway is gone; the responses that came to their
+ * ends, by number.
+ */
 async function load(
   serving: Serving,
   customer: Customer,

@@ -1,6 +1,7 @@
 /**
- * Limits after kill -9: a gateway that starts again within the same minute knows what the last minute and the day had
- * used, but for what was admitted since the last flush. So no limit is passed by more than one flush interval's calls.
+ * Limits after kill -9: a gateway that starts again within the same minute knows what the last minute and the
+ * day had used, but for what was admitted since the last flush. So no limit is passed by more than one flush
+ * interval's calls.
  *
  * The counting is the client's: responses with 200 over both lives of the gateway.
  */
@@ -21,7 +22,9 @@ const CONNECTIONS = 4;
 const FLUSH_INTERVAL_MS = 200;
 /** What a flush may be late by where the machine is not: the timer's turn, and the writing itself. */
 const FLUSH_LATE_MS = 300;
-/** A flush needs the machine several times over: its timer, what the threads pass on, the write and its sync. */
+/**
+ * A flush needs the machine several times over: its timer, what the threads pass on, the write and its sync.
+ */
 const LAGS = 4;
 const LOAD_MS = { least: 250, most: 600 };
 /** With four connections at most 400 calls a second, so that a life of 600 ms does not come to the limit. */

@@ -1,9 +1,9 @@
 /**
- * kill -9 under load: after each restart the books balance, no call is charged twice, and no more is missing than one flush
- * interval's calls; nothing with `durability: commit`.
+ * kill -9 under load: after each restart the books balance, no call is charged twice, and no more is missing
+ * than one flush interval's calls; nothing with `durability: commit`.
  *
- * 10 rounds in `npm test`, half of them with each durability; 200 with TOLLGATE_CRASH_FULL=1 (`npm run test:crash`).
- * TOLLGATE_CRASH_SEED=… has a run's moments again.
+ * 10 rounds in `npm test`, half of them with each durability; 200 with TOLLGATE_CRASH_FULL=1 (`npm run
+ * test:crash`). TOLLGATE_CRASH_SEED=… has a run's moments again.
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -27,13 +27,18 @@ const CONNECTIONS = 4;
 const FLUSH_INTERVAL_MS = 200;
 /** What a flush may be late by where the machine is not: the timer's turn, and the writing itself. */
 const FLUSH_LATE_MS = 300;
-/** A flush needs the machine several times over: its timer, what the threads pass on, the write and its sync. */
+/**
+ * A flush needs the machine several times over: its timer, what the threads pass on, the write and its sync.
+ */
 const LAGS = 4;
 /** Load runs for a random time up to this before the kill: some flushes, at any point between two. */
 const LOAD_MS = { least: 30, most: 900 };
 
 interface Worst {
-  /** Calls whose answer was read and that are not in the books, and how long before the kill the first of them ended. */
+  /**
+   * Calls whose answer was read and that are not in the books, and how long before the kill the first of them
+   * ended.
+   */
   missing: number;
   missingMs: number;
   /** Calls in the books whose answer was not read to its end. */

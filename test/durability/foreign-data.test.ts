@@ -1,6 +1,6 @@
 /**
- * Data that are not to be trusted stop the start: `tollgate serve` names the file, the place and what to do, ends with 1,
- * and leaves everything on disk as it was.
+ * Data that are not to be trusted stop the start: `tollgate serve` names the file, the place and what to do,
+ * ends with 1, and leaves everything on disk as it was.
  */
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -80,7 +80,8 @@ void t.test('a half-written file, cut at many lengths', async (t) => {
   const whole = join(temporaryFolder(t), 'whole');
   const bytes = readFileSync(await books(whole));
   const lengths = new Set<number>([1, 51, 100, PAGE_BYTES, PAGE_BYTES + 60, 2 * PAGE_BYTES]);
-  // The last pages may be free: without them nothing is missing, and page-walk.test.ts tells the one from the other.
+  // The last pages may be free: without them nothing is missing, and page-walk.test.ts tells the one from the
+  // other.
   for (let cut = 1; cut <= 9; cut += 2) lengths.add(Math.floor((bytes.length * cut) / 12));
   for (const length of lengths) {
     const path = join(temporaryFolder(t), 'data');

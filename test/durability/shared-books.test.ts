@@ -1,6 +1,6 @@
 /**
- * Processes that share a data directory, each killed in turn: never more than a limit in any minute or day, money to the last
- * pico-unit, nothing charged twice, and at most one flush missing.
+ * Processes that share a data directory, each killed in turn: never more than a limit in any minute or day,
+ * money to the last pico-unit, nothing charged twice, and at most one flush missing.
  */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,6 +1,7 @@
 /**
- * A disk that is full: the gateway says so, goes on from memory or refuses as the settings say, loses nothing that was
- * acknowledged, and recovers by itself when space returns. The disk is a tmpfs of its own, so this needs root.
+ * A disk that is full: the gateway says so, goes on from memory or refuses as the settings say, loses nothing
+ * that was acknowledged, and recovers by itself when space returns. The disk is a tmpfs of its own, so this
+ * needs root.
  */
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdtempSync, openSync, rmSync, rmdirSync, writeSync } from 'node:fs';
@@ -161,7 +162,8 @@ void t.test(
     });
     t.ok(told.length <= 2, `told ${told.length} times`);
 
-    // An account that was acknowledged is kept, whether or not there was a page for it. Pages that the store has free serve for some.
+    // An account that was acknowledged is kept, whether or not there was a page for it. Pages that the store
+    // has free serve for some.
     const made: string[] = [];
     let refused = 0;
     for (let n = 0; n < ACCOUNTS_TRIED_MAX && refused < 10; n++) {
@@ -312,7 +314,8 @@ void t.test(
       );
       fill(folder);
       const full = await call('full');
-      // Until a flush has failed, the repeat gets the response from memory, or is told that the first still runs.
+      // Until a flush has failed, the repeat gets the response from memory, or is told that the first still
+      // runs.
       const again = await eventually('the repeat gets no answer', async () => {
         const answer = await call('full');
         return answer.status === 200 || answer.status === 409 ? undefined : answer;

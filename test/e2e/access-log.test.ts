@@ -1,6 +1,6 @@
 /**
- * The access log of a running gateway: a line for each call, served or refused, that agrees with the bill; switched on and off
- * while it serves; and nothing secret in it, nor in any other line, whatever is sent.
+ * The access log of a running gateway: a line for each call, served or refused, that agrees with the bill;
+ * switched on and off while it serves; and nothing secret in it, nor in any other line, whatever is sent.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';

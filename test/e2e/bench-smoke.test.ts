@@ -1,6 +1,6 @@
 /**
- * The bench at its smallest size: it runs, every response is the right one, every line is printed and written, and a wrong
- * command line is told so.
+ * The bench at its smallest size: it runs, every response is the right one, every line is printed and
+ * written, and a wrong command line is told so.
  */
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
- * Large bodies and long counts keep nobody waiting. The machine has other work, which comes and goes: what is asked for must be seen in
- * one of some rounds, and as much late as everything is at rest is allowed besides. Figures are printed. A thread that stalled
- * would show it in all rounds.
+ * Large bodies and long counts keep nobody waiting. The machine has other work, which comes and goes: what is
+ * asked for must be seen in one of some rounds, and as much late as everything is at rest is allowed besides.
+ * Figures are printed. A thread that stalled would show it in all rounds.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';

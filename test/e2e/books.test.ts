@@ -1,6 +1,6 @@
 /**
- * The books: usage on disk is what the responses said, a restart keeps minute, day and money, and with `durability: commit`
- * a response that has ended has its charge on disk whatever happens next.
+ * The books: usage on disk is what the responses said, a restart keeps minute, day and money, and with
+ * `durability: commit` a response that has ended has its charge on disk whatever happens next.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

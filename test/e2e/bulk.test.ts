@@ -1,7 +1,7 @@
 /**
- * Many accounts and keys through the interface, then lists, calls and a start with them. 5,000 accounts with 10,000 keys by
- * default, 100,000 with 200,000 by `npm run test:bulk`, where the goals for creation and start are asserted too: they are
- * goals of that size, on a machine that does nothing else.
+ * Many accounts and keys through the interface, then lists, calls and a start with them. 5,000 accounts with
+ * 10,000 keys by default, 100,000 with 200,000 by `npm run test:bulk`, where the goals for creation and start
+ * are asserted too: they are goals of that size, on a machine that does nothing else.
  */
 import t, { type Test } from 'tap';
 import { cpuMicros } from '../../bench/support/proc.js';
@@ -19,8 +19,8 @@ const CREDIT = '10.00';
 const CREATION_MS_MAX = 30_000;
 const START_MS_MAX = 3_000;
 /**
- * A quarter of the responses are to be faster. On a machine that is free the median is 8 ms, with eight programs to a core 39;
- * a list that reads the accounts one by one takes seconds.
+ * A quarter of the responses are to be faster. On a machine that is free the median is 8 ms, with eight
+ * programs to a core 39; a list that reads the accounts one by one takes seconds.
  */
 const LIST_QUARTILE_MS_MAX = 500;
 const LISTS = 21;

@@ -1,5 +1,6 @@
 /**
- * The console over many accounts: search, scroll and open, timed in the browser. TOLLGATE_BULK_ACCOUNTS=100000 is the full size.
+ * The console over many accounts: search, scroll and open, timed in the browser.
+ * TOLLGATE_BULK_ACCOUNTS=100000 is the full size.
  */
 import t from 'tap';
 import type { Page } from 'playwright-core';
@@ -10,7 +11,10 @@ import type { AdminClient } from '../support/admin-client.js';
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
 const ACCOUNTS = Number(process.env.TOLLGATE_BULK_ACCOUNTS ?? 20_000);
 const BATCH = 1_000;
-/** The aim is 100 ms; a loaded machine of two cores, which runs the browser and the gateway, is given ten times as long. */
+/**
+ * The aim is 100 ms; a loaded machine of two cores, which runs the browser and the gateway, is given ten
+ * times as long.
+ */
 const MEDIAN_MS_MAX = 10_000;
 
 async function createAccounts(admin: AdminClient): Promise<void> {

@@ -1,5 +1,6 @@
 /**
- * Tables of the console at the widths that operators have: sorted, in full, and with every action within reach.
+ * Tables of the console at the widths that operators have: sorted, in full, and with every action within
+ * reach.
  */
 import t from 'tap';
 import type { Page } from 'playwright-core';

@@ -1,6 +1,7 @@
 /**
- * Every row of the specification's error table, and the rows that docs/errors.md adds, by real requests; and the order in which
- * refusals come. `internal_error` alone is missing: no request that a client can send provokes it.
+ * Every row of the specification's error table, and the rows that docs/errors.md adds, by real requests; and
+ * the order in which refusals come. `internal_error` alone is missing: no request that a client can send
+ * provokes it.
  */
 import t from 'tap';
 import type { Test } from 'tap';

@@ -1,6 +1,7 @@
 /**
- * Everything that an upstream can do wrong, whole and streamed, with one upstream and with a healthy second one: what the caller gets,
- * what it costs to the pico-unit, and that nothing stays behind. One gateway; each row and number of upstreams is a model of its own.
+ * Everything that an upstream can do wrong, whole and streamed, with one upstream and with a healthy second
+ * one: what the caller gets, what it costs to the pico-unit, and that nothing stays behind. One gateway; each
+ * row and number of upstreams is a model of its own.
  */
 import { gzipSync } from 'node:zlib';
 import { createServer as createTlsServer } from 'node:https';
@@ -44,7 +45,10 @@ const HUGE_BYTES = 100 * 1024 * 1024;
 
 const INPUT = 1_500_000n;
 const OUTPUT = 2_250_000n;
-/** Pico-units that a response costs: as the faulty upstream reports it, as the healthy one does, as it is counted here. */
+/**
+ * Pico-units that a response costs: as the faulty upstream reports it, as the healthy one does, as it is
+ * counted here.
+ */
 const BILLS = {
   ok: 7n * INPUT + 3n * OUTPUT,
   other: 11n * INPUT + 5n * OUTPUT,
@@ -57,8 +61,9 @@ const BILLS = {
 } as const;
 
 /**
- * ok: the upstream's response. other: the healthy upstream's. counted: as ok, with tokens counted here. down: 502. caller: 400. cut: a stream that ends with an error event. part: a stream
- * whose connection is cut, and which is charged for what came.
+ * ok: the upstream's response. other: the healthy upstream's. counted: as ok, with tokens counted here. down:
+ * 502. caller: 400. cut: a stream that ends with an error event. part: a stream whose connection is cut, and
+ * which is charged for what came.
  */
 type Ending = keyof typeof BILLS;
 
@@ -338,7 +343,8 @@ const GARBAGE: Row[] = [
   },
   {
     name: 'never-ending',
-    // The time of a whole call is over: no second upstream is begun. A stream that goes on is ours to cut, and is paid for.
+    // The time of a whole call is over: no second upstream is begun. A stream that goes on is ours to cut,
+    // and is paid for.
     whole: ['down', 'down'],
     stream: ['part', 'part'],
     script: (socket, stream) => {

@@ -1,6 +1,6 @@
 /**
- * HEAD: the response of a GET without its body on the paths that are read, a refusal without a body on the others, and the gateway
- * goes on.
+ * HEAD: the response of a GET without its body on the paths that are read, a refusal without a body on the
+ * others, and the gateway goes on.
  */
 import t from 'tap';
 import { eventually } from '../support/gateway.js';

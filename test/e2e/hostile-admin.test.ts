@@ -1,6 +1,6 @@
 /**
- * The admin interface under hostile input: each route of its own document, each field and parameter; all of it is refused in the
- * one error shape with the field's name, and not a line of the books changes.
+ * The admin interface under hostile input: each route of its own document, each field and parameter; all of
+ * it is refused in the one error shape with the field's name, and not a line of the books changes.
  */
 import t from 'tap';
 import type { Test } from 'tap';
@@ -19,7 +19,10 @@ const ROOT = '/admin/v1';
 const ACCOUNT = 'acme';
 const KEY = 'laptop';
 
-/** A body that would be done, for each route that takes one: alone what is made wrong in it is why it is refused. */
+/**
+ * A body that would be done, for each route that takes one: alone what is made wrong in it is why it is
+ * refused.
+ */
 const GOOD_BODIES: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   'POST /admin/v1/accounts': { name: 'fresh', plan: 'ample', credit: '1.00' },
   'POST /admin/v1/accounts/{account}/credit': { amount: '1.00', note: 'n', idempotency_key: 'k' },
@@ -83,7 +86,9 @@ async function openHouse(t: Test): Promise<House> {
   return { gateway, routes, send };
 }
 
-/** All that the lists tell, and what the audit reads on the disk. What passes by itself with time is left out. */
+/**
+ * All that the lists tell, and what the audit reads on the disk. What passes by itself with time is left out.
+ */
 async function booksOf({ gateway, send }: House): Promise<object> {
   const read = async (path: string): Promise<unknown> => {
     const answer = await send('GET', `${ROOT}${path}`);
@@ -108,8 +113,9 @@ async function booksOf({ gateway, send }: House): Promise<object> {
 }
 
 /**
- * What is wrong with a refusal; undefined where it is in the one shape, by the caller's fault, and its message has `names` in it.
- * Not asserted one by one: there are thousands, some with names that no terminal should see.
+ * What is wrong with a refusal; undefined where it is in the one shape, by the caller's fault, and its
+ * message has `names` in it. Not asserted one by one: there are thousands, some with names that no terminal
+ * should see.
  */
 function faultIn({ status, body }: Answer, names = '', wanted = [400, 404]): string | undefined {
   const text = `${status} ${body.slice(0, 300)}`;

@@ -1,5 +1,6 @@
 /**
- * Bodies as no client should send them: each gets its documented answer, and the same gateway serves the next request.
+ * Bodies as no client should send them: each gets its documented answer, and the same gateway serves the next
+ * request.
  */
 import t from 'tap';
 import { startBed } from '../support/bed.js';
@@ -167,8 +168,8 @@ void t.test('hostile bodies', async (t) => {
     connection.close();
   });
 
-  // µWS closes a connection whose client does not wait for a response that is not there yet, so that responses can't be mixed
-  // up; RFC 9112 9.3.2 has clients expect it.
+  // µWS closes a connection whose client does not wait for a response that is not there yet, so that
+  // responses can't be mixed up; RFC 9112 9.3.2 has clients expect it.
   await t.test('pipelined, with an answer to wait for', async (t) => {
     const connection = await RawConnection.open(gateway.port);
     connection.send(sized(json({})) + sized(json({})));

@@ -1,6 +1,6 @@
 /**
- * What single keys may do, on a real gateway with two listeners: limits of their own, expiry, rotation, last use; and what a
- * change of plan leaves as it was.
+ * What single keys may do, on a real gateway with two listeners: limits of their own, expiry, rotation, last
+ * use; and what a change of plan leaves as it was.
  */
 import t from 'tap';
 import type { KeyView, RotatedKeyView } from '#src/admin/key-view.js';
@@ -191,7 +191,8 @@ void t.test('what was answered holds after kill -9', async (t) => {
   t.equal((await chat(counted.key)).status, 200);
   const { last_used: lastUsed } = await done<KeyView>(serving, 'GET', '/keys/counted');
   t.type(lastUsed, 'number');
-  // Two flushes that have something to write: what was used before the first is on disk with the second at the latest.
+  // Two flushes that have something to write: what was used before the first is on disk with the second at
+  // the latest.
   const other = await done<Created>(serving, 'POST', '/keys', { account: accountId, name: 'other' });
   for (let flush = 0; flush < 2; flush++) {
     const before = (await done<KeyView>(serving, 'GET', '/keys/other')).last_used;

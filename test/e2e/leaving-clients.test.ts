@@ -1,5 +1,6 @@
 /**
- * A thousand clients that leave at the same moment: each upstream call is aborted at once, and everything is settled.
+ * A thousand clients that leave at the same moment: each upstream call is aborted at once, and everything is
+ * settled.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -11,8 +12,9 @@ import { SlowReader } from '../support/slow-reader.js';
 const CLIENTS = 1_000;
 const ROUNDS = 3;
 /**
- * The aim for one that leaves is 50 ms. A thousand at once are a thousand closed sockets in each of four threads on two cores, and
- * a warm gateway shows 80 to 110 ms for the last of them. The bound is over ten times what the same clients take without a gateway.
+ * The aim for one that leaves is 50 ms. A thousand at once are a thousand closed sockets in each of four
+ * threads on two cores, and a warm gateway shows 80 to 110 ms for the last of them. The bound is over ten
+ * times what the same clients take without a gateway.
  */
 const LAST_ABORT_MS_MAX = 400;
 const DIRECT_TIMES = 10;
@@ -70,7 +72,8 @@ void t.test(`${CLIENTS} clients leave at once`, async (t) => {
     const account = await gateway.admin.account(accountId);
     return Number(account.held) === 0 ? Number(account.spent) : undefined;
   });
-  // Eight tokens of the prompt with its frame, one of the response; those whose count found the counter busy are estimated from bytes.
+  // Eight tokens of the prompt with its frame, one of the response; those whose count found the counter busy
+  // are estimated from bytes.
   const counted = ROUNDS * CLIENTS * ((8 * 1.5 + 2.25) / 1e6);
   t.ok(
     spent >= counted && spent < 2 * counted,

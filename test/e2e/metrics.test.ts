@@ -1,5 +1,6 @@
 /**
- * `/metrics` of a real gateway: known traffic gives exactly these counters, in both formats, and promtool finds no fault.
+ * `/metrics` of a real gateway: known traffic gives exactly these counters, in both formats, and promtool
+ * finds no fault.
  */
 import t from 'tap';
 import { startBed } from '../support/bed.js';

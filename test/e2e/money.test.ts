@@ -1,5 +1,6 @@
 /**
- * What calls cost: exact to the pico-unit, nothing for failures, never below zero; credited = balance + held + spent.
+ * What calls cost: exact to the pico-unit, nothing for failures, never below zero; credited = balance + held
+ * + spent.
  */
 import t from 'tap';
 import type { Test } from 'tap';

@@ -1,6 +1,7 @@
 /**
- * The package `openai`, unmodified, as a client: what it can do against the provider it can do here, with the error classes
- * that it documents. Its retry after a 429 is in rate-limit.test.ts, where a minute is waited anyway.
+ * The package `openai`, unmodified, as a client: what it can do against the provider it can do here, with the
+ * error classes that it documents. Its retry after a 429 is in rate-limit.test.ts, where a minute is waited
+ * anyway.
  */
 import OpenAI from 'openai';
 import t from 'tap';

@@ -1,6 +1,6 @@
 /**
- * What an operator reads right after a call has that call in it, of one process or of several: the audit of the books on disk beside
- * the gateway.
+ * What an operator reads right after a call has that call in it, of one process or of several: the audit of
+ * the books on disk beside the gateway.
  */
 import t from 'tap';
 import { startBed } from '../support/bed.js';

@@ -1,6 +1,6 @@
 /**
- * More than the gateway may take: calls beyond its bounds are refused at once, and file descriptors that run out harm
- * nobody for longer than they are missing.
+ * More than the gateway may take: calls beyond its bounds are refused at once, and file descriptors that run
+ * out harm nobody for longer than they are missing.
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
@@ -15,7 +15,9 @@ import { openStream } from '../support/sse.js';
 const CALLS_MAX = 30;
 const ACCOUNT_CALLS_MAX = 20;
 const REFUSALS = 200;
-/** In the middle of many, over twice what the list of models takes between them: a refusal waits for nothing. */
+/**
+ * In the middle of many, over twice what the list of models takes between them: a refusal waits for nothing.
+ */
 const REFUSAL_MS_MAX = 5;
 const SLOW = { model: TEST_MODEL, messages: [{ role: 'user', content: steered('chunks=100&chunk_ms=200') }] };
 

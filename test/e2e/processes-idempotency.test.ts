@@ -1,6 +1,6 @@
 /**
- * Four processes on one port, and clients that send a call again under the same `Idempotency-Key`: it is made once, whichever
- * process each of them meets, also where a process that made one is killed.
+ * Four processes on one port, and clients that send a call again under the same `Idempotency-Key`: it is made
+ * once, whichever process each of them meets, also where a process that made one is killed.
  */
 import { readFileSync } from 'node:fs';
 import t from 'tap';

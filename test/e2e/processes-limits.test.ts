@@ -1,6 +1,6 @@
 /**
- * Four processes on one port: the limits and the money of accounts are those of all together, also while each process in turn
- * is killed.
+ * Four processes on one port: the limits and the money of accounts are those of all together, also while each
+ * process in turn is killed.
  */
 import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';

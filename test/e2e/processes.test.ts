@@ -42,11 +42,16 @@ const serving = (gateway: Gateway, processes: number): Promise<StatusView> =>
   });
 
 const STREAM_CHUNKS = 40;
-/** The kernel deals them out: that one process of four gets none is to be expected once in ten million times. */
+/**
+ * The kernel deals them out: that one process of four gets none is to be expected once in ten million times.
+ */
 const STREAMS = 64;
 /** Half a second is usual: another process takes the place of the one that was killed. */
 const AWAY_MS_MAX = 20_000;
-/** Between calls of one connection: load that leaves the machine some time for the processes that start beside it. */
+/**
+ * Between calls of one connection: load that leaves the machine some time for the processes that start beside
+ * it.
+ */
 const CALL_PAUSE_MS = 5;
 
 /** Begins a stream of some four seconds; the result tells whether it came whole. */
@@ -97,7 +102,10 @@ function watchAdmin(t: Test, { admin }: Gateway) {
   };
 }
 
-/** Until its parent has seen its end: a process that was killed has its sockets until all its threads have ended. */
+/**
+ * Until its parent has seen its end: a process that was killed has its sockets until all its threads have
+ * ended.
+ */
 const lives = (pid: number): boolean => existsSync(`/proc/${pid}`);
 
 void t.test('four serve; each is killed in turn, and only its calls fail', async (t) => {

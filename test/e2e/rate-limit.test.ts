@@ -1,5 +1,6 @@
 /**
- * The minute's limit under 50 connections at once, with two listeners and two workers: exact, and true about when to return.
+ * The minute's limit under 50 connections at once, with two listeners and two workers: exact, and true about
+ * when to return.
  */
 import OpenAI from 'openai';
 import t from 'tap';

@@ -1,6 +1,7 @@
 /**
- * Traffic at a fixed rate, once in peace and once while keys are made, rotated and disabled and the file is reloaded 50 times: no call
- * fails, nobody is admitted who must not be, and the slow responses are not slower. Ten seconds by default; full size:
+ * Traffic at a fixed rate, once in peace and once while keys are made, rotated and disabled and the file is
+ * reloaded 50 times: no call fails, nobody is admitted who must not be, and the slow responses are not
+ * slower. Ten seconds by default; full size:
  *
  *     TOLLGATE_RELOAD_RATE=10000 TOLLGATE_RELOAD_SECONDS=30 node build/test/e2e/reload-load.test.js
  */
@@ -21,7 +22,10 @@ const CONNECTIONS = 64;
 const RELOADS = 50;
 /** Of a plan that no reload changes, in a minute and in a day. */
 const LIMIT = 40;
-/** At full size p99 must not double; `npm test` runs on machines that have other things to do, and looks for a stall. */
+/**
+ * At full size p99 must not double; `npm test` runs on machines that have other things to do, and looks for a
+ * stall.
+ */
 const NOISE_MS = process.env.TOLLGATE_RELOAD_RATE === undefined ? 2_000 : 1;
 
 const STEADY_PLANS = [
@@ -78,7 +82,10 @@ async function reloadAll(t: Test, { gateway, mock }: Bed): Promise<number[]> {
   return tookMs.sort((left, right) => left - right);
 }
 
-/** Keys come and go until `done`: each is served, and refused after it was rotated or disabled. Returns how many there were. */
+/**
+ * Keys come and go until `done`: each is served, and refused after it was rotated or disabled. Returns how
+ * many there were.
+ */
 async function turnKeys(t: Test, { gateway }: Bed, done: Promise<unknown>): Promise<number> {
   let isDone = false;
   void done.finally(() => (isDone = true));

@@ -1,6 +1,6 @@
 /**
- * Secrets stay where they belong: a gateway that has been through every route and every kind of failure has told none of them, in
- * no spelling, to a caller, a log, a file of its books or the list of processes.
+ * Secrets stay where they belong: a gateway that has been through every route and every kind of failure has
+ * told none of them, in no spelling, to a caller, a log, a file of its books or the list of processes.
  */
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -30,7 +30,10 @@ const PROVIDERS = [KEY_OF_ENVIRONMENT, KEY_OF_FILE, KEY_OF_FILE_LATER, HEADER_SE
 /** Longer than a turn of a busy worker. */
 const ERROR_DELAY_MS = 100;
 
-/** Does what the prompt says: a status with a message that repeats all that it was sent, or a stream that breaks. */
+/**
+ * Does what the prompt says: a status with a message that repeats all that it was sent, or a stream that
+ * breaks.
+ */
 const upstreamScript: Script = (incoming, response, body) => {
   const { messages, stream } = JSON.parse(body) as { messages: { content: string }[]; stream?: boolean };
   const word = messages[0]!.content.split(' ')[0]!;

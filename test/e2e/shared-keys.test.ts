@@ -1,6 +1,6 @@
 /**
- * Two processes on one port: limits of single keys are shared as those of accounts are, rotation renews none, and a low balance
- * lowers `max_tokens` to what the whole account has left, wherever that is.
+ * Two processes on one port: limits of single keys are shared as those of accounts are, rotation renews none,
+ * and a low balance lowers `max_tokens` to what the whole account has left, wherever that is.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -90,8 +90,9 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     // Ten times what the account has; the mock answers with a hundred tokens all the same.
     const body = { ...BODY, max_tokens: 50_000 };
     const answers: Answer[] = [];
-    // On a machine that is busy with more than this, an idle part of the balance may come back later than a call waits for it: then
-    // the call is refused, and the next one is served. Who is refused twice, a second apart, has nothing left.
+    // On a machine that is busy with more than this, an idle part of the balance may come back later than a
+    // call waits for it: then the call is refused, and the next one is served. Who is refused twice, a second
+    // apart, has nothing left.
     let refusedInARow = 0;
     while (answers.length < CLAMPED_CALLS_MAX && refusedInARow < 2) {
       const answer = await gateway.request(key, { body });

@@ -1,6 +1,6 @@
 /**
- * Two processes on one port lease from one coordinator: the minute, the day, the balance and the calls in flight are those of one
- * gateway, to the last request and the last pico-unit.
+ * Two processes on one port lease from one coordinator: the minute, the day, the balance and the calls in
+ * flight are those of one gateway, to the last request and the last pico-unit.
  */
 import t from 'tap';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';

@@ -1,6 +1,6 @@
 /**
- * Gateways as two hosts on a Cluster of three servers, with the accounts spread over all of them: limits, money and keys hold as
- * on one server.
+ * Gateways as two hosts on a Cluster of three servers, with the accounts spread over all of them: limits,
+ * money and keys hold as on one server.
  */
 import t, { type Test } from 'tap';
 import { picoUnitsOf } from '#src/core/money.js';

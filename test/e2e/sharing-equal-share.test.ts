@@ -1,6 +1,7 @@
 /**
- * Two hosts that are cut off serve what was set aside for them, of the day and of money, and all together no more than there is.
- * One that is cut off for long lives on its equal share of the minute, and the other on the rest: minutes, `npm run test:sharing`.
+ * Two hosts that are cut off serve what was set aside for them, of the day and of money, and all together no
+ * more than there is. One that is cut off for long lives on its equal share of the minute, and the other on
+ * the rest: minutes, `npm run test:sharing`.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';

@@ -1,7 +1,7 @@
 /**
- * Four gateways as four hosts on one Redis, one of them with a calendar that is 30 s ahead: limits and money are those of all
- * together, whatever ends or is cut off. `npm run test:sharing` hammers for three minutes, up to 100,000 a minute, and waits for
- * quarantines to end.
+ * Four gateways as four hosts on one Redis, one of them with a calendar that is 30 s ahead: limits and money
+ * are those of all together, whatever ends or is cut off. `npm run test:sharing` hammers for three minutes,
+ * up to 100,000 a minute, and waits for quarantines to end.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';

@@ -1,6 +1,6 @@
 /**
- * Readers slower than their upstream: what is held for them, how long they may take, what they are billed, and that they
- * harm nobody else.
+ * Readers slower than their upstream: what is held for them, how long they may take, what they are billed,
+ * and that they harm nobody else.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -14,11 +14,15 @@ const READERS = 500;
 const ANSWER_BYTES = 50_000_000;
 /** Longer than the 12 s after which µWS cuts a connection that it believes to be dead. */
 const HOLD_MS = 14_000;
-/** All readers begin at once and their windows are filled, 3 GB through the gateway: seconds, on a busy machine a minute. */
+/**
+ * All readers begin at once and their windows are filled, 3 GB through the gateway: seconds, on a busy
+ * machine a minute.
+ */
 const BEGIN_MS_MAX = 300_000;
 /**
- * Over rest. Windows, what was read ahead and text for counting are 230 MB by their own bounds; a collector and malloc leave up to
- * 30 MB beside them on Node 20 and 100 on Node 24 of Debian 13 (seen: 190 to 255, and 262 to 332). The responses are 25 GB.
+ * Over rest. Windows, what was read ahead and text for counting are 230 MB by their own bounds; a collector
+ * and malloc leave up to 30 MB beside them on Node 20 and 100 on Node 24 of Debian 13 (seen: 190 to 255, and
+ * 262 to 332). The responses are 25 GB.
  */
 const GROWTH_BYTES_MAX = 400_000_000;
 const PROBES = 200;

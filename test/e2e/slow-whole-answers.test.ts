@@ -1,5 +1,6 @@
 /**
- * Long whole responses for slow readers: what they hold together is bounded, who finds no room is told so at once, others are not harmed.
+ * Long whole responses for slow readers: what they hold together is bounded, who finds no room is told so at
+ * once, others are not harmed.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -12,7 +13,9 @@ import { SlowReader } from '../support/slow-reader.js';
 
 const ANSWER_CHARS = 10_000_000;
 const READERS = 60;
-/** Held, and as much again that collectors leave of responses that were joined and parsed, or found no room. */
+/**
+ * Held, and as much again that collectors leave of responses that were joined and parsed, or found no room.
+ */
 const GROWTH_BYTES_MAX = 2 * WHOLE_RESPONSES_BYTES_MAX + 150_000_000;
 const BODY = { model: TEST_MODEL, messages: [{ role: 'user', content: 'long' }] };
 

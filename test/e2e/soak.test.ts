@@ -1,7 +1,6 @@
 /**
- * Streams for a while over a network that delays, throttles and resets: every response is accounted for, memory is flat,
- * nothing is held or in flight at the end. 10 s by default, 300 by
- * `npm run test:soak`.
+ * Streams for a while over a network that delays, throttles and resets: every response is accounted for,
+ * memory is flat, nothing is held or in flight at the end. 10 s by default, 300 by `npm run test:soak`.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createServer, connect, type AddressInfo, type Socket } from 'node:net';
@@ -19,7 +18,10 @@ const CHUNKS = 40;
 const MIB = 1024 * 1024;
 /** From where memory is at work to the end. */
 const GROWTH_BYTES_MAX = 96 * MIB;
-/** Memory is at work after a quarter of the time and so many streams, and as many follow: a busy machine takes longer. */
+/**
+ * Memory is at work after a quarter of the time and so many streams, and as many follow: a busy machine takes
+ * longer.
+ */
 const WARM_STREAMS = 3 * STREAMS;
 
 /** Mulberry32. Source: Tommy Ettinger, public domain. */
@@ -42,7 +44,10 @@ interface Tally {
   wrong: string[];
 }
 
-/** A TCP relay in front of `port`: one connection in 40 is reset after a while, chunks wait up to 20 ms, some crawl. */
+/**
+ * A TCP relay in front of `port`: one connection in 40 is reset after a while, chunks wait up to 20 ms, some
+ * crawl.
+ */
 async function startTroubledNetwork(t: Test, port: number, random: () => number): Promise<number> {
   const sockets = new Set<Socket>();
   const relay = createServer((near) => {
@@ -144,7 +149,8 @@ void t.test(`${STREAMS} streams for ${SECONDS} s`, { timeout: (SECONDS + 600) * 
   // One that left with its last bytes on the way may count as whole there.
   const ok = status.outcomes.ok ?? 0;
   t.ok(ok >= whole && ok <= whole + left, `the gateway counts ${ok} whole`);
-  // A whole response costs what the mock reports; one that was left costs its prompt at most like a whole one's and more.
+  // A whole response costs what the mock reports; one that was left costs its prompt at most like a whole
+  // one's and more.
   const wholeCost = (10 * 1.5 + 100 * 2.25) / 1e6;
   const spent = Number(account.spent);
   t.ok(spent >= whole * wholeCost - 1e-9, `charged ${spent} for ${whole} whole answers at ${wholeCost}`);

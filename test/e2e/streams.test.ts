@@ -1,5 +1,6 @@
 /**
- * Streams: many at once, cut anywhere, broken, unread. Nothing is lost, repeated or reordered, and memory comes back.
+ * Streams: many at once, cut anywhere, broken, unread. Nothing is lost, repeated or reordered, and memory
+ * comes back.
  */
 import t from 'tap';
 import { rssBytes } from '../../bench/support/proc.js';
@@ -72,7 +73,8 @@ void t.test('streams', async (t) => {
   });
 
   await t.test('a stream that breaks ends with an error event and without [DONE]', async (t) => {
-    // Apart from each other: good events that come with a bad one, before any has gone down, are held back with it.
+    // Apart from each other: good events that come with a bad one, before any has gone down, are held back
+    // with it.
     for (const query of ['fault=reset-mid&chunk_ms=20', 'fault=error-event&chunk_ms=20']) {
       const data = eventData(await streamed(gateway, key, call(`chunks=10&${query}`)));
       t.notOk(data.includes('[DONE]'), query);

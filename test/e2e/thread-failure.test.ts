@@ -1,5 +1,6 @@
 /**
- * Threads that fail by an exception nobody caught: they are replaced, their calls end unbilled, every other call goes on.
+ * Threads that fail by an exception nobody caught: they are replaced, their calls end unbilled, every other
+ * call goes on.
  */
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,7 @@
-/** What of headers crosses the gateway: nothing of the caller's goes up but its trace (traces.test.ts), nothing of the provider's comes down. */
+/**
+ * What of headers crosses the gateway: nothing of the caller's goes up but its trace (traces.test.ts),
+ * nothing of the provider's comes down.
+ */
 import { createServer } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';

@@ -1,4 +1,7 @@
-/** An operator who knows that an upstream is well again does not wait for its pause: `upstreams reset` ends it in all workers and processes. */
+/**
+ * An operator who knows that an upstream is well again does not wait for its pause: `upstreams reset` ends it
+ * in all workers and processes.
+ */
 import t, { type Test } from 'tap';
 import { startBed, type Bed } from '../support/bed.js';
 import { runCommand } from '../support/command.js';

@@ -1,4 +1,7 @@
-/** `upstreams test` and `config check --probe`: each mistake of an operator is told with what to do, and no key is shown. */
+/**
+ * `upstreams test` and `config check --probe`: each mistake of an operator is told with what to do, and no
+ * key is shown.
+ */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type AddressInfo, createServer as createPlainServer, type Server } from 'node:net';
 import { writeFileSync } from 'node:fs';

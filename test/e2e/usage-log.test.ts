@@ -1,6 +1,6 @@
 /**
- * The usage log of a running gateway tells every call that was admitted, agrees with the books, and the audit holds beside
- * the gateway and after it.
+ * The usage log of a running gateway tells every call that was admitted, agrees with the books, and the audit
+ * holds beside the gateway and after it.
  */
 import { spawnSync } from 'node:child_process';
 import { readFileSync, statSync } from 'node:fs';

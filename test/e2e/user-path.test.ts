@@ -1,4 +1,7 @@
-/** A new user's path on a fresh data directory, with commands alone; callers' requests are the only other thing. */
+/**
+ * A new user's path on a fresh data directory, with commands alone; callers' requests are the only other
+ * thing.
+ */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';

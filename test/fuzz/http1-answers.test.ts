@@ -1,6 +1,6 @@
 /**
- * The HTTP client beside undici on the same broken answers, from bare sockets: where both take a response it is the same to the byte;
- * where one alone takes it, the reason is one of those that are listed here.
+ * The HTTP client beside undici on the same broken answers, from bare sockets: where both take a response it
+ * is the same to the byte; where one alone takes it, the reason is one of those that are listed here.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
@@ -61,8 +61,8 @@ const PIECES: readonly string[] = [
 ];
 
 /**
- * Why ours may refuse what undici takes: any coding but one chunked is none that was asked for, and undici reads on until the close; a
- * line before the status line is no response.
+ * Why ours may refuse what undici takes: any coding but one chunked is none that was asked for, and undici
+ * reads on until the close; a line before the status line is no response.
  */
 const STRICTER: ReadonlySet<string> = new Set([
   'HTTP1_INVALID a transfer coding but chunked',
@@ -114,7 +114,8 @@ function byOurs(client: Http1Client, origin: string, path: string): Promise<Outc
       onData: (chunk) => (body += Buffer.from(chunk).toString('latin1')),
       onEnd: () => resolve({ status, body, fault: undefined }),
       onError: ({ code, message, repeatable }) => {
-        // The server closes each connection behind its response, whatever it says: one that was kept may be dead.
+        // The server closes each connection behind its response, whatever it says: one that was kept may be
+        // dead.
         if (repeatable) resolve(byOurs(client, origin, path));
         else resolve({ status, body, fault: `${code} ${message}` });
       },

@@ -1,6 +1,7 @@
 /**
- * Mutated request texts against a naive reading: JSON.parse, the compiled validator, and a tree made from the tokens that a
- * regular expression takes. Nothing may throw, the two must agree, and a body that is sent on is the client's but for its usage option.
+ * Mutated request texts against a naive reading: JSON.parse, the compiled validator, and a tree made from the
+ * tokens that a regular expression takes. Nothing may throw, the two must agree, and a body that is sent on
+ * is the client's but for its usage option.
  */
 import t from 'tap';
 import { withModelName, withOutputTokensMax } from '#src/protocol/chat-body.js';
@@ -20,7 +21,10 @@ import { chatRequest, newSeed, pick, random, type Random } from '../support/prot
 const CASES = 20_000;
 type Fields = Record<string, unknown>;
 
-/** A JSON text as it was written: an object's members in their order with all that were given twice, a plain value as its text. */
+/**
+ * A JSON text as it was written: an object's members in their order with all that were given twice, a plain
+ * value as its text.
+ */
 type Tree = string | { readonly items: Tree[] } | { readonly members: (readonly [string, Tree])[] };
 
 /** Of a text that JSON.parse takes, by taking its tokens. */
@@ -52,7 +56,9 @@ function treeOf(text: string): Tree {
   return value();
 }
 
-/** Whether each name in the tree is told apart from the others and from the known ones by more than its case. */
+/**
+ * Whether each name in the tree is told apart from the others and from the known ones by more than its case.
+ */
 function isNamedOnce(tree: Tree, level: Level | undefined, path = ''): boolean {
   if (typeof tree === 'string' || level === undefined) return true;
   if ('items' in tree)

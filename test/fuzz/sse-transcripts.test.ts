@@ -1,6 +1,6 @@
 /**
- * Streams of providers, cut at every byte and at random places: the client gets the same bytes and the books the same usage, and
- * both are what a plain reading of the whole stream finds.
+ * Streams of providers, cut at every byte and at random places: the client gets the same bytes and the books
+ * the same usage, and both are what a plain reading of the whole stream finds.
  */
 import t, { type Test } from 'tap';
 import type { ResponseSink } from '#src/upstream/response-reader.js';
@@ -88,7 +88,8 @@ function checkCuts(t: Test, text: string, next: Random, check: (outcome: Outcome
     const whole = outcomeOf(bytes, [], includeUsage);
     for (const cuts of cutsOf(bytes, next)) {
       const outcome = outcomeOf(bytes, cuts, includeUsage);
-      // What is wrong behind the end of the text does not take back what was relayed before it came; until then it is held back with it.
+      // What is wrong behind the end of the text does not take back what was relayed before it came; until
+      // then it is held back with it.
       if (
         whole.cause !== undefined &&
         outcome.cause === undefined &&

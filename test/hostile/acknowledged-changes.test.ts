@@ -1,6 +1,6 @@
 /**
- * What an operator was told is done is done in every process: a request that is sent after the acknowledgement sees the change, on
- * whichever process its connection is, for every kind of change.
+ * What an operator was told is done is done in every process: a request that is sent after the
+ * acknowledgement sees the change, on whichever process its connection is, for every kind of change.
  */
 import t from 'tap';
 import { startBed } from '../support/bed.js';
@@ -9,7 +9,10 @@ import { RawConnection, type RawAnswer } from '../support/raw-connection.js';
 
 const PROCESSES = 2;
 const ROUNDS = process.env.TOLLGATE_HOSTILE_FULL === undefined ? 10 : 200;
-/** Of those opened until each process has one: that one of two gets none is to be expected once in a million times. */
+/**
+ * Of those opened until each process has one: that one of two gets none is to be expected once in a million
+ * times.
+ */
 const OPENED_MAX = 40;
 
 const askText = (key: string, method: string, path: string, body = ''): string =>

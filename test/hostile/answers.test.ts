@@ -1,7 +1,8 @@
 /**
- * Responses of a provider that are none, through a whole gateway: a whole one is a 502 before its first byte; a stream is the same until the
- * client has something of it, then ends with an error event and without `[DONE]`. Neither is billed, and no byte that is wrong comes
- * through. What is wrong behind the last text changes nothing. And what merely looks odd is served.
+ * Responses of a provider that are none, through a whole gateway: a whole one is a 502 before its first byte;
+ * a stream is the same until the client has something of it, then ends with an error event and without
+ * `[DONE]`. Neither is billed, and no byte that is wrong comes through. What is wrong behind the last text
+ * changes nothing. And what merely looks odd is served.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
@@ -23,8 +24,8 @@ const PAUSE_MS = 15;
 type Headers = Readonly<Record<string, string>>;
 type Bytes = string | Uint8Array;
 /**
- * What becomes of a call: 502; an error event behind what was good, or 502 where both came together, as then what was good is held back; a
- * good answer.
+ * What becomes of a call: 502; an error event behind what was good, or 502 where both came together, as then
+ * what was good is held back; a good answer.
  */
 type Outcome = 'refused' | 'refused or cut' | 'served';
 

@@ -1,7 +1,8 @@
 /**
- * A gateway that ends while streams go on: it waits for `drain_timeout_ms`, then cuts them, and who knows when gateways are replaced
- * shall not eat for nothing. After each way to end in order the books show what was delivered: charged is at least what was received and
- * at most what was sent, within 2 %; nothing is held; and whoever got nothing has paid nothing.
+ * A gateway that ends while streams go on: it waits for `drain_timeout_ms`, then cuts them, and who knows
+ * when gateways are replaced shall not eat for nothing. After each way to end in order the books show what
+ * was delivered: charged is at least what was received and at most what was sent, within 2 %; nothing is
+ * held; and whoever got nothing has paid nothing.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
@@ -28,7 +29,10 @@ const TOLERANCE = 0.02;
 const QUICK = 1e9;
 const PIECE = 1_024;
 
-/** They end with the gateway alone. Where the caller does not read, the events are long: what it has not taken is much. */
+/**
+ * They end with the gateway alone. Where the caller does not read, the events are long: what it has not taken
+ * is much.
+ */
 const scriptOf = (number: number, reads: boolean): Script => ({
   events: 1_000_000,
   wordsPerEvent: 1 + (number % 3),

@@ -1,12 +1,13 @@
 /**
- * Nobody eats for nothing: random callers on random upstreams, and the books held against what the upstreams sent and the callers
- * received. What is received and not charged is only what the contract gives away: an upstream that failed by itself before the text was
- * whole, or a worker of ours that did, of which the caller is told by an error event. The seed is printed; TOLLGATE_HOSTILE_SEED repeats
- * a run.
+ * Nobody eats for nothing: random callers on random upstreams, and the books held against what the upstreams
+ * sent and the callers received. What is received and not charged is only what the contract gives away: an
+ * upstream that failed by itself before the text was whole, or a worker of ours that did, of which the caller
+ * is told by an error event. The seed is printed; TOLLGATE_HOSTILE_SEED repeats a run.
  *
- * A visit is some calls on one kept connection, each of an account of its own. Drawn are how each call reads or leaves, its text's place in
- * the response, its choices, the upstream's usage and its end. A word is a token. Charged is at least what was received and at most what was
- * sent, within 2 %: of long streams without a report the tokens are scaled up from their beginning.
+ * A visit is some calls on one kept connection, each of an account of its own. Drawn are how each call reads
+ * or leaves, its text's place in the response, its choices, the upstream's usage and its end. A word is a
+ * token. Charged is at least what was received and at most what was sent, within 2 %: of long streams without
+ * a report the tokens are scaled up from their beginning.
  */
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -111,7 +112,8 @@ function faultOf({ caller, script, sent, received, sawKill, spent }: Played): st
   const tolerance = sawKill ? ESTIMATE_TOLERANCE : TOLERANCE;
   const most = (PROMPT_TOKENS_MAX * INPUT + (sent.words + 2) * OUTPUT) * (1 + tolerance);
   if (spent > most) return `charged ${spent / OUTPUT} words, sent were ${sent.words}`;
-  // A machine that is busy makes an upstream of megabytes wait for any caller, and lets a whole call's time run out.
+  // A machine that is busy makes an upstream of megabytes wait for any caller, and lets a whole call's time
+  // run out.
   const isOwn = sent.failed && !sent.wasWhole && script.padding === 0;
   const isInTime = sent.livedMs < TOTAL_MS * (1 - CLOCK_TOLERANCE);
   if (isOwn && isInTime && caller.kind === 'reads') return 'charged, and the upstream failed by itself';

@@ -1,6 +1,6 @@
 /**
- * The budget over all bodies in work: who is refused, that a refusal has its response before the body, that small calls pass, and that on
- * every way that a call can end its body's memory is given back, once.
+ * The budget over all bodies in work: who is refused, that a refusal has its response before the body, that
+ * small calls pass, and that on every way that a call can end its body's memory is given back, once.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';

@@ -1,4 +1,7 @@
-/** One caller's hostile texts and large bodies do not hold up another's, what leaves is billed, and what waits too long is told so. */
+/**
+ * One caller's hostile texts and large bodies do not hold up another's, what leaves is billed, and what waits
+ * too long is told so.
+ */
 import { request as send, type ClientRequest } from 'node:http';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
@@ -6,7 +9,10 @@ import { TEST_MODEL, eventually, type Gateway } from '../support/gateway.js';
 import { scrape } from '../support/metrics.js';
 import { steered } from '../support/mock.js';
 
-/** It was 21 s beside nested bodies and 157 s beside counts; now it is some turns of 250 ms, and the machine has other work. */
+/**
+ * It was 21 s beside nested bodies and 157 s beside counts; now it is some turns of 250 ms, and the machine
+ * has other work.
+ */
 const ANSWER_MS_MAX = 8_000;
 const BODIES = process.env.TOLLGATE_HOSTILE_FULL === undefined ? 20 : 60;
 const COUNTS = 4;
@@ -102,7 +108,10 @@ void t.test("another's call of 100 KB is answered beside hostile counts and bodi
   t.equal(await gateway.stop(), 0);
 });
 
-/** Accounts that count at the same time: so many turns of up to 250 ms on two threads are up to 3 s, and above 500 ms on a fast machine. */
+/**
+ * Accounts that count at the same time: so many turns of up to 250 ms on two threads are up to 3 s, and above
+ * 500 ms on a fast machine.
+ */
 const COUNTING_ACCOUNTS = 24;
 /** Less than a call waits then; the threads may need longer to start. */
 const PARSE_WAIT_MS = 500;

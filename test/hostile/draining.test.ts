@@ -1,6 +1,6 @@
 /**
- * A gateway that leaves while clients stream on kept connections, one stream after the other: none is cut, none is lost, and whoever
- * was told that a connection ends has the next call begun elsewhere.
+ * A gateway that leaves while clients stream on kept connections, one stream after the other: none is cut,
+ * none is lost, and whoever was told that a connection ends has the next call begun elsewhere.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
@@ -40,7 +40,10 @@ interface Seen {
   readonly faults: string[];
 }
 
-/** Calls one after the other, `pauseMs` apart, on connections that are kept as long as the gateway keeps them, until it is ended. */
+/**
+ * Calls one after the other, `pauseMs` apart, on connections that are kept as long as the gateway keeps them,
+ * until it is ended.
+ */
 function startCallers(t: Test, gateway: Gateway, key: string, count: number, stream: boolean, pauseMs = 0) {
   const seen: Seen = { whole: 0, told: 0, closed: 0, faults: [] };
   const text = requestOf(key, stream);
@@ -122,7 +125,8 @@ void t.test('gateways are replaced one by one under streams on kept connections'
 });
 
 void t.test('SIGTERM of a lone gateway under streams on kept connections', async (t) => {
-  // Here a drain has the time for the stream that runs and the one that a client sends on the same connection.
+  // Here a drain has the time for the stream that runs and the one that a client sends on the same
+  // connection.
   const { gateway } = await startBed(t, { drain_timeout_ms: DRAIN_MS * 8 });
   const { key } = await gateway.admin.customer();
   const ends = [

@@ -1,6 +1,7 @@
 /**
- * Requests that say in an unclear way where their body ends, each with another request hidden in it or behind it, whole and split
- * into packets at every kind of place. What counts: the hidden request is never served, whatever the first is told.
+ * Requests that say in an unclear way where their body ends, each with another request hidden in it or behind
+ * it, whole and split into packets at every kind of place. What counts: the hidden request is never served,
+ * whatever the first is told.
  *
  * Long form: TOLLGATE_HOSTILE_FULL=1, more splits. The seed of the splits is printed.
  */
@@ -16,17 +17,24 @@ import { startGateway, testSettings, TEST_MODEL } from '../support/gateway.js';
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const SEED = Number(process.env.TOLLGATE_SEED ?? randomInt(2 ** 31));
 const AT_ONCE = 250;
-/** A connection that says nothing for so long is left: it waits for more, and that nothing hidden was served is what is asked. */
+/**
+ * A connection that says nothing for so long is left: it waits for more, and that nothing hidden was served
+ * is what is asked.
+ */
 const SILENCE_MS = 1_500;
 /** What must come may take longer on a loaded machine; it is below the 8 s after which µWS cuts by itself. */
 const ANSWER_MS = 7_000;
 const NODE_MAJOR = Number(process.versions.node.split('.')[0]);
-/** On Node 20 the parser of µWS waits for more of many a wrong head, and answers 505 where a packet ends in a request line. */
+/**
+ * On Node 20 the parser of µWS waits for more of many a wrong head, and answers 505 where a packet ends in a
+ * request line.
+ */
 const OLD_PARSER = NODE_MAJOR < 22;
 
 /**
- * serve: the first request is answered for what it is. refuse: it is refused or cut, and no provider sees it. lax: its head is
- * right and its chunks are not, which µWS may take or refuse; nothing behind it is read either way. both: two requests, rightly.
+ * serve: the first request is answered for what it is. refuse: it is refused or cut, and no provider sees it.
+ * lax: its head is right and its chunks are not, which µWS may take or refuse; nothing behind it is read
+ * either way. both: two requests, rightly.
  */
 type Verdict = 'serve' | 'refuse' | 'lax' | 'both';
 
@@ -252,7 +260,9 @@ interface Seen {
   readonly isClosed: boolean;
 }
 
-/** Sends the packets and reads until it is closed, `enough` responses are there, or nothing came for so long. */
+/**
+ * Sends the packets and reads until it is closed, `enough` responses are there, or nothing came for so long.
+ */
 async function talk(
   port: number,
   packets: readonly Buffer[],

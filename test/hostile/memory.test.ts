@@ -1,6 +1,6 @@
 /**
- * A gateway in a memory cgroup, as a container has one, under many large hostile bodies at once: it is not killed, it answers the small
- * calls of others in time, and the memory comes back.
+ * A gateway in a memory cgroup, as a container has one, under many large hostile bodies at once: it is not
+ * killed, it answers the small calls of others in time, and the memory comes back.
  */
 import { once } from 'node:events';
 import type { Agent } from 'node:http';
@@ -20,7 +20,10 @@ import { startMock } from '../support/mock.js';
 const MIB = 1024 * 1024;
 const BODY_BYTES = 10 * MIB;
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
-/** What may stay of it, in the full form: some seconds later, when V8 has looked at its threads. 64 MiB stayed in the arenas of glibc. */
+/**
+ * What may stay of it, in the full form: some seconds later, when V8 has looked at its threads. 64 MiB stayed
+ * in the arenas of glibc.
+ */
 const STAYS_MIB_MAX = 40;
 const SMALL_PERIOD_MS = 10;
 const SMALL_P99_MS = 100;
@@ -103,7 +106,8 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
   const watch = setInterval(() => (peakMib = Math.max(peakMib, group.residentBytes() / MIB)), 20);
   t.teardown(() => clearInterval(watch));
   const keys = await customersOf(gateway);
-  // Connections that there are: a burst of new ones overflows the kernel's queue, and whoever waits there waits for a second.
+  // Connections that there are: a burst of new ones overflows the kernel's queue, and whoever waits there
+  // waits for a second.
   const agent = keepAliveAgent(SMALL_CONNECTIONS);
   t.teardown(() => agent.destroy());
   await Promise.all(Array.from({ length: SMALL_CONNECTIONS }, () => smallCall(gateway, key, agent)));
@@ -145,7 +149,8 @@ async function underFlood(t: Test, mib: number, count: number): Promise<void> {
   const unanswered = (of: FloodEnds): string[] =>
     Object.keys(of).filter((how) => !/: (200|400|403|413|503)/.test(how));
   t.strictSame(unanswered(readEnds), [], 'each body has its answer');
-  // Beyond what is read and thrown away in a second a refusal ends its connection, and a client that still writes may not see it.
+  // Beyond what is read and thrown away in a second a refusal ends its connection, and a client that still
+  // writes may not see it.
   const cut = unanswered(ends).filter(
     (how) => !/: (write EPIPE|read ECONNRESET|write ECONNRESET|closed)$/.test(how),
   );

@@ -1,7 +1,8 @@
 /**
- * One body, one meaning: what the gateway takes is what each decoder of an upstream makes of the very bytes that are sent there.
- * Random hostile requests, those that are taken decoded by Node, Python, Go (which folds the case of names) and, in the full
- * run, Rust's serde_json; a decoder that is not on the machine is skipped by name. What was decided, and why:
+ * One body, one meaning: what the gateway takes is what each decoder of an upstream makes of the very bytes
+ * that are sent there. Random hostile requests, those that are taken decoded by Node, Python, Go (which folds
+ * the case of names) and, in the full run, Rust's serde_json; a decoder that is not on the machine is skipped
+ * by name. What was decided, and why:
  *
  *     written                            decoders                                        here
  *     "Model" beside or for "model",     Go: the known one, the last wins; the others:   400, at each level that is read
@@ -32,14 +33,20 @@ const CASES = IS_FULL ? 200_000 : 25_000;
 const FIXTURES = fileURLToPath(new URL('../../../test/fixtures/decoders/', import.meta.url));
 const BUILT = fileURLToPath(new URL('../../decoders/', import.meta.url));
 
-/** Model, max_tokens, max_completion_tokens, n, temperature, stream, include_usage, and of each message role, content, calls. */
+/**
+ * Model, max_tokens, max_completion_tokens, n, temperature, stream, include_usage, and of each message role,
+ * content, calls.
+ */
 type Seen = readonly [string, Count, Count, Count, Count, Flag, Flag, readonly unknown[]];
 type Count = number | null | undefined;
 type Flag = boolean | null | undefined;
 type Answer = Seen | { readonly refused: string };
 type Judge = (bodies: readonly Uint8Array[]) => Promise<Answer[]>;
 
-/** Throws a TypeError for what is no text, which a request may have where the gateway has no rule: typed decoders refuse it. */
+/**
+ * Throws a TypeError for what is no text, which a request may have where the gateway has no rule: typed
+ * decoders refuse it.
+ */
 const hex = (text: string): string => Buffer.from(text, 'utf8').toString('hex');
 
 // ---- the decoders

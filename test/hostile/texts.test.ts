@@ -1,6 +1,6 @@
 /**
- * No text makes the counting of tokens slow, and none makes that of the next one slow: all kinds of runs, by the CPU that they take
- * a megabyte, after as many different words as would fill any cache.
+ * No text makes the counting of tokens slow, and none makes that of the next one slow: all kinds of runs, by
+ * the CPU that they take a megabyte, after as many different words as would fill any cache.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
@@ -8,7 +8,10 @@ import t from 'tap';
 import { countTokens } from '#src/upstream/token-count.js';
 import { newSeed, random } from '../support/protocol-values.js';
 
-/** What any text may cost. The worst take 0.4 s here, prose 0.1; the machine has other work, of which caches know. */
+/**
+ * What any text may cost. The worst take 0.4 s here, prose 0.1; the machine has other work, of which caches
+ * know.
+ */
 const CPU_SECONDS_PER_MB_MAX = 1.5;
 const TEXT_BYTES = process.env.TOLLGATE_HOSTILE_FULL === undefined ? 40_000 : 1_000_000;
 /** More words than a cache would hold. */

@@ -1,6 +1,7 @@
 /**
- * An upstream that sends answers nobody asked for: on a connection at rest, behind a response, while the next request is on its way. No
- * caller gets what was meant for another where that can be known, and an upstream that was caught is not trusted with a second call.
+ * An upstream that sends answers nobody asked for: on a connection at rest, behind a response, while the next
+ * request is on its way. No caller gets what was meant for another where that can be known, and an upstream
+ * that was caught is not trusted with a second call.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
@@ -39,7 +40,10 @@ const STRAYS: readonly string[] = [
   OTHERS,
 ];
 
-/** When it is sent: with the end of a response, some turns of the loop after it, or before a call in the same turn. */
+/**
+ * When it is sent: with the end of a response, some turns of the loop after it, or before a call in the same
+ * turn.
+ */
 type Moment = 'with the answer' | 'at rest' | 'right before a call';
 const MOMENTS: readonly Moment[] = ['with the answer', 'at rest', 'right before a call'];
 
@@ -50,7 +54,8 @@ async function worldOf(t: Test, respond: (socket: Socket, id: string) => void) {
   let unasked = 0;
   const server = createServer((socket) => {
     sockets.push(socket);
-    // Else the system holds a stray answer back until the next request acknowledges the last one: then nothing can tell.
+    // Else the system holds a stray answer back until the next request acknowledges the last one: then
+    // nothing can tell.
     socket.setNoDelay(true);
     socket.on('error', () => undefined);
     let request = '';

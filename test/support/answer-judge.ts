@@ -1,5 +1,6 @@
 /**
- * The strict judge of responses, and responses that are to be judged: good ones, and many that are nearly good.
+ * The strict judge of responses, and responses that are to be judged: good ones, and many that are nearly
+ * good.
  */
 import { naiveEvents } from './sse-transcripts.js';
 import { pick, type Random } from './protocol-values.js';
@@ -69,7 +70,10 @@ export function mutated(bytes: Uint8Array, next: Random): Buffer {
   return result;
 }
 
-/** Of the response: cut at every byte, more behind it, before it, twice, in an array, with bytes at every place that are no UTF-8. */
+/**
+ * Of the response: cut at every byte, more behind it, before it, twice, in an array, with bytes at every
+ * place that are no UTF-8.
+ */
 export function* brokenForms(answer: Buffer): Generator<Buffer> {
   for (let end = 0; end < answer.length; end++) yield answer.subarray(0, end);
   for (let start = 1; start < answer.length; start++) yield answer.subarray(start);

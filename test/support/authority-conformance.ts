@@ -1,5 +1,6 @@
 /**
- * What every Coordinator must do, as tests. An implementation gives a world: nodes on one coordinator, and where it can, its time.
+ * What every Coordinator must do, as tests. An implementation gives a world: nodes on one coordinator, and
+ * where it can, its time.
  */
 import { randomBytes } from 'node:crypto';
 import type { Test } from 'tap';

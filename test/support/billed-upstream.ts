@@ -1,6 +1,6 @@
 /**
- * An upstream in the test's own process that plays a script for each call and remembers what it sent: for tests that hold the books
- * against it. The script of a call is found by the text of its first message.
+ * An upstream in the test's own process that plays a script for each call and remembers what it sent: for
+ * tests that hold the books against it. The script of a call is found by the text of its first message.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
@@ -26,7 +26,9 @@ export const ENDINGS = [
   'too long',
 ] as const;
 export type Ending = (typeof ENDINGS)[number];
-/** `early`: in the first event alone. `each`: in each, as far as it has come. `twice`: early and at the end. */
+/**
+ * `early`: in the first event alone. `each`: in each, as far as it has come. `twice`: early and at the end.
+ */
 export const USAGES = ['none', 'end', 'early', 'each', 'twice'] as const;
 
 /** Of several choices: their texts come by turns, or a choice comes once the one before it has ended. */
@@ -40,8 +42,8 @@ export interface Script {
   readonly usage: (typeof USAGES)[number];
   readonly ending: Ending;
   /**
-   * Events before the ending, if it is a failure: those with text, and one for the finish reason of each choice. With all of them the
-   * text was whole, with one more also `[DONE]` was sent.
+   * Events before the ending, if it is a failure: those with text, and one for the finish reason of each
+   * choice. With all of them the text was whole, with one more also `[DONE]` was sent.
    */
   readonly endingAt: number;
   /** Bytes in each event that are no text. */
@@ -68,7 +70,10 @@ export interface Sent {
   blockedMs: number;
   /** How long it had lived then. */
   livedMs: number;
-  /** Its longest silence before that though its socket took everything: on a busy machine it may pass for a failure. */
+  /**
+   * Its longest silence before that though its socket took everything: on a busy machine it may pass for a
+   * failure.
+   */
   silentMs: number;
 }
 

@@ -1,4 +1,6 @@
-/** A gateway of a group as far as its books go: a ledger that holds what was leased, a journal, and the flush. */
+/**
+ * A gateway of a group as far as its books go: a ledger that holds what was leased, a journal, and the flush.
+ */
 import type { Clock } from '#src/core/clock.js';
 import { asCallSlot, asKeyIndex, asPicoUnits, type AccountIndex } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
@@ -27,11 +29,17 @@ export interface BooksMember {
   readonly record: (of: Partial<JournalRecord> & Pick<JournalRecord, 'account' | 'charged'>) => void;
   readonly totals: SharedTotals;
   readonly flush: LedgerFlush;
-  /** A call of the account by key 0, or that of `more`, from admission to its record; what it costs must have been leased. */
+  /**
+   * A call of the account by key 0, or that of `more`, from admission to its record; what it costs must have
+   * been leased.
+   */
   readonly serve: (account: AccountIndex, cost: bigint, more?: Partial<JournalRecord>) => void;
 }
 
-/** `life` is text that no other gateway has had; flushes go `through` a store of the caller's where it is given. */
+/**
+ * `life` is text that no other gateway has had; flushes go `through` a store of the caller's where it is
+ * given.
+ */
 export function joinBooks(
   store: Store,
   clock: Clock,

@@ -1,5 +1,6 @@
 /**
- * A real browser for tests: Debian's Chromium, steered by playwright-core; tests that want it skip themselves where it is not.
+ * A real browser for tests: Debian's Chromium, steered by playwright-core; tests that want it skip themselves
+ * where it is not.
  */
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

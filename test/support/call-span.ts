@@ -7,8 +7,8 @@ export interface Call {
 }
 
 /**
- * The most that were surely admitted within one span: sent after its beginning and answered before its end. However late a busy
- * machine shows a response, it accuses nobody wrongly.
+ * The most that were surely admitted within one span: sent after its beginning and answered before its end.
+ * However late a busy machine shows a response, it accuses nobody wrongly.
  */
 export function mostSurelyWithin(calls: readonly Call[], spanMs: number): number {
   const ordered = (times: number[]): number[] => times.sort((one, other) => one - other);

@@ -8,8 +8,8 @@ setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as (options?: { type: 'minor' }) => void;
 
 /**
- * By how many bytes the heap has grown after 10,000 more calls of `come`, with small collections only. What lives at the beginning is
- * old; what is old stays there, dead or alive, and keeps alive what it points to.
+ * By how many bytes the heap has grown after 10,000 more calls of `come`, with small collections only. What
+ * lives at the beginning is old; what is old stays there, dead or alive, and keeps alive what it points to.
  */
 export function grownBytes(come: () => void): number {
   for (let count = 0; count < 1_000; count++) come();

@@ -1,5 +1,6 @@
 /**
- * An OTLP/HTTP receiver for tests: takes spans as JSON, as a collector does on its port 4318, or does what a bad one does.
+ * An OTLP/HTTP receiver for tests: takes spans as JSON, as a collector does on its port 4318, or does what a
+ * bad one does.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { once } from 'node:events';

@@ -1,5 +1,6 @@
 /**
- * Load for the crash tests: calls of one known cost on connections that stay, and an exact account of what became of each.
+ * Load for the crash tests: calls of one known cost on connections that stay, and an exact account of what
+ * became of each.
  */
 import type { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -25,7 +26,9 @@ const promptOf = (upstreamMs: number): string =>
     `prompt_tokens=${PROMPT_TOKENS}&completion_tokens=${COMPLETION_TOKENS}&first_byte_ms=${upstreamMs}`,
   );
 
-/** Statuses of refusals, but for 503: on a machine that is slow a lease may come too late, which is no limit. */
+/**
+ * Statuses of refusals, but for 503: on a machine that is slow a lease may come too late, which is no limit.
+ */
 export const refusalsOf = (callers: readonly Caller[]): number[] =>
   [...new Set(callers.flatMap(({ refused }) => [...refused.keys()]))].filter((status) => status !== 503);
 
@@ -39,13 +42,19 @@ export interface CallerOptions {
   readonly port: number;
   readonly key: string;
   readonly connections: number;
-  /** Of a connection after a response that was none, so that refusals do not take the machine from what is admitted. Default 0. */
+  /**
+   * Of a connection after a response that was none, so that refusals do not take the machine from what is
+   * admitted. Default 0.
+   */
   readonly refusedPauseMs?: number;
   /** What the upstream takes for each call; none by default. */
   readonly upstreamMs?: number | undefined;
 }
 
-/** Connections that make one call after the other for one account, until they are told to stop or the gateway is gone. */
+/**
+ * Connections that make one call after the other for one account, until they are told to stop or the gateway
+ * is gone.
+ */
 export class Caller {
   /** When each response had been read to its end, and when its request was sent. */
   readonly answeredMs: number[] = [];

@@ -1,6 +1,6 @@
 /**
- * What the specification's error table (and the few rows of docs/errors.md beyond it) promise of a response, written down here a second
- * time, so that the program's own catalogue is judged and not believed.
+ * What the specification's error table (and the few rows of docs/errors.md beyond it) promise of a response,
+ * written down here a second time, so that the program's own catalogue is judged and not believed.
  */
 import type { Test } from 'tap';
 
@@ -46,8 +46,8 @@ const WITH_RETRY_AFTER: readonly ErrorName[] = [
 const MESSAGE_CHARS_MIN = 15;
 
 /**
- * Asserts status, type, code and shape of a response, and returns its message. `status` where it is not the table's: an
- * unknown model in a path.
+ * Asserts status, type, code and shape of a response, and returns its message. `status` where it is not the
+ * table's: an unknown model in a path.
  */
 export function checkError(
   t: Test,

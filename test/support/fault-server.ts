@@ -1,6 +1,6 @@
 /**
- * An upstream that breaks HTTP on purpose, over bare sockets: each path has its own script, which gets the socket once the request is
- * whole and writes what it likes.
+ * An upstream that breaks HTTP on purpose, over bare sockets: each path has its own script, which gets the
+ * socket once the request is whole and writes what it likes.
  */
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
@@ -10,8 +10,8 @@ import type { Scope } from './mock.js';
 export type FaultScript = (socket: Socket, stream: boolean) => void;
 
 /**
- * Name of a connection to a script that has not had a request: the HTTP client may have opened it for a call that another one took, and
- * keeps it for the next call as long as any other.
+ * Name of a connection to a script that has not had a request: the HTTP client may have opened it for a call
+ * that another one took, and keeps it for the next call as long as any other.
  */
 export const UNUSED = 'no request yet';
 
@@ -88,7 +88,10 @@ export const LAST_CHUNK = '0\r\n\r\n';
 
 type End = 'close' | 'reset' | 'stall';
 
-/** Writes the parts with a short pause between them, then closes, resets, or waits for the other side to leave. */
+/**
+ * Writes the parts with a short pause between them, then closes, resets, or waits for the other side to
+ * leave.
+ */
 export function send(socket: Socket, parts: readonly (string | Uint8Array)[], end: End): void {
   const [part, ...rest] = parts;
   if (part === undefined) {

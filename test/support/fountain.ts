@@ -1,6 +1,6 @@
 /**
- * An upstream in the test's own process that streams as fast as it is read and waits as long as it is paused: for tests
- * with hundreds of paused streams, which the mock would cut after 10 s.
+ * An upstream in the test's own process that streams as fast as it is read and waits as long as it is paused:
+ * for tests with hundreds of paused streams, which the mock would cut after 10 s.
  */
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';

@@ -30,7 +30,10 @@ const STOP_TIMEOUT_MS = 120_000;
 const SOON_TIMEOUT_MS = 120_000;
 const POLL_MS = 20;
 
-/** Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after `timeoutMs`. */
+/**
+ * Calls `probe` until it gives something; an exception counts as nothing. Rejects, naming `what`, after
+ * `timeoutMs`.
+ */
 export async function eventually<T>(
   what: string,
   probe: () => T | undefined | Promise<T | undefined>,
@@ -118,7 +121,10 @@ export class Gateway {
   }
 }
 
-/** Ends the gateway process that serves from `folder`, if one does: the number in a stale file may be another's by now. */
+/**
+ * Ends the gateway process that serves from `folder`, if one does: the number in a stale file may be
+ * another's by now.
+ */
 function killGatewayOf(folder: string): void {
   try {
     const { pid } = gatewayFile(join(folder, 'data'));
@@ -132,7 +138,10 @@ function gatewayFile(dataFolder: string): GatewayFile {
   return JSON.parse(readFileSync(join(dataFolder, 'gateway.json'), 'utf8')) as GatewayFile;
 }
 
-/** New connections that the kernel deals out to all processes of a gateway, but for once in some 100,000 times with four. */
+/**
+ * New connections that the kernel deals out to all processes of a gateway, but for once in some 100,000 times
+ * with four.
+ */
 const DEALT_OUT = 40;
 
 /** Resolves when every process of a gateway knows a key, and so what was made before it. */
@@ -152,8 +161,8 @@ export const HIDDEN_MODEL = 'hidden-model';
 export const TEST_PRICE = { input: '1.5', output: '2.25', cached_input: '0.75' };
 
 /**
- * Settings with two models at the mock and the plan `ample` (a million requests a minute, 10^9 calls a day); `more` are
- * further settings, `plans` further plans.
+ * Settings with two models at the mock and the plan `ample` (a million requests a minute, 10^9 calls a day);
+ * `more` are further settings, `plans` further plans.
  */
 export function testSettings(
   upstreamUrl: string,
@@ -179,7 +188,10 @@ export function testSettings(
   };
 }
 
-/** Starts a gateway and resolves when it serves; it is killed with the test, if it has not been stopped before. */
+/**
+ * Starts a gateway and resolves when it serves; it is killed with the test, if it has not been stopped
+ * before.
+ */
 export async function startGateway(t: Scope, options: GatewayOptions = {}): Promise<Gateway> {
   const folder = options.folder ?? temporaryFolder(t);
   const main = options.main ?? new URL(import.meta.resolve('#src/cli/main.js')).pathname;

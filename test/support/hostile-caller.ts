@@ -1,6 +1,6 @@
 /**
- * Callers of chat calls over bare sockets who read, read slowly, stop reading, leave at a byte, close their half, or repeat a call; and
- * who keep their connection for the next one.
+ * Callers of chat calls over bare sockets who read, read slowly, stop reading, leave at a byte, close their
+ * half, or repeat a call; and who keep their connection for the next one.
  */
 import { connect, type Socket } from 'node:net';
 import { WORD, type Script } from './billed-upstream.js';
@@ -8,7 +8,9 @@ import { TEST_MODEL } from './gateway.js';
 import { oneOf, type Random } from './random.js';
 
 const STAYING_KINDS = ['reads', 'slow', 'stalls', 'repeats'] as const;
-/** The last two leave before a byte of the response can have come: within the request, and right behind it. */
+/**
+ * The last two leave before a byte of the response can have come: within the request, and right behind it.
+ */
 const LEAVING_KINDS = ['never reads', 'leaves', 'half-closes', 'leaves within', 'leaves behind'] as const;
 
 export interface Caller {
@@ -66,7 +68,10 @@ export class HostileConnection {
     this.#socket?.destroy();
   }
 
-  /** Makes the call; a caller who repeats makes it again, and what it gets then counts as received only if the first got less. */
+  /**
+   * Makes the call; a caller who repeats makes it again, and what it gets then counts as received only if the
+   * first got less.
+   */
   async call(caller: Caller, key: string, prompt: string, choices: number): Promise<Received> {
     const first = await this.#once(caller, key, prompt, choices);
     if (caller.kind !== 'repeats' || !first.isWhole || first.hasError) return first;
@@ -123,7 +128,8 @@ export class HostileConnection {
         socket.write(request.slice(0, caller.atBytes), () => socket.destroy());
       else if (caller.kind === 'leaves behind') socket.write(request, () => socket.destroy());
       else socket.write(request);
-      // From its first byte on it reads nothing, and leaves only when it is cut: a paused socket does not hear of that.
+      // From its first byte on it reads nothing, and leaves only when it is cut: a paused socket does not
+      // hear of that.
       if (caller.kind === 'never reads') setTimeout(() => socket.destroy(), 2_200);
     });
   }

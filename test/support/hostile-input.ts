@@ -1,6 +1,7 @@
 /**
- * Wrong input for the admin interface, made from a route's own operation in the OpenAPI document: whatever a schema names is
- * left out, mistyped and stuffed, and a route or field that is new is among them without a word here.
+ * Wrong input for the admin interface, made from a route's own operation in the OpenAPI document: whatever a
+ * schema names is left out, mistyped and stuffed, and a route or field that is new is among them without a
+ * word here.
  */
 
 export interface Schema {

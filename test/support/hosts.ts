@@ -1,6 +1,6 @@
 /**
- * Gateways as hosts that share one Redis: each has a data directory of its own and reaches the server over a wire of its own, which
- * the test can cut.
+ * Gateways as hosts that share one Redis: each has a data directory of its own and reaches the server over a
+ * wire of its own, which the test can cut.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -66,7 +66,10 @@ export async function startHosts(
 
 const KILL_TIMEOUT_MS = 60_000;
 
-/** A module that sets the calendar of a process and all of its threads forward; clocks that never step are as they were. */
+/**
+ * A module that sets the calendar of a process and all of its threads forward; clocks that never step are as
+ * they were.
+ */
 function calendarAhead(folder: string, aheadMs: number): string {
   const path = join(folder, 'calendar.cjs');
   const text = `

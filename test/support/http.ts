@@ -23,7 +23,9 @@ export interface Answer {
 
 const TIMEOUT_MS = 120_000;
 
-/** Connections are closed after each response unless an agent is given, so that no test leans on another's. */
+/**
+ * Connections are closed after each response unless an agent is given, so that no test leans on another's.
+ */
 export function request(options: RequestOptions): Promise<Answer> {
   const { body } = options;
   const bytes =

@@ -1,6 +1,7 @@
 /**
- * Nodes that share limits over one coordinator, in one process and by one clock that jumps from event to event: ledgers and keepers
- * are the real ones, the network between them is played, with delays, losses and duplicates. Deterministic by its seed.
+ * Nodes that share limits over one coordinator, in one process and by one clock that jumps from event to
+ * event: ledgers and keepers are the real ones, the network between them is played, with delays, losses and
+ * duplicates. Deterministic by its seed.
  */
 import {
   asAccountIndex,

@@ -1,7 +1,8 @@
 /**
- * A ledger that is obviously right: plain objects, one thread, nothing shared. What is available is not kept but is what was
- * credited and is neither spent nor held; a minute is a list of permits with the tick of each. Beside it what the model test
- * and its workers say to each other: operations as data, how they are performed on the real ledger, and the shared words.
+ * A ledger that is obviously right: plain objects, one thread, nothing shared. What is available is not kept
+ * but is what was credited and is neither spent nor held; a minute is a list of permits with the tick of
+ * each. Beside it what the model test and its workers say to each other: operations as data, how they are
+ * performed on the real ledger, and the shared words.
  */
 import type { Clock } from '#src/core/clock.js';
 import {
@@ -16,7 +17,10 @@ import {
 import type { LedgerBuffers } from '#src/ledger/layout.js';
 import type { AccountState, Ledger } from '#src/ledger/ledger.js';
 
-/** Times are in 32nds of a millisecond, in which a tick (1/32 ms more than a 50th of a minute) is a whole number. */
+/**
+ * Times are in 32nds of a millisecond, in which a tick (1/32 ms more than a 50th of a minute) is a whole
+ * number.
+ */
 export const TICK_32NDS = (60_000 / 50) * 32 + 1;
 /** A permit weighs in its own tick and the 50 after it. */
 export const SPAN_TICKS = 51;
@@ -39,7 +43,10 @@ export type Operation =
   | { kind: 'drain' }
   | { kind: 'time'; monotonic: number; wall: number };
 
-/** One operation of one thread; `actor` is the number of a worker, or the count of workers for the main thread. */
+/**
+ * One operation of one thread; `actor` is the number of a worker, or the count of workers for the main
+ * thread.
+ */
 export interface Step {
   readonly actor: number;
   readonly operation: Operation;
@@ -75,7 +82,10 @@ export type Event =
   | { kind: 'lost'; slot: number }
   | { kind: 'reversed'; account: number; dayNumber: number; charged: bigint; uncovered: bigint };
 
-/** One thread's part of one round: on its own; then, with all the others, on the slots of the dead; then what it sees. */
+/**
+ * One thread's part of one round: on its own; then, with all the others, on the slots of the dead; then what
+ * it sees.
+ */
 export interface RoundLog {
   readonly alone: Event[];
   readonly together: Event[];
@@ -94,7 +104,10 @@ export const SHARED_BYTES = 32;
 
 /** Who waits longer waits for a thread that has died. */
 const WAIT_MS_MAX = 60_000;
-/** Looks before a thread sleeps at a barrier: those who come off it spinning start within the same microsecond. */
+/**
+ * Looks before a thread sleeps at a barrier: those who come off it spinning start within the same
+ * microsecond.
+ */
 const LOOKS = 50_000;
 
 export class SharedClock implements Clock {
@@ -141,7 +154,10 @@ export function meet(words: Int32Array, threads: number): void {
   while (Atomics.load(words, PASSED) === passed) waitWhile(words, PASSED, passed);
 }
 
-/** Performs the steps of `job.actor`, each when it is its turn; returns for each what came of it and all that then is seen. */
+/**
+ * Performs the steps of `job.actor`, each when it is its turn; returns for each what came of it and all that
+ * then is seen.
+ */
 export function takeTurns(job: ModelJob, ledger: Ledger, steps: readonly Step[]): unknown[] {
   const words = new Int32Array(job.shared);
   const clock = new SharedClock(job.shared);

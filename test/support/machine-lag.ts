@@ -1,6 +1,7 @@
 /**
- * How late this machine is: the worst that a timer with a small write to disk took beyond its period in one span. Bounds on the
- * time of other processes are widened by it, so that they are about the product and not about its neighbours.
+ * How late this machine is: the worst that a timer with a small write to disk took beyond its period in one
+ * span. Bounds on the time of other processes are widened by it, so that they are about the product and not
+ * about its neighbours.
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';

@@ -21,7 +21,10 @@ export interface Scope {
 
 const READY_TIMEOUT_MS = 120_000;
 
-/** Starts `tollgate mock-upstream --port 0` with `args`; ends it with the test. Requests are recorded for `stats().last`. */
+/**
+ * Starts `tollgate mock-upstream --port 0` with `args`; ends it with the test. Requests are recorded for
+ * `stats().last`.
+ */
 export async function startMock(t: Scope, args: readonly string[] = []): Promise<Mock> {
   const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
   const child = await startChild({

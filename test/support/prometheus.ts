@@ -1,5 +1,6 @@
 /**
- * Debian's Prometheus and promtool, where they are installed or test/setup-tools.sh has put them into build/tools.
+ * Debian's Prometheus and promtool, where they are installed or test/setup-tools.sh has put them into
+ * build/tools.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
@@ -42,7 +43,10 @@ export interface Prometheus {
   api(path: string): Promise<unknown>;
 }
 
-/** Starts one that scrapes the admin port every second under the job `tollgate`, with these rules; killed with the test. */
+/**
+ * Starts one that scrapes the admin port every second under the job `tollgate`, with these rules; killed with
+ * the test.
+ */
 export async function startPrometheus(t: Scope, adminPort: number, rulesFile: string): Promise<Prometheus> {
   const folder = temporaryFolder(t);
   const config = join(folder, 'prometheus.yml');

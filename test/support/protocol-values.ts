@@ -2,7 +2,10 @@
 
 export type Random = () => number;
 
-/** Numbers in [0, 1) from a 32-bit seed: mulberry32, https://gist.github.com/tommyettinger/46a874533244883189143505d203312c (public domain). */
+/**
+ * Numbers in [0, 1) from a 32-bit seed: mulberry32,
+ * https://gist.github.com/tommyettinger/46a874533244883189143505d203312c (public domain).
+ */
 export function random(seed: number): Random {
   let state = seed;
   return () => {

@@ -94,7 +94,10 @@ export class RawConnection {
     }
   }
 
-  /** The next whole response, also an interim one (100). Rejects when the connection closes before, or after 30 s. */
+  /**
+   * The next whole response, also an interim one (100). Rejects when the connection closes before, or after
+   * 30 s.
+   */
   answer(): Promise<RawAnswer> {
     return within(this.#nextAnswer(), ANSWER_TIMEOUT_MS, 'answer');
   }

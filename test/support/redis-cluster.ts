@@ -1,4 +1,7 @@
-/** Debian's Redis servers as one Cluster of masters on loopback, without replicas: each has an equal part of the slots. */
+/**
+ * Debian's Redis servers as one Cluster of masters on loopback, without replicas: each has an equal part of
+ * the slots.
+ */
 import { eventually } from './gateway.js';
 import type { Scope } from './mock.js';
 import { freePort, startRedis, type RedisServer } from './redis-server.js';

@@ -1,5 +1,6 @@
 /**
- * Debian's Redis server on a free port of loopback: without persistence unless the test says otherwise, and killed with it.
+ * Debian's Redis server on a free port of loopback: without persistence unless the test says otherwise, and
+ * killed with it.
  */
 import { spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
@@ -18,7 +19,10 @@ export interface RedisServer {
   readonly port: number;
   /** `redis://127.0.0.1:port/0` */
   readonly url: string;
-  /** Sends one command over a connection of its own and gives the raw reply's first line, or the text of a bulk reply. */
+  /**
+   * Sends one command over a connection of its own and gives the raw reply's first line, or the text of a
+   * bulk reply.
+   */
   readonly command: (...words: string[]) => Promise<string>;
   /** kill -9; resolves when it is gone. */
   kill(): Promise<void>;

@@ -1,4 +1,7 @@
-/** What gateways that share a data directory work on in tests: two accounts, a key for each slot, subjects with limits alone. */
+/**
+ * What gateways that share a data directory work on in tests: two accounts, a key for each slot, subjects
+ * with limits alone.
+ */
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits, type AccountIndex, type PicoUnits } from '#src/core/units.js';
 import { Store } from '#src/store/store.js';

@@ -1,5 +1,6 @@
 /**
- * Streams as providers send them, recorded-like and random, and a slow and plain reading of them to judge the quick one by.
+ * Streams as providers send them, recorded-like and random, and a slow and plain reading of them to judge the
+ * quick one by.
  */
 import { pick, type Random } from './protocol-values.js';
 
@@ -151,7 +152,10 @@ export function randomTranscript(next: Random, faulty: boolean): string {
   return chance(0.1) ? `\uFEFF${text}` : text;
 }
 
-/** The data of the events in a text, as the standard reads them; an event that the end of the text cut counts, too. */
+/**
+ * The data of the events in a text, as the standard reads them; an event that the end of the text cut counts,
+ * too.
+ */
 export function naiveEvents(text: string): string[] {
   const found: string[] = [];
   let data: string[] = [];

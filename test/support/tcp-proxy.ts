@@ -1,9 +1,13 @@
-/** A wire of loopback that can be cut: what goes through it is lost, or held back, as long as the test says. */
+/**
+ * A wire of loopback that can be cut: what goes through it is lost, or held back, as long as the test says.
+ */
 import { once } from 'node:events';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import type { Scope } from './mock.js';
 
-/** `open` carries; `held` keeps connections and lets nothing through; `cut` breaks them and refuses new ones. */
+/**
+ * `open` carries; `held` keeps connections and lets nothing through; `cut` breaks them and refuses new ones.
+ */
 export type WireState = 'open' | 'held' | 'cut';
 
 export interface Wire {

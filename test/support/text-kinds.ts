@@ -1,6 +1,6 @@
 /**
- * Each place in a choice where a model's text can stand: the members of a stream's delta or of a message, or, for completions, of the
- * choice itself. Tests try each of them.
+ * Each place in a choice where a model's text can stand: the members of a stream's delta or of a message, or,
+ * for completions, of the choice itself. Tests try each of them.
  */
 
 export interface TextKind {

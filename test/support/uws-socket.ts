@@ -1,6 +1,7 @@
 /**
- * A model of how µWS 20.41 sends a chunked answer (AsyncSocket.h and HttpResponse.h): the cork of 16 KiB, what is kept for a
- * socket that takes no more, and what is lost. The kernel's side is the test's: `accept` says how much of a send it takes.
+ * A model of how µWS 20.41 sends a chunked answer (AsyncSocket.h and HttpResponse.h): the cork of 16 KiB,
+ * what is kept for a socket that takes no more, and what is lost. The kernel's side is the test's: `accept`
+ * says how much of a send it takes.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 

@@ -1,4 +1,6 @@
-/** Nodes of the coordinator over hosts on one real server, with books in memory and a time that can be moved. */
+/**
+ * Nodes of the coordinator over hosts on one real server, with books in memory and a time that can be moved.
+ */
 import { SystemClock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import type { InheritedUse } from '#src/registry/key-record.js';

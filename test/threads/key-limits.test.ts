@@ -1,6 +1,6 @@
 /**
- * Four threads on keys with limits of their own: never one request too many for a key, never one too many for their account.
- * The test moves the time, so nothing waits for a clock.
+ * Four threads on keys with limits of their own: never one request too many for a key, never one too many for
+ * their account. The test moves the time, so nothing waits for a clock.
  */
 import t from 'tap';
 import { createLedgerBuffers } from '#src/ledger/layout.js';

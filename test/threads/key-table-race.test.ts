@@ -1,4 +1,7 @@
-/** A thread looks up keys that stay, while the main thread inserts, moves, disables and removes others around them. */
+/**
+ * A thread looks up keys that stay, while the main thread inserts, moves, disables and removes others around
+ * them.
+ */
 import { once } from 'node:events';
 import t from 'tap';
 import { Worker } from 'node:worker_threads';

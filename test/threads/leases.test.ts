@@ -1,6 +1,6 @@
 /**
- * Three threads use what the main thread lends and takes back meanwhile: every permit, call and pico-unit is where it was lent to,
- * used once, or taken back once.
+ * Three threads use what the main thread lends and takes back meanwhile: every permit, call and pico-unit is
+ * where it was lent to, used once, or taken back once.
  */
 import t from 'tap';
 import {
@@ -45,7 +45,10 @@ function createWorld(time: () => number) {
   return { buffers, ledger, leases: new Leases(buffers) };
 }
 
-/** Lets the main thread `act` until the threads have made their calls; hands the turn on, so that they can say so. */
+/**
+ * Lets the main thread `act` until the threads have made their calls; hands the turn on, so that they can say
+ * so.
+ */
 async function actUntil<Result>(end: Promise<Result>, act: () => void): Promise<Result> {
   const turn = { isLast: false };
   const done = end.finally(() => (turn.isLast = true));

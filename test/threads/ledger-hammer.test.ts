@@ -1,9 +1,11 @@
 /**
- * Four threads want more than the limits give, all the time: never one call too many in any 60 seconds, never one too few.
- * The time lies in shared memory and moves when every thread has been refused, so hours pass in seconds. Time that moves
- * while threads are in the middle of a call is in ledger-window.test.ts and unit/ledger/window.test.ts.
+ * Four threads want more than the limits give, all the time: never one call too many in any 60 seconds, never
+ * one too few. The time lies in shared memory and moves when every thread has been refused, so hours pass in
+ * seconds. Time that moves while threads are in the middle of a call is in ledger-window.test.ts and
+ * unit/ledger/window.test.ts.
  *
- * In `npm test` each case makes some 80,000 attempts; with TOLLGATE_CRASH_FULL=1 (`npm run test:crash`) 2,000,000 a thread.
+ * In `npm test` each case makes some 80,000 attempts; with TOLLGATE_CRASH_FULL=1 (`npm run test:crash`)
+ * 2,000,000 a thread.
  */
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
@@ -38,7 +40,10 @@ const sum = (numbers: Iterable<number>): number => {
   return total;
 };
 
-/** Whole spans: as many as the attempts allow, two at least. Each takes all permits once and is refused in every tick. */
+/**
+ * Whole spans: as many as the attempts allow, two at least. Each takes all permits once and is refused in
+ * every tick.
+ */
 function spansOf(limits: Int32Array): number {
   const attemptsPerSpan = sum(limits) + limits.length * THREADS * SPAN_TICKS;
   return Math.max(2, Math.floor(ATTEMPTS / attemptsPerSpan));

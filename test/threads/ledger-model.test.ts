@@ -1,12 +1,14 @@
 /**
- * Threads do at random what the gateway does with a ledger, and a model that is obviously right must explain it.
+ * Threads do at random what the gateway does with a ledger, and a model that is obviously right must explain
+ * it.
  *
- * In turns, one operation at a time, each by its own thread and Ledger over the same buffers: every response, and all that is
- * then seen of every account, equals the model's. At once: what every thread was told adds up to what is seen when all
- * stand still, whatever the order was; and who dies has each call ended once, though all threads try to at the same time.
+ * In turns, one operation at a time, each by its own thread and Ledger over the same buffers: every response,
+ * and all that is then seen of every account, equals the model's. At once: what every thread was told adds up
+ * to what is seen when all stand still, whatever the order was; and who dies has each call ended once, though
+ * all threads try to at the same time.
  *
- * The time is a shared word that the test moves. TOLLGATE_TEST_SEED, the seed of the first run, repeats it: in turns step by
- * step, at once as far as the threads fall into the same order.
+ * The time is a shared word that the test moves. TOLLGATE_TEST_SEED, the seed of the first run, repeats it:
+ * in turns step by step, at once as far as the threads fall into the same order.
  */
 import { once } from 'node:events';
 import { isDeepStrictEqual } from 'node:util';
@@ -51,8 +53,8 @@ const STEPS = 700;
 const SLOTS_IN_TURNS = 4;
 
 /**
- * 69 hours, after which a mark of the minute carries the same turn again. Not while threads race: one that is stopped for
- * exactly so long may roll a tick early, as window.ts says.
+ * 69 hours, after which a mark of the minute carries the same turn again. Not while threads race: one that is
+ * stopped for exactly so long may roll a tick early, as window.ts says.
  */
 const SAME_TURN_32NDS = SPAN_TICKS * 4_096 * TICK_32NDS;
 

@@ -1,4 +1,7 @@
-/** Several threads spend the money of a few accounts: nothing is made, nothing is lost, nobody goes below zero. */
+/**
+ * Several threads spend the money of a few accounts: nothing is made, nothing is lost, nobody goes below
+ * zero.
+ */
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';

@@ -1,6 +1,6 @@
 /**
- * Several threads on one account, and on several, while the time moves: never one permit too many. The test itself moves
- * the time, between calls of its own, so it never waits for a clock.
+ * Several threads on one account, and on several, while the time moves: never one permit too many. The test
+ * itself moves the time, between calls of its own, so it never waits for a clock.
  */
 import t from 'tap';
 import { createLedgerBuffers } from '#src/ledger/layout.js';

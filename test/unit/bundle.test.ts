@@ -1,4 +1,7 @@
-/** What is run is bundled: nothing that a bundle names beside itself is missing, and what is inside comes with its licence. */
+/**
+ * What is run is bundled: nothing that a bundle names beside itself is missing, and what is inside comes with
+ * its licence.
+ */
 import { execFileSync, spawnSync, type SpawnSyncReturns } from 'node:child_process';
 import { copyFileSync, existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';

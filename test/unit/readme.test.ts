@@ -1,4 +1,7 @@
-/** The README is short, what it and docs/ link to is there, and the pages that the code writes are what it would write. */
+/**
+ * The README is short, what it and docs/ link to is there, and the pages that the code writes are what it
+ * would write.
+ */
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';

@@ -1,5 +1,6 @@
 /**
- * The tree itself: which folder may import which, where atomics may be used, how files are named, what is banned.
+ * The tree itself: which folder may import which, where atomics may be used, how files are named, what is
+ * banned.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';

@@ -1,6 +1,6 @@
 /**
- * Whatever else is to be compared: a gateway that somebody started beside the bench, in front of the bench's upstream
- * (`--upstream-port`). It must run on this machine, because its CPU time is read from /proc.
+ * Whatever else is to be compared: a gateway that somebody started beside the bench, in front of the bench's
+ * upstream (`--upstream-port`). It must run on this machine, because its CPU time is read from /proc.
  */
 import { processTree } from '../../support/proc.js';
 import { JSON_HEADERS, type Contender } from './contender.js';

@@ -1,6 +1,6 @@
 /**
- * A bare µWebSockets.js handler in a process of its own: `POST /401` is answered with 401 and a constant body, whatever was
- * sent. Nothing is looked up, read or counted.
+ * A bare µWebSockets.js handler in a process of its own: `POST /401` is answered with 401 and a constant
+ * body, whatever was sent. Nothing is looked up, read or counted.
  */
 import uws from 'uWebSockets.js';
 import { REFUSAL_STATUSES } from '../scenarios/refusals.js';

@@ -1,5 +1,6 @@
 /**
- * What a contender is: something that listens on loopback and answers chat calls, and the processes behind it.
+ * What a contender is: something that listens on loopback and answers chat calls, and the processes behind
+ * it.
  */
 import type { Scenario } from '../scenarios/scenario.js';
 
@@ -20,7 +21,10 @@ export const CONTENDER_NAMES = [
 ] as const;
 export type ContenderName = (typeof CONTENDER_NAMES)[number];
 
-/** Run where they are named: as many listeners, and as many workers, of the gateway, of each of two processes in `2p`. Fewer cores than threads say nothing. */
+/**
+ * Run where they are named: as many listeners, and as many workers, of the gateway, of each of two processes
+ * in `2p`. Fewer cores than threads say nothing.
+ */
 export const THREADS = { 'tollgate-2': 2, 'tollgate-4': 4, 'tollgate-2p': 1 } as const;
 
 /** How a scenario is asked of one contender. */

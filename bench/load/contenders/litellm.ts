@@ -1,6 +1,6 @@
 /**
- * LiteLLM's proxy, the usual gateway in Python: one worker, a master key, no database. `npm run bench:peers` installs it into a folder of
- * the bench's own.
+ * LiteLLM's proxy, the usual gateway in Python: one worker, a master key, no database. `npm run bench:peers`
+ * installs it into a folder of the bench's own.
  */
 import { existsSync } from 'node:fs';
 import { TEST_MODEL } from '../../../test/support/gateway.js';

@@ -6,8 +6,8 @@ import { openCall, type Contender } from './contender.js';
 import { freePort, installed, startProgram } from './program.js';
 
 /**
- * One worker; connections to the upstream are kept, for less than the 5 s after which the upstream ends them: a call sent into that end is a 502.
- * What comes is passed on at once. Bodies of the bench stay in memory.
+ * One worker; connections to the upstream are kept, for less than the 5 s after which the upstream ends them:
+ * a call sent into that end is a 502. What comes is passed on at once. Bodies of the bench stay in memory.
  */
 const configOf = (folder: string, port: number, upstreamPort: number): string => `
 daemon off;

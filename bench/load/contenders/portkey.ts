@@ -1,6 +1,6 @@
 /**
- * Portkey's open-source gateway, the nearest product on Node: one process, as its package starts it. It hands on the
- * caller's key and counts nothing. `npm run bench:peers` installs it into a folder of the bench's own.
+ * Portkey's open-source gateway, the nearest product on Node: one process, as its package starts it. It hands
+ * on the caller's key and counts nothing. `npm run bench:peers` installs it into a folder of the bench's own.
  */
 import { existsSync } from 'node:fs';
 import type { Scope } from '../../../test/support/mock.js';

@@ -1,6 +1,6 @@
 /**
- * Programs from outside that serve as contenders: looked for, started with a configuration of their own in a temporary
- * folder, and ended with the bench.
+ * Programs from outside that serve as contenders: looked for, started with a configuration of their own in a
+ * temporary folder, and ended with the bench.
  */
 import { spawn } from 'node:child_process';
 import { accessSync, constants, writeFileSync } from 'node:fs';
@@ -68,7 +68,10 @@ export interface ProgramOptions {
   readonly readyTimeoutMs?: number;
 }
 
-/** Resolves when something listens on the port; rejects with what the program said where it ends before or is late. */
+/**
+ * Resolves when something listens on the port; rejects with what the program said where it ends before or is
+ * late.
+ */
 export async function startProgram(scope: Scope, options: ProgramOptions): Promise<Program> {
   const folder = temporaryFolder(scope);
   const configFile = join(folder, 'contender.conf');

@@ -1,5 +1,6 @@
 /**
- * The gateway's two threads and the link between them with nothing checked or counted: what its platform costs.
+ * The gateway's two threads and the link between them with nothing checked or counted: what its platform
+ * costs.
  */
 import type { Scope } from '../../../test/support/mock.js';
 import { openCall, type Contender } from './contender.js';

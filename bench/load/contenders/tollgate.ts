@@ -1,6 +1,6 @@
 /**
- * The gateway as it ships, in its default configuration with everything on: keys, minute, day, balance with holds, usage,
- * metrics, flush. It gets one model at the mock, two plans and two customers.
+ * The gateway as it ships, in its default configuration with everything on: keys, minute, day, balance with
+ * holds, usage, metrics, flush. It gets one model at the mock, two plans and two customers.
  */
 import { eventually, startGateway, testSettings } from '../../../test/support/gateway.js';
 import type { Mock, Scope } from '../../../test/support/mock.js';

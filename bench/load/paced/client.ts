@@ -1,9 +1,11 @@
 /**
- * The paced client: an open loop. Calls are sent when they are due, whatever became of the earlier ones, so that a server that
- * stands still is charged for every call that it held up (no coordinated omission). A process of its own.
+ * The paced client: an open loop. Calls are sent when they are due, whatever became of the earlier ones, so
+ * that a server that stands still is charged for every call that it held up (no coordinated omission). A
+ * process of its own.
  *
- * Its timer ticks once a millisecond and sends what is due, so calls of one tick go out together; the lateness of the tick
- * itself is the client's and is not counted. A call that finds no free connection is counted from when it was due.
+ * Its timer ticks once a millisecond and sends what is due, so calls of one tick go out together; the
+ * lateness of the tick itself is the client's and is not counted. A call that finds no free connection is
+ * counted from when it was due.
  */
 import { readFileSync } from 'node:fs';
 import { Connection } from './connection.js';

@@ -1,6 +1,7 @@
 /**
- * One kept connection of the paced client: writes a request, tells when the first byte of its response's body is here, each
- * piece of it, and its end. It understands what the bench's contenders send, and fails at anything else.
+ * One kept connection of the paced client: writes a request, tells when the first byte of its response's body
+ * is here, each piece of it, and its end. It understands what the bench's contenders send, and fails at
+ * anything else.
  */
 import { connect, type Socket } from 'node:net';
 

@@ -1,6 +1,6 @@
 /**
- * Many slow streams at once: opens them at a steady pace, holds them all, and looks at the gaps between their pieces. A process
- * of its own. Its only argument is the order, its last line of standard output the report.
+ * Many slow streams at once: opens them at a steady pace, holds them all, and looks at the gaps between their
+ * pieces. A process of its own. Its only argument is the order, its last line of standard output the report.
  */
 import { Connection } from './connection.js';
 import { percentilesOf, type SlowOrder, type SlowReport } from './messages.js';

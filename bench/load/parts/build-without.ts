@@ -1,6 +1,7 @@
 /**
- * Copies of a build in which a part of the gateway does nothing, to see what the part costs. The shipped program has no such mode:
- * in the copy, methods of classes are replaced, by some lines of text behind the class.
+ * Copies of a build in which a part of the gateway does nothing, to see what the part costs. The shipped
+ * program has no such mode: in the copy, methods of classes are replaced, by some lines of text behind the
+ * class.
  */
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
@@ -14,7 +15,10 @@ const NOTHING = '() => undefined';
 const END_OF_CLASS = '\n};\n';
 
 const PARTS = {
-  /** The minute, the day, places for calls and the balance: neither checked nor counted, and nothing is charged. */
+  /**
+   * The minute, the day, places for calls and the balance: neither checked nor counted, and nothing is
+   * charged.
+   */
   limits: {
     Ledger: {
       takeMinute: '() => ({ admitted: true, remaining: 1, resetWallMs: 0, asks: false })',

@@ -1,6 +1,7 @@
 /**
- * Closed-loop load that can be switched on and off: each connection sends its next request when it has the whole response to the last
- * one. Connections are opened with each start, since a gateway closes those that rest.
+ * Closed-loop load that can be switched on and off: each connection sends its next request when it has the
+ * whole response to the last one. Connections are opened with each start, since a gateway closes those that
+ * rest.
  */
 import { Connection } from '../paced/connection.js';
 import { within } from '../../support/child.js';

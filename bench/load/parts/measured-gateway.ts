@@ -1,5 +1,6 @@
 /**
- * One gateway of several that run at once and of which one at a time is under load: what its calls cost in CPU time.
+ * One gateway of several that run at once and of which one at a time is under load: what its calls cost in
+ * CPU time.
  */
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,8 +26,8 @@ export interface MeasuredOptions {
 }
 
 /**
- * Of one slice under load. What is measured is a second, as the books are written once a second; in the lead, which is not, connections
- * are opened and what is done behind the calls comes into its stride.
+ * Of one slice under load. What is measured is a second, as the books are written once a second; in the lead,
+ * which is not, connections are opened and what is done behind the calls comes into its stride.
  */
 export interface SlicePace {
   readonly leadMs: number;

@@ -1,6 +1,6 @@
 /**
- * Bodies of chat calls, and the responses that the upstream gives to them. One upstream serves all scenarios: a prompt says in
- * its first line what it is to be answered with.
+ * Bodies of chat calls, and the responses that the upstream gives to them. One upstream serves all scenarios:
+ * a prompt says in its first line what it is to be answered with.
  */
 import { TEST_MODEL } from '../../../test/support/gateway.js';
 import type { ContenderName } from '../contenders/contender.js';

@@ -1,6 +1,6 @@
 /**
- * Refusals: what a gateway has to stand when keys are guessed, clients are broken or limits are run into. Compared with a
- * bare handler, because a proxy that checks nothing refuses nothing.
+ * Refusals: what a gateway has to stand when keys are guessed, clients are broken or limits are run into.
+ * Compared with a bare handler, because a proxy that checks nothing refuses nothing.
  */
 import { TEST_MODEL } from '../../../test/support/gateway.js';
 import { bodyOf } from './prompt.js';

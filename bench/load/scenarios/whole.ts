@@ -16,7 +16,8 @@ function whole(name: string, prompt: Prompt): Scenario {
     caller: 'paying',
     body: bodyOf(prompt),
     status: 200,
-    // Portkey 1.15.2 answers streams with 500 on Node 20: it changes the headers of a fetched answer, which are immutable.
+    // Portkey 1.15.2 answers streams with 500 on Node 20: it changes the headers of a fetched answer, which
+    // are immutable.
     contenders: [...PROXIES, 'relay', 'portkey', 'litellm'],
     check: (answer) => {
       const { choices, usage } = answer.json() as WholeAnswer;

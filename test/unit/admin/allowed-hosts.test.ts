@@ -1,4 +1,7 @@
-/** Under which names the admin port answers, and what each path tells under another: DNS rebinding reads nothing. */
+/**
+ * Under which names the admin port answers, and what each path tells under another: DNS rebinding reads
+ * nothing.
+ */
 import t from 'tap';
 import { AllowedHosts } from '#src/admin/allowed-hosts.js';
 import { RawConnection } from '../../support/raw-connection.js';

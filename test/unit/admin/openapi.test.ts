@@ -218,7 +218,10 @@ const TEXTS = [
   ],
 ];
 
-/** Where each text stands, a request that fails anyway and without change, and how its refusal begins if the text is at fault. */
+/**
+ * Where each text stands, a request that fails anyway and without change, and how its refusal begins if the
+ * text is at fault.
+ */
 const RULED: readonly (readonly [string, string, (text: string) => object, RegExp])[] = [
   ['/accounts', 'name', (name) => ({ name, plan: 'none' }), /^name must/],
   [

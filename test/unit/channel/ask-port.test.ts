@@ -1,4 +1,7 @@
-/** Each question gets its own response, one that is late or taken back gets none, and its number is not used too early. */
+/**
+ * Each question gets its own response, one that is late or taken back gets none, and its number is not used
+ * too early.
+ */
 import { MessageChannel } from 'node:worker_threads';
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';

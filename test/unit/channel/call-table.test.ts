@@ -54,7 +54,8 @@ void t.test('the more calls are in flight, the smaller the window of a new one',
 });
 
 void t.test('every order of spending and refunding wakes a worker that waits', (t) => {
-  // Small world: three frames of 4 bytes each against a window of 8, refunds of 4 in every possible place between.
+  // Small world: three frames of 4 bytes each against a window of 8, refunds of 4 in every possible place
+  // between.
   const orders = (left: number, sent: number): string[] => {
     if (left === 0 && sent === 0) return [''];
     const next: string[] = [];
@@ -70,7 +71,8 @@ void t.test('every order of spending and refunding wakes a worker that waits', (
     let pauses = 0;
     for (const step of order) {
       if (step === 's') {
-        // A worker that waits sends nothing; the step is taken all the same to see that a second pause is not lost.
+        // A worker that waits sends nothing; the step is taken all the same to see that a second pause is not
+        // lost.
         waiting = !table.spend(SLOT, 4);
         if (waiting) pauses += 1;
       } else if (table.refund(SLOT, 4)) {

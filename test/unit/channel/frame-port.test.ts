@@ -21,7 +21,10 @@ const SEED = 20_261_122;
 const BURST_FRAMES = 200;
 const ROUNDS = 30;
 
-/** What of a frame must be the same at the other end; bytes are read at once, for they are valid during the call only. */
+/**
+ * What of a frame must be the same at the other end; bytes are read at once, for they are valid during the
+ * call only.
+ */
 function textOf(frame: Frame): string {
   return JSON.stringify(
     frame.map((value) =>

@@ -1,4 +1,7 @@
-/** Origins of `listen.cors`: what a browser can send is taken, what it never sends is refused and not silently without effect. */
+/**
+ * Origins of `listen.cors`: what a browser can send is taken, what it never sends is refused and not silently
+ * without effect.
+ */
 import t from 'tap';
 import { SOUND_YAML, worldOf } from './support.js';
 

@@ -1,4 +1,7 @@
-/** The declarations themselves, judged by TypeBox: the reader fills what they declare, and each says what it is. */
+/**
+ * The declarations themselves, judged by TypeBox: the reader fills what they declare, and each says what it
+ * is.
+ */
 import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { Check } from 'typebox/value';

@@ -1,4 +1,7 @@
-/** The certificate's settings: files that cannot serve are refused, each by name; a change of their content is one of the settings. */
+/**
+ * The certificate's settings: files that cannot serve are refused, each by name; a change of their content is
+ * one of the settings.
+ */
 import { createPrivateKey } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -17,7 +17,8 @@ void t.test('the monotonic clock has one base for all threads', async (t) => {
   const clock = new SystemClock();
   for (let thread = 0; thread < THREADS; thread += 1) {
     const worker = new Worker(source, { eval: true, workerData: import.meta.resolve('#src/core/clock.js') });
-    // The other thread reads its clock between two readings of ours, so it lies between them but for the difference.
+    // The other thread reads its clock between two readings of ours, so it lies between them but for the
+    // difference.
     for (let round = 0; round < 10; round += 1) {
       const before = clock.monotonicMs();
       worker.postMessage('read');

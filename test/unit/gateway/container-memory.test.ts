@@ -1,4 +1,7 @@
-/** Limits of memory from trees of control groups as they stand in containers, pods and services, of both versions. */
+/**
+ * Limits of memory from trees of control groups as they stand in containers, pods and services, of both
+ * versions.
+ */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import t from 'tap';

@@ -1,4 +1,7 @@
-/** Accounts have their turns on the counter threads, what nobody waits for leaves, and a turn that does not end ends. */
+/**
+ * Accounts have their turns on the counter threads, what nobody waits for leaves, and a turn that does not
+ * end ends.
+ */
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';

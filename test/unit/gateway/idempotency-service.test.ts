@@ -1,5 +1,6 @@
 /**
- * The service with real ports; the listeners' ends are in this thread too, so what is posted waits until somebody looks.
+ * The service with real ports; the listeners' ends are in this thread too, so what is posted waits until
+ * somebody looks.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';

@@ -1,4 +1,7 @@
-/** Limits of single keys: their minute and day, beside those of their account, and what gives a call of the day back. */
+/**
+ * Limits of single keys: their minute and day, beside those of their account, and what gives a call of the
+ * day back.
+ */
 import t from 'tap';
 import { asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';

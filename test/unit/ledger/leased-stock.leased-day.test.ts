@@ -1,4 +1,7 @@
-/** Calls of the day that were granted: used, given back and taken back, and what is told of them, over midnight too. */
+/**
+ * Calls of the day that were granted: used, given back and taken back, and what is told of them, over
+ * midnight too.
+ */
 import t from 'tap';
 import { asWallMs, type AccountIndex } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';

@@ -1,4 +1,7 @@
-/** Permits of the minute that were granted: taken one by one until they are used up or have expired, and taken back by the main thread. */
+/**
+ * Permits of the minute that were granted: taken one by one until they are used up or have expired, and taken
+ * back by the main thread.
+ */
 import t from 'tap';
 import { createLedgerBuffers, openLedgerViews } from '#src/ledger/layout.js';
 import { LeasedWindow, PERMITS_MAX } from '#src/ledger/leased-window.js';

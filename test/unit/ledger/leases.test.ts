@@ -1,4 +1,7 @@
-/** Money and places for calls that were granted: the law holds of what a process was granted, whoever takes and gives back meanwhile. */
+/**
+ * Money and places for calls that were granted: the law holds of what a process was granted, whoever takes
+ * and gives back meanwhile.
+ */
 import t from 'tap';
 import { asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';

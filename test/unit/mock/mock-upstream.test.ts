@@ -1,4 +1,7 @@
-/** The mock over a socket: in a process of its own, because µWS and its clients in one thread would wait for each other. */
+/**
+ * The mock over a socket: in a process of its own, because µWS and its clients in one thread would wait for
+ * each other.
+ */
 import t from 'tap';
 import { request } from '../../support/http.js';
 import { startMock, steered, type Mock } from '../../support/mock.js';

@@ -1,4 +1,7 @@
-/** Each rule of the request: valid, invalid, and the edge between; what is read of a call; and what a refusal says. */
+/**
+ * Each rule of the request: valid, invalid, and the edge between; what is read of a call; and what a refusal
+ * says.
+ */
 import t from 'tap';
 import { MESSAGES_MAX } from '#src/core/limits.js';
 import type { ChatCall } from '#src/protocol/chat-call.js';

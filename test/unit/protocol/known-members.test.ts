@@ -1,6 +1,6 @@
 /**
- * Names of members: at each level that is read, each known name in each of its other forms is refused, or taken where it is the name
- * itself written with escapes; and so is a name that was given twice.
+ * Names of members: at each level that is read, each known name in each of its other forms is refused, or
+ * taken where it is the name itself written with escapes; and so is a name that was given twice.
  */
 import t from 'tap';
 import { BODY_MEMBERS_MAX } from '#src/core/limits.js';

@@ -1,4 +1,7 @@
-/** The splitter is cut at every byte; what comes out must be the same bytes and the same events as of the whole. */
+/**
+ * The splitter is cut at every byte; what comes out must be the same bytes and the same events as of the
+ * whole.
+ */
 import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
 import {

@@ -1,6 +1,6 @@
 /**
- * The compiled validator against an independent judge (the former TypeBox line) and against the reader of requests; and that it is
- * compiled, and runs where code generation from strings is disallowed.
+ * The compiled validator against an independent judge (the former TypeBox line) and against the reader of
+ * requests; and that it is compiled, and runs where code generation from strings is disallowed.
  */
 import t from 'tap';
 import { Worker } from 'node:worker_threads';

@@ -165,7 +165,8 @@ void t.test(
       [1, 2, 3, 0, -2],
       [1, 2, 0, -1, -2],
     ];
-    // Negative: remove that key; positive: insert it. Key 0 is the one looked for, key 9 is new and wants the same slot.
+    // Negative: remove that key; positive: insert it. Key 0 is the one looked for, key 9 is new and wants the
+    // same slot.
     const intrusions: number[][] = [[9], [-1], [-2], [-1, -2], [-1, 9], [-2, -1, 9], [9, -9], [-3, -2, -1]];
     let cases = 0;
     for (const history of histories) {

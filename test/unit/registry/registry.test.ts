@@ -1,4 +1,6 @@
-/** Accounts: made, found, listed, moved, disabled; on disk, and in the shared words the moment a call returns. */
+/**
+ * Accounts: made, found, listed, moved, disabled; on disk, and in the shared words the moment a call returns.
+ */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import type { Registry } from '#src/registry/registry.js';

@@ -1,4 +1,6 @@
-/** The bytes that a client gets, whatever its socket takes at a time: every chunk is whole and in its place. */
+/**
+ * The bytes that a client gets, whatever its socket takes at a time: every chunk is whole and in its place.
+ */
 import { randomBytes } from 'node:crypto';
 import t from 'tap';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';

@@ -17,7 +17,10 @@ interface Seen {
   firstPiece: Buffer | undefined;
 }
 
-/** Sends `body` in chunks that end at `cuts`, each in memory that is overwritten afterwards, as that of µWS is. */
+/**
+ * Sends `body` in chunks that end at `cuts`, each in memory that is overwritten afterwards, as that of µWS
+ * is.
+ */
 function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, refuseAt = Infinity): Seen {
   const seen: Seen = { kind: 'none', calls: 0, bytes: Buffer.alloc(0), heldBytes: 0, firstPiece: undefined };
   const end = (kind: Seen['kind'], bytes: Uint8Array[] = []): void => {

@@ -1,4 +1,7 @@
-/** What a slow or silent socket gets, and when it is given up. The socket is a model of µWS's: it takes so many bytes and no more. */
+/**
+ * What a slow or silent socket gets, and when it is given up. The socket is a model of µWS's: it takes so
+ * many bytes and no more.
+ */
 import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';

@@ -1,4 +1,7 @@
-/** Nodes that are cut off live on their equal shares, and nowhere is the limit passed: random cuts on a real server. */
+/**
+ * Nodes that are cut off live on their equal shares, and nowhere is the limit passed: random cuts on a real
+ * server.
+ */
 import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';

@@ -1,6 +1,7 @@
 /**
- * Nodes that are cut off live on what was set aside for them, while the others go on being granted to: whatever each did before, their
- * uses together never pass a limit or a balance, and when all is over not a call or a pico-unit is missing.
+ * Nodes that are cut off live on what was set aside for them, while the others go on being granted to:
+ * whatever each did before, their uses together never pass a limit or a balance, and when all is over not a
+ * call or a pico-unit is missing.
  */
 import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';

@@ -1,4 +1,6 @@
-/** What is set aside of one scope: of each resource a part, and of one that calls lack nothing for a while. */
+/**
+ * What is set aside of one scope: of each resource a part, and of one that calls lack nothing for a while.
+ */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseReply, LeaseAsk } from '#src/sharing/coordinator.js';

@@ -1,4 +1,7 @@
-/** Hosts as an operator sees them, and one that is forgotten: nobody waits for it, what it was granted is free. */
+/**
+ * Hosts as an operator sees them, and one that is forgotten: nobody waits for it, what it was granted is
+ * free.
+ */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply } from '#src/sharing/coordinator.js';

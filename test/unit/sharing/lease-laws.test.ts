@@ -1,4 +1,7 @@
-/** Nodes with random demand over a bad network: no limit is ever passed, and good use is made of what there is. */
+/**
+ * Nodes with random demand over a bad network: no limit is ever passed, and good use is made of what there
+ * is.
+ */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';

@@ -1,4 +1,7 @@
-/** A node that could not join comes back to the coordinator by itself, so that its first request is not refused for that. */
+/**
+ * A node that could not join comes back to the coordinator by itself, so that its first request is not
+ * refused for that.
+ */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { useOf } from '#src/sharing/calls-use.js';

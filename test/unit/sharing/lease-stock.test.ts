@@ -1,4 +1,7 @@
-/** What nodes hold by state, over a bad network and with nodes that die: no day, no balance and no count of calls is ever passed. */
+/**
+ * What nodes hold by state, over a bad network and with nodes that die: no day, no balance and no count of
+ * calls is ever passed.
+ */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';

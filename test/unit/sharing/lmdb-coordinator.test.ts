@@ -1,4 +1,7 @@
-/** The coordinator of one host's processes: what every coordinator does, and what its file and its store are for. */
+/**
+ * The coordinator of one host's processes: what every coordinator does, and what its file and its store are
+ * for.
+ */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, writeFileSync } from 'node:fs';

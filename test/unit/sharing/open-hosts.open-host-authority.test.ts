@@ -97,7 +97,8 @@ void t.test('what hosts are credited, hold and have spent', NO_REDIS, async (t) 
   t.match(await money(first.nodes.calls, 0n, total - 100n), { granted: total - 100n, remaining: 100n });
   first.flush(total - 150n);
   t.match(await money(first.nodes.calls, 50n, 0n), { remaining: 100n });
-  // An operator takes 60 out, on the second host: first it is leased, then less is credited, then it is given back.
+  // An operator takes 60 out, on the second host: first it is leased, then less is credited, then it is given
+  // back.
   t.match(await money(second.nodes.debits, 0n, 60n), { granted: 60n, remaining: 40n });
   second.credit(total - 60n, 6);
   t.match(

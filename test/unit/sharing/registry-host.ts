@@ -1,6 +1,6 @@
 /**
- * A host of several that share a registry, in this process; run as a program, one that credits an account one unit at a time
- * and says each time that it is done, until it is killed: `registry-host <data> <url>`.
+ * A host of several that share a registry, in this process; run as a program, one that credits an account one
+ * unit at a time and says each time that it is done, until it is killed: `registry-host <data> <url>`.
  */
 import { writeSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';

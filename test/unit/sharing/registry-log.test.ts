@@ -245,7 +245,8 @@ void t.test('a copy that a stale server does not know is kept apart', NO_REDIS, 
   const [first, second] = hosts as [RegistryHost, RegistryHost];
   await first.change(({ accounts }) => accounts.create({ name: 'a', planId: 'free', credit: one }));
   await assertAllEqual(t, hosts, 'before');
-  // As after a failover to a replica that had not heard of the last change, when another host went on from there.
+  // As after a failover to a replica that had not heard of the last change, when another host went on from
+  // there.
   for (const client of second.clients) client.close();
   await second.log.close();
   const { version, epoch, history } = second.store.copy.position()!;

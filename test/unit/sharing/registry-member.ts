@@ -1,6 +1,6 @@
 /**
- * One of several processes that share a registry: `registry-member <data> <timer|asked>`. Does what its parent sends, and
- * says what its shared buffers know.
+ * One of several processes that share a registry: `registry-member <data> <timer|asked>`. Does what its
+ * parent sends, and says what its shared buffers know.
  */
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';

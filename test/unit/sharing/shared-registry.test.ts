@@ -136,7 +136,8 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
   );
   const { id } = record;
   await other.exchange([moneyAsk(id, 0, 30)]);
-  // Who was granted money may hold it for a call by the time of the debit: nothing of it is taken, whatever is told of calls.
+  // Who was granted money may hold it for a call by the time of the debit: nothing of it is taken, whatever
+  // is told of calls.
   t.match(await desk.read(({ accounts }) => accounts.find('acme')), {
     available: 100n,
     leased: { money: 30n },

@@ -1,4 +1,6 @@
-/** What costs more than hold and lease is charged from the balance that all share, once, and never beyond it. */
+/**
+ * What costs more than hold and lease is charged from the balance that all share, once, and never beyond it.
+ */
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';

@@ -1,4 +1,6 @@
-/** The client against a real server: every call ends in time, whatever becomes of the server and of the wire. */
+/**
+ * The client against a real server: every call ends in time, whatever becomes of the server and of the wire.
+ */
 import t, { type Test } from 'tap';
 import { ValkeyClient, ValkeyError, scriptOf, type ValkeyClientOptions } from '#src/sharing/valkey-client.js';
 import { eventually } from '../../support/gateway.js';

@@ -1,4 +1,7 @@
-/** The coordinator of hosts does what every coordinator does, on a real server: with one partition and with several. */
+/**
+ * The coordinator of hosts does what every coordinator does, on a real server: with one partition and with
+ * several.
+ */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';

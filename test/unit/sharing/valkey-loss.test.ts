@@ -1,4 +1,7 @@
-/** The server is lost, or loses what it knew: never is more granted than the limits, and what a host has spent is never granted again. */
+/**
+ * The server is lost, or loses what it knew: never is more granted than the limits, and what a host has spent
+ * is never granted again.
+ */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';

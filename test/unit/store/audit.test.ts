@@ -1,4 +1,7 @@
-/** The audit: sound books pass at every moment; each thing that can differ is named, with what it is and should be. */
+/**
+ * The audit: sound books pass at every moment; each thing that can differ is named, with what it is and
+ * should be.
+ */
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

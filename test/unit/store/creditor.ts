@@ -1,5 +1,6 @@
 /**
- * Credits an account one unit at a time and says each time that it is done, until it is killed: `creditor <data>`.
+ * Credits an account one unit at a time and says each time that it is done, until it is killed: `creditor
+ * <data>`.
  */
 import { writeSync } from 'node:fs';
 import { SystemClock } from '#src/core/clock.js';

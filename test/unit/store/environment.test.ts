@@ -1,4 +1,6 @@
-/** Files that processes open while others write them: nothing that was committed is lost, by whomever it ends. */
+/**
+ * Files that processes open while others write them: nothing that was committed is lost, by whomever it ends.
+ */
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';

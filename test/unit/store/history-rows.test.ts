@@ -1,4 +1,7 @@
-/** The history on disk: it outlasts the store's process, stays as large as its rings, and no row can stop a start. */
+/**
+ * The history on disk: it outlasts the store's process, stays as large as its rings, and no row can stop a
+ * start.
+ */
 import t from 'tap';
 import { Store } from '#src/store/store.js';
 import type { AccountSpan } from '#src/telemetry/account-history.js';

@@ -1,4 +1,6 @@
-/** Pages of the store's file: sound ones pass, also those of a short file; what is missing or wrong is named. */
+/**
+ * Pages of the store's file: sound ones pass, also those of a short file; what is missing or wrong is named.
+ */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
@@ -20,7 +22,10 @@ function randomFrom(seed: number): (limit: number) => number {
   };
 }
 
-/** Values of some bytes to some pages, put and removed in the same transactions; `after` sees the file after each. */
+/**
+ * Values of some bytes to some pages, put and removed in the same transactions; `after` sees the file after
+ * each.
+ */
 async function write(
   path: string,
   seed: number,
@@ -45,7 +50,9 @@ async function write(
   await root.close();
 }
 
-/** All that a reader of LMDB finds; only ever called on files without a fault, for others can end the process. */
+/**
+ * All that a reader of LMDB finds; only ever called on files without a fault, for others can end the process.
+ */
 async function contentOf(path: string): Promise<unknown[]> {
   const root = open(path, { ...OPTIONS, readOnly: true });
   const content = ['one', 'two'].map((name) => Array.from(root.openDB<string, number>(name, {}).getRange()));

@@ -1,4 +1,6 @@
-/** The lines of the usage log: what is in them, when they are handed over, and that they never stop the books. */
+/**
+ * The lines of the usage log: what is in them, when they are handed over, and that they never stop the books.
+ */
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';

@@ -1,4 +1,7 @@
-/** The access log's ring: records come out as they went in, a full ring drops and counts, successes are sampled. */
+/**
+ * The access log's ring: records come out as they went in, a full ring drops and counts, successes are
+ * sampled.
+ */
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { RECORDS, createAccessRing, type AccessRecord } from '#src/telemetry/access-layout.js';

@@ -1,4 +1,7 @@
-/** The course of the busiest accounts: what a process tells of each span, and how what several tell is summed up. */
+/**
+ * The course of the busiest accounts: what a process tells of each span, and how what several tell is summed
+ * up.
+ */
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import {

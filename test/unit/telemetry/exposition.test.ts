@@ -1,4 +1,7 @@
-/** The page: what was counted is on it, in both formats, for a thousand models, and without standing before other work. */
+/**
+ * The page: what was counted is on it, in both formats, for a thousand models, and without standing before
+ * other work.
+ */
 import t from 'tap';
 import { Exposition, METRIC_FAMILIES, formatOf } from '#src/telemetry/exposition.js';
 import { emptyHistogram } from '#src/telemetry/histogram.js';

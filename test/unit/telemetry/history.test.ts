@@ -1,4 +1,6 @@
-/** The course of the figures: what each span holds, how long it is kept, what a restart and a clock do to it. */
+/**
+ * The course of the figures: what each span holds, how long it is kept, what a restart and a clock do to it.
+ */
 import t from 'tap';
 import {
   History,

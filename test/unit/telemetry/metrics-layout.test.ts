@@ -1,4 +1,7 @@
-/** The layout: every counter has words of its own, in whatever stripe and block, and is read back under its name. */
+/**
+ * The layout: every counter has words of its own, in whatever stripe and block, and is read back under its
+ * name.
+ */
 import t from 'tap';
 import { CATALOG_ENTRIES_MAX } from '#src/core/limits.js';
 import { asWallMs } from '#src/core/units.js';

@@ -1,4 +1,7 @@
-/** Samples of several processes as one page: what adds up, what is the largest, what stays apart; and what goes on at an end. */
+/**
+ * Samples of several processes as one page: what adds up, what is the largest, what stays apart; and what
+ * goes on at an end.
+ */
 import t from 'tap';
 import type { MetricFamily, Sample } from '#src/telemetry/metrics-source.js';
 import {

@@ -1,4 +1,7 @@
-/** No place of a response holds text for nothing: each kind is counted, in streams, in whole responses, and of those who leave. */
+/**
+ * No place of a response holds text for nothing: each kind is counted, in streams, in whole responses, and of
+ * those who leave.
+ */
 import t from 'tap';
 import { countTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { sse } from '../../fixtures/upstream-server.js';

@@ -1,4 +1,7 @@
-/** What is kept of a stream: every word of a usual one, a bounded part of a long one, and how much it stands for. */
+/**
+ * What is kept of a stream: every word of a usual one, a bounded part of a long one, and how much it stands
+ * for.
+ */
 import t from 'tap';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '#src/core/limits.js';
 import { addStreamTexts, Transcript } from '#src/upstream/chat-text.js';

@@ -1,4 +1,7 @@
-/** Events that are proven by their likeness: exactly those that are JSON, told nothing, and differ in their texts alone. */
+/**
+ * Events that are proven by their likeness: exactly those that are JSON, told nothing, and differ in their
+ * texts alone.
+ */
 import t from 'tap';
 import { EventForms } from '#src/upstream/event-form.js';
 import { newSeed, pick, random } from '../../support/protocol-values.js';

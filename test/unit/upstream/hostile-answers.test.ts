@@ -1,6 +1,6 @@
 /**
- * Responses that are nearly good, whole and streamed, against a strict judge: what it refuses is never handed on as good, and what it finds
- * good is never refused.
+ * Responses that are nearly good, whole and streamed, against a strict judge: what it refuses is never handed
+ * on as good, and what it finds good is never refused.
  */
 import t from 'tap';
 import { membersOfResponse, ResponseReader, type ResponseSink } from '#src/upstream/response-reader.js';

@@ -1,4 +1,7 @@
-/** An upstream that ends its connection while the response is paused: the call ends or fails, and the thread lives. */
+/**
+ * An upstream that ends its connection while the response is paused: the call ends or fails, and the thread
+ * lives.
+ */
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import t from 'tap';

@@ -1,4 +1,7 @@
-/** Bytes over TLS: all sockets of a thread share one read buffer, TLS ones too; pauses hold; sessions are taken up again. */
+/**
+ * Bytes over TLS: all sockets of a thread share one read buffer, TLS ones too; pauses hold; sessions are
+ * taken up again.
+ */
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer } from 'node:https';

@@ -69,7 +69,10 @@ const NAMES = [
 const TEXTS = ['', 'hello', 'ü€😀', '"\\/', 'line\n\t\u0000', '{"city":"Paris"}', 'a b', '\u2028', '[]'];
 const NUMBERS = ['0', '-1', '7', '1.5', '1.0', '-0', '1e2', '0.000001', '123456789012345678', '1E-7'];
 
-/** A JSON text with blanks and escapes such as no serializer writes. No member comes twice: such a body is refused. */
+/**
+ * A JSON text with blanks and escapes such as no serializer writes. No member comes twice: such a body is
+ * refused.
+ */
 class Writer {
   readonly #next: Random;
 

@@ -1,4 +1,6 @@
-/** Routes replaced while calls run: what is known of upstreams that stay is kept, changed ones are met afresh. */
+/**
+ * Routes replaced while calls run: what is known of upstreams that stay is kept, changed ones are met afresh.
+ */
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';

@@ -1,4 +1,6 @@
-/** No spelling of a key survives, wherever in a provider's text it stands; and what is no key is left alone. */
+/**
+ * No spelling of a key survives, wherever in a provider's text it stands; and what is no key is left alone.
+ */
 import t from 'tap';
 import { rejectionFailure } from '#src/upstream/error-mapping.js';
 import { SecretTraces } from '#src/upstream/secret-traces.js';
@@ -7,7 +9,10 @@ const KEY = 'sk-proj-Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z';
 const TRACE_CHARS = 8;
 const SEED = Number(process.env.SEED ?? Date.now() % 1_000_000);
 
-/** As an attacker would read the text back. Each undoes one of the spellings by itself, apart from the code under test. */
+/**
+ * As an attacker would read the text back. Each undoes one of the spellings by itself, apart from the code
+ * under test.
+ */
 const READINGS: Readonly<Record<string, (text: string) => string[]>> = {
   plain: (text) => [text],
   reversed: (text) => [Array.from(text).reverse().join('')],

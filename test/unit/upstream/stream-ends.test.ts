@@ -1,6 +1,6 @@
 /**
- * Who pays for a stream that does not end well: each way to end, at each point of the stream, with a caller who reads, one who makes the
- * upstream wait, and one who did so long ago.
+ * Who pays for a stream that does not end well: each way to end, at each point of the stream, with a caller
+ * who reads, one who makes the upstream wait, and one who did so long ago.
  */
 import type { ServerResponse } from 'node:http';
 import t, { type Test } from 'tap';

@@ -1,4 +1,7 @@
-/** Token counts against OpenAI's own tokenizer, the package `tiktoken`, on prose, code, Chinese, emoji and chat messages. */
+/**
+ * Token counts against OpenAI's own tokenizer, the package `tiktoken`, on prose, code, Chinese, emoji and
+ * chat messages.
+ */
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';

@@ -23,7 +23,8 @@ function request(messages: unknown, changes: Partial<CountRequest> & { more?: ob
 }
 
 void t.test("the cookbook's example: 129 tokens with cl100k_base, 124 with o200k_base", (t) => {
-  // https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: numbers that the interface itself reported.
+  // https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: numbers that the interface itself
+  // reported.
   const helper =
     'You are a helpful, pattern-following assistant that translates corporate jargon into plain English.';
   const messages = [

@@ -1,4 +1,7 @@
-/** Which reports are believed of a call, and that no upstream can charge beyond what its call bounds: hostile and random reports. */
+/**
+ * Which reports are believed of a call, and that no upstream can charge beyond what its call bounds: hostile
+ * and random reports.
+ */
 import t from 'tap';
 import {
   PROMPT_TOKENS_BESIDE_BODY,

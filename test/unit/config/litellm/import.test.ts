@@ -6,7 +6,9 @@ import { loadSettings } from '#src/config/load.js';
 
 const FILE = readFileSync(join(process.cwd(), 'test/fixtures/litellm/config.yaml'), 'utf8');
 
-/** What `config check` makes of the import; every variable that it names is set, those of addresses to one. */
+/**
+ * What `config check` makes of the import; every variable that it names is set, those of addresses to one.
+ */
 function loaded(folder: string, yaml: string, variables: readonly string[]) {
   writeFileSync(join(folder, 'tollgate.yaml'), yaml);
   const environment = Object.fromEntries(
