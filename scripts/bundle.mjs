@@ -7,7 +7,7 @@
  * All other modules of dist/ stay what the compiler made of them, for tests and scripts. Chunks lie as deep
  * as the entries' folders, so that `new URL('../gateway/main.js', import.meta.url)` means the same in both.
  */
-import { readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { build } from 'esbuild';
 import { licenceOf } from './licences.mjs';
@@ -44,9 +44,21 @@ const LOADED_BY_NAME = [
   'uWebSockets.js',
 ];
 
+// For packages that are CommonJS and require modules of Node.
+const BANNER =
+  "import { createRequire as createRequireOfChunk } from 'node:module';\nconst require = createRequireOfChunk(import.meta.url);";
+
+// The compiler writes an entry only if its source has changed, and a bundle stands in its place: so what the
+// compiler wrote is kept beside it, and the next build bundles that.
+const compiledPath = (name) => `${TARGET}/${name}.compiled.js`;
+for (const name of ENTRIES) {
+  const path = `${TARGET}/${name}.js`;
+  if (!readFileSync(path, 'utf8').includes(BANNER)) copyFileSync(path, compiledPath(name));
+}
+
 // Readable as it is: the stack of an error names functions and lines that a reader finds again.
 const { metafile } = await build({
-  entryPoints: ENTRIES.map((name) => `${TARGET}/${name}.js`),
+  entryPoints: ENTRIES.map((name) => ({ in: compiledPath(name), out: name })),
   outbase: TARGET,
   outdir: TARGET,
   allowOverwrite: true,
@@ -60,10 +72,7 @@ const { metafile } = await build({
   sourcemap: false,
   legalComments: 'inline',
   external: LOADED_BY_NAME,
-  // For packages that are CommonJS and require modules of Node.
-  banner: {
-    js: "import { createRequire as createRequireOfChunk } from 'node:module';\nconst require = createRequireOfChunk(import.meta.url);",
-  },
+  banner: { js: BANNER },
   metafile: true,
   logLevel: 'warning',
 });
