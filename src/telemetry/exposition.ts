@@ -1,12 +1,10 @@
 /**
- * The text of `/metrics`: every family, rendered by prom-client from what it collects at the scrape. Main thread.
+ * The text of `/metrics`: every metric family, read from shared memory at the scrape and written in the format
+ * the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0. Main thread.
  *
- * prom-client renders whatever has the shape of its metrics (its own cluster mode registers such objects), so the figures go
- * from shared memory to text without a second set of counters. It renders one family at a time here, with a turn of the event
- * loop between two, so that a page of a thousand models does not stand before a flush.
+ * https://prometheus.io/docs/instrumenting/exposition_formats/
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { Registry, type Metric, type RegistryContentType } from 'prom-client';
 import { GATEWAY_FAMILIES, SHARING_FAMILIES } from './gateway-families.js';
 import type { FamilySnapshot, MetricsSnapshot } from './metrics-snapshot.js';
 import type { MetricFamily, MetricsSource, Sample } from './metrics-source.js';
@@ -25,15 +23,18 @@ export interface MetricsPage {
 
 export type MetricsFormat = 'prometheus' | 'openmetrics';
 
-const CONTENT_TYPES: Readonly<Record<MetricsFormat, RegistryContentType>> = {
-  prometheus: Registry.PROMETHEUS_CONTENT_TYPE,
-  openmetrics: Registry.OPENMETRICS_CONTENT_TYPE,
+const CONTENT_TYPES: Readonly<Record<MetricsFormat, string>> = {
+  prometheus: 'text/plain; version=0.0.4; charset=utf-8',
+  openmetrics: 'application/openmetrics-text; version=1.0.0; charset=utf-8',
 };
 
-/** Gives the samples of one family of the page. */
+/** Returns the samples of one family of the page. */
 export type FamilySamples = (family: MetricFamily) => readonly Sample[];
 
-/** The samples of this process, for the page that another one makes. Costs some microseconds a sample, in pieces. */
+/**
+ * Reads all samples of this process, for the page that another process writes. Takes some microseconds a
+ * sample, with a turn of the event loop between two families.
+ */
 export async function readMetrics(source: MetricsSource): Promise<MetricsSnapshot> {
   const families: FamilySnapshot[] = [];
   for (const { name, type, across, collect } of METRIC_FAMILIES) {
@@ -45,7 +46,7 @@ export async function readMetrics(source: MetricsSource): Promise<MetricsSnapsho
 
 export class Exposition {
   readonly #collect: () => Promise<FamilySamples>;
-  /** Scrapes that come while a page is being made get that page: more scrapers cost no more. */
+  /** Pages being written, by format: scrapes that come meanwhile get the same page. */
   readonly #underWay = new Map<MetricsFormat, Promise<MetricsPage>>();
 
   /** `collect` is called once a page. */
@@ -53,7 +54,10 @@ export class Exposition {
     this.#collect = collect;
   }
 
-  /** Costs some 2 µs a sample, in pieces. */
+  /**
+   * Writes a page. There is a turn of the event loop between two families, so that a page of a thousand models
+   * does not delay a flush.
+   */
   render(format: MetricsFormat): Promise<MetricsPage> {
     const underWay = this.#underWay.get(format);
     if (underWay !== undefined) return underWay;
@@ -63,38 +67,66 @@ export class Exposition {
   }
 
   async #render(format: MetricsFormat): Promise<MetricsPage> {
-    const contentType = CONTENT_TYPES[format];
-    const registry = new Registry<RegistryContentType>();
-    registry.setContentType(contentType);
     const texts: string[] = [];
     const samplesOf = await this.#collect();
     for (const family of METRIC_FAMILIES) {
-      const metric = metricOf(family, format, samplesOf);
-      registry.registerMetric(metric as unknown as Metric);
-      texts.push(await registry.getSingleMetricAsString(metric.name));
+      texts.push(familyText(family, samplesOf(family), format));
       await nextTurn();
     }
     const text = format === 'openmetrics' ? `${texts.join('\n')}\n# EOF\n` : `${texts.join('\n\n')}\n`;
-    return { contentType, body: Buffer.from(text) };
+    return { contentType: CONTENT_TYPES[format], body: Buffer.from(text) };
   }
 }
 
-/** What prom-client asks a metric for. OpenMetrics names a counter without the suffix that its samples have. */
-function metricOf(family: MetricFamily, format: MetricsFormat, samplesOf: FamilySamples) {
-  const { name: given, type, help } = family;
-  const name = format === 'openmetrics' && type === 'counter' ? given.replace(/_total$/, '') : given;
-  const get = () => ({ name, type, help, values: samplesOf(family) });
-  return { name, get };
+/** OpenMetrics names a counter without the suffix `_total` of its samples. */
+function familyText(
+  { name, type, help }: MetricFamily,
+  samples: readonly Sample[],
+  format: MetricsFormat,
+): string {
+  const header = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name;
+  const lines = [`# HELP ${header} ${escaped(help)}`, `# TYPE ${header} ${type}`];
+  // All samples of one histogram have the same object: its text is made once.
+  let shared: Sample['sharedLabels'];
+  let sharedText = '';
+  for (const { metricName = name, labels, sharedLabels, value } of samples) {
+    if (sharedLabels !== shared) {
+      shared = sharedLabels;
+      sharedText = labelsText(sharedLabels ?? {});
+    }
+    const text = labelsText(labels);
+    const all = text === '' || sharedText === '' ? text + sharedText : `${text},${sharedText}`;
+    lines.push(`${metricName}${all === '' ? '' : `{${all}}`} ${valueText(value)}`);
+  }
+  return lines.join('\n');
 }
 
-/** The format that an `Accept` header asks for: Prometheus' own text unless it prefers OpenMetrics. */
+function labelsText(labels: Readonly<Record<string, string>>): string {
+  let text = '';
+  for (const name in labels) {
+    text += `${text === '' ? '' : ','}${name}="${escaped(labels[name]!).replace(/"/g, '\\"')}"`;
+  }
+  return text;
+}
+
+function escaped(text: string): string {
+  return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n');
+}
+
+/** JavaScript's text of a number is one that Go's ParseFloat reads, but for the infinities. */
+function valueText(value: number): string {
+  if (value === Infinity) return '+Inf';
+  return value === -Infinity ? '-Inf' : String(value);
+}
+
+/** Returns the format that an `Accept` header asks for: Prometheus' own text unless it prefers OpenMetrics. */
 export function formatOf(accept: string): MetricsFormat {
   return weightOf(accept, 'application/openmetrics-text') > weightOf(accept, 'text/plain')
     ? 'openmetrics'
     : 'prometheus';
 }
 
-/** The highest weight (RFC 9110, 12.4.2) that the header gives the type, 0 where it does not name it. */
+/** The highest weight (RFC 9110, 12.4.2) that the header gives the type, 0 if it does not name it. */
 function weightOf(accept: string, type: string): number {
   const weights = accept
     .split(',')

@@ -47,7 +47,7 @@ export interface MetricsSource {
   readonly accounts: () => readonly AccountSample[];
 }
 
-/** As prom-client renders it. `sharedLabels` objects are formatted once, whatever the number of samples that have them. */
+/** One line of the page. Samples with the same `sharedLabels` object share its text; those labels stand last. */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;

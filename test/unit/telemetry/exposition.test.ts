@@ -15,9 +15,10 @@ import {
   threadNames,
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
-import type { MetricsSource } from '#src/telemetry/metrics-source.js';
+import type { MetricsSource, Sample } from '#src/telemetry/metrics-source.js';
 import type { SharingSnapshot } from '#src/telemetry/metrics-snapshot.js';
 import { Scrape } from '../../support/metrics.js';
+import { HAS_PROMTOOL, promtool } from '../../support/prometheus.js';
 
 const LISTENERS = 2;
 const UPSTREAM = { model: 'm', name: 'host:1', priority: 1, weight: 1, slot: 0 };
@@ -99,6 +100,67 @@ void t.test('histograms are cumulative, in base units, and names are escaped', a
   t.equal(page.value('tollgate_sharing_exchange_duration_seconds_count', {}), 4);
   t.equal(page.value('tollgate_sharing_registry_processes', { state: 'following' }), 1);
   t.end();
+});
+
+void t.test('text and numbers as the two formats have them', async (t) => {
+  const shared = { stream: 'true' };
+  const samples = new Map<string, readonly Sample[]>([
+    [
+      'tollgate_refusals_total',
+      [
+        { value: 1e21, labels: { reason: 'a "b" \\ c\nd' } },
+        { value: 0.1, labels: {} },
+      ],
+    ],
+    [
+      'tollgate_overhead_seconds',
+      [
+        {
+          metricName: 'tollgate_overhead_seconds_bucket',
+          value: 2,
+          labels: { le: '+Inf' },
+          sharedLabels: shared,
+        },
+        { metricName: 'tollgate_overhead_seconds_sum', value: -Infinity, labels: {}, sharedLabels: shared },
+        { metricName: 'tollgate_overhead_seconds_count', value: 3, labels: {}, sharedLabels: {} },
+      ],
+    ],
+    [
+      'tollgate_calls_in_flight',
+      [
+        { value: Infinity, labels: {} },
+        { value: NaN, labels: { a: 'b' } },
+      ],
+    ],
+  ]);
+  const exposition = new Exposition(() => Promise.resolve(({ name }) => samples.get(name) ?? []));
+  const common = [
+    'tollgate_overhead_seconds_bucket{le="+Inf",stream="true"} 2',
+    'tollgate_overhead_seconds_sum{stream="true"} -Inf',
+    'tollgate_overhead_seconds_count 3',
+    'tollgate_calls_in_flight +Inf',
+    'tollgate_calls_in_flight{a="b"} NaN',
+    String.raw`tollgate_refusals_total{reason="a \"b\" \\ c\nd"} 1e+21`,
+    'tollgate_refusals_total 0.1',
+  ];
+  for (const format of ['prometheus', 'openmetrics'] as const) {
+    const { body } = await exposition.render(format);
+    const text = body.toString();
+    const lines = text.split('\n');
+    t.same(lines.filter((line) => /^[^#]/.test(line)).sort(), [...common].sort(), format);
+    const name = format === 'openmetrics' ? 'tollgate_refusals' : 'tollgate_refusals_total';
+    t.ok(lines.includes(`# TYPE ${name} counter`));
+    t.ok(lines.some((line) => line.startsWith(`# HELP ${name} Chat calls`)));
+    t.equal(text.endsWith('\n# EOF\n'), format === 'openmetrics');
+  }
+  t.end();
+});
+
+void t.test('promtool has nothing to say', { skip: !HAS_PROMTOOL && 'no promtool' }, async (t) => {
+  const { exposition, listeners } = world(3);
+  listeners[1]!.observeDuration(modelSlotOf(2), 10);
+  const { body } = await exposition.render('prometheus');
+  t.match(promtool(['check', 'metrics'], body.toString()), { status: 0 });
 });
 
 void t.test('every family is declared as it is shown', async (t) => {
