@@ -8,8 +8,8 @@ import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { createProgram } from '../dist/cli/program.js';
-import { isLive, isReplaceable } from '../dist/config/live-settings.js';
 import { settingsDeclaration } from '../dist/config/schema.js';
+import { appliesAt } from '../dist/config/settings-in-force.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '../dist/core/error-meanings.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
@@ -153,7 +153,7 @@ function listOf({ items }) {
   return items?.properties === undefined ? undefined : items;
 }
 
-/** `path` as live-settings.js takes it, with `[]` behind the name of a list. */
+/** `path` as `appliesAt` takes it, with `[]` behind the name of a list. */
 function entriesBelow(path, property, isWanted) {
   const declaration = listOf(property) ?? property;
   const own = listOf(property) === undefined ? [] : [settingEntry(path, property, isWanted)];
@@ -173,15 +173,9 @@ function settingEntry(path, property, isWanted) {
     rangeOf(property),
     defaultOf(property, isWanted, path),
     ...(environment === undefined ? [] : [`\`${environment}\``]),
-    whenOf(path),
+    appliesAt(path.map((name) => name.replace('[]', ''))),
   ];
   return `- **\`${path.join('.')}\`**: ${facts.join('; ')}.\n  ${property.description}`;
-}
-
-function whenOf(path) {
-  const plain = path.map((name) => name.replace('[]', ''));
-  if (isLive(plain)) return 'reload';
-  return isReplaceable(plain) ? 'replacement' : 'restart';
 }
 
 function defaultOf(property, isWanted, path) {

@@ -3,8 +3,7 @@
  * OpenAPI document is made from. Main thread.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
-import type { SettingChange } from '../config/settings-difference.js';
-import type { SettingInForce } from '../config/settings-in-force.js';
+import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
 import type { Registry } from '../registry/registry.js';
 import type { RegistryService } from '../registry/registry-service.js';
 import type { AccountSpan } from '../telemetry/account-history.js';

@@ -4,6 +4,12 @@
  */
 import { Type } from 'typebox';
 
+/**
+ * When a changed setting takes effect: `reload` at the next reload, `replacement` if the gateway processes are replaced
+ * (`reload --restart`), `restart` at the next start of the supervisor.
+ */
+export type Applies = 'reload' | 'replacement' | 'restart';
+
 export interface Annotations {
   readonly [jsonSchemaWord: string]: unknown;
   readonly description: string;
@@ -21,6 +27,8 @@ export interface Annotations {
   readonly 'x-names'?: string;
   readonly 'x-names-refused'?: string;
   readonly 'x-names-secret'?: string;
+  /** For everything below this declaration too. On the way from the root to a setting, exactly one declaration has it. */
+  readonly 'x-applies'?: Applies;
 }
 
 /** A declaration as the settings reader sees it: the words of JSON Schema that this folder uses, and ours. */
@@ -56,8 +64,22 @@ export const identifier = (description: string) =>
   } satisfies Annotations);
 
 /** A count or an amount in whole units. */
-export const whole = (minimum: number, maximum: number, preset: number, unit: string, description: string) =>
-  Type.Integer({ minimum, maximum, default: preset, description, 'x-unit': unit } satisfies Annotations);
+export const whole = (
+  minimum: number,
+  maximum: number,
+  preset: number,
+  unit: string,
+  description: string,
+  applies?: Applies,
+) =>
+  Type.Integer({
+    minimum,
+    maximum,
+    default: preset,
+    description,
+    'x-unit': unit,
+    ...(applies && { 'x-applies': applies }),
+  } satisfies Annotations);
 
 /** Relative ones are resolved by whoever reads the settings. */
 export const filePath = (description: string) =>

@@ -53,5 +53,6 @@ export const corsSchema = Type.Object(
     description:
       'Lets scripts in browsers call the gateway (CORS); left out, browsers refuse them the answers.',
     'x-want': 'a map of settings',
+    'x-applies': 'reload',
   } satisfies Annotations,
 );

@@ -40,5 +40,6 @@ export const idempotencySchema = Type.Object(
     default: {},
     description: 'Answers that are kept for repeats with the same Idempotency-Key.',
     'x-want': 'a map of settings',
+    'x-applies': 'replacement',
   } satisfies Annotations,
 );

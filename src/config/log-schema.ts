@@ -33,6 +33,7 @@ export const logSchema = Type.Object(
     default: {},
     description: 'The log, on standard error.',
     'x-want': 'a map of settings',
+    'x-applies': 'reload',
   } satisfies Annotations,
 );
 
@@ -61,6 +62,7 @@ export const accessLogSchema = Type.Object(
     default: {},
     description: 'A line for each chat call: who, model, upstream, outcome, tokens, cost, times.',
     'x-want': 'a map of settings',
+    'x-applies': 'reload',
   } satisfies Annotations,
 );
 
@@ -75,5 +77,6 @@ export const usageLogSchema = Type.Object(
     description:
       'Where to log every charge, as one line of JSON: who, model, outcome, tokens, cost. Without it there is no such file.',
     'x-want': 'a map of settings',
+    'x-applies': 'replacement',
   } satisfies Annotations,
 );

@@ -1,15 +1,61 @@
 /**
- * Every setting as text, with where its value came from, for an operator who asks what runs. Secrets are not in it. Supervisor
- * process, which hands it to the gateways.
+ * What runs and what a reload would change, as operators see it: every setting as text, the paths that differ between two
+ * files, their values before and after, and when each change takes effect. Pure; the supervisor calls it and hands the
+ * texts to the gateway processes. No text contains a secret.
  */
-import type { Declaration } from './annotations.js';
-import { isLive } from './live-settings.js';
+import { isDeepStrictEqual } from 'node:util';
+import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
+import { settingsDeclaration, type Settings } from './schema.js';
+
+/** When a change of the setting at this path takes effect. `path` may name models and plans by position or by id. */
+export function appliesAt(path: SettingPath): Applies {
+  let declared: Declaration | undefined = settingsDeclaration;
+  for (const name of path) {
+    declared = declared?.properties?.[name];
+    if (declared?.['x-applies'] !== undefined) return declared['x-applies'];
+  }
+  return 'restart';
+}
+
+const isLive = (path: SettingPath): boolean => appliesAt(path) === 'reload';
+
+/** Whether a gateway process that replaces another starts with the new value. */
+export const isReplaceable = (path: SettingPath): boolean => appliesAt(path) !== 'restart';
+
+/** `current` with all of `next` that a running gateway can take over. */
+export function adoptLive(current: Settings, next: Settings): Settings {
+  return adopt(settingsDeclaration, current, next, (applies) => applies === 'reload') as Settings;
+}
+
+/** The settings of a gateway process that replaces one which has `current`. */
+export function adoptReplaced(current: Settings, next: Settings): Settings {
+  return adopt(settingsDeclaration, current, next, (applies) => applies !== 'restart') as Settings;
+}
+
+function adopt(
+  declaration: Declaration,
+  current: unknown,
+  next: unknown,
+  isAdopted: (applies: Applies) => boolean,
+): unknown {
+  const applies = declaration['x-applies'];
+  if (applies !== undefined) return isAdopted(applies) ? next : current;
+  const [from, to] = [current as Fields, next as Fields];
+  return Object.fromEntries(
+    Object.entries(declaration.properties ?? {}).flatMap(([name, property]) => {
+      const value = adopt(property, from[name], to[name], isAdopted);
+      return value === undefined ? [] : [[name, value]];
+    }),
+  );
+}
+
+type Fields = Readonly<Record<string, unknown>>;
 
 export interface SettingInForce {
   /** `models.gpt-4o-mini.price.input`. */
   readonly setting: string;
-  /** As text; of a secret `(secret)`. */
+  /** As text; `(secret)` for a secret. */
   readonly value: string;
   /** `tollgate.yaml:12`, `TOLLGATE_PORT`, `--port` or `default`. */
   readonly origin: string;
@@ -18,51 +64,49 @@ export interface SettingInForce {
 }
 
 const SECRET = '(secret)';
-/** A list of model patterns, or an address, is shorter; a longer value is looked up in the file. */
+/** A list of model patterns or an address is shorter. An operator can look up a longer value in the file. */
 const VALUE_CHARS_MAX = 300;
 
-/** One entry a leaf, in the order of the declarations. `originOf` is asked with the path by places: `['models', 0, 'id']`. */
+/**
+ * One entry for each leaf, in the order of the declarations. `originOf` gets the path with positions in lists, such as
+ * `['models', 0, 'id']`; the entries name models and plans by their ids.
+ */
 export function settingsInForce(
   declaration: Declaration,
   settings: unknown,
   originOf: (path: SettingPath) => string,
 ): SettingInForce[] {
   const entries: SettingInForce[] = [];
-  const add = (place: SettingPath, name: SettingPath, value: string): void => {
-    entries.push({ setting: formatPath(name), value, origin: originOf(place), live: isLive(name) });
+  const add = (position: SettingPath, name: SettingPath, value: string): void => {
+    entries.push({ setting: formatPath(name), value, origin: originOf(position), live: isLive(name) });
   };
-  const walk = (declared: Declaration, value: unknown, place: SettingPath, name: SettingPath): void => {
+  const walk = (declared: Declaration, value: unknown, position: SettingPath, name: SettingPath): void => {
     if (value === undefined) return;
     if (declared['x-secret'] === true) {
-      add(place, name, SECRET);
+      add(position, name, SECRET);
     } else if (declared.patternProperties !== undefined) {
-      // Headers. Their names do not tell which are secret: any may have a variable from the environment in it.
+      // Headers: any of them may contain a variable from the environment, whatever its name.
       for (const header of Object.keys(value as object)) {
-        add([...place, header], [...name, header], SECRET);
+        add([...position, header], [...name, header], SECRET);
       }
     } else if (declared.type === 'object') {
-      // What is not declared was derived from files: contents and digests.
+      // Members that are not declared were derived from files: contents and digests.
       for (const [member, inner] of Object.entries(declared.properties ?? {})) {
-        walk(
-          inner,
-          (value as Readonly<Record<string, unknown>>)[member],
-          [...place, member],
-          [...name, member],
-        );
+        walk(inner, (value as Fields)[member], [...position, member], [...name, member]);
       }
     } else if (declared.type === 'array' && declared.items?.type === 'object') {
       (value as readonly unknown[]).forEach((entry, index) =>
-        walk(declared.items!, entry, [...place, index], [...name, idOf(entry) ?? index]),
+        walk(declared.items!, entry, [...position, index], [...name, idOf(entry) ?? index]),
       );
     } else {
-      add(place, name, textOf(value));
+      add(position, name, textOf(value));
     }
   };
   walk(declaration, settings, [], []);
   return entries;
 }
 
-/** What is in force after a change: of `next` what took effect, after a reload what can while serving; of `current` the rest. */
+/** The entries after a change: those of `next` that took effect, and those of `current` for the rest. */
 export function adoptInForce(
   current: readonly SettingInForce[],
   next: readonly SettingInForce[],
@@ -71,7 +115,7 @@ export function adoptInForce(
   return [...current.filter((entry) => !isAdopted(entry)), ...next.filter(isAdopted)];
 }
 
-/** Whether a plain value is written at this place of the file. */
+/** Whether the file has a value at this path. */
 export function isWritten(raw: unknown, path: SettingPath): boolean {
   let found = raw;
   for (const part of path)
@@ -85,6 +129,128 @@ function idOf(entry: unknown): string | undefined {
 }
 
 function textOf(value: unknown): string {
-  const text = Array.isArray(value) ? value.join(', ') : String(value);
+  return shortened(Array.isArray(value) ? value.join(', ') : String(value));
+}
+
+function shortened(text: string): string {
   return text.length <= VALUE_CHARS_MAX ? text : `${text.slice(0, VALUE_CHARS_MAX)}…`;
+}
+
+export interface SettingsDifference {
+  /** Paths that can take effect now. */
+  readonly applied: readonly string[];
+  /** Paths that differ from what runs and stay as they are until a restart. */
+  readonly restartNeeded: readonly string[];
+}
+
+/** Maps that are compared as a whole: their values belong together. */
+const WHOLE_MAPS: ReadonlySet<string> = new Set(['price', 'headers', 'tls', 'cors']);
+
+interface Change {
+  readonly path: SettingPath;
+  readonly text: string;
+}
+
+/**
+ * The paths that differ, without values. Models and plans are named by their ids: `models.gpt-4o-mini.price`,
+ * `models.gpt-4o-mini (added)`, `plans.free (removed)`. Upstreams have no names and are given by position:
+ * `models.gpt-4o-mini.upstreams[0].key`. `isApplied` says what can take effect now; by default what a reload can change.
+ */
+export function differenceOf(
+  current: Settings,
+  next: Settings,
+  isApplied: (path: SettingPath) => boolean = isLive,
+): SettingsDifference {
+  const changes = compare([], current, next);
+  const textsOf = (applied: boolean): string[] =>
+    changes.filter(({ path }) => isApplied(path) === applied).map(({ text }) => text);
+  return { applied: textsOf(true), restartNeeded: textsOf(false) };
+}
+
+function compare(path: SettingPath, current: unknown, next: unknown): Change[] {
+  if (isDeepStrictEqual(current, next)) return [];
+  if (isMapList(current) && isMapList(next)) {
+    if (hasIds(current) && hasIds(next)) return compareById(path, current, next);
+    if (current.length === next.length)
+      return current.flatMap((entry, index) => compare([...path, index], entry, next[index]));
+  }
+  if (isMap(current) && isMap(next) && !WHOLE_MAPS.has(String(path.at(-1)))) {
+    const names = new Set([...Object.keys(current), ...Object.keys(next)]);
+    return [...names].flatMap((name) => compare([...path, name], current[name], next[name]));
+  }
+  return [change(path)];
+}
+
+interface Entry {
+  readonly id: string;
+}
+
+function compareById(path: SettingPath, current: readonly Entry[], next: readonly Entry[]): Change[] {
+  const before = new Map(current.map((entry) => [entry.id, entry]));
+  const after = new Map(next.map((entry) => [entry.id, entry]));
+  return [...new Set([...before.keys(), ...after.keys()])].flatMap((id) => {
+    const entryPath = [...path, id];
+    if (!before.has(id)) return [change(entryPath, ' (added)')];
+    if (!after.has(id)) return [change(entryPath, ' (removed)')];
+    return compare(entryPath, before.get(id), after.get(id));
+  });
+}
+
+function change(path: SettingPath, what = ''): Change {
+  return { path, text: formatPath(path) + what };
+}
+
+function isMap(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isMapList(value: unknown): value is readonly object[] {
+  return Array.isArray(value) && value.every(isMap);
+}
+
+function hasIds(list: readonly object[]): list is readonly Entry[] {
+  return list.every((entry) => 'id' in entry && typeof entry.id === 'string');
+}
+
+export interface SettingChange {
+  /** A path as `differenceOf` gives it: `models.gpt-4o-mini.price`, `plans.free (removed)`. */
+  readonly setting: string;
+  /** Null if it had no value, or if a whole entry is added or removed. */
+  readonly before: string | null;
+  /** The same after the change. It ends with `(changed)` if the texts are equal: for a secret, or for a file's contents. */
+  readonly after: string | null;
+}
+
+/** One change for each of the paths that `differenceOf` gave, in their order. */
+export function changesOf(
+  declaration: Declaration,
+  current: unknown,
+  next: unknown,
+  paths: readonly string[],
+): SettingChange[] {
+  const before = textsOf(declaration, current);
+  const after = textsOf(declaration, next);
+  return paths.map((setting) => {
+    const [was, will] = [textAt(before, setting), textAt(after, setting)];
+    return { setting, before: was, after: was !== null && was === will ? `${will} (changed)` : will };
+  });
+}
+
+type Texts = ReadonlyMap<string, string>;
+
+function textsOf(declaration: Declaration, settings: unknown): Texts {
+  const entries = settingsInForce(declaration, settings, () => '');
+  return new Map(entries.map(({ setting, value }) => [setting, value]));
+}
+
+/** The value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. */
+function textAt(texts: Texts, path: string): string | null {
+  const own = texts.get(path);
+  if (own !== undefined) return own;
+  const below = [...texts].flatMap(([name, value]) =>
+    name.startsWith(`${path}.`) || name.startsWith(`${path}[`)
+      ? [`${name.slice(path.length).replace(/^\./, '')}: ${value}`]
+      : [],
+  );
+  return below.length === 0 ? null : shortened(below.join(', '));
 }

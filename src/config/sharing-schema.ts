@@ -81,6 +81,7 @@ export const sharingSchema = Type.Object(
     description:
       'Hosts that share limits, accounts and keys through Valkey or Redis; without it there is one host.',
     'x-want': 'a map of settings',
+    'x-applies': 'restart',
   } satisfies Annotations,
 );
 

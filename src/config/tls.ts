@@ -40,6 +40,7 @@ export const tlsSchema = Type.Unsafe<TlsSettings>(
     {
       description: 'Serves HTTPS (TLS 1.2 and 1.3) in place of HTTP. The files are read again by a reload.',
       'x-want': 'a map of settings',
+      'x-applies': 'reload',
     } satisfies Annotations,
   ),
 );

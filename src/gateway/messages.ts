@@ -30,8 +30,7 @@
  */
 import type { LogChange } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
-import type { SettingInForce } from '../config/settings-in-force.js';
-import type { SettingChange, SettingsDifference } from '../config/settings-difference.js';
+import type { SettingChange, SettingInForce, SettingsDifference } from '../config/settings-in-force.js';
 import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */

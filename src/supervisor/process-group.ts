@@ -5,7 +5,7 @@
  * way and an operator is watching. Once it has served, its ports are kept for every later start, so that port 0 means one
  * port for as long as the supervisor lives.
  */
-import { adoptLive, adoptReplaced } from '../config/live-settings.js';
+import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
 import type { GatewayReady, StartGateway } from '../gateway/messages.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';

@@ -3,10 +3,16 @@
  * the gateways; or nothing is changed and the reasons are told. With a restart the gateways are then replaced one by one.
  * Supervisor process.
  */
-import { adoptLive, adoptReplaced, isReplaceable } from '../config/live-settings.js';
 import { ConfigError } from '../config/config-error.js';
 import { settingsDeclaration, type Settings } from '../config/schema.js';
-import { changesOf, differenceOf, type SettingsDifference } from '../config/settings-difference.js';
+import {
+  adoptLive,
+  adoptReplaced,
+  changesOf,
+  differenceOf,
+  isReplaceable,
+  type SettingsDifference,
+} from '../config/settings-in-force.js';
 import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import type { Replacement } from './group-options.js';

@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { readTlsFiles, type TlsSettings } from '#src/config/tls.js';
-import { differenceOf } from '#src/config/settings-difference.js';
+import { differenceOf } from '#src/config/settings-in-force.js';
 import { selfSigned } from '../../fixtures/upstream-certificate.js';
 import { SOUND_YAML, worldOf, type World } from './support.js';
 

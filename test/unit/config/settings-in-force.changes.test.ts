@@ -1,7 +1,7 @@
 /** The values of a change, before and after; secrets are not among them. */
 import t, { type Test } from 'tap';
 import { settingsDeclaration, type Settings } from '#src/config/schema.js';
-import { changesOf, differenceOf, type SettingChange } from '#src/config/settings-difference.js';
+import { changesOf, differenceOf, type SettingChange } from '#src/config/settings-in-force.js';
 import { worldOf } from './support.js';
 
 const FILE = `

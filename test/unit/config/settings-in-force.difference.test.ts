@@ -1,8 +1,8 @@
 /** What differs, what of it can take effect now, and that nothing else does. */
 import t from 'tap';
-import { adoptLive, LIVE_PATHS } from '#src/config/live-settings.js';
+import type { Declaration } from '#src/config/annotations.js';
 import { type Settings, settingsDeclaration } from '#src/config/schema.js';
-import { differenceOf } from '#src/config/settings-difference.js';
+import { adoptLive, appliesAt, differenceOf } from '#src/config/settings-in-force.js';
 import { worldOf } from './support.js';
 
 const FILE = `
@@ -92,11 +92,42 @@ void t.test('the order of models and plans is no change', (t) => {
   t.end();
 });
 
-void t.test('what is live is a setting', (t) => {
-  for (const path of LIVE_PATHS) {
-    const [section = '', name] = path.split('.');
-    const declared = settingsDeclaration.properties?.[section];
-    t.ok(name === undefined ? declared : declared?.properties?.[name], path);
-  }
+void t.test('one declaration on the way to each setting says when it applies', (t) => {
+  const found: Record<string, string[]> = { reload: [], replacement: [], restart: [] };
+  const walk = (declared: Declaration, path: readonly string[], above: boolean): void => {
+    const applies = declared['x-applies'];
+    const name = path.join('.');
+    if (applies !== undefined) {
+      t.notOk(above, `${name}: said above it too`);
+      t.equal(appliesAt(path), applies, name);
+      found[applies]!.push(name);
+    }
+    const inner = Object.entries((declared.items ?? declared).properties ?? {});
+    if (inner.length === 0) t.ok(above || applies !== undefined, `${name}: said nowhere`);
+    for (const [member, property] of inner) walk(property, [...path, member], above || applies !== undefined);
+  };
+  walk(settingsDeclaration, [], false);
+  t.same(found, {
+    reload: [
+      ...['listen.tls', 'listen.cors', 'models', 'plans'],
+      ...['body_bytes', 'bodies_in_work_bytes', 'parse_inline_bytes', 'parse_wait_ms'].map(limitName),
+      ...['calls_in_flight_per_account', 'client_idle_timeout_ms'].map(limitName),
+      ...['low_balance', 'durability', 'on_store_error', 'flush_interval_ms'],
+      ...['log', 'access_log', 'watch', 'drain_timeout_ms'],
+    ],
+    replacement: [
+      ...['listen.listeners', 'workers'],
+      ...['calls_in_flight', 'stream_buffer_bytes', 'accounts', 'keys'].map(limitName),
+      ...['idempotency', 'usage_log', 'metrics'],
+    ],
+    restart: [
+      ...['listen.host', 'listen.port', 'admin.host', 'admin.port', 'admin.hosts'],
+      ...['sharing', 'processes', 'data'],
+    ],
+  });
   t.end();
 });
+
+function limitName(name: string): string {
+  return `limits.${name}`;
+}
