@@ -30,8 +30,7 @@ const ENTRIES = [
  */
 const LOADED_BY_NAME = [
   '@opentelemetry/core',
-  '@opentelemetry/otlp-exporter-base',
-  '@opentelemetry/otlp-transformer',
+  '@opentelemetry/exporter-trace-otlp-http',
   '@opentelemetry/resources',
   '@opentelemetry/sdk-trace',
   '@redis/client',

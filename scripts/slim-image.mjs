@@ -99,11 +99,7 @@ if (!natives.some((path) => path.startsWith('uWebSockets.js/'))) {
   throw new Error('µWebSockets.js loaded no binary of its own: is this package for this Node?');
 }
 // What is loaded when first needed, long after the image was made.
-const LATE = [
-  '@opentelemetry/otlp-exporter-base/node-http',
-  '@opentelemetry/otlp-transformer',
-  '@opentelemetry/sdk-trace',
-];
+const LATE = ['@opentelemetry/exporter-trace-otlp-http', '@opentelemetry/sdk-trace'];
 for (const name of LATE) require(name);
 for (const name of ['o200k_base', 'cl100k_base'])
   readFileSync(require.resolve(`gpt-tokenizer/data/${name}.tiktoken`));

@@ -24,99 +24,39 @@ const SERVER_ERROR = 500;
 const CLIENT_ERROR = 400;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
 
-/** The span of a call is of kind server, that of an attempt of kind client. What the exporter does not ask for is not made. */
-export class RecordedSpan implements ReadableSpan {
-  readonly record: SpanRecord;
-  readonly resource: Resource;
-  readonly parentSpanContext?: SpanContext;
-  readonly accountId: string | undefined;
-  readonly links = [];
-  readonly ended = true;
-  readonly droppedAttributesCount = 0;
-  readonly droppedEventsCount = 0;
-  readonly droppedLinksCount = 0;
-  readonly #version: string;
-  readonly #offsetMs: number;
-
-  constructor(record: SpanRecord, { resource, version, offsetMs, accountIdOf }: SpanSurroundings) {
-    this.record = record;
-    this.resource = resource;
-    this.#version = version;
-    this.#offsetMs = offsetMs;
-    // Now: who waits long may find it forgotten.
-    this.accountId = record.kind === SPAN_OF_CALL ? accountIdOf(record.account) : undefined;
-    if (record.parentSpanId === null) return;
-    const isRemote = record.kind === SPAN_OF_CALL;
-    this.parentSpanContext = { ...contextOf(record, record.parentSpanId), isRemote };
-  }
-
-  get name(): string {
-    const { record } = this;
-    return record.kind === SPAN_OF_CALL ? `POST ${CHAT_ROUTE}` : `${OPERATION} ${record.model}`;
-  }
-
-  get kind(): SpanKind {
-    return this.record.kind === SPAN_OF_CALL ? SpanKind.SERVER : SpanKind.CLIENT;
-  }
-
-  spanContext(): SpanContext {
-    return contextOf(this.record, this.record.spanId);
-  }
-
-  get startTime(): HrTime {
-    return hrTimeOf(this.record.startMs + this.#offsetMs);
-  }
-
-  get endTime(): HrTime {
-    return hrTimeOf(this.record.endMs + this.#offsetMs);
-  }
-
-  get duration(): HrTime {
-    return hrTimeOf(Math.max(0, this.record.endMs - this.record.startMs));
-  }
-
-  get status(): { readonly code: SpanStatusCode } {
-    return { code: hasFailed(this.record) ? SpanStatusCode.ERROR : SpanStatusCode.UNSET };
-  }
-
-  get events(): { readonly name: string; readonly time: HrTime }[] {
-    const { record } = this;
-    const isCall = record.kind === SPAN_OF_CALL;
-    const firstMs = isCall ? record.firstTokenMs : record.firstByteMs;
-    if (firstMs === null) return [];
-    return [{ name: isCall ? 'first_token' : 'first_byte', time: hrTimeOf(firstMs + this.#offsetMs) }];
-  }
-
-  get instrumentationScope(): { readonly name: string; readonly version: string } {
-    return { name: SCOPE, version: this.#version };
-  }
-
-  get attributes(): Attributes {
-    return { ...this.commonAttributes, ...this.ownAttributes };
-  }
-
-  /** Those that most spans of the same kind have in common. */
-  get commonAttributes(): Attributes {
-    const { record } = this;
-    return record.kind === SPAN_OF_CALL ? callAttributes(record) : attemptAttributes(record);
-  }
-
-  /** In ASCII: identifiers and numbers. */
-  get ownAttributes(): Attributes {
-    const { record, accountId } = this;
-    const attributes: Attributes = {};
-    if (record.kind === SPAN_OF_CALL && record.tokens !== null) {
-      const [input, cached, output] = record.tokens;
-      attributes['gen_ai.usage.input_tokens'] = input;
-      attributes['gen_ai.usage.cache_read.input_tokens'] = cached;
-      attributes['gen_ai.usage.output_tokens'] = output;
-    }
-    attributes['tollgate.request.id'] = record.requestId;
-    if (accountId !== undefined) attributes['tollgate.account.id'] = accountId;
-    if (record.kind === SPAN_OF_CALL && record.costPicoUnits !== null)
-      attributes['tollgate.cost'] = currencyOf(record.costPicoUnits);
-    return attributes;
-  }
+/** The span of a call has the kind server, that of an attempt the kind client. */
+export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): ReadableSpan {
+  const { parentSpanId, startMs, endMs } = record;
+  const { resource, version, offsetMs } = around;
+  const isCall = record.kind === SPAN_OF_CALL;
+  const context = contextOf(record, record.spanId);
+  const firstMs = isCall ? record.firstTokenMs : record.firstByteMs;
+  return {
+    name: isCall ? `POST ${CHAT_ROUTE}` : `${OPERATION} ${record.model}`,
+    kind: isCall ? SpanKind.SERVER : SpanKind.CLIENT,
+    spanContext: () => context,
+    ...(parentSpanId === null
+      ? {}
+      : { parentSpanContext: { ...contextOf(record, parentSpanId), isRemote: isCall } }),
+    startTime: hrTimeOf(startMs + offsetMs),
+    endTime: hrTimeOf(endMs + offsetMs),
+    duration: hrTimeOf(Math.max(0, endMs - startMs)),
+    status: { code: hasFailed(record) ? SpanStatusCode.ERROR : SpanStatusCode.UNSET },
+    attributes: isCall
+      ? callAttributes(record, around.accountIdOf(record.account))
+      : attemptAttributes(record),
+    events:
+      firstMs === null
+        ? []
+        : [{ name: isCall ? 'first_token' : 'first_byte', time: hrTimeOf(firstMs + offsetMs) }],
+    links: [],
+    resource,
+    instrumentationScope: { name: SCOPE, version },
+    ended: true,
+    droppedAttributesCount: 0,
+    droppedEventsCount: 0,
+    droppedLinksCount: 0,
+  };
 }
 
 /** Only what the serializer reads of a state: its text. */
@@ -134,8 +74,8 @@ function hasFailed(record: SpanRecord): boolean {
   return record.status === null || record.status >= SERVER_ERROR || record.status < CLIENT_ERROR;
 }
 
-function callAttributes(record: CallSpanRecord): Attributes {
-  const { outcome, status, model, provider } = record;
+function callAttributes(record: CallSpanRecord, accountId: string | undefined): Attributes {
+  const { outcome, status, model, provider, tokens, costPicoUnits } = record;
   return {
     'http.request.method': 'POST',
     'http.route': CHAT_ROUTE,
@@ -145,6 +85,16 @@ function callAttributes(record: CallSpanRecord): Attributes {
     'gen_ai.operation.name': OPERATION,
     ...(provider === null ? {} : { 'gen_ai.provider.name': provider }),
     ...(model === null ? {} : { 'gen_ai.request.model': model, 'gen_ai.request.stream': record.stream }),
+    ...(tokens === null
+      ? {}
+      : {
+          'gen_ai.usage.input_tokens': tokens[0],
+          'gen_ai.usage.cache_read.input_tokens': tokens[1],
+          'gen_ai.usage.output_tokens': tokens[2],
+        }),
+    'tollgate.request.id': record.requestId,
+    ...(accountId === undefined ? {} : { 'tollgate.account.id': accountId }),
+    ...(costPicoUnits === null ? {} : { 'tollgate.cost': currencyOf(costPicoUnits) }),
   };
 }
 
@@ -164,6 +114,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
     ...(errorType === null ? {} : { 'error.type': errorType }),
     ...(error === null ? {} : { 'tollgate.upstream.failure': error }),
     ...serverAttributes(record.origin),
+    'tollgate.request.id': record.requestId,
   };
 }
 

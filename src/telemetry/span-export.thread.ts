@@ -11,10 +11,9 @@ import {
 } from '@opentelemetry/resources';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { AccountIds } from './top-accounts.js';
 import { LogSwitch, openLog } from './log.js';
-import { RecordedSpan } from './otel-span.js';
-import { SpanExport } from './span-export.js';
+import { otelSpanOf } from './otel-span.js';
+import { AccountIds, SpanExport } from './span-export.js';
 import { type FromSpanExport, type SpanExportInit, type ToSpanExport, unpackSpans } from './span-record.js';
 import { SpanBudget } from './span-outbox.js';
 import { ThreadHealth } from './histogram.js';
@@ -51,7 +50,7 @@ const accountIds: AccountIds = new AccountIds(
       offsetMs: clock.wallMs() - clock.monotonicMs(),
       accountIdOf: (account: Parameters<AccountIds['idOf']>[0]) => accountIds.idOf(account),
     };
-    for (const record of records) spanExport.offer(new RecordedSpan(record, around));
+    for (const record of records) spanExport.offer(otelSpanOf(record, around));
   },
 );
 

@@ -1,43 +1,16 @@
 /**
- * The OpenTelemetry SDK's batch processor and OTLP/HTTP exporter behind a queue whose every span is counted: exported, failed or
- * dropped. Exporting thread.
+ * What the thread that exports spans is made of: batches of spans wait for the ids of their accounts, then go to
+ * the OpenTelemetry SDK's batch processor and OTLP/HTTP exporter. Every span is counted as exported, failed or
+ * dropped. Called by span-export.thread.ts alone.
  */
+import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
-import { OTLPExporterBase } from '@opentelemetry/otlp-exporter-base';
-import {
-  convertLegacyHttpOptions,
-  createOtlpHttpExportDelegate,
-} from '@opentelemetry/otlp-exporter-base/node-http';
-import { TraceExporterMetricsHelper } from '@opentelemetry/otlp-transformer';
+import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
+import type { AccountIndex } from '../core/units.js';
 import type { Log } from './log.js';
-import { SpanJson } from './span-json.js';
 import type { SpanBudget } from './span-outbox.js';
-
-/*
- * The OpenTelemetry SDK's OTLP/HTTP exporter of spans as JSON, with a serializer of ours: see span-json.ts. Exporting thread.
- */
-
-/** As OTLPTraceExporter of @opentelemetry/exporter-trace-otlp-http is made, which takes no serializer. */
-export class OtlpExporter extends OTLPExporterBase<ReadableSpan[]> implements SpanExporter {
-  /** Goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
-  constructor() {
-    // What that exporter uses itself; nothing else of the package reads the environment.
-    // eslint-disable-next-line @typescript-eslint/no-deprecated
-    const options = convertLegacyHttpOptions({}, 'TRACES', 'v1/traces', {
-      'Content-Type': 'application/json',
-    });
-    super(
-      createOtlpHttpExportDelegate(
-        options,
-        new SpanJson(),
-        'otlp_http_span_exporter',
-        TraceExporterMetricsHelper,
-        undefined,
-      ),
-    );
-  }
-}
+import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
 /** As many as may be on their way: a burst that one batch interval gathers. Some 2 KB each. */
 export const QUEUE_SPANS_MAX = 16_384;
@@ -98,7 +71,7 @@ export class SpanExport {
   #offered = 0;
 
   /** `exporter` by default goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
-  constructor(budget: SpanBudget, log: Log, exporter: SpanExporter = new OtlpExporter()) {
+  constructor(budget: SpanBudget, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
     this.#budget = budget;
     this.#exporter = new CountedExporter(exporter, budget, log);
     this.#processor = new BatchSpanProcessor({
@@ -123,5 +96,77 @@ export class SpanExport {
   /** Sends what is queued; resolves when it is out or has failed, which the caller bounds. */
   async close(): Promise<void> {
     await this.#processor.shutdown().catch(() => undefined);
+  }
+}
+
+/** With more accounts in use they are asked for again. */
+const IDS_MAX = 100_000;
+
+export class AccountIds {
+  readonly #ask: (accounts: readonly AccountIndex[]) => void;
+  readonly #ready: (records: readonly SpanRecord[]) => void;
+  readonly #ids = new Map<AccountIndex, string | null>();
+  #asked = false;
+  /** In the order in which they came; bounded by what may be on its way. */
+  readonly #waiting: (readonly SpanRecord[])[] = [];
+  #onEmpty: () => void = () => undefined;
+
+  /** `ask` is answered by `learn`; `ready` gets the batches, one after the other. */
+  constructor(
+    ask: (accounts: readonly AccountIndex[]) => void,
+    ready: (records: readonly SpanRecord[]) => void,
+  ) {
+    this.#ask = ask;
+    this.#ready = ready;
+  }
+
+  /** Undefined where there is no such account any more, or it was not learned in time. */
+  idOf(account: AccountIndex): string | undefined {
+    return this.#ids.get(account) ?? undefined;
+  }
+
+  add(records: readonly SpanRecord[]): void {
+    this.#waiting.push(records);
+    this.#release();
+  }
+
+  learn(ids: readonly (readonly [AccountIndex, string | null])[]): void {
+    if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
+    for (const [account, id] of ids) this.#ids.set(account, id);
+    this.#asked = false;
+    this.#release();
+  }
+
+  /** To be called now and then: an index may be another account's by now. */
+  forget(): void {
+    this.#ids.clear();
+  }
+
+  /** Resolves when nothing waits any more, or after `timeoutMs`; what waits then goes without. */
+  async finish(timeoutMs: number): Promise<void> {
+    const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
+    this.#release();
+    await Promise.race([empty, delay(timeoutMs)]);
+    for (const records of this.#waiting.splice(0)) this.#ready(records);
+  }
+
+  #release(): void {
+    while (this.#waiting.length > 0) {
+      const unknown = this.#unknownOf(this.#waiting[0]!);
+      if (unknown.size > 0) {
+        if (!this.#asked) this.#ask([...unknown]);
+        this.#asked = true;
+        return;
+      }
+      this.#ready(this.#waiting.shift()!);
+    }
+    this.#onEmpty();
+  }
+
+  #unknownOf(records: readonly SpanRecord[]): Set<AccountIndex> {
+    const unknown = new Set<AccountIndex>();
+    for (const record of records)
+      if (record.kind === SPAN_OF_CALL && !this.#ids.has(record.account)) unknown.add(record.account);
+    return unknown;
   }
 }

@@ -4,8 +4,7 @@ import { ExportResultCode } from '@opentelemetry/core';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { AccountIds } from '#src/telemetry/top-accounts.js';
-import { SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
+import { AccountIds, SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
 import {
   createSpanBudget,
   SpanBudget,
