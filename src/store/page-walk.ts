@@ -1,59 +1,102 @@
 /**
- * Whether every page that a store's file needs is there and is what it should be. Main thread, before LMDB opens the file.
+ * Finds missing and broken pages in an LMDB file. `assertStoreFile` calls it on the main thread before LMDB
+ * opens the file.
  *
- * LMDB maps the file and follows page numbers without a look: a page that is missing ends the process with a bus error, one
- * of garbage aborts it or passes for an empty one (tried with lmdb 3.5.6), and the supervisor would start it again and again.
- * The file's length alone tells nothing: pages at its end that were used and freed by one transaction are never written, so
- * a third of the sound files of a trial were shorter than the last page that they name. Hence all pages are visited from
- * the two roots: 0.4 s a GB.
+ * LMDB maps the file and follows page numbers without checking them (tried with lmdb 3.5.6). A missing page
+ * ends the process with SIGBUS; a garbage page aborts it, or reads as an empty one. The supervisor would then
+ * restart the gateway forever.
+ *
+ * Comparing the file's length with its last page is not enough, and it was tried. LMDB never writes pages at
+ * the end that one transaction used and freed, so 39 of 100 sound files were shorter than the last page they
+ * name. And a file with a garbage page has its full length: that one still ended the gateway. So this walk
+ * visits every page in use: 0.4 s a GB.
+ *
+ *     page   0 number u64   8 transaction u64   18 kind u16   20 lower u16   22 upper u16   24 node offsets
+ *            (u16 each); lower, upper and the node offsets count from byte 24;
+ *            of an overflow page, byte 20 is its number of pages u32, and its data follow
+ *     node   0 low u16   2 high u16   4 flags u16   6 key bytes u16   8 key, then data;
+ *            in a branch, low, high and flags are the child's number;
+ *            in a leaf, low and high are the data's length
+ *     tree   0 page size u32 (free tree only)   6 depth u16   40 root u64
+ *     meta   24 magic   40 map size   48 free tree   96 main tree   144 last page u64   152 transaction u64
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
-import {
-  PAGE_HEAD_BYTES,
-  PAGE_TRANSACTION,
-  PAGE_KIND,
-  PAGE_LOWER,
-  PAGE_UPPER,
-  OVERFLOW_PAGES,
-  KIND_BRANCH,
-  KIND_LEAF,
-  KIND_OVERFLOW,
-  KIND_LEAF_PLAIN,
-  NODE_HEAD_BYTES,
-  NODE_HIGH,
-  NODE_FLAGS,
-  NODE_KEY_BYTES,
-  NODE_OVERFLOW,
-  OVERFLOW_REFERENCE_BYTES,
-  NODE_TREE,
-  TREE_BYTES,
-  NO_ROOT,
-  DEPTH_MAX,
-  META_PAGES,
-} from './page-layout.js';
-import { newestSnapshot, treeAt, type Snapshot, type Tree } from './page-snapshot.js';
 
-/** A writer beside us made new roots and used pages of ours again: begin anew, so often. Then it is alive, and vouches. */
+const PAGE_HEAD_BYTES = 24;
+const PAGE_TRANSACTION = 8;
+const PAGE_KIND = 18;
+const PAGE_LOWER = 20;
+const PAGE_UPPER = 22;
+const OVERFLOW_PAGES = 20;
+const KIND_BRANCH = 0x01;
+const KIND_LEAF = 0x02;
+const KIND_OVERFLOW = 0x04;
+/** Values of one size without nodes. Tollgate writes none, but another program's file may have them. */
+const KIND_LEAF_PLAIN = 0x20;
+
+const NODE_HEAD_BYTES = 8;
+const NODE_HIGH = 2;
+const NODE_FLAGS = 4;
+const NODE_KEY_BYTES = 6;
+/** Flag: the data are the number of an overflow page (u64), its transaction and its pages. */
+const NODE_OVERFLOW = 0x01;
+const OVERFLOW_REFERENCE_BYTES = 24;
+/** Flag: the data are a tree. */
+const NODE_TREE = 0x02;
+
+const TREE_BYTES = 48;
+const TREE_DEPTH = 6;
+const TREE_ROOT = 40;
+const NO_ROOT = 0xffff_ffff_ffff_ffffn;
+/** A page has at least two entries, so 32 levels are more pages than a file can have. */
+const DEPTH_MAX = 32;
+
+const META_PAGES = 2;
+const META_FREE_TREE = 48;
+const META_MAIN_TREE = 96;
+const META_LAST_PAGE = 144;
+const META_TRANSACTION = 152;
+const META_BYTES = 160;
+
+/**
+ * How often the walk starts again because another process committed meanwhile and reused pages. After that
+ * many commits the other process evidently reads the file, so it is taken for sound.
+ */
 const TRIES_MAX = 5;
 
 export interface PageError {
   readonly page: number;
-  /** Where the page is, or would be, in the file. */
+  /** Where in the file the page is, or would be. */
   readonly byte: number;
   readonly reason: string;
 }
 
+interface Tree {
+  readonly root: bigint;
+  /** 1 if the root is a leaf. */
+  readonly depth: number;
+}
+
+/** What the newer meta page says: the state that the last transaction left. */
+interface Snapshot {
+  readonly pageBytes: number;
+  readonly lastPage: number;
+  readonly transaction: bigint;
+  readonly trees: readonly Tree[];
+}
+
 /**
- * The first page that is not what it should be; undefined where all are. `path` begins with two meta pages (assertStoreFile
- * looks at them). Reads all that is in use, and only reads.
+ * Returns the first broken page, or undefined if all are sound. The file at `path` must begin with two meta
+ * pages, which `assertStoreFile` checks. Reads every page in use and writes nothing. Throws what the file
+ * system throws.
  */
 export function findPageError(path: string): PageError | undefined {
   const file = openSync(path, 'r');
   try {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const snapshot = newestSnapshot(file);
-      const fault = new PageWalk(file, snapshot).run();
-      if (fault === undefined || newestSnapshot(file).transaction === snapshot.transaction) return fault;
+      const found = new PageWalk(file, snapshot).run();
+      if (found === undefined || newestSnapshot(file).transaction === snapshot.transaction) return found;
     }
     return undefined;
   } finally {
@@ -61,13 +104,37 @@ export function findPageError(path: string): PageError | undefined {
   }
 }
 
+function newestSnapshot(file: number): Snapshot {
+  const first = snapshotAt(file, 0);
+  const second = snapshotAt(file, first.pageBytes);
+  return first.transaction >= second.transaction ? first : second;
+}
+
+function snapshotAt(file: number, position: number): Snapshot {
+  const meta = Buffer.alloc(META_BYTES);
+  readSync(file, meta, 0, META_BYTES, position);
+  return {
+    pageBytes: meta.readUInt32LE(META_FREE_TREE),
+    lastPage: Number(meta.readBigUInt64LE(META_LAST_PAGE)),
+    transaction: meta.readBigUInt64LE(META_TRANSACTION),
+    trees: [treeAt(meta, META_FREE_TREE), treeAt(meta, META_MAIN_TREE)],
+  };
+}
+
+function treeAt(bytes: Buffer, offset: number): Tree {
+  return {
+    root: bytes.readBigUInt64LE(offset + TREE_ROOT),
+    depth: bytes.readUInt16LE(offset + TREE_DEPTH),
+  };
+}
+
 /** Ends the walk; never leaves this file. */
 class BrokenPage extends Error {
-  readonly fault: PageError;
+  readonly found: PageError;
 
-  constructor(fault: PageError) {
-    super(fault.reason);
-    this.fault = fault;
+  constructor(found: PageError) {
+    super(found.reason);
+    this.found = found;
   }
 }
 
@@ -75,9 +142,12 @@ class PageWalk {
   readonly #file: number;
   readonly #fileBytes: number;
   readonly #snapshot: Snapshot;
-  /** One bit a page: a page has one place, so a second visit is a fault, and the walk is bounded by the file. */
+  /**
+   * One bit a page. A page is used once, so a second visit is an error, and the file's length bounds the
+   * walk.
+   */
   readonly #visited: Uint8Array;
-  /** The page that is looked at; what it refers to is noted before the next is read. */
+  /** The page being checked. What it refers to is copied out before the next page is read. */
   readonly #page: Buffer;
 
   constructor(file: number, snapshot: Snapshot) {
@@ -94,7 +164,7 @@ class PageWalk {
       for (const tree of this.#snapshot.trees) this.#visitTree(tree, 0);
       return undefined;
     } catch (error) {
-      if (error instanceof BrokenPage) return error.fault;
+      if (error instanceof BrokenPage) return error.found;
       throw error;
     }
   }
@@ -130,7 +200,7 @@ class PageWalk {
     this.#check(endByte <= this.#fileBytes, page, 'the file ends before the value that begins there');
   }
 
-  /** Puts the page in `#page`, if it can be there and says of itself that it is. */
+  /** Reads the page into `#page`, after checking that it can exist and bears its own number. */
   #read(page: number): void {
     const { pageBytes, lastPage, transaction } = this.#snapshot;
     this.#check(page >= META_PAGES && page <= lastPage, page, 'there can be no page of that number');
@@ -148,12 +218,9 @@ class PageWalk {
   }
 
   #childrenOf(page: number): number[] {
-    const children: number[] = [];
-    for (const node of this.#nodesOf(page)) {
-      const low = this.#page.readUInt32LE(node);
-      children.push(low + this.#page.readUInt16LE(node + NODE_FLAGS) * 2 ** 32);
-    }
-    return children;
+    return this.#nodesOf(page).map(
+      (node) => this.#page.readUInt32LE(node) + this.#page.readUInt16LE(node + NODE_FLAGS) * 2 ** 32,
+    );
   }
 
   #leavesOf(page: number): { readonly trees: Tree[]; readonly overflows: number[] } {
@@ -177,7 +244,7 @@ class PageWalk {
     return { trees, overflows };
   }
 
-  /** Where the nodes of the page begin. */
+  /** Returns where the nodes of the page begin. */
   #nodesOf(page: number): number[] {
     const lower = this.#page.readUInt16LE(PAGE_LOWER);
     const upper = this.#page.readUInt16LE(PAGE_UPPER);
