@@ -1,6 +1,6 @@
 /**
- * Reads the status every two seconds, keeps the course of its figures, and tells who watches. Main thread of the gateway that
- * has the admin interface.
+ * Reads the status every two seconds, adds it to the history in memory and on disk, and calls the watchers of
+ * the live feed. Main thread of the gateway that has the admin interface.
  */
 import type { LiveSource } from '../admin/live-feed.js';
 import type { Clock } from '../core/clock.js';
@@ -33,7 +33,7 @@ export class HistoryRecorder implements LiveSource {
   readonly #options: HistoryRecorderOptions;
   readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
   readonly #timer: NodeJS.Timeout;
-  #snapshot = false;
+  #isReading = false;
 
   constructor(options: HistoryRecorderOptions) {
     this.#options = options;
@@ -54,10 +54,10 @@ export class HistoryRecorder implements LiveSource {
     clearInterval(this.#timer);
   }
 
-  /** A reading that takes longer than the period is waited for. */
+  /** Does nothing while an earlier reading is still under way. */
   async #record(): Promise<void> {
-    if (this.#snapshot) return;
-    this.#snapshot = true;
+    if (this.#isReading) return;
+    this.#isReading = true;
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
@@ -68,7 +68,7 @@ export class HistoryRecorder implements LiveSource {
     } catch (error) {
       log.error('the history was not recorded', { error: String(error) });
     } finally {
-      this.#snapshot = false;
+      this.#isReading = false;
     }
   }
 

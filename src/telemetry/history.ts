@@ -1,6 +1,6 @@
 /**
- * The course of the figures over the last 24 hours, in rings of spans: the finest for the last minutes, the coarsest for the
- * whole day. Main thread of the gateway.
+ * How the stats changed over the last 24 hours, in rings of spans. The finest ring covers the last minutes,
+ * the coarsest the whole day. The gateway process with the admin interface keeps them on its main thread.
  *
  *     ring    span     covers
  *     5m      2 s      5 minutes    in memory alone
@@ -8,96 +8,15 @@
  *     6h      1 min    6 hours
  *     24h     5 min    24 hours
  *
- * A span without a call is 34 bytes of JSON, a busy one with ten models 4 KB, with twenty, the most, 8 KB: 10 MB for all rings
- * at the worst.
+ * A span without a call is 34 bytes of JSON, one with ten busy models 4 KB, one with twenty, the most, 8 KB.
+ * All rings together take 10 MB at worst.
  */
 import type { CallStats, StatusDocument } from './status-document.js';
-
-/*
- * The figures whose course is kept: sums since the start, as the status tells them, and what they grew by in a span of time.
- * Pure; main thread.
- */
-
-/** What is read of the status. */
-export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
-
-/** Growth of `CallFigures`; what is nothing is left out, so that a quiet span is a small row. */
-export interface CallGrowth {
-  outcomes?: Record<string, number>;
-  /** Prompt, cached and completion tokens. */
-  tokens?: [number, number, number];
-  /** In units of the currency: for charts and not for bills. */
-  cost?: number;
-  /** By the bucket's place in the histogram's bounds. */
-  duration?: Record<string, number>;
-  first_token?: Record<string, number>;
-}
-
-export interface StatusGrowth extends CallGrowth {
-  refusals?: Record<string, number>;
-  models?: Record<string, CallGrowth>;
-}
-
-/** Models of one span that have figures of their own, those with most calls. */
-const MODELS_MAX = 20;
-
-/** What came between two readings. A sum that fell began anew, so all of it came. */
-export function growthOf(before: StatusStats | undefined, after: StatusStats): StatusGrowth {
-  const growth: StatusGrowth = callGrowthOf(before, after);
-  const refusals = countsGrowth(before?.refusals, after.refusals);
-  if (refusals !== undefined) growth.refusals = refusals;
-  const known = new Map(before?.models.map((model) => [model.id, model]));
-  // Ranked before they are compared in full: of a thousand models twenty are.
-  const models = after.models
-    .map((model) => ({ model, calls: grownBy(callsOf(known.get(model.id)), callsOf(model)) }))
-    .filter(({ calls }) => calls > 0)
-    .sort((left, right) => right.calls - left.calls)
-    .slice(0, MODELS_MAX)
-    .map(({ model }) => [model.id, callGrowthOf(known.get(model.id), model)] as const);
-  if (models.length > 0) growth.models = Object.fromEntries(models);
-  return growth;
-}
-
-function callsOf(stats: CallStats | undefined): number {
-  return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
-}
-
-function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
-  const growth: CallGrowth = {};
-  const outcomes = countsGrowth(before?.outcomes, after.outcomes);
-  if (outcomes !== undefined) growth.outcomes = outcomes;
-  const tokens = countsGrowth(before?.tokens, after.tokens);
-  if (tokens !== undefined) {
-    growth.tokens = [tokens.prompt ?? 0, tokens.cached ?? 0, tokens.completion ?? 0];
-  }
-  const cost = grownBy(Number(before?.cost ?? 0), Number(after.cost));
-  if (cost > 0) growth.cost = cost;
-  const duration = countsGrowth(before?.duration_ms.counts, after.duration_ms.counts);
-  if (duration !== undefined) growth.duration = duration;
-  const firstToken = countsGrowth(before?.first_token_ms.counts, after.first_token_ms.counts);
-  if (firstToken !== undefined) growth.first_token = firstToken;
-  return growth;
-}
-
-type Counts = Readonly<Record<string, number>> | readonly number[];
-
-/** Undefined where nothing grew. */
-function countsGrowth(before: Counts | undefined, after: Counts): Record<string, number> | undefined {
-  const known = new Map(Object.entries(before ?? {}));
-  const grown = Object.entries(after)
-    .map(([name, count]) => [name, grownBy(known.get(name) ?? 0, count)] as const)
-    .filter(([, count]) => count > 0);
-  return grown.length === 0 ? undefined : Object.fromEntries(grown);
-}
-
-function grownBy(before: number, after: number): number {
-  return after < before ? after : after - before;
-}
 
 export interface RingShape {
   readonly seconds: number;
   readonly spans: number;
-  /** Whether it outlasts the gateway. */
+  /** Whether the ring is on disk too, and so outlives the gateway. */
   readonly kept: boolean;
 }
 
@@ -111,81 +30,194 @@ export const HISTORY_RINGS = {
 export type RingName = keyof typeof HISTORY_RINGS;
 export const RING_NAMES = Object.keys(HISTORY_RINGS) as readonly RingName[];
 
-/** How often the figures are read: the finest ring's span. */
+/** How often the status is read: the span of the finest ring. */
 export const HISTORY_PERIOD_SECONDS = HISTORY_RINGS['5m'].seconds;
 
-/** A span of time, and what came in it. */
-export interface HistorySpan extends StatusGrowth {
-  /** Unix seconds, a multiple of the ring's span. */
+/** `start` is in Unix seconds, a multiple of the ring's span. */
+export interface Span {
   readonly start: number;
-  /** The most that were seen. */
+}
+
+export interface SpanOfRing<Held extends Span> {
+  readonly ring: RingName;
+  readonly span: Held;
+}
+
+/** Ended spans of one ring, oldest first. A time in which no gateway ran has none. */
+export class SpanRing<Held extends Span> {
+  readonly name: RingName;
+  readonly shape: RingShape;
+  readonly spans: Held[] = [];
+
+  constructor(name: RingName) {
+    this.name = name;
+    this.shape = HISTORY_RINGS[name];
+  }
+
+  /** Whether a span that begins at `start` follows the last one, is not in the future and is not too old. */
+  isNew(start: number, nowSeconds: number): boolean {
+    const { seconds, spans } = this.shape;
+    return this.isLater(start) && start <= nowSeconds && start >= nowSeconds - seconds * spans;
+  }
+
+  isLater(start: number): boolean {
+    return start > (this.spans.at(-1)?.start ?? -Infinity);
+  }
+
+  push(span: Held): void {
+    this.spans.push(span);
+    if (this.spans.length > this.shape.spans) this.spans.shift();
+  }
+}
+
+/** One ring of each length, and what becomes of the ring's running span. */
+export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
+  readonly #rings: ReadonlyMap<RingName, Ring>;
+
+  constructor(ringOf: (name: RingName) => Ring) {
+    this.#rings = new Map(RING_NAMES.map((name) => [name, ringOf(name)]));
+  }
+
+  /**
+   * Takes over spans of an earlier run of the gateway, oldest first. Those that are too old or out of order
+   * are dropped.
+   */
+  restore(ring: RingName, spans: readonly Held[], nowSeconds: number): void {
+    const into = this.ring(ring);
+    for (const span of spans) if (into.isNew(span.start, nowSeconds)) into.push(span);
+  }
+
+  protected ring(name: RingName): Ring {
+    return this.#rings.get(name)!;
+  }
+
+  /** Returns the spans that `endedOf` gives for each ring. */
+  protected each(endedOf: (ring: Ring) => readonly Held[]): SpanOfRing<Held>[] {
+    return [...this.#rings.values()].flatMap((ring) =>
+      endedOf(ring).map((span) => ({ ring: ring.name, span })),
+    );
+  }
+}
+
+/** The part of the status that is kept: sums since the start of the gateway. */
+export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | 'refusals' | 'models'>;
+
+/** By how much `CallStats` grew. What did not grow is left out, so that a quiet span is a small row. */
+export interface CallGrowth {
+  outcomes?: Record<string, number>;
+  /** Prompt, cached and completion tokens. */
+  tokens?: [number, number, number];
+  /** In units of the currency: for charts and not for bills. */
+  cost?: number;
+  /** By the index of the histogram's bucket. */
+  duration?: Record<string, number>;
+  first_token?: Record<string, number>;
+}
+
+export interface StatusGrowth extends CallGrowth {
+  refusals?: Record<string, number>;
+  models?: Record<string, CallGrowth>;
+}
+
+export interface HistorySpan extends Span, StatusGrowth {
+  /** The most calls in flight that were seen. */
   in_flight: number;
 }
 
-export interface EndedSpan {
-  readonly ring: RingName;
-  readonly span: HistorySpan;
-}
+export type EndedSpan = SpanOfRing<HistorySpan>;
 
-export class History {
-  readonly #rings = new Map<RingName, Ring>(RING_NAMES.map((name) => [name, new Ring(HISTORY_RINGS[name])]));
-
-  /** Spans of an earlier life, in the order of their starts; those that are too old or not in order are left out. */
-  restore(ring: RingName, spans: readonly HistorySpan[], nowSeconds: number): void {
-    this.#rings.get(ring)!.restore(spans, nowSeconds);
+export class History extends Rings<HistorySpan, StatusRing> {
+  constructor() {
+    super((name) => new StatusRing(name));
   }
 
-  /** Takes a reading in, and gives back the spans that ended with it. Some 0.1 ms, 0.2 with twenty models. */
+  /** Takes a reading of the status; returns the spans that ended with it. 0.1 ms, 0.2 with twenty models. */
   add(stats: StatusStats, nowSeconds: number): EndedSpan[] {
-    return [...this.#rings].flatMap(([ring, spans]) => {
-      const span = spans.add(stats, nowSeconds);
-      return span === undefined ? [] : [{ ring, span }];
-    });
+    return this.each((ring) => ring.add(stats, nowSeconds));
   }
 
-  /** Ended spans, oldest first; a time in which no gateway ran has none. */
   spans(ring: RingName): readonly HistorySpan[] {
-    return this.#rings.get(ring)!.spans;
+    return this.ring(ring).spans;
   }
 }
 
-class Ring {
-  readonly #shape: RingShape;
-  readonly #spans: HistorySpan[] = [];
-  /** The reading at the start of the span that runs. */
-  #first: { readonly start: number; readonly figures: StatusStats } | undefined;
+class StatusRing extends SpanRing<HistorySpan> {
+  /** The reading with which the running span began. */
+  #first: { readonly start: number; readonly stats: StatusStats } | undefined;
   #inFlight = 0;
 
-  constructor(shape: RingShape) {
-    this.#shape = shape;
-  }
-
-  get spans(): readonly HistorySpan[] {
-    return this.#spans;
-  }
-
-  restore(spans: readonly HistorySpan[], nowSeconds: number): void {
-    const oldest = nowSeconds - this.#shape.seconds * this.#shape.spans;
-    for (const span of spans) {
-      const last = this.#spans.at(-1)?.start ?? -Infinity;
-      if (span.start >= oldest && span.start > last && span.start <= nowSeconds) this.#spans.push(span);
-    }
-  }
-
-  add(stats: StatusStats, nowSeconds: number): HistorySpan | undefined {
-    const start = nowSeconds - (nowSeconds % this.#shape.seconds);
+  add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
+    const start = nowSeconds - (nowSeconds % this.shape.seconds);
     const first = this.#first;
     this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
-    if (first?.start === start) return undefined;
-    this.#first = { start, figures: stats };
-    // A clock that was set back: what was counted meanwhile belongs to no span that can follow.
-    if (first === undefined || first.start > start) return undefined;
-    const span = { start: first.start, in_flight: this.#inFlight, ...growthOf(first.figures, stats) };
+    if (first?.start === start) return [];
+    this.#first = { start, stats };
+    // If the clock was set back, no later span can hold what was counted meanwhile.
+    if (first === undefined || first.start > start) return [];
+    const span = { start: first.start, in_flight: this.#inFlight, ...growthOf(first.stats, stats) };
     this.#inFlight = stats.calls_in_flight;
-    // Those of a life that ended in this span have told of it already.
-    if (span.start <= (this.#spans.at(-1)?.start ?? -Infinity)) return undefined;
-    this.#spans.push(span);
-    if (this.#spans.length > this.#shape.spans) this.#spans.shift();
-    return span;
+    // An earlier run of the gateway that ended within this span has recorded it already.
+    if (!this.isLater(span.start)) return [];
+    this.push(span);
+    return [span];
   }
+}
+
+/** Models that one span names: those with most calls. */
+const MODELS_MAX = 20;
+
+/** Returns by how much each sum grew. A sum that fell began anew, so all of it is growth. */
+function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
+  const known = new Map(before.models.map((model) => [model.id, model]));
+  // Ranked by calls before they are compared in full: of a thousand models only twenty are compared.
+  const models = after.models
+    .map((model) => ({ model, calls: grownBy(callsOf(known.get(model.id)), callsOf(model)) }))
+    .filter(({ calls }) => calls > 0)
+    .sort((left, right) => right.calls - left.calls)
+    .slice(0, MODELS_MAX)
+    .map(({ model }) => [model.id, callGrowthOf(known.get(model.id), model)] as const);
+  return {
+    ...callGrowthOf(before, after),
+    ...named('refusals', countsGrowth(before.refusals, after.refusals)),
+    ...named('models', models.length === 0 ? undefined : Object.fromEntries(models)),
+  };
+}
+
+function callsOf(stats: CallStats | undefined): number {
+  return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
+}
+
+function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
+  const tokens = countsGrowth(before?.tokens, after.tokens);
+  const cost = grownBy(Number(before?.cost ?? 0), Number(after.cost));
+  return {
+    ...named('outcomes', countsGrowth(before?.outcomes, after.outcomes)),
+    ...named('tokens', tokens && [tokens.prompt ?? 0, tokens.cached ?? 0, tokens.completion ?? 0]),
+    ...named('cost', cost > 0 ? cost : undefined),
+    ...named('duration', countsGrowth(before?.duration_ms.counts, after.duration_ms.counts)),
+    ...named('first_token', countsGrowth(before?.first_token_ms.counts, after.first_token_ms.counts)),
+  };
+}
+
+/** Returns an object with that member, or an empty one if there is no value. */
+function named<Name extends string, Value>(
+  name: Name,
+  value: Value | undefined,
+): Partial<Record<Name, Value>> {
+  return value === undefined ? {} : ({ [name]: value } as Partial<Record<Name, Value>>);
+}
+
+type Counts = Readonly<Record<string, number>> | readonly number[];
+
+/** Undefined if nothing grew. */
+function countsGrowth(before: Counts | undefined, after: Counts): Record<string, number> | undefined {
+  const known = new Map(Object.entries(before ?? {}));
+  const grown = Object.entries(after)
+    .map(([name, count]) => [name, grownBy(known.get(name) ?? 0, count)] as const)
+    .filter(([, count]) => count > 0);
+  return grown.length === 0 ? undefined : Object.fromEntries(grown);
+}
+
+function grownBy(before: number, after: number): number {
+  return after < before ? after : after - before;
 }
