@@ -1,109 +1,142 @@
 /**
- * Frames as records of a ring, and back: those of each call. Others, and what is too long or finds no room, are posted.
+ * Frames as records of a ring, and back. Listener and upstream worker; frame-port.ts calls it.
  *
- *     Call   float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of tracestate, of body,
- *            account, outputTokensMax, choices; these texts
- *     Data   float64 callId; int32 bytes, 0; the bytes
- *     End    float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, waitMs; the bytes
+ *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of
+ *                     tracestate, of body, account, outputTokensMax, choices; these four texts
+ *     Cancel, Credit  float64 callId
+ *     Data            float64 callId; int32 bytes, 0; the bytes
+ *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, wait in ms; the bytes
+ *
+ * A Fail is not worth a record. What is too long for a record or finds no room is posted too, and so is a large body, because
+ * its memory can be handed over.
  */
 import { invariant } from '../core/errors.js';
+import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
 import { asAccountIndex } from '../core/units.js';
+import { USAGE_SOURCES } from '../protocol/usage.js';
 import { UNRECORDED, type CarriedTrace } from '../telemetry/trace-context.js';
-import type { FrameRingReader, FrameRingWriter } from './frame-ring.js';
 import {
   FRAME_CALL,
+  FRAME_CANCEL,
+  FRAME_CREDIT,
+  FRAME_CUT,
   FRAME_DATA,
   FRAME_END,
+  FRAME_FAIL,
   type CallFrame,
-  type DataFrame,
   type EndFrame,
   type Frame,
+  type UpstreamRequest,
 } from './messages.js';
+import type { CallId } from './open-calls.js';
 
-const ID_AT = 8;
-const CALL_INTS_AT = 16;
-const CALL_TEXT_AT = 60;
-const BYTES_LENGTH_AT = 16;
-const DATA_BYTES_AT = 24;
-const END_SOURCE_AT = 20;
-const END_FLOATS_AT = 24;
-const END_BYTES_AT = 56;
+/** Bytes of a longer record are handed over as cheaply as they are copied. */
+export const RECORD_BYTES_MAX = 32 * 1024;
 
+const ID_AT = FIELDS_AT;
+const SIGNAL_BYTES = ID_AT + 8;
+const CALL_INTS_AT = ID_AT + 8;
+const CALL_TEXT_AT = CALL_INTS_AT + 11 * 4;
+const LENGTH_AT = ID_AT + 8;
+const DATA_BYTES_AT = LENGTH_AT + 8;
+const END_SOURCE_AT = LENGTH_AT + 4;
+const END_FLOATS_AT = LENGTH_AT + 8;
+const END_BYTES_AT = END_FLOATS_AT + 4 * 8;
+
+/** Flags of a call. */
 const STREAM = 1;
 const INCLUDE_USAGE = 2;
-/** The body is as many bytes as characters; else it stands as UTF-16, which is what a string of other characters is in memory. */
+/** The body has one byte a character; else it is UTF-16, as V8 keeps a string with other characters in memory. */
 const ASCII = 4;
-/** Without texts of it: the trace is unrecorded. */
+/** The call belongs to a trace; if it has no text, the trace is unrecorded. */
 const TRACED = 8;
 
-/** False where nothing was written: the frame is to be posted. */
-export function writeFrame(ring: FrameRingWriter, frame: Frame): boolean {
-  switch (frame[0]) {
+/** False if nothing was written: the caller posts the frame. */
+export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
+  switch (frame.kind) {
     case FRAME_CALL:
-      return writeCall(ring, frame as CallFrame);
-    case FRAME_DATA:
-      return writeData(ring, frame as DataFrame);
+      return writeCall(ring, frame);
+    case FRAME_CANCEL:
+    case FRAME_CREDIT:
+      return begin(ring, frame.kind, frame.id, SIGNAL_BYTES) !== -1;
+    case FRAME_DATA: {
+      const { id, bytes } = frame;
+      const at = begin(ring, FRAME_DATA, id, DATA_BYTES_AT + bytes.length);
+      if (at === -1) return false;
+      ring.ints[(at + LENGTH_AT) >> 2] = bytes.length;
+      ring.bytes.set(bytes, at + DATA_BYTES_AT);
+      return true;
+    }
     case FRAME_END:
-      return writeEnd(ring, frame as EndFrame);
-    default:
+    case FRAME_CUT:
+      return writeEnd(ring, frame);
+    case FRAME_FAIL:
       return false;
   }
 }
 
-/** Bytes of a response are a view of the ring. */
-export function readFrame(ring: FrameRingReader, at: number): Frame {
-  const kind = ring.ints[at >> 2];
+/** The frame at `at`. Bytes of a response are a view of the ring: they are gone when the record is given back. */
+export function readFrame(ring: SpscReader, at: number): Frame {
+  const id = ring.floats[(at + ID_AT) >> 3]!;
+  const kind = ring.kindAt(at);
   switch (kind) {
     case FRAME_CALL:
-      return readCall(ring, at);
+      return { kind, id, request: readRequest(ring, at) };
+    case FRAME_CANCEL:
+    case FRAME_CREDIT:
+      return { kind, id };
     case FRAME_DATA:
-      return [FRAME_DATA, ring.floats[(at + ID_AT) >> 3], bytesAt(ring, at, DATA_BYTES_AT)];
+      return { kind, id, bytes: bytesOf(ring, at, DATA_BYTES_AT) };
     case FRAME_END:
-      return readEnd(ring, at);
+    case FRAME_CUT:
+      return readEnd(ring, at, kind, id);
     default:
-      invariant(false, `a ring holds calls, data and ends, not kind ${kind}`);
+      invariant(false, `a ring holds no frame of kind ${kind}`);
   }
 }
 
-function writeCall(ring: FrameRingWriter, frame: CallFrame): boolean {
-  // It is handed over, not copied.
-  if (frame[10] !== undefined) return false;
-  const requestId = frame[2];
-  const body = frame[8];
-  const isAscii = frame[9];
-  const trace = frame[11];
+/** Reserves a record and writes the call's id; -1 if it is too long or there is no room. */
+function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): number {
+  if (bytes > RECORD_BYTES_MAX) return -1;
+  const at = ring.reserve(kind, bytes);
+  if (at !== -1) ring.floats[(at + ID_AT) >> 3] = id;
+  return at;
+}
+
+function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
+  if (request.largeBody !== undefined) return false;
+  const { requestId, body, bodyIsAscii, trace } = request;
   const hasText = trace !== undefined && trace !== UNRECORDED;
   const traceParent = hasText ? trace[0] : '';
   const traceState = hasText ? trace[1] : '';
   const head = hasText ? requestId + traceParent + traceState : requestId;
-  const bodyBytes = isAscii ? body.length : 2 * body.length;
-  const at = ring.reserve(FRAME_CALL, CALL_TEXT_AT + head.length + bodyBytes);
+  const bodyBytes = bodyIsAscii ? body.length : 2 * body.length;
+  const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + head.length + bodyBytes);
   if (at === -1) return false;
-  const { ints, floats, bytes } = ring;
-  floats[(at + ID_AT) >> 3] = frame[1];
+  const { ints, bytes } = ring;
   let int = (at + CALL_INTS_AT) >> 2;
-  ints[int++] = frame[3];
+  ints[int++] = request.modelIndex;
   ints[int++] =
-    (frame[4] ? STREAM : 0) |
-    (frame[5] ? INCLUDE_USAGE : 0) |
-    (isAscii ? ASCII : 0) |
+    (request.stream ? STREAM : 0) |
+    (request.includeUsage ? INCLUDE_USAGE : 0) |
+    (bodyIsAscii ? ASCII : 0) |
     (trace === undefined ? 0 : TRACED);
-  ints[int++] = frame[6];
-  ints[int++] = frame[7];
+  ints[int++] = request.modelStart;
+  ints[int++] = request.modelEnd;
   ints[int++] = requestId.length;
   ints[int++] = traceParent.length;
   ints[int++] = traceState.length;
   ints[int++] = body.length;
-  ints[int++] = frame[12];
-  ints[int++] = frame[13];
-  ints[int] = frame[14];
+  ints[int++] = request.account;
+  ints[int++] = request.outputTokensMax;
+  ints[int] = request.choices;
   const textAt = at + CALL_TEXT_AT;
   bytes.write(head, textAt, head.length, 'latin1');
-  bytes.write(body, textAt + head.length, bodyBytes, isAscii ? 'latin1' : 'utf16le');
+  bytes.write(body, textAt + head.length, bodyBytes, bodyIsAscii ? 'latin1' : 'utf16le');
   return true;
 }
 
-function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFrame {
+function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
   let int = (at + CALL_INTS_AT) >> 2;
   const modelIndex = ints[int++]!;
   const flags = ints[int++]!;
@@ -114,30 +147,24 @@ function readCall({ ints, floats, bytes }: FrameRingReader, at: number): CallFra
   const traceStateAt = traceParentAt + ints[int++]!;
   const bodyAt = traceStateAt + ints[int++]!;
   const bodyChars = ints[int++]!;
-  const account = asAccountIndex(ints[int++]!);
-  const outputTokensMax = ints[int++]!;
-  const choices = ints[int]!;
-  const isAscii = (flags & ASCII) !== 0;
-  const body = isAscii
-    ? bytes.toString('latin1', bodyAt, bodyAt + bodyChars)
-    : bytes.toString('utf16le', bodyAt, bodyAt + 2 * bodyChars);
-  return [
-    FRAME_CALL,
-    floats[(at + ID_AT) >> 3]!,
-    bytes.toString('latin1', requestIdAt, traceParentAt),
+  const bodyIsAscii = (flags & ASCII) !== 0;
+  return {
+    requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
     modelIndex,
-    (flags & STREAM) !== 0,
-    (flags & INCLUDE_USAGE) !== 0,
+    stream: (flags & STREAM) !== 0,
+    includeUsage: (flags & INCLUDE_USAGE) !== 0,
     modelStart,
     modelEnd,
-    body,
-    isAscii,
-    undefined,
-    (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, bodyAt),
-    account,
-    outputTokensMax,
-    choices,
-  ];
+    body: bodyIsAscii
+      ? bytes.toString('latin1', bodyAt, bodyAt + bodyChars)
+      : bytes.toString('utf16le', bodyAt, bodyAt + 2 * bodyChars),
+    bodyIsAscii,
+    largeBody: undefined,
+    trace: (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, bodyAt),
+    account: asAccountIndex(ints[int++]!),
+    outputTokensMax: ints[int++]!,
+    choices: ints[int]!,
+  };
 }
 
 function traceOf(bytes: Buffer, traceParentAt: number, traceStateAt: number, end: number): CarriedTrace {
@@ -145,47 +172,39 @@ function traceOf(bytes: Buffer, traceParentAt: number, traceStateAt: number, end
   return [bytes.toString('latin1', traceParentAt, traceStateAt), bytes.toString('latin1', traceStateAt, end)];
 }
 
-function writeData(ring: FrameRingWriter, frame: DataFrame): boolean {
-  const payload = frame[2];
-  const at = ring.reserve(FRAME_DATA, DATA_BYTES_AT + payload.length);
+function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: EndFrame): boolean {
+  const at = begin(ring, kind, id, END_BYTES_AT + bytes.length);
   if (at === -1) return false;
-  ring.floats[(at + ID_AT) >> 3] = frame[1];
-  ring.ints[(at + BYTES_LENGTH_AT) >> 2] = payload.length;
-  ring.bytes.set(payload, at + DATA_BYTES_AT);
-  return true;
-}
-
-function writeEnd(ring: FrameRingWriter, frame: EndFrame): boolean {
-  const payload = frame[2];
-  const usage = frame[3];
-  const at = ring.reserve(FRAME_END, END_BYTES_AT + payload.length);
-  if (at === -1) return false;
-  const { ints, floats, bytes } = ring;
-  floats[(at + ID_AT) >> 3] = frame[1];
-  ints[(at + BYTES_LENGTH_AT) >> 2] = payload.length;
-  ints[(at + END_SOURCE_AT) >> 2] = usage[3];
+  const { ints, floats } = ring;
+  ints[(at + LENGTH_AT) >> 2] = bytes.length;
+  ints[(at + END_SOURCE_AT) >> 2] = USAGE_SOURCES.indexOf(usage.source);
   let float = (at + END_FLOATS_AT) >> 3;
-  floats[float++] = usage[0];
-  floats[float++] = usage[1];
-  floats[float++] = usage[2];
-  floats[float] = frame[4];
-  bytes.set(payload, at + END_BYTES_AT);
+  floats[float++] = usage.promptTokens;
+  floats[float++] = usage.cachedTokens;
+  floats[float++] = usage.completionTokens;
+  floats[float] = upstreamWaitMs;
+  ring.bytes.set(bytes, at + END_BYTES_AT);
   return true;
 }
 
-function readEnd(ring: FrameRingReader, at: number): EndFrame {
+function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallId): EndFrame {
   const { ints, floats } = ring;
   const float = (at + END_FLOATS_AT) >> 3;
-  return [
-    FRAME_END,
-    floats[(at + ID_AT) >> 3]!,
-    bytesAt(ring, at, END_BYTES_AT),
-    [floats[float]!, floats[float + 1]!, floats[float + 2]!, ints[(at + END_SOURCE_AT) >> 2]!],
-    floats[float + 3]!,
-  ];
+  return {
+    kind,
+    id,
+    bytes: bytesOf(ring, at, END_BYTES_AT),
+    usage: {
+      promptTokens: floats[float]!,
+      cachedTokens: floats[float + 1]!,
+      completionTokens: floats[float + 2]!,
+      source: USAGE_SOURCES[ints[(at + END_SOURCE_AT) >> 2]!]!,
+    },
+    upstreamWaitMs: floats[float + 3]!,
+  };
 }
 
-/** No Buffer, whose `slice` does not copy. */
-function bytesAt({ shared, ints }: FrameRingReader, at: number, bytesAt: number): Uint8Array {
-  return new Uint8Array(shared, at + bytesAt, ints[(at + BYTES_LENGTH_AT) >> 2]);
+/** Not a Buffer, whose `slice` would not copy. */
+function bytesOf({ bytes, ints }: SpscReader, at: number, bytesAt: number): Uint8Array {
+  return new Uint8Array(bytes.buffer, at + bytesAt, ints[(at + LENGTH_AT) >> 2]);
 }

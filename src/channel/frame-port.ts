@@ -1,162 +1,162 @@
 /**
- * One end of the link between a listener and a worker: a port, and a ring of memory for each direction. Frames of one turn of the event
- * loop leave as one message. Listener or upstream worker.
+ * One end of the channel between a listener and a worker: a MessagePort, and a ring of memory for each direction. Frames queued
+ * in one event-loop turn are sent as one message. Listener or upstream worker.
  *
- * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So frames are records of the ring,
- * of which a message says how many bytes there are; what the ring does not take is posted, in its order. `setImmediate` runs after all
- * sockets of the turn have been served, so nothing waits longer than the turn that produced it. A turn that brings much (500 fast streams
- * at once: 32 MB) leaves in several messages, so that no batch grows with it.
+ * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So frames are records of
+ * the ring, and the message only says how many bytes of records there are; a frame that the ring does not take is posted, in its
+ * order. `setImmediate` runs after all sockets of the turn have been served, so no frame waits longer than the turn that produced
+ * it. A turn that produces much (500 fast streams at once: 32 MB) is sent as several messages, so that no batch grows with it.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { readFrame, writeFrame } from './frame-codec.js';
-import { createFrameRing, FrameRingReader, FrameRingWriter } from './frame-ring.js';
-import { FRAME_CALL, FRAME_DATA, FRAME_END, type Frame } from './messages.js';
+import { FRAME_CALL, type DataFrame, type EndFrame, type Frame } from './messages.js';
 
-/** What a thread is given of a link; `port` is to be transferred. */
+/** What a thread is given of a channel; `port` is to be transferred. */
 export interface FrameChannel {
   readonly port: MessagePort;
   readonly incoming: SharedArrayBuffer;
   readonly outgoing: SharedArrayBuffer;
 }
 
-/** The two ends of a new link. */
+/** Twenty bodies of 12 KB in one direction; a sender that finds the ring full posts its frames. */
+const RING_BYTES = 256 * 1024;
+
+/** The two ends of a new channel. */
 export function createFrameChannel(): readonly [FrameChannel, FrameChannel] {
   const { port1, port2 } = new MessageChannel();
-  const one = createFrameRing();
-  const other = createFrameRing();
+  const one = createSpscRing(RING_BYTES);
+  const other = createSpscRing(RING_BYTES);
   return [
     { port: port1, incoming: one, outgoing: other },
     { port: port2, incoming: other, outgoing: one },
   ];
 }
 
-/** Bytes of the ring that have been written, or a frame that was posted. */
-type Item = number | Frame;
-
 /**
- * Bytes in a frame that is posted: few of them as the string that has them as its characters, which V8 copies as it is; many as an array
- * of their own, which is handed over. A buffer costs 4 µs whatever its length, and its memory counts against the heap of both threads.
+ * Bytes in a frame that is posted. Few bytes become a string of as many characters, which V8 copies as it is; many become an
+ * array of their own, which is transferred. A buffer costs 4 µs whatever its length, and counts against the heap of both threads.
  */
-type Carried = string | Uint8Array;
+type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
+type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
+
+/** Bytes of records that have been written, or a frame that is posted. */
+type Item = number | PostedFrame;
 
 const STRING_BYTES_MAX = 4 * 1024;
 
-/** What the frames of one message carry, about. Far above what a turn of small calls brings. */
+/** What the posted frames of one message carry, about. Far above what a turn of small calls brings. */
 const BATCH_BYTES_MAX = 256 * 1024;
-
-/** Of Data and End. */
-const PAYLOAD_INDEX = 2;
-const LARGE_BODY_INDEX = 10;
 
 export class FramePort {
   readonly #port: MessagePort;
-  readonly #out: FrameRingWriter;
-  readonly #in: FrameRingReader;
-  #items: Item[] = [];
-  #owned: ArrayBuffer[] = [];
-  #carriedBytes = 0;
-  #scheduled = false;
-  readonly #flush = (): void => {
+  readonly #out: SpscWriter;
+  readonly #in: SpscReader;
+  readonly #onFrame: (frame: Frame, more: boolean) => void;
+  readonly #onRecord = (at: number): void => this.#take(readFrame(this.#in, at));
+  readonly #onTurnEnd = (): void => {
     this.#scheduled = false;
-    this.flush();
+    this.#flush();
   };
+  #items: Item[] = [];
+  #transfer: ArrayBuffer[] = [];
+  #postedBytes = 0;
+  #scheduled = false;
+  /** Of the message that is being read: the frame before the next one, which says whether it is of the same call. */
+  #taken: Frame | undefined;
 
-  /** Bytes in what `onFrames` is given are valid during the call only. */
-  constructor({ port, incoming, outgoing }: FrameChannel, onFrames: (frames: Frame[]) => void) {
+  /**
+   * `onFrame` gets each frame that arrives; `more`: the next frame is of the same call and follows at once. Bytes of a frame
+   * are valid during the call only, or with `more` until the next call.
+   */
+  constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, more: boolean) => void) {
     this.#port = port;
-    this.#out = new FrameRingWriter(outgoing);
-    this.#in = new FrameRingReader(incoming);
-    port.on('message', (message: number | Item[]) => {
-      onFrames(this.#framesOf(message));
-      this.#in.giveBack();
-    });
+    this.#out = new SpscWriter(outgoing);
+    this.#in = new SpscReader(incoming);
+    this.#onFrame = onFrame;
+    port.on('message', (message: number | Item[]) => this.#receive(message));
   }
 
-  /** The bytes of a frame are copied, but for those of a large body, which are handed over with all of their buffer. */
+  /** Queues a frame. Its bytes are copied; only those of a large body are transferred, with their whole buffer. */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
-    if (this.#carriedBytes >= BATCH_BYTES_MAX) {
-      this.flush();
+    if (this.#postedBytes >= BATCH_BYTES_MAX) {
+      this.#flush();
     } else if (!this.#scheduled) {
       this.#scheduled = true;
-      setImmediate(this.#flush);
+      setImmediate(this.#onTurnEnd);
     }
-  }
-
-  /** Sends what has been pushed so far. */
-  flush(): void {
-    const unreportedBytes = this.#out.takeUnreported();
-    if (this.#items.length === 0) {
-      if (unreportedBytes > 0) this.#port.postMessage(unreportedBytes);
-      return;
-    }
-    if (unreportedBytes > 0) this.#items.push(unreportedBytes);
-    const items = this.#items;
-    const owned = this.#owned;
-    this.#items = [];
-    this.#owned = [];
-    this.#carriedBytes = 0;
-    this.#port.postMessage(items, owned);
   }
 
   close(): void {
-    this.flush();
+    this.#flush();
     this.#port.close();
   }
 
+  #flush(): void {
+    const recordBytes = this.#out.takeUnreported();
+    if (this.#items.length === 0) {
+      if (recordBytes > 0) this.#port.postMessage(recordBytes);
+      return;
+    }
+    if (recordBytes > 0) this.#items.push(recordBytes);
+    this.#port.postMessage(this.#items, this.#transfer);
+    this.#items = [];
+    this.#transfer = [];
+    this.#postedBytes = 0;
+  }
+
   #post(frame: Frame): void {
-    const unreportedBytes = this.#out.takeUnreported();
-    if (unreportedBytes > 0) this.#items.push(unreportedBytes);
-    const kind = frame[0];
-    if (kind === FRAME_DATA || kind === FRAME_END) {
-      const payload = carried(frame[PAYLOAD_INDEX] as Uint8Array);
-      this.#items.push(frame.with(PAYLOAD_INDEX, payload));
-      this.#account(payload);
+    const recordBytes = this.#out.takeUnreported();
+    if (recordBytes > 0) this.#items.push(recordBytes);
+    if ('bytes' in frame) {
+      const bytes = packed(frame.bytes);
+      this.#items.push({ ...frame, bytes });
+      this.#count(bytes);
     } else {
       this.#items.push(frame);
-      if (kind === FRAME_CALL && frame[LARGE_BODY_INDEX] !== undefined)
-        this.#account(frame[LARGE_BODY_INDEX] as Uint8Array);
+      if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)
+        this.#count(frame.request.largeBody);
     }
   }
 
-  #account(payload: Carried): void {
-    this.#carriedBytes += payload.length;
-    if (typeof payload !== 'string') this.#owned.push(payload.buffer as ArrayBuffer);
+  #count(bytes: string | Uint8Array): void {
+    this.#postedBytes += bytes.length;
+    if (typeof bytes !== 'string') this.#transfer.push(bytes.buffer as ArrayBuffer);
   }
 
-  #framesOf(message: number | Item[]): Frame[] {
-    const frames: Frame[] = [];
-    const add = (at: number): void => void frames.push(readFrame(this.#in, at));
+  #receive(message: number | Item[]): void {
     if (typeof message === 'number') {
-      this.#in.read(message, add);
-      return frames;
+      this.#in.read(message, this.#onRecord);
+    } else {
+      for (const item of message) {
+        if (typeof item === 'number') this.#in.read(item, this.#onRecord);
+        else this.#take(unpacked(item));
+      }
     }
-    for (const item of message) {
-      if (typeof item === 'number') this.#in.read(item, add);
-      else frames.push(unpacked(item));
-    }
-    return frames;
+    this.#take(undefined);
+    this.#in.giveBack();
   }
-}
 
-/** As it was pushed. */
-function unpacked(frame: Frame): Frame {
-  const payload = frame[PAYLOAD_INDEX];
-  const isText = (frame[0] === FRAME_DATA || frame[0] === FRAME_END) && typeof payload === 'string';
-  return isText ? frame.with(PAYLOAD_INDEX, bytesOf(payload)) : frame;
-}
-
-/** No Buffer, whose `slice` does not copy. */
-function bytesOf(text: string): Uint8Array {
-  const { buffer, byteOffset, length } = Buffer.from(text, 'latin1');
-  return new Uint8Array(buffer, byteOffset, length);
+  #take(next: Frame | undefined): void {
+    const frame = this.#taken;
+    this.#taken = next;
+    if (frame !== undefined) this.#onFrame(frame, frame.id === next?.id);
+  }
 }
 
 /** Costs a copy. */
-function carried(bytes: Uint8Array): Carried {
+function packed(bytes: Uint8Array): string | Uint8Array {
   if (bytes.length <= STRING_BYTES_MAX)
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
   const own = Buffer.allocUnsafeSlow(bytes.length);
   own.set(bytes);
   return own;
+}
+
+/** As it was pushed. Not a Buffer, whose `slice` would not copy. */
+function unpacked(frame: PostedFrame): Frame {
+  if (!('bytes' in frame) || typeof frame.bytes !== 'string') return frame as Frame;
+  const { buffer, byteOffset, length } = Buffer.from(frame.bytes, 'latin1');
+  return { ...frame, bytes: new Uint8Array(buffer, byteOffset, length) };
 }

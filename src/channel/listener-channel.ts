@@ -1,8 +1,8 @@
 /**
- * The listener's side of the link: call slots, choice of a worker, and what the workers send back. Listener thread.
+ * The listener's side of the channel: call slots, the choice of a worker, and the responses of the workers. Listener thread.
  *
  * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is taken
- * before admission (the ledger keeps the call's reservation under the same index) and is free again when the worker's
+ * before admission (the ledger keeps the call's reservation under the same index). It is free again when the worker's
  * last frame for it has been seen, or its worker has died, and the client has taken the response.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
@@ -11,7 +11,6 @@ import type { Usage } from '../protocol/usage.js';
 import type { CallTable } from './call-table.js';
 import { FramePort, type FrameChannel } from './frame-port.js';
 import {
-  CALL_GENERATION,
   FRAME_CALL,
   FRAME_CANCEL,
   FRAME_CREDIT,
@@ -19,25 +18,19 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
-  slotOfCall,
-  usageOfFrame,
-  type CallFrame,
-  type CallId,
-  type CutFrame,
-  type DataFrame,
-  type EndFrame,
   type Frame,
   type UpstreamRequest,
 } from './messages.js';
+import { OpenCalls, type CallId } from './open-calls.js';
 
 /**
- * Who gets a call's answer. Exactly one of onEnd, onCut and onFail is called, last. They return whether the call's slot is free
- * again; where not, because the client has not taken the response yet, the receiver gives it back by `release`.
+ * Receives a call's response. Exactly one of onEnd, onCut and onFail is called, last. They return whether the call's slot is
+ * free again. If it is not, because the client has not taken the response yet, the receiver calls `release` later.
  */
 export interface CallReceiver {
   /**
-   * `bytes` are of shared memory and valid during the call only, or with `more` until the next: it says that the next frame of the call
-   * is here too, whose onData, onEnd, onCut or onFail follows at once.
+   * `bytes` are shared memory, valid during the call only. With `more` they are valid until the next call of the receiver,
+   * which follows at once because the call's next frame has arrived too.
    */
   onData(bytes: Uint8Array, more: boolean): void;
   /** `bytes` as in `onData`. */
@@ -60,6 +53,7 @@ interface WorkerEnd {
 
 interface OpenCall {
   readonly id: CallId;
+  readonly slot: CallSlot;
   readonly worker: WorkerEnd;
   readonly receiver: CallReceiver;
 }
@@ -71,40 +65,31 @@ const WORKER_DIED: ErrorRecord = {
 
 export class ListenerChannel {
   readonly #table: CallTable;
-  readonly #range: SlotRange;
+  readonly #slots: number;
   readonly #freeSlots: Int32Array;
   #freeCount: number;
-  readonly #generations: Float64Array;
-  readonly #calls: (OpenCall | undefined)[];
+  readonly #calls: OpenCalls<OpenCall>;
   readonly #workers = new Map<number, WorkerEnd>();
 
-  constructor(table: CallTable, range: SlotRange) {
+  constructor(table: CallTable, { first, count }: SlotRange) {
     this.#table = table;
-    this.#range = range;
+    this.#slots = count;
     // Handed out from the low end, so a quiet gateway touches few pages of the shared buffers.
-    this.#freeSlots = Int32Array.from({ length: range.count }, (_, i) => range.first + range.count - 1 - i);
-    this.#freeCount = range.count;
-    this.#generations = new Float64Array(range.count);
-    this.#calls = new Array<OpenCall | undefined>(range.count).fill(undefined);
+    this.#freeSlots = Int32Array.from({ length: count }, (_, i) => first + count - 1 - i);
+    this.#freeCount = count;
+    this.#calls = new OpenCalls(first, count);
   }
 
   /** Slots in use: calls between admission and their worker's last frame. */
   get inFlight(): number {
-    return this.#range.count - this.#freeCount;
+    return this.#slots - this.#freeCount;
   }
 
-  /** A worker is there, or a new one in the place of one that died, whose calls then fail. */
+  /** Adds a worker. If it replaces one that died, the calls of that one fail. */
   attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
-    const worker: WorkerEnd = {
-      port: new FramePort(channel, (frames) => {
-        for (let at = 0; at < frames.length; at++) {
-          this.#receive(frames[at]!, frames[at + 1]?.[1] === frames[at]![1]);
-        }
-      }),
-      inFlight: 0,
-    };
-    this.#workers.set(index, worker);
+    const port = new FramePort(channel, (frame, more) => this.#receive(frame, more));
+    this.#workers.set(index, { port, inFlight: 0 });
   }
 
   /** The worker is gone: each of its calls ends as `internal_error`, every other call goes on. */
@@ -113,14 +98,12 @@ export class ListenerChannel {
     if (worker === undefined) return;
     this.#workers.delete(index);
     worker.port.close();
-    for (const call of this.#calls) {
-      if (call?.worker === worker) {
-        this.#finish(call, call.receiver.onFail(WORKER_DIED));
-      }
+    for (const call of this.#calls.all()) {
+      if (call.worker === worker) this.#finish(call, call.receiver.onFail(WORKER_DIED));
     }
   }
 
-  /** A slot for a new call; undefined where all are taken, which is an overload. */
+  /** A slot for a new call; undefined if all are taken, which is an overload. */
   acquire(): CallSlot | undefined {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
@@ -129,7 +112,7 @@ export class ListenerChannel {
     return slot;
   }
 
-  /** Where the call of a slot went last, by the upstream's slot among the metrics; until the slot is acquired again. */
+  /** The upstream that a slot's call went to last, by its slot among the metrics; until the slot is acquired again. */
   upstreamOf(slot: CallSlot): number | undefined {
     return this.#table.upstreamOf(slot);
   }
@@ -140,50 +123,33 @@ export class ListenerChannel {
     this.#freeCount += 1;
   }
 
-  /** Sends the call, and with it its `largeBody`, to the worker with the fewest calls in flight. False where no worker is there. */
+  /**
+   * Sends the call to the worker with the fewest calls in flight; its `largeBody` is transferred. False if there is no worker.
+   */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#leastLoadedWorker();
     if (worker === undefined) return false;
-    const local = slot - this.#range.first;
-    invariant(this.#calls[local] === undefined, 'a call slot carries one call');
-    const generation = (this.#generations[local]! += 1);
-    const id: CallId = generation * CALL_GENERATION + slot;
+    const id = this.#calls.nextId(slot);
+    this.#calls.add(id, { id, slot, worker, receiver });
     this.#table.open(slot, this.inFlight);
-    this.#calls[local] = { id, worker, receiver };
     worker.inFlight += 1;
-    const frame: CallFrame = [
-      FRAME_CALL,
-      id,
-      request.requestId,
-      request.modelIndex,
-      request.stream,
-      request.includeUsage,
-      request.modelStart,
-      request.modelEnd,
-      request.body,
-      request.bodyIsAscii,
-      request.largeBody,
-      request.trace,
-      request.account,
-      request.outputTokensMax,
-      request.choices,
-    ];
-    worker.port.push(frame);
+    worker.port.push({ kind: FRAME_CALL, id, request });
     return true;
   }
 
   /** The client has gone: the worker aborts its upstream, then sends the last frame as always. */
   cancel(slot: CallSlot): void {
-    const call = this.#calls[slot - this.#range.first];
+    const call = this.#calls.at(slot);
     if (call === undefined) return;
     this.#table.cancel(slot);
-    call.worker.port.push([FRAME_CANCEL, call.id]);
+    call.worker.port.push({ kind: FRAME_CANCEL, id: call.id });
   }
 
-  /** `bytes` of the call's answer have left for the client. */
+  /** The client's socket has taken `bytes` of the call's response. */
   refund(slot: CallSlot, bytes: number): void {
-    const call = this.#calls[slot - this.#range.first];
-    if (call !== undefined && this.#table.refund(slot, bytes)) call.worker.port.push([FRAME_CREDIT, call.id]);
+    const call = this.#calls.at(slot);
+    if (call !== undefined && this.#table.refund(slot, bytes))
+      call.worker.port.push({ kind: FRAME_CREDIT, id: call.id });
   }
 
   close(): void {
@@ -200,36 +166,31 @@ export class ListenerChannel {
   }
 
   #receive(frame: Frame, more: boolean): void {
-    const id = frame[1] as CallId;
-    const call = this.#calls[slotOfCall(id) - this.#range.first];
-    // A frame of a call whose worker was given up, or which has ended: its number names another generation.
-    if (call?.id !== id) return;
-    switch (frame[0]) {
+    const call = this.#calls.get(frame.id);
+    // The call's worker was given up, or the call has ended.
+    if (call === undefined) return;
+    const { receiver } = call;
+    switch (frame.kind) {
       case FRAME_DATA:
-        call.receiver.onData((frame as DataFrame)[2], more);
+        receiver.onData(frame.bytes, more);
         return;
-      case FRAME_END: {
-        const end = frame as EndFrame;
-        this.#finish(call, call.receiver.onEnd(end[2], usageOfFrame(end[3]), end[4]));
+      case FRAME_END:
+        this.#finish(call, receiver.onEnd(frame.bytes, frame.usage, frame.upstreamWaitMs));
         return;
-      }
-      case FRAME_CUT: {
-        const cut = frame as CutFrame;
-        this.#finish(call, call.receiver.onCut(usageOfFrame(cut[2]), cut[3]));
+      case FRAME_CUT:
+        this.#finish(call, receiver.onCut(frame.usage, frame.upstreamWaitMs));
         return;
-      }
       case FRAME_FAIL:
-        this.#finish(call, call.receiver.onFail(frame[2] as ErrorRecord));
+        this.#finish(call, receiver.onFail(frame.error));
         return;
       default:
-        invariant(false, `a worker sends data, end, cut or fail, not kind ${String(frame[0])}`);
+        invariant(false, `a worker sends data, end, cut or fail, not kind ${frame.kind}`);
     }
   }
 
-  #finish(call: OpenCall, slotIsFree: boolean): void {
-    const slot = slotOfCall(call.id);
-    this.#calls[slot - this.#range.first] = undefined;
-    call.worker.inFlight -= 1;
+  #finish({ id, slot, worker }: OpenCall, slotIsFree: boolean): void {
+    this.#calls.remove(id);
+    worker.inFlight -= 1;
     if (slotIsFree) this.release(slot);
   }
 }

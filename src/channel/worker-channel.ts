@@ -1,6 +1,6 @@
 /**
- * The worker's side of the link to one listener: turns Call frames into sessions and what a session says into frames.
- * Upstream worker.
+ * The worker's side of the channel to one listener: starts a session for each Call frame, and sends what the session produces
+ * as frames. Upstream worker.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot } from '../core/units.js';
@@ -15,32 +15,27 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
-  frameOfUsage,
-  slotOfCall,
   type CallFrame,
-  type CallId,
-  type CutFrame,
-  type DataFrame,
-  type EndFrame,
-  type Frame,
   type DownstreamHandle,
+  type Frame,
   type StartSession,
   type UpstreamSession,
 } from './messages.js';
+import { OpenCalls, slotOfCall, type CallId } from './open-calls.js';
+
+const EMPTY = new Uint8Array(0);
 
 export class WorkerChannel {
   readonly #table: CallTable;
   readonly #port: FramePort;
   readonly #startSession: StartSession;
-  readonly #sessions: SessionTable;
+  readonly #sessions: OpenCalls<UpstreamSession>;
 
   constructor(channel: FrameChannel, table: CallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
-    this.#sessions = new SessionTable(table.slots);
-    this.#port = new FramePort(channel, (frames) => {
-      for (const frame of frames) this.#receive(frame);
-    });
+    this.#sessions = new OpenCalls(0, table.slots);
+    this.#port = new FramePort(channel, (frame) => this.#receive(frame));
     // The listener has gone: nobody is left to read the responses of its calls.
     channel.port.on('close', () => this.cancelAll());
   }
@@ -58,97 +53,38 @@ export class WorkerChannel {
   }
 
   #receive(frame: Frame): void {
-    const id = frame[1] as CallId;
-    switch (frame[0]) {
+    switch (frame.kind) {
       case FRAME_CALL:
-        this.#start(frame as CallFrame);
+        this.#start(frame);
         return;
       case FRAME_CANCEL:
-        this.#sessions.get(id)?.onCancel();
+        this.#sessions.get(frame.id)?.onCancel();
         return;
       case FRAME_CREDIT:
-        this.#sessions.get(id)?.onCredit();
+        this.#sessions.get(frame.id)?.onCredit();
         return;
       default:
-        invariant(false, `a listener sends call, cancel or credit, not kind ${String(frame[0])}`);
+        invariant(false, `a listener sends call, cancel or credit, not kind ${frame.kind}`);
     }
   }
 
-  #start(frame: CallFrame): void {
-    const id = frame[1];
+  #start({ id, request }: CallFrame): void {
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
-    const session = this.#startSession(
-      {
-        requestId: frame[2],
-        modelIndex: frame[3],
-        stream: frame[4],
-        includeUsage: frame[5],
-        modelStart: frame[6],
-        modelEnd: frame[7],
-        body: frame[8],
-        bodyIsAscii: frame[9],
-        largeBody: frame[10],
-        trace: frame[11],
-        account: frame[12],
-        outputTokensMax: frame[13],
-        choices: frame[14],
-      },
-      downstream,
-    );
+    const session = this.#startSession(request, downstream);
     if (!downstream.ended) this.#sessions.add(id, session);
   }
 }
 
-/** By the slot of their call. Arrays in place of a Map for what comes and goes so often, see core/slot-list. */
-class SessionTable {
-  readonly #sessions: (UpstreamSession | undefined)[];
-  /** Of the call whose session stands in a slot, or stood there last. */
-  readonly #ids: Float64Array;
-  #size = 0;
-
-  constructor(slots: number) {
-    this.#sessions = new Array<undefined>(slots).fill(undefined);
-    this.#ids = new Float64Array(slots);
-  }
-
-  get size(): number {
-    return this.#size;
-  }
-
-  get(id: CallId): UpstreamSession | undefined {
-    const slot = slotOfCall(id);
-    return this.#ids[slot] === id ? this.#sessions[slot] : undefined;
-  }
-
-  all(): UpstreamSession[] {
-    return this.#sessions.filter((session) => session !== undefined);
-  }
-
-  add(id: CallId, session: UpstreamSession): void {
-    const slot = slotOfCall(id);
-    this.#ids[slot] = id;
-    this.#sessions[slot] = session;
-    this.#size++;
-  }
-
-  /** Nothing where the call was over before it was added. */
-  remove(id: CallId): void {
-    if (this.get(id) === undefined) return;
-    this.#sessions[slotOfCall(id)] = undefined;
-    this.#size--;
-  }
-}
-
-/** What a session holds of its call; asserts that the last word is said once. */
+/** Sends what one session produces, and asserts that the session ends once. */
 class SessionHandle implements DownstreamHandle {
   readonly #id: CallId;
   readonly #slot: CallSlot;
   readonly #table: CallTable;
   readonly #port: FramePort;
-  readonly #sessions: SessionTable;
+  readonly #sessions: OpenCalls<UpstreamSession>;
   ended = false;
 
-  constructor(id: CallId, table: CallTable, port: FramePort, sessions: SessionTable) {
+  constructor(id: CallId, table: CallTable, port: FramePort, sessions: OpenCalls<UpstreamSession>) {
     this.#id = id;
     this.#slot = slotOfCall(id);
     this.#table = table;
@@ -160,7 +96,7 @@ class SessionHandle implements DownstreamHandle {
     invariant(!this.ended, 'no data after the end of a call');
     // A client that has gone reads nothing more; its Cancel frame is on the way.
     if (this.#table.isCancelled(this.#slot)) return true;
-    this.#port.push([FRAME_DATA, this.#id, bytes] satisfies DataFrame);
+    this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);
   }
 
@@ -169,15 +105,15 @@ class SessionHandle implements DownstreamHandle {
   }
 
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {
-    this.#finish([FRAME_END, this.#id, bytes, frameOfUsage(usage), upstreamWaitMs] satisfies EndFrame);
+    this.#finish({ kind: FRAME_END, id: this.#id, bytes, usage, upstreamWaitMs });
   }
 
   cut(usage: Usage, upstreamWaitMs: number): void {
-    this.#finish([FRAME_CUT, this.#id, frameOfUsage(usage), upstreamWaitMs] satisfies CutFrame);
+    this.#finish({ kind: FRAME_CUT, id: this.#id, bytes: EMPTY, usage, upstreamWaitMs });
   }
 
   fail(error: ErrorRecord): void {
-    this.#finish([FRAME_FAIL, this.#id, error]);
+    this.#finish({ kind: FRAME_FAIL, id: this.#id, error });
   }
 
   #finish(frame: Frame): void {

@@ -12,7 +12,7 @@ import { ChatScan, NOWHERE, type Span } from './chat-scan.js';
 import { BodyError } from './json-reader.js';
 
 /**
- * Below it a string costs less than memory outside of the heap; such a one is a record of a ring (frame-ring.ts). With 24 KB a call with
+ * Below it a string costs less than memory outside of the heap; such a one is a record of a ring (frame-codec.ts). With 24 KB a call with
  * a body of 16 KB took 1.09 times the CPU: the string is copied four times on its way, the memory is handed over.
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;

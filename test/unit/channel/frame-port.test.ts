@@ -1,18 +1,18 @@
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { createFrameChannel, FramePort } from '#src/channel/frame-port.js';
-import { RECORD_BYTES_MAX } from '#src/channel/frame-ring.js';
+import { RECORD_BYTES_MAX } from '#src/channel/frame-codec.js';
 import {
   FRAME_CALL,
+  FRAME_CANCEL,
   FRAME_CREDIT,
+  FRAME_CUT,
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
-  type CallFrame,
-  type DataFrame,
-  type EndFrame,
   type Frame,
 } from '#src/channel/messages.js';
+import { USAGE_SOURCES } from '#src/protocol/usage.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 
@@ -27,11 +27,7 @@ const ROUNDS = 30;
  */
 function textOf(frame: Frame): string {
   return JSON.stringify(
-    frame.map((value) =>
-      ArrayBuffer.isView(value)
-        ? Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString('hex')
-        : value,
-    ),
+    'bytes' in frame ? { ...frame, bytes: Buffer.from(frame.bytes).toString('hex') } : frame,
   );
 }
 
@@ -40,7 +36,7 @@ function bed(t: Test) {
   const [one, other] = createFrameChannel();
   const heard: string[][] = [[], []];
   const ports = [one, other].map(
-    (link, end) => new FramePort(link, (frames) => heard[end]!.push(...frames.map((frame) => textOf(frame)))),
+    (link, end) => new FramePort(link, (frame) => heard[end]!.push(textOf(frame))),
   );
   t.teardown(() => ports.forEach((port) => port.close()));
   return { ports, heard };
@@ -72,32 +68,40 @@ function frameOf(random: () => number, id: number): Frame {
       const chosen = BODIES[Math.floor(random() * BODIES.length)]!;
       const body = chosen + 'x'.repeat(length);
       const isAscii = /^[\x00-\x7f]*$/.test(body);
-      return [
-        FRAME_CALL,
-        id,
-        `req_${id}`,
-        id % 7,
-        id % 2 === 0,
-        id % 3 === 0,
-        3,
-        9,
+      const request = {
+        requestId: `req_${id}`,
+        modelIndex: id % 7,
+        stream: id % 2 === 0,
+        includeUsage: id % 3 === 0,
+        modelStart: 3,
+        modelEnd: 9,
         body,
-        isAscii,
-        undefined,
-        TRACES[Math.floor(random() * TRACES.length)],
-        asAccountIndex(Math.floor(random() * 4_194_304)),
-        Math.floor(random() * 2 ** 31),
-        1 + Math.floor(random() * 128),
-      ] satisfies CallFrame;
+        bodyIsAscii: isAscii,
+        largeBody: undefined,
+        trace: TRACES[Math.floor(random() * TRACES.length)],
+        account: asAccountIndex(Math.floor(random() * 4_194_304)),
+        outputTokensMax: Math.floor(random() * 2 ** 31),
+        choices: 1 + Math.floor(random() * 128),
+      };
+      return { kind: FRAME_CALL, id, request };
     }
-    case 1:
-      return [FRAME_END, id, bytes, [id, 2 ** 40 + id, 3, id % 4], random() * 1e6] satisfies EndFrame;
+    case 1: {
+      const usage = {
+        promptTokens: id,
+        cachedTokens: 2 ** 40 + id,
+        completionTokens: 3,
+        source: USAGE_SOURCES[id % USAGE_SOURCES.length]!,
+      };
+      const isCut = random() < 0.2;
+      const kind = isCut ? FRAME_CUT : FRAME_END;
+      return { kind, id, bytes: isCut ? new Uint8Array(0) : bytes, usage, upstreamWaitMs: random() * 1e6 };
+    }
     case 2:
-      return [FRAME_FAIL, id, { code: 'internal_error', message: 'gone' }];
+      return { kind: FRAME_FAIL, id, error: { code: 'internal_error', message: 'gone' } };
     case 3:
-      return [FRAME_CREDIT, id];
+      return { kind: random() < 0.5 ? FRAME_CREDIT : FRAME_CANCEL, id };
     default:
-      return [FRAME_DATA, id, bytes] satisfies DataFrame;
+      return { kind: FRAME_DATA, id, bytes };
   }
 }
 
@@ -126,10 +130,10 @@ void t.test('frames of any kind and length arrive as they were and in their orde
 void t.test('what is pushed is copied: the sender may use its bytes again', async (t) => {
   const { ports, heard } = bed(t);
   const bytes = Buffer.from('first');
-  ports[0]!.push([FRAME_DATA, 1, bytes]);
+  ports[0]!.push({ kind: FRAME_DATA, id: 1, bytes });
   bytes.write('other');
   await until(() => heard[1]!.length === 1);
-  t.equal(heard[1]![0], textOf([FRAME_DATA, 1, Buffer.from('first')]));
+  t.equal(heard[1]![0], textOf({ kind: FRAME_DATA, id: 1, bytes: Buffer.from('first') }));
 });
 
 void t.test('small calls and answers are not serialised: their message is a number', async (t) => {
@@ -142,27 +146,24 @@ void t.test('small calls and answers are not serialised: their message is a numb
     other.port.close();
   });
   for (let id = 1; id <= 10; id += 1) {
-    const trace = TRACES[id % TRACES.length];
-    const body = '{"model":"m"}';
-    const call = [
-      FRAME_CALL,
-      id,
-      'req_1',
-      0,
-      false,
-      false,
-      0,
-      1,
-      body,
-      true,
-      undefined,
-      trace,
-      asAccountIndex(3),
-      16,
-      1,
-    ] as const;
-    port.push(call satisfies CallFrame);
-    port.push([FRAME_END, id, Buffer.alloc(500), [1, 0, 2, 0], 0.5] satisfies EndFrame);
+    const request = {
+      requestId: 'req_1',
+      modelIndex: 0,
+      stream: false,
+      includeUsage: false,
+      modelStart: 0,
+      modelEnd: 1,
+      body: '{"model":"m"}',
+      bodyIsAscii: true,
+      trace: TRACES[id % TRACES.length],
+      account: asAccountIndex(3),
+      outputTokensMax: 16,
+      choices: 1,
+    };
+    const usage = { promptTokens: 1, cachedTokens: 0, completionTokens: 2, source: USAGE_SOURCES[0] };
+    port.push({ kind: FRAME_CALL, id, request });
+    port.push({ kind: FRAME_END, id, bytes: Buffer.alloc(500), usage, upstreamWaitMs: 0.5 });
+    port.push({ kind: FRAME_CANCEL, id });
   }
   await until(() => messages.length > 0);
   t.equal(messages.length, 1, 'one for the turn');

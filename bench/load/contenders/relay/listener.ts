@@ -3,7 +3,7 @@ import { workerData } from 'node:worker_threads';
 import uws, { type HttpResponse } from 'uWebSockets.js';
 import { asAccountIndex } from '#src/core/units.js';
 import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
-import { FRAME_CALL, type CallFrame, type EndFrame } from '#src/channel/messages.js';
+import { FRAME_CALL, FRAME_END } from '#src/channel/messages.js';
 import { CHAT_PATH } from '../contender.js';
 
 const { link } = workerData as { readonly link: FrameChannel };
@@ -16,16 +16,14 @@ interface Open {
 const calls = new Map<number, Open>();
 let lastId = 0;
 
-const port = new FramePort(link, (frames) => {
-  for (const frame of frames) {
-    const [, id, bytes] = frame as EndFrame;
-    const { res, gone } = calls.get(id)!;
-    calls.delete(id);
-    if (gone) continue;
-    res.cork(() => {
-      res.writeHeader('content-type', 'application/json').end(bytes);
-    });
-  }
+const port = new FramePort(link, (frame) => {
+  if (frame.kind !== FRAME_END) return;
+  const { res, gone } = calls.get(frame.id)!;
+  calls.delete(frame.id);
+  if (gone) return;
+  res.cork(() => {
+    res.writeHeader('content-type', 'application/json').end(frame.bytes);
+  });
 });
 
 const app = uws.App({});
@@ -38,23 +36,23 @@ app.post(CHAT_PATH, (res) => {
     if (!isLast) return;
     const id = (lastId += 1);
     calls.set(id, open);
-    port.push([
-      FRAME_CALL,
+    port.push({
+      kind: FRAME_CALL,
       id,
-      '',
-      0,
-      false,
-      false,
-      0,
-      0,
-      body,
-      true,
-      undefined,
-      undefined,
-      asAccountIndex(0),
-      16,
-      1,
-    ] satisfies CallFrame);
+      request: {
+        requestId: '',
+        modelIndex: 0,
+        stream: false,
+        includeUsage: false,
+        modelStart: 0,
+        modelEnd: 0,
+        body,
+        bodyIsAscii: true,
+        account: asAccountIndex(0),
+        outputTokensMax: 16,
+        choices: 1,
+      },
+    });
   });
 });
 app.listen('127.0.0.1', 0, (socket) => {

@@ -2,7 +2,8 @@
 import { connect, type Socket } from 'node:net';
 import { workerData } from 'node:worker_threads';
 import { FramePort, type FrameChannel } from '#src/channel/frame-port.js';
-import { FRAME_END, type CallFrame, type EndFrame } from '#src/channel/messages.js';
+import { FRAME_CALL, FRAME_END } from '#src/channel/messages.js';
+import type { Usage } from '#src/protocol/usage.js';
 import { CHAT_PATH } from '../contender.js';
 
 const { link, upstreamPort } = workerData as { readonly link: FrameChannel; readonly upstreamPort: number };
@@ -11,6 +12,7 @@ const HEAD = `POST ${CHAT_PATH} HTTP/1.1\r\nhost: 127.0.0.1:${upstreamPort}\r\nc
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LENGTH = 'content-length: ';
 const READ_BYTES = 64 * 1024;
+const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };
 
 /** One for all sockets: what it holds is used before the next read. */
 const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -66,7 +68,7 @@ const idle: Connection[] = [];
 function open(): Connection {
   const connection = new Connection(
     (free) => idle.push(free),
-    (id, body) => port.push([FRAME_END, id, body, [0, 0, 0, 0], 0] satisfies EndFrame),
+    (id, bytes) => port.push({ kind: FRAME_END, id, bytes, usage: NO_USAGE, upstreamWaitMs: 0 }),
   );
   // The upstream ends what was idle for long.
   connection.socket.on('end', () => {
@@ -76,6 +78,6 @@ function open(): Connection {
   return connection;
 }
 
-const port = new FramePort(link, (frames) => {
-  for (const frame of frames as CallFrame[]) (idle.pop() ?? open()).send(frame[1], frame[8]);
+const port = new FramePort(link, (frame) => {
+  if (frame.kind === FRAME_CALL) (idle.pop() ?? open()).send(frame.id, frame.request.body);
 });

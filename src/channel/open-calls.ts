@@ -1,0 +1,74 @@
+/**
+ * How a listener and a worker name a call, and what one end keeps of each open call. Listener and upstream worker.
+ *
+ * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A late frame of
+ * an earlier call in the same slot has another id, so it is recognised and dropped.
+ */
+import { invariant } from '../core/errors.js';
+import { asCallSlot, type CallSlot } from '../core/units.js';
+
+/** Slot + generation × 2^20: a safe integer for 2^33 generations. */
+export type CallId = number;
+
+const CALL_GENERATION = 2 ** 20;
+
+/** A bitwise and is exact: it takes a safe integer by its low 32 bits. */
+export function slotOfCall(id: CallId): CallSlot {
+  return asCallSlot(id & (CALL_GENERATION - 1));
+}
+
+/** By call slot, for the slots `first` to `first + count - 1`. Arrays, because a Map costs too much here: see core/slot-list. */
+export class OpenCalls<T> {
+  readonly #first: number;
+  readonly #items: (T | undefined)[];
+  /** Of the call that is open in a slot, or was last. */
+  readonly #ids: Float64Array;
+  #size = 0;
+
+  constructor(first: number, count: number) {
+    invariant(first + count <= CALL_GENERATION, 'a call id has room for every slot');
+    this.#first = first;
+    this.#items = new Array<undefined>(count).fill(undefined);
+    this.#ids = new Float64Array(count);
+  }
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** The id of the next call in a slot: never one that the slot had before. Listener only. */
+  nextId(slot: CallSlot): CallId {
+    const lastId = this.#ids[slot - this.#first]!;
+    return (lastId === 0 ? slot : lastId) + CALL_GENERATION;
+  }
+
+  /** Undefined if the call has ended. */
+  get(id: CallId): T | undefined {
+    const local = slotOfCall(id) - this.#first;
+    return this.#ids[local] === id ? this.#items[local] : undefined;
+  }
+
+  at(slot: CallSlot): T | undefined {
+    return this.#items[slot - this.#first];
+  }
+
+  add(id: CallId, item: T): void {
+    const local = slotOfCall(id) - this.#first;
+    invariant(this.#items[local] === undefined, 'a call slot carries one call');
+    this.#ids[local] = id;
+    this.#items[local] = item;
+    this.#size++;
+  }
+
+  /** Does nothing if the call is not open. */
+  remove(id: CallId): void {
+    if (this.get(id) === undefined) return;
+    this.#items[slotOfCall(id) - this.#first] = undefined;
+    this.#size--;
+  }
+
+  /** A copy: calls may end while the caller goes through it. */
+  all(): T[] {
+    return this.#items.filter((item) => item !== undefined);
+  }
+}
