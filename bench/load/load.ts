@@ -4,7 +4,6 @@
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { plainNode } from '../support/plain-node.js';
 
 export interface Load {
   readonly url: string;
@@ -46,11 +45,9 @@ const OVERHEAD_MS_MAX = 20_000;
 export async function applyLoad(load: Load): Promise<LoadResult> {
   const script = new URL(import.meta.resolve('autocannon')).pathname;
   const headers = Object.entries(load.headers).flatMap(([name, value]) => ['-H', `${name}=${value}`]);
-  const node = plainNode();
   const { stdout } = await run(
-    node.file,
+    process.execPath,
     [
-      ...node.args,
       script,
       '--json',
       '--no-progress',

@@ -4,7 +4,6 @@
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { plainNode } from '../support/plain-node.js';
 import { cpuMicros, peakBytes, resetPeaks } from '../support/proc.js';
 import type { Contender } from './contenders/contender.js';
 import type { SlowOrder, SlowReport } from './paced/messages.js';
@@ -69,8 +68,7 @@ export async function measureSlowStreams(
     const beforeMicros = cpuMicros(pids);
     const opening = Math.ceil((streams / OPENED_PER_SECOND) * 1_000);
     const timeout = CHUNKS * chunkMs + opening + OVERHEAD_MS_MAX;
-    const node = plainNode();
-    const { stdout } = await run(node.file, [...node.args, CLIENT, JSON.stringify(order)], { timeout });
+    const { stdout } = await run(process.execPath, [CLIENT, JSON.stringify(order)], { timeout });
     const report = JSON.parse(stdout) as SlowReport;
     lines.push({
       ...report,

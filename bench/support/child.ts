@@ -4,7 +4,6 @@
  */
 import { spawn } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { plainNode } from './plain-node.js';
 
 export interface ChildOptions {
   /** For messages. */
@@ -60,8 +59,7 @@ export async function startChild(options: ChildOptions): Promise<Child> {
   // Node 20 reads what NODE_EXTRA_CA_CERTS names at each start, 0.1 s of CPU for a system's own; no child
   // wants it unless it says so.
   const env = { ...process.env, NODE_EXTRA_CA_CERTS: undefined, ...options.env };
-  const node = plainNode(options.env?.NODE_OPTIONS);
-  const [file = '', ...args] = [...(options.launcher ?? []), node.file, ...node.args, ...options.args];
+  const [file = '', ...args] = [...(options.launcher ?? []), process.execPath, ...options.args];
   const running = spawn(file, args, {
     cwd: options.cwd,
     env,

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole of `npm test` in the image's own system: Debian 13 and Node 24, over the base image that base-image.sh makes. As
+# `npm test` in the image's own system: Debian 13 and Node 24, over the base image that base-image.sh makes. As
 # root; as long as `npm test`. What is tested is the last commit.
 #
 # usage: suite.sh FOLDER [COMMAND]      FOLDER as of base-image.sh; COMMAND runs in place of `npm test`

@@ -8,7 +8,6 @@ import { mkdirSync, readFileSync, readdirSync, statSync, truncateSync, writeFile
 import { join } from 'node:path';
 import { open, type Key } from 'lmdb';
 import t, { type Test } from 'tap';
-import { plainNode } from '../../bench/support/plain-node.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
@@ -61,8 +60,7 @@ function contentsOf(dataPath: string): string[] {
 function expectRefusal(t: Test, what: string, dataPath: string, told: readonly (string | RegExp)[]): void {
   const before = contentsOf(dataPath);
   const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
-  const node = plainNode();
-  const end = spawnSync(node.file, [...node.args, main, 'serve', '--port', '0', '--admin-port', '0'], {
+  const end = spawnSync(process.execPath, [main, 'serve', '--port', '0', '--admin-port', '0'], {
     cwd: dataPath,
     env: { ...process.env, TOLLGATE_CONFIG: '', TOLLGATE_DATA: dataPath },
     encoding: 'utf8',

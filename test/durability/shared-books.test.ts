@@ -6,7 +6,6 @@ import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { plainNode } from '../../bench/support/plain-node.js';
 import { SystemClock } from '#src/core/clock.js';
 import { asKeyIndex } from '#src/core/units.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
@@ -39,10 +38,7 @@ class Spender {
   constructor(path: string, slot: number) {
     this.slot = slot;
     const entry = new URL('../fixtures/sharing-spender.js', import.meta.url);
-    const { file: execPath, args } = plainNode();
     this.child = fork(entry, [path, String(slot)], {
-      execPath,
-      execArgv: [...args],
       stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
     });
     this.#exit = once(this.child, 'close');

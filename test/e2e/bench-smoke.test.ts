@@ -7,16 +7,14 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { plainNode } from '../../bench/support/plain-node.js';
 import { chartOf, type ChartReport } from '../../bench/load/chart.js';
 import { measuredOf, type PeersReport } from '../../bench/load/peers.js';
 import { temporaryFolder } from '../support/gateway.js';
 
 const run = promisify(execFile);
-const node = plainNode();
 const program = (name: string) => {
   const script = new URL(`../../bench/load/${name}.js`, import.meta.url).pathname;
-  return (...args: string[]) => run(node.file, [...node.args, script, ...args], { timeout: 300_000 });
+  return (...args: string[]) => run(process.execPath, [script, ...args], { timeout: 300_000 });
 };
 const bench = program('run');
 const parts = program('parts');

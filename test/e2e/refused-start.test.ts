@@ -8,7 +8,6 @@ import { createServer, type AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import t from 'tap';
-import { plainNode } from '../../bench/support/plain-node.js';
 import { startGateway, temporaryFolder } from '../support/gateway.js';
 
 const ROOT = process.cwd();
@@ -16,8 +15,7 @@ const END_TIMEOUT_MS = 120_000;
 
 /** Runs `tollgate serve` until it ends by itself. */
 async function serve(folder: string, args: readonly string[], root = ROOT) {
-  const node = plainNode();
-  const child = spawn(node.file, [...node.args, join(root, 'dist/cli/main.js'), 'serve', ...args], {
+  const child = spawn(process.execPath, [join(root, 'dist/cli/main.js'), 'serve', ...args], {
     cwd: folder,
     env: { ...process.env, TOLLGATE_ADMIN_PORT: '0' },
     stdio: ['ignore', 'pipe', 'pipe'],

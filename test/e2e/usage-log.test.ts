@@ -6,7 +6,6 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import { plainNode } from '../../bench/support/plain-node.js';
 import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import { startBed } from '../support/bed.js';
 import { eventually, TEST_MODEL } from '../support/gateway.js';
@@ -32,8 +31,7 @@ const AUDIT_TIMEOUT_MS = 120_000;
 
 function audit(dataFolder: string): { status: number | null; spent: string; output: string } {
   const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
-  const node = plainNode();
-  const end = spawnSync(node.file, [...node.args, main, 'audit', '--data', dataFolder, '--json'], {
+  const end = spawnSync(process.execPath, [main, 'audit', '--data', dataFolder, '--json'], {
     cwd: dataFolder,
     env: { ...process.env, TOLLGATE_CONFIG: '', TOLLGATE_DATA: '' },
     encoding: 'utf8',

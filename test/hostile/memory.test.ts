@@ -7,7 +7,6 @@ import type { Agent } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import t, { type Test } from 'tap';
-import { PLAIN_THREAD } from '../../bench/support/plain-node.js';
 import type { Flood, FloodEnds } from '../fixtures/body-flood.worker.js';
 import { eventually, startGateway, testSettings, type Gateway } from '../support/gateway.js';
 import { BODY_KINDS, type BodyKind } from '../support/hostile-bodies.js';
@@ -51,7 +50,6 @@ async function customersOf(gateway: Gateway): Promise<Flood['keys']> {
 
 async function flood(port: number, keys: Flood['keys'], count: number, atOnce: number): Promise<FloodEnds> {
   const worker = new Worker(new URL('../fixtures/body-flood.worker.js', import.meta.url), {
-    ...PLAIN_THREAD,
     workerData: { port, bodyBytes: BODY_BYTES, count, atOnce, kinds: BODY_KINDS, keys } satisfies Flood,
   });
   const [ends] = (await once(worker, 'message')) as [FloodEnds];

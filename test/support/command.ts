@@ -2,7 +2,6 @@
  * Commands as an operator gives them: `tollgate …` as a child process, with what it printed and how it ended.
  */
 import { execFile } from 'node:child_process';
-import { plainNode } from '../../bench/support/plain-node.js';
 
 export interface CommandEnd {
   readonly code: number;
@@ -28,11 +27,10 @@ export function runCommand(
     TOLLGATE_DATA: undefined,
     TOLLGATE_ADMIN_TOKEN: undefined,
   };
-  const node = plainNode(env.NODE_OPTIONS);
   return new Promise((resolve, reject) => {
     const child = execFile(
-      node.file,
-      [...node.args, main, ...args],
+      process.execPath,
+      [main, ...args],
       { cwd: folder, env: { ...surroundings, ...env }, timeout: COMMAND_TIMEOUT_MS },
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code;

@@ -4,7 +4,6 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { plainNode } from '../../bench/support/plain-node.js';
 import { picoUnitsOf } from '#src/core/money.js';
 import { AdminClient, type AccountView } from './admin-client.js';
 import { eventually, startGateway } from './gateway.js';
@@ -86,10 +85,9 @@ export class CrashingGateway {
   /** `tollgate audit` on the data, beside whatever runs. */
   audit(): AuditEnd {
     const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
-    const node = plainNode();
     const end = spawnSync(
-      node.file,
-      [...node.args, main, 'audit', '--config', join(this.#folder, 'tollgate.yaml')],
+      process.execPath,
+      [main, 'audit', '--config', join(this.#folder, 'tollgate.yaml')],
       {
         cwd: this.#folder,
         env: { ...process.env, TOLLGATE_DATA: join(this.#folder, 'data') },

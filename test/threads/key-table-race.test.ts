@@ -5,7 +5,6 @@
 import { once } from 'node:events';
 import t from 'tap';
 import { Worker } from 'node:worker_threads';
-import { PLAIN_THREAD } from '../../bench/support/plain-node.js';
 import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
@@ -30,7 +29,6 @@ void t.test(
     const steering = new SharedArrayBuffer(8);
     const words = new Int32Array(steering);
     const worker = new Worker(new URL('../fixtures/ledger-key-reader.worker.js', import.meta.url), {
-      ...PLAIN_THREAD,
       workerData: { buffers, steering, keys: KEYS, staying: STAYING },
     });
     await once(worker, 'message');

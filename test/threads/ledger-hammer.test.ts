@@ -10,7 +10,6 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { PLAIN_THREAD } from '../../bench/support/plain-node.js';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
@@ -81,7 +80,6 @@ async function run(job: Omit<SaturationJob, 'thread'>): Promise<SaturationReport
     { length: job.threads },
     (_, thread) =>
       new Worker(new URL('../fixtures/ledger-saturation.worker.js', import.meta.url), {
-        ...PLAIN_THREAD,
         workerData: { ...job, thread } satisfies SaturationJob,
       }),
   );

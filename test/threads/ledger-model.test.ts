@@ -14,7 +14,6 @@ import { once } from 'node:events';
 import { isDeepStrictEqual } from 'node:util';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
-import { PLAIN_THREAD } from '../../bench/support/plain-node.js';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -68,7 +67,7 @@ const seed = newSeed();
 
 const workers = Array.from(
   { length: WORKERS },
-  () => new Worker(new URL('../fixtures/ledger-model.worker.js', import.meta.url), PLAIN_THREAD),
+  () => new Worker(new URL('../fixtures/ledger-model.worker.js', import.meta.url)),
 );
 const ready = Promise.all(workers.map((worker) => once(worker, 'message')));
 t.teardown(() => Promise.all(workers.map((worker) => worker.terminate())));

@@ -3,7 +3,6 @@
  */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { plainNode } from '../../support/plain-node.js';
 import type { PacedOrder, PacedReport } from './messages.js';
 
 const run = promisify(execFile);
@@ -13,8 +12,7 @@ const OVERHEAD_MS_MAX = 30_000;
 
 /** Rejects where a call was answered with anything but 200, or not at all. */
 export async function applyPacedLoad(order: PacedOrder): Promise<PacedReport> {
-  const node = plainNode();
-  const { stdout } = await run(node.file, [...node.args, CLIENT, JSON.stringify(order)], {
+  const { stdout } = await run(process.execPath, [CLIENT, JSON.stringify(order)], {
     timeout: order.seconds * 1_000 + OVERHEAD_MS_MAX,
   });
   const report = JSON.parse(stdout) as PacedReport;

@@ -3,7 +3,6 @@ import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { open } from 'lmdb';
 import t from 'tap';
-import { plainNode } from '../../../bench/support/plain-node.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
@@ -14,8 +13,7 @@ const TIMEOUT_MS = 120_000;
 function run(folder: string, ...args: readonly string[]) {
   const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
   const env = { ...process.env, TOLLGATE_CONFIG: '', TOLLGATE_DATA: join(folder, 'data') };
-  const node = plainNode();
-  return spawnSync(node.file, [...node.args, main, 'audit', ...args], {
+  return spawnSync(process.execPath, [main, 'audit', ...args], {
     cwd: folder,
     env,
     encoding: 'utf8',

@@ -4,7 +4,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { plainNode } from '../../../bench/support/plain-node.js';
 
 export const ACCOUNTS_MAX = 200;
 export const KEYS_MAX = 400;
@@ -77,11 +76,8 @@ export class Member {
   }
 
   static async start(dataPath: string, pace: 'timer' | 'asked'): Promise<Member> {
-    const { file: execPath, args } = plainNode();
     const member = new Member(
       fork(fileURLToPath(new URL('registry-member.js', import.meta.url)), [dataPath, pace], {
-        execPath,
-        execArgv: [...args],
         serialization: 'advanced',
       }),
     );

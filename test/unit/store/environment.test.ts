@@ -10,7 +10,6 @@ import t, { type Test } from 'tap';
 import { Environment, makeEnvironmentFile } from '#src/store/environment.js';
 import { findPageError } from '#src/store/page-walk.js';
 import { OPTIONS } from '#src/store/store-file.js';
-import { plainNode } from '../../../bench/support/plain-node.js';
 
 const LOAD_MS = 2_000;
 const KILLS = 8;
@@ -21,11 +20,8 @@ class User {
   #text = '';
 
   constructor(t: Test, path: string, what: 'write' | 'open' | 'read') {
-    const { file: execPath, args: execArgv } = plainNode();
     const entry = new URL('../../fixtures/environment-user.js', import.meta.url);
     this.child = fork(entry, [path, what], {
-      execPath,
-      execArgv: [...execArgv],
       stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
     });
     t.teardown(() => this.child.kill('SIGKILL'));

@@ -8,7 +8,6 @@
  */
 import { Worker } from 'node:worker_threads';
 import { createFrameChannel } from '#src/channel/frame-port.js';
-import { PLAIN_THREAD } from '../../../support/plain-node.js';
 
 const upstreamPort = Number(process.argv[2]);
 const [ofListener, ofWorker] = createFrameChannel();
@@ -18,7 +17,6 @@ const start = (
   workerData: { readonly link: typeof ofListener; readonly upstreamPort: number },
 ) =>
   new Worker(new URL(file, import.meta.url), {
-    ...PLAIN_THREAD,
     workerData,
     transferList: [workerData.link.port],
   });

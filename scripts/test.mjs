@@ -1,0 +1,158 @@
+/**
+ * Runs test files, two processes at a time (TEST_JOBS), and prints a line for each. `npm test` and its like call
+ * it.
+ *
+ *     node scripts/test.mjs SET…             the files of these sets: unit, calls, long (see SETS)
+ *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
+ *     node scripts/test.mjs --watch unit     and then those of each folder in which something changes, until it is
+ *                                            interrupted; the bundles that gateways are started from stay as they are
+ *
+ * The tests are written with tap, and each file prints TAP as a program of its own. tap's runner does not start
+ * them, because it gives each process, also each gateway that a test starts, a thread through which every module
+ * is loaded: 33 s of CPU for the 14 files of unit/config, 7.7 s without.
+ *
+ * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, readdirSync, watch as watchFolder } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const ROOT = 'build/test';
+/** tap ends a file that hangs after this, and says where it hung; this script does it a little later. */
+const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
+const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
+const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
+const WATCH_INTERVAL_MS = 500;
+const CLOSE_WAIT_MS = 2_000;
+/** Of what a file prints, so much is kept: the end. */
+const OUTPUT_CHARS_MAX = 4_000_000;
+/** Of a failed file, so many lines of its failed assertions are printed, and of each assertion. */
+const LINES_MAX = 80;
+const ASSERTION_LINES_MAX = 24;
+/** Of a failed file that printed no failed assertion: the end of what it printed. */
+const TAIL_LINES = 20;
+
+/** Files that measure time or memory, or load the machine: nothing runs beside them. */
+const ALONE = [
+  /^(threads|hostile)\//,
+  /^durability\/crash-/,
+  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|slow-readers|slow-whole-answers|soak|start-race|streams)$/,
+];
+
+/** In `npm run test:full` only: minutes in all, and most of them about what few changes can break. */
+const LONG = [
+  /^(durability|deploy|hostile|threads)\//,
+  /^unit\/bundle$/,
+  /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
+  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command)$/,
+];
+
+const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
+const isLong = isAny(LONG);
+/** Of all test files, as `unit/ledger/window`; the compiler leaves what it made of a deleted one. */
+const NAMES = readdirSync(ROOT, { recursive: true })
+  .filter((path) => path.endsWith('.test.js') && existsSync(`test/${path.replace(/js$/, 'ts')}`))
+  .map((path) => path.slice(0, -'.test.js'.length))
+  .sort();
+
+const SETS = {
+  unit: (name) => name.startsWith('unit/') && !isLong(name),
+  calls: (name) => /^(e2e|fuzz)\//.test(name) && !isLong(name),
+  long: isLong,
+};
+const fileOf = (name) => `${ROOT}/${name}.test.js`;
+
+const args = process.argv.slice(2);
+const watch = args.includes('--watch');
+const files = args
+  .filter((arg) => arg !== '--watch')
+  .flatMap((arg) => (Object.hasOwn(SETS, arg) ? NAMES.filter(SETS[arg]).map(fileOf) : [arg]));
+if (files.length === 0) {
+  console.error(`usage: node scripts/test.mjs [--watch] ${Object.keys(SETS).join('|')}|FILE…`);
+  process.exit(2);
+}
+const alone = new Set(NAMES.filter(isAny(ALONE)).map(fileOf));
+const ok = await runAll(files);
+if (watch) await keepWatching();
+else process.exit(ok ? 0 : 1);
+
+/** Runs and reports the files; whether none failed. */
+async function runAll(files) {
+  const run = { failed: [], skipped: [] };
+  for (const [queue, atOnce] of [
+    [files.filter((file) => !alone.has(file)), AT_ONCE],
+    [files.filter((file) => alone.has(file)), 1],
+  ]) {
+    const next = async () => {
+      for (let file = queue.shift(); file !== undefined; file = queue.shift())
+        report(run, await runFile(file));
+    };
+    await Promise.all(Array.from({ length: atOnce }, next));
+  }
+  for (const line of run.skipped) console.log(`  skip ${line}`);
+  for (const file of run.failed) console.log(`not ok ${file}`);
+  console.log(`${files.length - run.failed.length} passed, ${run.failed.length} failed`);
+  return run.failed.length === 0;
+}
+
+/** Compiles what changes, and runs the unit tests of a folder in which a module or a test changed. */
+async function keepWatching() {
+  for (const project of ['tsconfig.json', 'test/tsconfig.json']) {
+    spawn('node_modules/.bin/tsc', ['-p', project, '--watch', '--preserveWatchOutput'], { stdio: 'inherit' });
+  }
+  const changed = new Set();
+  const note = (_, path) => path?.endsWith('.js') && path.includes('/') && changed.add(path.split('/')[0]);
+  watchFolder('dist', { recursive: true }, note);
+  watchFolder(`${ROOT}/unit`, { recursive: true }, note);
+  for (;;) {
+    await sleep(WATCH_INTERVAL_MS);
+    if (changed.size === 0) continue;
+    const again = files.filter((file) => changed.has(file.split('/')[3]));
+    changed.clear();
+    if (again.length > 0) await runAll(again);
+  }
+}
+
+function report({ failed, skipped }, { file, ok, output, durationMs }) {
+  console.log(`${ok ? '    ok' : 'not ok'} ${(durationMs / 1000).toFixed(1).padStart(6)} s  ${file}`);
+  for (const [, name, reason] of output.matchAll(/^ *ok \d+ - (.*) # SKIP ?(.*)$/gm)) {
+    skipped.push(`${file}: ${name}${reason && `: ${reason}`}`);
+  }
+  if (ok) return;
+  failed.push(file);
+  console.log(failures(output).join('\n'));
+}
+
+/** What became of one file: its exit status, and what it printed on both streams. */
+function runFile(file) {
+  return new Promise((resolve) => {
+    const begin = performance.now();
+    const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const timer = setTimeout(() => child.kill('SIGKILL'), TIMEOUT_MS);
+    let output = '';
+    const keep = (text) => (output = (output + text).slice(-OUTPUT_CHARS_MAX));
+    child.stdout.setEncoding('utf8').on('data', keep);
+    child.stderr.setEncoding('utf8').on('data', keep);
+    child.on('exit', (code, signal) => {
+      clearTimeout(timer);
+      if (signal !== null) output += `\nended by ${signal}`;
+      const finish = () => resolve({ file, ok: code === 0, output, durationMs: performance.now() - begin });
+      child.on('close', finish);
+      // A process that the file left behind holds the streams for longer.
+      setTimeout(finish, CLOSE_WAIT_MS).unref();
+    });
+  });
+}
+
+/** The failed assertions of a file's TAP with what follows each; the end of its output if there are none. */
+function failures(output) {
+  const lines = output.split('\n');
+  const shown = [];
+  let left = 0;
+  for (const line of lines) {
+    if (/^ *not ok /.test(line)) left = ASSERTION_LINES_MAX;
+    else if (/^ *ok /.test(line)) left = 0;
+    if (left-- > 0 && shown.length < LINES_MAX) shown.push(line);
+  }
+  return shown.length > 0 ? shown : lines.slice(-TAIL_LINES);
+}
