@@ -97,10 +97,10 @@ export class RegistryLog {
     const { store, onTaken } = this.#options;
     for (let appends = 0; appends < APPENDS_MAX; appends++) {
       const position = store.copy.position();
-      if (position === undefined || this.#contact.state.kind !== 'following') throw this.#contact.refusal();
       const draft = store.shared.draft(work);
       check(draft.rows);
       if (draft.rows.length === 0) return draft.result;
+      if (position === undefined || this.#contact.state.kind !== 'following') throw this.#contact.refusal();
       const rows = registryRowsOf(draft.rows);
       const id = randomUUID();
       if (await this.#append(position, id, rows)) {

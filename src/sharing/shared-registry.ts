@@ -1,9 +1,11 @@
 /**
- * The service of a process that shares its registry with others: statements show what all of them use, debits take the money from
- * where it is granted out, and a change is in force everywhere soon, here at once. Main thread.
+ * The registry of a process that shares it with other processes, as the admin interface uses it. Main thread of a gateway
+ * process. Statements show what all processes use, debits take money back from where it is granted, and a change is in force
+ * in this process when it is acknowledged, and in all others soon.
  *
- * Work is run as a draft first, which is undone: so it is known whose use it shows and which money it takes, and that is asked
- * for before the transaction, which cannot wait.
+ * A change is one transaction, which cannot wait for other processes. So it is run first without preparation: a change that
+ * shows the use of an account, or takes money out of one, stops before it is written. What it lacked is asked for, and it is
+ * run again. A change that lacks nothing, such as disabling a key, runs once.
  */
 import { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -13,50 +15,50 @@ import type { AccountUse, AccountUses, KnownUses } from '../registry/account-use
 import type { RegistryService } from '../registry/registry-service.js';
 import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
-import type { Recorded } from '../store/change-feed.js';
 import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
 import { byAccount, useOf, type CallsUse } from './calls-use.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/** A change is drafted again where another process has changed the same meanwhile: so often in a row is no chance. */
+/** A change is prepared again if another process has changed the same meanwhile. Twenty times in a row is no chance. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
 export interface SharedRegistryOptions {
-  readonly store: Pick<Store, 'shared' | 'findAccount' | 'keys'>;
+  readonly store: Pick<Store, 'shared'>;
   /** Made with `followed` and these `uses`, without live buffers. */
   readonly registry: Registry;
   readonly uses: AccountUses;
   readonly coordinator: Pick<Coordinator, 'look'>;
   readonly debits: DebitService;
-  /** Brings what was committed to this process's buffers. */
-  readonly follow: () => void;
   readonly commit: CommitChange;
-  /** Resolves when every process of this host serves by the changes up to that, with how many do not after a bounded wait. */
+  /** Waits, up to a bound, until every process of this host applies that change; resolves with how many do not. */
   readonly confirm: (change: number) => Promise<number>;
-  /** Resolves when what these had settled is in the store. */
+  /** Resolves when what the processes had settled is in the store. */
   readonly flushAll: () => Promise<unknown>;
-  /** What calls use of these accounts now, as each process of this host tells it. */
+  /** What calls use of these accounts now, as each process of this host reports it. */
   readonly callsUses: (accounts: readonly string[]) => Promise<readonly CallsUse[]>;
 }
 
 /**
- * Makes a change where all who share the registry have it; resolves when it is durable. `check` looks at what is about to be
- * written, and throws where it must not be. Synchronous `work` may be run several times.
+ * Makes a change for all who share the registry; resolves when it is durable and in force in this process. `check` gets the
+ * rows that are about to be written, none if `work` writes nothing, and throws to prevent it. `work` is synchronous and may
+ * be run several times.
  */
 export type CommitChange = <Result>(
   work: () => Result,
   check: (rows: readonly WrittenRow[]) => void,
 ) => Promise<Result>;
 
-/** Between processes of one host: the store itself is where all have it. */
-export function commitHere(store: Pick<Store, 'shared'>): CommitChange {
+/** Between processes of one host the store itself is shared. `onCommitted` applies the change in this process. */
+export function commitHere(store: Pick<Store, 'shared'>, onCommitted: () => void): CommitChange {
   return async (work, check) => {
     await Promise.resolve();
-    return store.shared.commit(work, check);
+    const result = store.shared.commit(work, check);
+    onCommitted();
+    return result;
   };
 }
 
@@ -76,79 +78,68 @@ export class SharedRegistry implements RegistryService {
     return uses.show(known, () => work(registry)).result;
   }
 
-  /** Throws `overloaded` where those who share cannot be reached, beside what `work` throws. */
+  /** Rejects with `overloaded` if those who share cannot be reached, and with what `work` throws. */
   async change<Result>(
     work: (registry: Registry) => Result,
     onBehind?: (processes: number) => void,
   ): Promise<Result> {
+    const { store, confirm, debits: debitService } = this.#options;
+    let prepared: Preparation = { known: new Map(), asked: new Set(), debits: [] };
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const { known, result, rows } = await this.#draft(work);
-      if (rows.length === 0) return result;
       try {
-        const made = await this.#make(work, known, debitsOf(rows));
-        const { store, confirm } = this.#options;
-        const behind = await confirm(store.shared.feed.newest());
+        const taken = prepared.uncovered === undefined ? prepared.debits : [];
+        const { result, writes } = await debitService.during(taken, () => this.#commit(work, prepared));
+        const behind = writes ? await confirm(store.shared.feed.newest()) : 0;
         if (behind > 0) onBehind?.(behind);
-        return made;
+        return result;
       } catch (error) {
-        if (!(error instanceof OtherDebits)) throw error;
+        if (error instanceof CoordinatorLost) throw unreachable(error);
+        if (error instanceof DebitNotCovered) {
+          // Whoever was quicker may have made the same request: the next run tells whether the money is still wanted.
+          prepared = { ...prepared, uncovered: error };
+        } else if (error instanceof Unprepared) {
+          const asked = new Set([...prepared.asked, ...error.missed]);
+          prepared = { known: await this.#look(asked), asked, debits: error.debits };
+        } else throw error;
       }
     }
     throw new ProxyError('overloaded', 'gateway', 'Others change the same without end: try again.', 1);
   }
 
-  async #draft<Result>(
+  /** Rejects with Unprepared, before anything is written, if the change needs another preparation. */
+  async #commit<Result>(
     work: (registry: Registry) => Result,
-  ): Promise<Recorded<Result> & { readonly known: KnownUses }> {
-    const { store, registry, uses } = this.#options;
-    const draft = (known: KnownUses) => store.shared.draft(() => uses.show(known, () => work(registry)));
-    const first = draft(new Map());
-    // What the draft itself has made is used by nobody.
-    const missed = [...first.result.missed].filter(
-      (id) => store.findAccount(id) !== undefined || store.keys.find(id) !== undefined,
-    );
-    if (missed.length === 0) return { known: new Map(), rows: first.rows, result: first.result.result };
-    const known = await this.#look(missed);
-    const { rows, result } = draft(known);
-    return { known, rows, result: result.result };
+    { known, asked, debits, uncovered }: Preparation,
+  ): Promise<{ readonly result: Result; readonly writes: boolean }> {
+    const { registry, uses, commit } = this.#options;
+    let writes = false;
+    let missed: ReadonlySet<string> = new Set();
+    const run = (): Result => {
+      const shown = uses.show(known, () => work(registry));
+      missed = shown.missed;
+      return shown.result;
+    };
+    const result = await commit(run, (rows) => {
+      const wanted = debitsOf(rows);
+      const areSame = areSameDebits(wanted, debits);
+      if (areSame && uncovered !== undefined) throw rejectionOf(uncovered);
+      // Nobody uses what the change itself creates.
+      const created = new Set(rows.flatMap(({ former, key }) => (former === undefined ? [key] : [])));
+      const unknown = [...missed].filter((id) => !asked.has(id) && !created.has(id));
+      if (unknown.length > 0 || !areSame) throw new Unprepared(unknown, wanted);
+      writes = rows.length > 0;
+    });
+    return { result, writes };
   }
 
-  async #make<Result>(
-    work: (registry: Registry) => Result,
-    known: KnownUses,
-    debits: readonly Debit[],
-  ): Promise<Result> {
-    const { registry, uses, follow, commit } = this.#options;
-    try {
-      return await this.#options.debits.during(debits, async () => {
-        const made = await commit(
-          () => uses.show(known, () => work(registry)).result,
-          (rows) => {
-            if (!areSameDebits(debitsOf(rows), debits)) throw new OtherDebits();
-          },
-        );
-        follow();
-        return made;
-      });
-    } catch (error) {
-      if (error instanceof DebitNotCovered) {
-        // Who was quicker may have taken it for the same request.
-        const { rows } = await this.#draft(work);
-        throw areSameDebits(debitsOf(rows), debits) ? rejectionOf(error) : new OtherDebits();
-      }
-      if (error instanceof CoordinatorLost) throw unreachable(error);
-      throw error;
-    }
-  }
-
-  /** Empty where the coordinator is lost: then statements show what the store has. */
+  /** Empty if the coordinator is lost: then statements show what the store has. */
   async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
     const all = [...ids];
     const uses = new Map<string, AccountUse>();
     try {
       for (let first = 0; first < all.length; first += EXCHANGE_ASKS_MAX) {
         const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
-        // Before what is spent: a charge that is written meanwhile is counted twice for a moment, never not at all.
+        // Asked before the coordinator: a charge that is written in between is counted twice for a moment, never lost.
         const calls = byAccount(await this.#options.callsUses(page));
         const views = await this.#options.coordinator.look(page);
         for (const view of views) uses.set(view.scope, useOf(view, calls.get(view.scope)));
@@ -160,8 +151,27 @@ export class SharedRegistry implements RegistryService {
   }
 }
 
-/** Another process has changed what is to be taken out, between draft and transaction. */
-class OtherDebits extends Error {}
+/** What was done before a change is run. */
+interface Preparation {
+  readonly known: KnownUses;
+  /** Whose use was asked for; it is unknown all the same if the coordinator is lost. */
+  readonly asked: ReadonlySet<string>;
+  /** Taken, unless they were not covered. */
+  readonly debits: readonly Debit[];
+  readonly uncovered?: DebitNotCovered;
+}
+
+/** Undoes a change that needs another preparation: these uses, and these debits taken. */
+class Unprepared extends Error {
+  readonly missed: readonly string[];
+  readonly debits: readonly Debit[];
+
+  constructor(missed: readonly string[], debits: readonly Debit[]) {
+    super('the change needs more than was prepared');
+    this.missed = missed;
+    this.debits = debits;
+  }
+}
 
 function rejectionOf({ available, heldByOthers: elsewhere }: DebitNotCovered): ProxyError {
   if (!elsewhere) return notCovered(available);

@@ -6,7 +6,7 @@ import { AccountUses } from '#src/registry/account-uses.js';
 import { Registry } from '#src/registry/registry.js';
 import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
 import type { CallsUse } from '#src/sharing/calls-use.js';
-import { DebitService } from '#src/sharing/debits.js';
+import { DebitService, type Debit } from '#src/sharing/debits.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
 import { Store } from '#src/store/store.js';
@@ -22,7 +22,9 @@ interface SharedHouse {
   readonly ends: readonly Coordinator[];
   /** What calls of this host use. */
   readonly calls: CallsUse[];
-  /** Runs before the next commit. */
+  /** How often a change was run. */
+  runs: number;
+  /** Runs before the next commit for which money was taken. */
   meanwhile: (() => void) | undefined;
   /** Accounts whose money this process was to give back. */
   readonly recalled: Set<string>;
@@ -47,18 +49,29 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     followed: true,
     uses,
   });
-  const here = commitHere(store);
+  const follows = { count: 0 };
+  const here = commitHere(store, () => follows.count++);
   // As the coordinator of one host, which reads the store.
   const commit: CommitChange = async (work, check) => {
-    house.meanwhile?.();
-    house.meanwhile = undefined;
-    const made = await here(work, check);
+    const made = await here(() => {
+      house.runs++;
+      return work();
+    }, check);
     for (const { id, credited } of store.accounts()) authority.setCredited(id, credited);
     return made;
   };
   const recalled = new Set<string>();
-  const debits = new DebitService(debiting, (accountId) => recalled.add(accountId));
-  const follows = { count: 0 };
+  class MeanwhileDebits extends DebitService {
+    override during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
+      if (debits.length === 0) return work();
+      return super.during(debits, () => {
+        house.meanwhile?.();
+        house.meanwhile = undefined;
+        return work();
+      });
+    }
+  }
+  const debits = new MeanwhileDebits(debiting, (accountId) => recalled.add(accountId));
   const calls: CallsUse[] = [];
   const desk = new SharedRegistry({
     store,
@@ -66,7 +79,6 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     uses,
     coordinator: looking,
     debits,
-    follow: () => follows.count++,
     commit,
     confirm: () => Promise.resolve(0),
     flushAll: () => Promise.resolve(),
@@ -79,6 +91,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     other,
     ends: [looking, debiting],
     calls,
+    runs: 0,
     meanwhile: undefined,
     recalled,
   };
@@ -254,6 +267,21 @@ void t.test('a rotated key has what all processes were lent of the one before', 
   // Nobody has asked for the second one yet, so nobody but its record knows.
   const { record: third } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
   t.match(store.keys.find(third.id), { inherited });
+});
+
+void t.test('a change that shows no use and takes no money runs once', async (t) => {
+  const house = await openSharedHouse(t);
+  const { desk, follows } = house;
+  await desk.change(({ accounts, keys }) => {
+    accounts.create({ name: 'acme', planId: 'free', credit: units(9) });
+    return keys.create({ account: 'acme', name: 'laptop' });
+  });
+  await desk.change(({ keys }) => keys.setActive('laptop', false));
+  t.same([house.runs, follows.count], [2, 2]);
+  await desk.change(({ accounts }) => accounts.setPlan('acme', 'paid'));
+  t.same([house.runs, follows.count], [4, 3], 'a statement wants its use asked for');
+  await desk.change(({ credits }) => credits.add('acme', units(-4), 'back'));
+  t.same([house.runs, follows.count], [6, 4], 'and so does a debit its money');
 });
 
 void t.test('a rotated key without limits inherits nothing', async (t) => {
