@@ -72,6 +72,14 @@ export function nonEmpty(text: string): string {
   return text;
 }
 
+/** A parser of an argument: a whole number between two bounds. */
+export function wholeNumberFrom(minimum: number, maximum: number): (text: string) => number {
+  return (text) => {
+    if (/^\d{1,15}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum) return Number(text);
+    throw new InvalidArgumentError(`Want a whole number from ${minimum} to ${maximum}.`);
+  };
+}
+
 /** The last lines of a command's help. */
 export function exampleText(...lines: string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;

@@ -1,68 +1,76 @@
-/** `tollgate status`: a live screen on a terminal, printed once elsewhere. */
+/** `tollgate status`: prints what the gateway does, once or again and again. The text is made in status-text.ts. */
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
 import { withGateway, type AdminClient } from './admin-client.js';
-import { LiveScreen } from './live-screen.js';
-import { exampleText, printJson, CommandError } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';
-import { statsOf, type StatusSample, type StatusView } from './status-stats.js';
+import { CommandError, exampleText, printJson, printLine, wholeNumberFrom } from './output.js';
+import type { StatusSample, StatusView } from './status-text.js';
 
-const PERIOD_MS = 1_000;
+/** Rates are taken over at least this long. */
+const SAMPLE_MS = 1_000;
+const WATCH_SECONDS = 2;
+const WATCH_SECONDS_MAX = 3_600;
+const CLEAR_TERMINAL = '\u{1b}[H\u{1b}[2J';
+
+interface StatusOptions extends DataOptions {
+  /** Seconds between two prints; `true` if the option was given without them. */
+  readonly watch?: number | true;
+}
 
 export function addStatusCommand(program: Command): void {
   addDataOptions(
     program
       .command('status')
-      .description(
-        'Show what the gateway does: calls, refusals, tokens, times, upstreams; every second on a terminal, until Ctrl-C.',
-      ),
+      .description('Show what the gateway does: calls, refusals, tokens, times, upstreams.'),
   )
-    .option('--once', 'print once on a terminal too')
-    .addHelpText('after', exampleText('status', 'status --json'))
-    .action((options: DataOptions & { readonly once?: boolean }) =>
+    .option(
+      '--watch [seconds]',
+      `print again every so many seconds, ${WATCH_SECONDS} by default, until Ctrl-C`,
+      wholeNumberFrom(1, WATCH_SECONDS_MAX),
+    )
+    // What the command does anyway. Scripts have it from the time when a terminal showed a live screen.
+    .addOption(new Option('--once').hideHelp())
+    .addHelpText('after', exampleText('status', 'status --watch 5', 'status --json'))
+    .action((options: StatusOptions) =>
       withGateway(options, async (client) => {
+        const { watch } = options;
         if (options.json === true) printJson(await client.call('GET', '/status'));
-        else if (process.stdout.isTTY && options.once !== true) await watch(client);
-        else await printOnce(client);
+        else if (watch === undefined) await print(client, await firstSample(client));
+        else await printEvery(client, watch === true ? WATCH_SECONDS : watch);
       }),
     );
 }
 
-/** Two answers, a second apart, because one tells no rates. As wide as its lines are. */
-async function printOnce(client: AdminClient): Promise<void> {
-  const { frameOf } = await import('./status-frame.js');
-  const former = await sampleOf(client);
-  await sleep(PERIOD_MS);
-  const latest = await sampleOf(client);
-  const columns = process.stdout.isTTY ? process.stdout.columns : Infinity;
-  const lines = frameOf(latest.status, statsOf(former, latest), { columns, rows: Infinity });
-  process.stdout.write(`${lines.map(({ text }) => text).join('\n')}\n`);
-}
-
-/** Until a signal ends it. */
-async function watch(client: AdminClient): Promise<void> {
-  const { frameOf } = await import('./status-frame.js');
-  const stopped = new AbortController();
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => stopped.abort());
-  // https://no-color.org
-  const colors = (process.env.NO_COLOR ?? '') === '';
-  const screen = new LiveScreen(process.stdout, { colors });
+/** Until a signal ends the process. While the gateway does not respond, because it restarts for example, that is printed. */
+async function printEvery(client: AdminClient, seconds: number): Promise<never> {
   let former: StatusSample | undefined;
-  while (!stopped.signal.aborted) {
+  for (let separator = ''; ; separator = process.stdout.isTTY ? CLEAR_TERMINAL : '\n') {
     try {
-      const latest = await sampleOf(client);
-      screen.draw(frameOf(latest.status, statsOf(former, latest), screen.size));
-      former = latest;
+      former = await print(client, former ?? (await firstSample(client)), separator);
     } catch (error) {
       if (!(error instanceof CommandError)) throw error;
-      // A gateway that is restarted comes back; the operator decides how long to wait.
-      screen.draw([
-        { text: 'The gateway does not answer. Trying again every second; Ctrl-C ends.', style: 'alarm' },
-      ]);
+      printLine(`The gateway does not answer. Trying again every ${seconds} s; Ctrl-C ends.`);
       former = undefined;
     }
-    await sleep(PERIOD_MS, undefined, { signal: stopped.signal }).catch(() => undefined);
+    await sleep(seconds * 1_000);
   }
+}
+
+/** A sample whose age is enough for rates: one sample alone has totals only. */
+async function firstSample(client: AdminClient): Promise<StatusSample> {
+  const sample = await sampleOf(client);
+  await sleep(SAMPLE_MS);
+  return sample;
+}
+
+/** Returns the sample that it printed. */
+async function print(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
+  const { statsOf, statusText } = await import('./status-text.js');
+  const latest = await sampleOf(client);
+  const columns = process.stdout.isTTY ? process.stdout.columns : Infinity;
+  const text = statusText(latest.status, statsOf(former, latest), columns);
+  process.stdout.write(separator + text);
+  return latest;
 }
 
 async function sampleOf(client: AdminClient): Promise<StatusSample> {

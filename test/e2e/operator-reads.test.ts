@@ -2,6 +2,7 @@
  * What an operator reads right after a call has that call in it, of one process or of several: the audit of
  * the books on disk beside the gateway.
  */
+import { spawn } from 'node:child_process';
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { runCommand } from '../support/command.js';
@@ -40,3 +41,28 @@ void t.test(
     t.equal(await gateway.stop(), 0);
   },
 );
+
+void t.test('status --watch prints again and again, and says when the gateway is gone', async (t) => {
+  const { gateway } = await startBed(t);
+  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const child = spawn(process.execPath, [main, 'status', '--watch', '1'], { cwd: gateway.folder });
+  t.teardown(() => child.kill('SIGKILL'));
+  let text = '';
+  const seen = (pattern: RegExp): Promise<void> =>
+    new Promise((resolve) => {
+      const look = (): void => {
+        if (!pattern.test(text)) return;
+        child.stdout.off('data', look);
+        resolve();
+      };
+      child.stdout.on('data', look);
+      look();
+    });
+  child.stdout.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  await seen(/^Tollgate .*\n[^]*\n\nTollgate .* ready .*\n/);
+  t.match(text, /\ncalls +0 +0 /, 'a rate from the first print on');
+  t.equal(await gateway.stop(), 0);
+  await seen(/\nThe gateway does not answer\. Trying again every 1 s; Ctrl-C ends\.\n/);
+  child.kill('SIGINT');
+  t.end();
+});

@@ -6,7 +6,7 @@ import {
   moneyText,
   rateText,
   uptimeText,
-} from '#src/cli/status-frame.js';
+} from '#src/cli/status-text.js';
 
 void t.test('figures are short, and what is not known is a dash', (t) => {
   t.same([0, 999, 1_234_567, 9_999_999, 12_345_678].map(countText), [

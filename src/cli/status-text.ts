@@ -1,0 +1,334 @@
+/**
+ * The document of `GET /admin/v1/status` as the text that `tollgate status` prints: totals, rates and percentiles between
+ * two responses, then tables that fit the terminal. Pure; status-command.ts calls it.
+ *
+ * Every field of the document may be missing, because the gateway that responds may be of another version.
+ */
+import type {
+  HistogramView,
+  SharingStatus,
+  StatusDocument,
+  ThreadStatus,
+  UpstreamStatus,
+} from '../telemetry/status-document.js';
+import { type Column, cutTo, tableText, visible } from './table.js';
+
+export interface StatusView extends Partial<Omit<StatusDocument, 'limits' | 'tokens' | 'sharing'>> {
+  readonly limits?: Pick<StatusDocument['limits'], 'calls_in_flight'>;
+  readonly tokens?: Partial<StatusDocument['tokens']>;
+  readonly sharing?: Pick<SharingStatus, 'state' | 'reason' | 'lost_seconds' | 'registry'> | null;
+}
+
+export interface StatusSample {
+  readonly status: StatusView;
+  /** When the response came, on a monotonic clock. */
+  readonly atMs: number;
+}
+
+/** A number is undefined if it is not known: its field is missing, or there is no earlier response for a rate. */
+interface Rate {
+  readonly perSecond: number | undefined;
+  readonly total: number | undefined;
+}
+
+/** `above`: the percentile lies beyond the histogram's last bound, and `ms` is that bound. */
+interface Percentile {
+  readonly ms: number;
+  readonly above: boolean;
+}
+
+const PERCENTS = [50, 90, 99] as const;
+
+/** In the order of PERCENTS. An entry is undefined if nothing was measured. */
+type Percentiles = readonly (Percentile | undefined)[];
+
+export interface StatusStats {
+  readonly calls: Rate;
+  readonly prompt: Rate;
+  readonly cached: Rate;
+  readonly completion: Rate;
+  readonly cost: Rate;
+  readonly duration: Percentiles;
+  readonly firstToken: Percentiles;
+  readonly overhead: Percentiles;
+  /** Outcomes that have occurred, the most frequent first. */
+  readonly outcomes: readonly (Rate & { readonly code: string })[];
+}
+
+/** Without `former`, or if it came from another gateway process, there are totals and no rates. */
+export function statsOf(former: StatusSample | undefined, latest: StatusSample): StatusStats {
+  const { status } = latest;
+  const before = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
+  const seconds = before === undefined ? 0 : (latest.atMs - before.atMs) / 1_000;
+  const rate = (read: (view: StatusView) => number | undefined): Rate => {
+    const total = read(status);
+    const past = before === undefined ? undefined : read(before.status);
+    const known = total !== undefined && past !== undefined && seconds > 0;
+    return { total, perSecond: known ? Math.max(total - past, 0) / seconds : undefined };
+  };
+  const percentiles = (read: (view: StatusView) => HistogramView | undefined): Percentiles =>
+    percentilesOf(before === undefined ? undefined : read(before.status), read(status));
+  return {
+    calls: rate(({ outcomes }) => outcomes && sumOf(Object.values(outcomes))),
+    prompt: rate(({ tokens }) => tokens?.prompt),
+    cached: rate(({ tokens }) => tokens?.cached),
+    completion: rate(({ tokens }) => tokens?.completion),
+    cost: rate(({ cost }) => (cost === undefined ? undefined : Number(cost))),
+    duration: percentiles((view) => view.duration_ms),
+    firstToken: percentiles((view) => view.first_token_ms),
+    overhead: percentiles((view) => view.overhead_ms),
+    outcomes: Object.entries(status.outcomes ?? {})
+      .filter(([, count]) => count > 0)
+      .sort(([, left], [, right]) => right - left)
+      .map(([code]) => ({ code, ...rate(({ outcomes }) => outcomes?.[code]) })),
+  };
+}
+
+/** The counters of a restarted gateway begin at 0, so its responses cannot be compared with earlier ones. */
+function isOfSameStart(former: StatusView, latest: StatusView): boolean {
+  return former.pid === latest.pid && (former.uptime_seconds ?? 0) <= (latest.uptime_seconds ?? 0);
+}
+
+/** Percentiles of what was measured between the two responses, or since the start if there is only one. */
+function percentilesOf(former: HistogramView | undefined, latest: HistogramView | undefined): Percentiles {
+  if (latest === undefined) return PERCENTS.map(() => undefined);
+  const counts = latest.counts.map((count, bucket) => Math.max(count - (former?.counts[bucket] ?? 0), 0));
+  const total = sumOf(counts);
+  return PERCENTS.map((percent) =>
+    total === 0 ? undefined : percentileOf(latest.bounds, counts, (total * percent) / 100),
+  );
+}
+
+/** The value at this rank, if the values of a bucket are spread evenly over it. */
+function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
+  let below = 0;
+  for (const [bucket, upper] of bounds.entries()) {
+    const count = counts[bucket] ?? 0;
+    if (count > 0 && below + count >= rank) {
+      const lower = bounds[bucket - 1] ?? 0;
+      return { ms: lower + (upper - lower) * ((rank - below) / count), above: false };
+    }
+    below += count;
+  }
+  return { ms: bounds.at(-1) ?? 0, above: true };
+}
+
+function sumOf(numbers: readonly number[]): number {
+  return numbers.reduce((sum, number) => sum + number, 0);
+}
+
+const UNKNOWN = '–';
+
+const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+/** From this count on, the order of magnitude says more than the digits. */
+const SHORT_FROM = 10_000_000;
+
+/** `1,234,567`, and `12.3M` from ten million on. */
+export function countText(count: number | undefined): string {
+  if (count === undefined) return UNKNOWN;
+  return count < SHORT_FROM ? grouped.format(count) : short.format(count);
+}
+
+/** One decimal below ten. */
+export function rateText(perSecond: number | undefined): string {
+  if (perSecond === undefined) return UNKNOWN;
+  return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : countText(perSecond);
+}
+
+/** `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is beyond the last bound. */
+export function durationText(percentile: Percentile | undefined): string {
+  if (percentile === undefined) return UNKNOWN;
+  const { ms, above } = percentile;
+  const text =
+    ms < 1
+      ? `${ms.toFixed(2)} ms`
+      : ms < 10
+        ? `${ms.toFixed(1)} ms`
+        : ms < 1_000
+          ? `${ms.toFixed(0)} ms`
+          : `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  return above ? `> ${text}` : text;
+}
+
+/** `3d 04:05:06`. */
+export function uptimeText(seconds: number | undefined): string {
+  if (seconds === undefined) return UNKNOWN;
+  const two = (part: number): string => String(Math.floor(part)).padStart(2, '0');
+  const days = Math.floor(seconds / 86_400);
+  const clock = `${two((seconds % 86_400) / 3_600)}:${two((seconds % 3_600) / 60)}:${two(seconds % 60)}`;
+  return days > 0 ? `${days}d ${clock}` : clock;
+}
+
+const MIB = 1024 * 1024;
+
+export function mebibytesText(bytes: number | undefined): string {
+  return bytes === undefined ? UNKNOWN : `${(bytes / MIB).toFixed(1)} MiB`;
+}
+
+/** Six or two of an amount's twelve decimals; `--json` and `tollgate usage` print all. */
+export function moneyText(amount: number | undefined): string {
+  if (amount === undefined) return UNKNOWN;
+  return amount.toFixed(amount < 100 ? 6 : 2);
+}
+
+/** The text with a line break at its end. No line is wider than `columns`. */
+export function statusText(status: StatusView, stats: StatusStats, columns: number): string {
+  const sections = [
+    headOf(status),
+    trafficOf(stats, columns),
+    outcomesOf(stats, columns),
+    upstreamsOf(status.upstreams ?? [], columns),
+    threadsOf(status.threads ?? [], columns),
+  ].filter((section) => section.length > 0);
+  const lines = sections.flatMap((section, at) => (at === 0 ? section : ['', ...section]));
+  return `${lines.map((line) => cutTo(line, columns)).join('\n')}\n`;
+}
+
+function headOf(status: StatusView): string[] {
+  const { ready, store } = status;
+  const limit = status.limits === undefined ? '' : ` of ${countText(status.limits.calls_in_flight)}`;
+  const state = ready === undefined ? UNKNOWN : ready ? 'ready' : 'not ready';
+  const lines = [
+    [
+      `Tollgate ${status.version ?? UNKNOWN}`,
+      state,
+      `up ${uptimeText(status.uptime_seconds)}`,
+      `Node ${status.node ?? UNKNOWN}`,
+      `process ${status.pid ?? UNKNOWN}`,
+    ].join('  '),
+    [
+      `in flight ${countText(status.calls_in_flight)}${limit}`,
+      `listeners ${status.listeners ?? UNKNOWN}`,
+      `workers ${status.workers ?? UNKNOWN}`,
+      `books ${store === undefined ? UNKNOWN : store.ok ? 'ok' : 'not written'}`,
+    ].join('  '),
+  ];
+  if (store?.ok === false) {
+    const waiting = `${countText(store.unflushed_accounts)} accounts wait`;
+    lines.push(`${waiting}: ${store.last_error ?? UNKNOWN}`);
+  }
+  return [...lines, ...sharingOf(status)].map(visible);
+}
+
+/** A line for each part of sharing that does not work; none if all is well. */
+function sharingOf({ sharing }: StatusView): string[] {
+  if (sharing === undefined || sharing === null) return [];
+  const { state, reason, lost_seconds: seconds, registry } = sharing;
+  const lines: string[] = [];
+  if (state !== 'connected')
+    lines.push(`shared limits ${state} for ${countText(seconds)} s: ${reason ?? UNKNOWN}`);
+  if (registry !== null && registry.state !== 'following')
+    lines.push(`shared accounts and keys ${registry.state}: ${registry.reason ?? UNKNOWN}`);
+  return lines;
+}
+
+interface CountRow {
+  readonly name: string;
+  readonly perSecond: string;
+  readonly total: string;
+}
+
+interface TimeRow {
+  readonly time: string;
+  readonly percentiles: readonly string[];
+}
+
+const COUNT_COLUMNS: readonly Column<CountRow>[] = [
+  { title: '', text: ({ name }) => name, align: 'left' },
+  { title: 'PER SECOND', text: ({ perSecond }) => perSecond, align: 'right' },
+  { title: 'TOTAL', text: ({ total }) => total, align: 'right' },
+];
+
+const TIME_COLUMNS: readonly Column<TimeRow>[] = [
+  { title: '', text: ({ time }) => time, align: 'left' },
+  ...PERCENTS.map((percent, at) => ({
+    title: `P${percent}`,
+    text: ({ percentiles }: TimeRow) => percentiles[at] ?? '',
+    align: 'right' as const,
+  })),
+];
+
+/** Counters with the times on their right, or below them if the terminal is too narrow. */
+function trafficOf(stats: StatusStats, columns: number): string[] {
+  const counted = (name: string, { perSecond, total }: Rate): CountRow => ({
+    name,
+    perSecond: rateText(perSecond),
+    total: countText(total),
+  });
+  const timed = (time: string, percentiles: Percentiles): TimeRow => ({
+    time,
+    percentiles: percentiles.map(durationText),
+  });
+  const counts = [
+    counted('calls', stats.calls),
+    counted('input tokens', stats.prompt),
+    counted('  cached', stats.cached),
+    counted('output tokens', stats.completion),
+    { name: 'cost', perSecond: moneyText(stats.cost.perSecond), total: moneyText(stats.cost.total) },
+  ];
+  const times = [
+    timed('whole call', stats.duration),
+    timed('first token', stats.firstToken),
+    timed('gateway', stats.overhead),
+  ];
+  const noTime: TimeRow = { time: '', percentiles: [] };
+  const beside = tableText<CountRow & TimeRow>(
+    [...COUNT_COLUMNS, ...TIME_COLUMNS],
+    counts.map((row, at) => ({ ...row, ...(times[at] ?? noTime) })),
+    columns,
+  );
+  if (!beside.narrowed) return [...beside.lines];
+  return [...tableLines(COUNT_COLUMNS, counts, columns), ...tableLines(TIME_COLUMNS, times, columns)];
+}
+
+function outcomesOf({ outcomes }: StatusStats, columns: number): string[] {
+  if (outcomes.length === 0) return [];
+  return tableLines<StatusStats['outcomes'][number]>(
+    [
+      { title: 'OUTCOME', text: ({ code }) => code, align: 'left' },
+      { title: 'PER SECOND', text: ({ perSecond }) => rateText(perSecond), align: 'right' },
+      { title: 'TOTAL', text: ({ total }) => countText(total), align: 'right' },
+    ],
+    outcomes,
+    columns,
+  );
+}
+
+function upstreamsOf(upstreams: readonly UpstreamStatus[], columns: number): string[] {
+  if (upstreams.length === 0) return [];
+  return tableLines<UpstreamStatus>(
+    [
+      { title: 'MODEL', text: ({ model }) => model, align: 'left', cut: true },
+      { title: 'UPSTREAM', text: ({ name }) => name, align: 'left', cut: true },
+      { title: 'PRIORITY', text: ({ priority }) => String(priority), align: 'right' },
+      { title: 'IN FLIGHT', text: (upstream) => countText(upstream.calls_in_flight), align: 'right' },
+      { title: 'BREAKER', text: ({ breaker }) => breaker.replace('_', ' '), align: 'left' },
+      { title: 'TRIES', text: ({ attempts }) => countText(attempts), align: 'right' },
+      { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
+    ],
+    upstreams,
+    columns,
+  );
+}
+
+function threadsOf(threads: readonly ThreadStatus[], columns: number): string[] {
+  if (threads.length === 0) return [];
+  return tableLines<ThreadStatus>(
+    [
+      { title: 'THREAD', text: ({ name }) => name, align: 'left', cut: true },
+      {
+        title: 'LOOP DELAY P99',
+        text: (thread) => durationText({ ms: thread.event_loop_delay_ms_p99, above: false }),
+        align: 'right',
+      },
+      { title: 'HEAP', text: ({ heap_bytes }) => mebibytesText(heap_bytes), align: 'right' },
+    ],
+    threads,
+    columns,
+  );
+}
+
+function tableLines<Row>(columns: readonly Column<Row>[], rows: readonly Row[], width: number): string[] {
+  return [...tableText(columns, rows, width).lines];
+}

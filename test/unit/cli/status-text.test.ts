@@ -1,0 +1,98 @@
+import t from 'tap';
+import { statsOf, statusText, type StatusView } from '#src/cli/status-text.js';
+import { widthOf } from '#src/cli/table.js';
+
+const STATUS: StatusView = {
+  version: '0.1.0',
+  node: 'v20.20.1',
+  pid: 4_242,
+  ready: true,
+  uptime_seconds: 3_661,
+  listeners: 2,
+  workers: 2,
+  calls_in_flight: 137,
+  limits: { calls_in_flight: 20_000 },
+  outcomes: { ok: 1_200, rate_limit_exceeded: 33, client_gone: 2, insufficient_quota: 1, overloaded: 1 },
+  tokens: { prompt: 24_000, cached: 100, completion: 5_000 },
+  cost: '1.25',
+  duration_ms: { bounds: [10, 100], counts: [90, 10, 0] },
+  upstreams: ['a'.repeat(60), 'b', '日本語'].map((model, at) => ({
+    model,
+    name: 'api.example.com',
+    priority: 1,
+    weight: 1,
+    calls_in_flight: 1,
+    breaker: at === 1 ? 'half_open' : 'closed',
+    attempts: 10,
+    failures: at,
+    last_failure: null,
+  })),
+  threads: Array.from({ length: 6 }, (_, at) => ({
+    name: `listener-${at}`,
+    event_loop_delay_ms_p99: 10.4,
+    heap_bytes: 12 * 1024 * 1024,
+  })),
+  store: { ok: true, last_error: null, unflushed_accounts: 0 },
+};
+
+function linesOf(status: StatusView, columns: number): string[] {
+  const text = statusText(status, statsOf(undefined, { status, atMs: 0 }), columns);
+  return text.replace(/\n$/, '').split('\n');
+}
+
+void t.test('no line is wider than the terminal, and nothing is cut if there is room', (t) => {
+  const whole = linesOf(STATUS, 200);
+  t.notOk(
+    whole.some((line) => line.includes('…')),
+    'nothing is cut',
+  );
+  for (let columns = 20; columns <= 200; columns++) {
+    const widest = Math.max(...linesOf(STATUS, columns).map(widthOf));
+    if (widest > columns) t.fail(`${widest} wide in ${columns} columns`);
+  }
+  t.same(linesOf(STATUS, Infinity), whole, 'a pipe has no width');
+  t.end();
+});
+
+void t.test('what it shows', (t) => {
+  const lines = linesOf(STATUS, 80);
+  t.equal(lines[0], 'Tollgate 0.1.0  ready  up 01:01:01  Node v20.20.1  process 4242');
+  t.equal(lines[1], 'in flight 137 of 20,000  listeners 2  workers 2  books ok');
+  t.match(lines[4], /^calls +– +1,237 +whole call +5\.6 ms +10 ms +91 ms$/);
+  t.match(lines[8], /^cost +– +1\.250000$/);
+  t.match(lines.join('\n'), /\nrate_limit_exceeded +– +33\n/);
+  t.match(
+    lines.join('\n'),
+    /\na{8}a*… +api\.example\.com .*\nb +api\.example\.com +1 +1 +half open +10 +1\n/,
+  );
+  t.match(linesOf(STATUS, 60).join('\n'), /\ncost .*\n +P50 +P90 +P99\nwhole call /, 'times below counters');
+  t.end();
+});
+
+void t.test('trouble is told in the head, and an empty document is a text too', (t) => {
+  const store = { ok: false, last_error: 'ENOSPC\u{1b}[2J', unflushed_accounts: 3 };
+  t.same(linesOf({ ready: false, store }, 80).slice(0, 4), [
+    'Tollgate –  not ready  up –  Node –  process –',
+    'in flight –  listeners –  workers –  books not written',
+    '3 accounts wait: ENOSPC\u{fffd}[2J',
+    '',
+  ]);
+  t.match(linesOf({}, 80).join('\n'), /^Tollgate –  –  up –/);
+  t.end();
+});
+
+void t.test('what is not well of sharing', (t) => {
+  const told = (sharing: StatusView['sharing']): string[] => {
+    const lines = linesOf({ ...STATUS, sharing: sharing ?? null }, 120);
+    return lines.slice(2, lines.indexOf(''));
+  };
+  const well = { state: 'connected', reason: null, lost_seconds: 0 } as const;
+  t.same(told(null), []);
+  t.same(told({ ...well, registry: { state: 'following', reason: null } }), []);
+  const registry = { state: 'lost', reason: 'no connection' } as const;
+  t.same(told({ state: 'quarantine', reason: 'it has\u001b[2J lost', lost_seconds: 1_200, registry }), [
+    'shared limits quarantine for 1,200 s: it has\ufffd[2J lost',
+    'shared accounts and keys lost: no connection',
+  ]);
+  t.end();
+});
