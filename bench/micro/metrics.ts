@@ -13,7 +13,7 @@ import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import { createMetrics, modelSlotOf, type Outcome } from '#src/telemetry/metrics-layout.js';
-import { ThreadHealth } from '#src/telemetry/histogram.js';
+import { ThreadHealth } from '#src/telemetry/thread-health.js';
 import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
 
 const ROUNDS = 7;

@@ -44,3 +44,15 @@ function offsetMs(): number {
   }
   return best.offsetMs;
 }
+
+/** Timers may run a millisecond early: the tick that one was for must not count as the next. */
+const EARLY_MS_MAX = 5;
+
+/**
+ * Milliseconds from `nowMs` to the next multiple of `periodMs`; at most 5 ms more than the period. Timers of one thread that use it
+ * fire together, so a thread at rest wakes once for all of them. Each wake costs some 50 µs of CPU.
+ */
+export function msToNextTick(nowMs: number, periodMs: number): number {
+  const restMs = periodMs - (nowMs % periodMs);
+  return restMs > EARLY_MS_MAX ? restMs : restMs + periodMs;
+}

@@ -4,7 +4,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
-import { SystemClock } from '../core/clock.js';
+import { msToNextTick, SystemClock } from '../core/clock.js';
 import { asCallSlot } from '../core/units.js';
 import type { Settings } from '../config/schema.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
@@ -234,11 +234,15 @@ export class Accounting {
 
   /** From now on, each `intervalMs`; in the place of the former interval. */
   flushEach(intervalMs: number): void {
-    clearInterval(this.#flushTimer);
-    this.#flushTimer = setInterval(() => {
-      this.flush.run();
-      this.locks.onSweep();
-    }, intervalMs);
+    clearTimeout(this.#flushTimer);
+    this.#flushTimer = setTimeout(
+      () => {
+        this.flush.run();
+        this.locks.onSweep();
+        this.flushEach(intervalMs);
+      },
+      msToNextTick(performance.now(), intervalMs),
+    );
   }
 
   /** A listener has died: what it has settled goes to the books before another goes on in its journal. */
@@ -253,7 +257,7 @@ export class Accounting {
 
   /** The last flush, then the store is closed. False where charges were lost, which it logs. */
   async close(): Promise<boolean> {
-    clearInterval(this.#flushTimer);
+    clearTimeout(this.#flushTimer);
     const flushed = this.flush.run();
     this.#usageLog?.close();
     await this.#shared?.close();

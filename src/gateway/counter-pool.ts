@@ -20,7 +20,7 @@ import {
 import type { AccountIndex } from '../core/units.js';
 import type { AskReply, Question, Withdrawal } from '../channel/ask-port.js';
 import { createPool } from './thread-pool.js';
-import { giveBackCounterStripe } from '../telemetry/histogram.js';
+import { giveBackCounterStripe } from '../telemetry/thread-health.js';
 import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';

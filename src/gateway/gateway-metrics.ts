@@ -18,7 +18,7 @@ import type { MetricsSnapshot, SharingSnapshot } from '../telemetry/metrics-snap
 import { MetricsReader } from '../telemetry/metrics-reader.js';
 import type { AccountSample, MetricsSource } from '../telemetry/metrics-source.js';
 import type { SpanCounts } from '../telemetry/span-outbox.js';
-import { ThreadHealth } from '../telemetry/histogram.js';
+import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamNames } from '../telemetry/upstream-names.js';
 
 /** Accounts that have labels, oldest first, where they are switched on: three samples each, some 10 ms a scrape. */

@@ -10,7 +10,7 @@ import type { ConnectionError } from './connection.js';
 import { Http1Pool } from './pool.js';
 import { fixedHeadOf, headOf } from './request.js';
 
-/** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms. */
+/** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms; without calls and connections nothing is looked at. */
 const SWEEP_PERIOD_MS = 50;
 
 const UNSENDABLE: ConnectionError = {
@@ -42,15 +42,14 @@ export class Http1Client implements HttpClient {
   /** Pools of targets that are gone, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
   readonly #calls = new SlotList<Http1Call>();
-  readonly #sweep: NodeJS.Timeout;
+  /** Runs from the first call until the last connection has gone. */
+  #sweep: NodeJS.Timeout | undefined;
   #closed = false;
 
   constructor(options: Http1ClientOptions) {
     this.#clock = options.clock;
     this.#userAgent = `tollgate/${options.version}`;
     this.#onUnasked = options.onUnasked ?? (() => undefined);
-    this.#sweep = setInterval(() => this.#expire(), SWEEP_PERIOD_MS);
-    this.#sweep.unref();
   }
 
   start(
@@ -65,6 +64,7 @@ export class Http1Client implements HttpClient {
       call.refuse(CLIENT_CLOSED);
       return call;
     }
+    this.#sweep ??= setInterval(() => this.#expire(), SWEEP_PERIOD_MS).unref();
     const { pool, fixedHead } = this.#routeOf(target);
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const head = fixedHead && headOf(fixedHead, requestId, traceHeaders, lengthBytes);
@@ -106,6 +106,10 @@ export class Http1Client implements HttpClient {
       pool.expire(nowMs);
       if (pool.isEmpty) this.#retired.delete(pool);
     }
+    if (this.#calls.size > 0 || this.#retired.size > 0) return;
+    for (const pool of this.#pools.values()) if (!pool.isEmpty) return;
+    clearInterval(this.#sweep);
+    this.#sweep = undefined;
   }
 
   #routeOf(target: HttpTarget): Route {

@@ -6,27 +6,41 @@
  * after the other, until calls have ended and the spare ones can be opened again.
  */
 import { closeSync, openSync } from 'node:fs';
+import { msToNextTick } from '../core/clock.js';
 
 /** Connections that are refused at a time; each is gone after a millisecond. */
 const SPARES = 8;
 /** Must be free besides, before the shortage is over, so that the next call does not bring it back. */
 const MARGIN = 8;
-/** How late a shortage may be noticed. A look costs some 10 µs. */
+/** How late a shortage may be noticed. A look costs some 10 µs, and wakes a thread that has nothing else to do. */
 const LOOK_PERIOD_MS = 100;
+/** The same while nobody in the process opens or closes anything. */
+const IDLE_LOOK_PERIOD_MS = 500;
 
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  readonly #timer: NodeJS.Timeout;
+  /** The lowest that was free at the last look. The system gives the lowest first, so another one means that some were opened or closed. */
+  #lowestFree = -1;
+  #timer: NodeJS.Timeout | undefined;
 
   constructor() {
-    this.look();
-    this.#timer = setInterval(() => this.look(), LOOK_PERIOD_MS);
+    this.#lookRegularly();
   }
 
   /** While true no call is begun, and answers end their connections. */
   get isShort(): boolean {
     return this.#isShort;
+  }
+
+  #lookRegularly(): void {
+    const before = this.#lowestFree;
+    this.look();
+    const isAtRest = !this.#isShort && this.#lowestFree === before;
+    this.#timer = setTimeout(
+      () => this.#lookRegularly(),
+      isAtRest ? msToNextTick(performance.now(), IDLE_LOOK_PERIOD_MS) : LOOK_PERIOD_MS,
+    );
   }
 
   /** Looks now: somebody has failed to get a descriptor. */
@@ -40,12 +54,13 @@ export class DescriptorGuard {
       return;
     }
     const kept = opened.splice(0, SPARES - this.#spares.length);
+    this.#lowestFree = opened[0] ?? -1;
     this.#spares.push(...kept);
     closeAll(opened);
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    clearTimeout(this.#timer);
     closeAll(this.#spares);
     this.#spares = [];
   }

@@ -25,7 +25,7 @@ import { AccessWriter } from '../telemetry/access-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { ListenerMetrics } from '../telemetry/listener-metrics.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
-import { ThreadHealth } from '../telemetry/histogram.js';
+import { ThreadHealth } from '../telemetry/thread-health.js';
 import { CallTracer } from './call-trace.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
 import { ListenerServer } from './listener-server.js';

@@ -140,7 +140,7 @@ export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 export const THREAD_DELAY_P99_MS = 0;
 export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
-/** A 32-bit integer: see counter-stripe.ts. */
+/** A 32-bit integer: see thread-health.ts. */
 export const THREAD_HOLDER = 3;
 export const THREAD_STRIPE_WORDS = LINE_WORDS;
 

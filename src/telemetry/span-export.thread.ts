@@ -16,7 +16,7 @@ import { otelSpanOf } from './otel-span.js';
 import { AccountIds, SpanExport } from './span-export.js';
 import { type FromSpanExport, type SpanExportInit, type ToSpanExport, unpackSpans } from './span-record.js';
 import { SpanBudget } from './span-outbox.js';
-import { ThreadHealth } from './histogram.js';
+import { ThreadHealth } from './thread-health.js';
 
 /** The slot of a deleted account is another's some seconds later. */
 const IDS_KEPT_MS = 10_000;

@@ -7,7 +7,7 @@ import { threadId, workerData } from 'node:worker_threads';
 import { move, Piscina } from 'piscina';
 import { COUNTER_TURN_MS } from '../core/limits.js';
 import { readLargeChatBytes } from '../protocol/request-bytes.js';
-import { takeCounterStripe, ThreadHealth } from '../telemetry/histogram.js';
+import { takeCounterStripe, ThreadHealth } from '../telemetry/thread-health.js';
 import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
 

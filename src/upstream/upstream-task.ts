@@ -11,7 +11,7 @@ import { CallTable } from '../channel/call-table.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
-import { ThreadHealth } from '../telemetry/histogram.js';
+import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';

@@ -212,6 +212,41 @@ void t.test('the timeouts, each by its name', async (t) => {
   t.equal(closed.length, 3, 'the connections were closed');
 });
 
+void t.test(
+  'nothing is looked at without calls and connections, and the next call has its timeouts',
+  async (t) => {
+    const { setInterval: begin, clearInterval: end } = globalThis;
+    const running = new Set<unknown>();
+    let onEnd: () => void = () => undefined;
+    t.intercept(globalThis, 'setInterval', {
+      value: (...args: Parameters<typeof begin>) => {
+        const timer = begin(...args);
+        running.add(timer);
+        return timer;
+      },
+    });
+    t.intercept(globalThis, 'clearInterval', {
+      value: (timer: NodeJS.Timeout | undefined) => {
+        end(timer);
+        if (running.delete(timer)) onEnd();
+      },
+    });
+    const { call } = await world(t, ({ url }, response) => {
+      if (url === '/whole') response.setHeader('connection', 'close').end('x');
+    });
+    t.equal(running.size, 0, 'before the first call');
+    const ended = new Promise<void>((resolve) => (onEnd = resolve));
+    const first = call({ path: '/whole' });
+    t.equal(running.size, 1);
+    await first.recorder.over;
+    await ended;
+    const second = call({ firstByteTimeoutMs: 60 });
+    t.equal(running.size, 1);
+    await second.recorder.over;
+    t.equal(second.recorder.fault?.code, 'TIMEOUT_FIRST_BYTE');
+  },
+);
+
 void t.test('a call that finds no connection in time has not been sent', async (t) => {
   const { call } = await world(t, () => undefined);
   // TEST-NET-1: no route, or a route to nobody.

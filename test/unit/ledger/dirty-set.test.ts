@@ -6,10 +6,14 @@ import { interruptAt } from '../../fixtures/ledger-world.js';
 
 const ACCOUNTS = 130;
 
-function createDirtySet(): { dirty: DirtySet; other: DirtySet; drained: (max?: number) => number[] } {
-  const views = openLedgerViews(createLedgerBuffers({ accountsMax: ACCOUNTS, callsInFlightMax: 1 }));
+function createDirtySet(accountsMax = ACCOUNTS): {
+  dirty: DirtySet;
+  other: DirtySet;
+  drained: (max?: number) => number[];
+} {
+  const views = openLedgerViews(createLedgerBuffers({ accountsMax, callsInFlightMax: 1 }));
   const dirty = new DirtySet(views.accounts);
-  const drained = (max = ACCOUNTS): number[] => {
+  const drained = (max = accountsMax): number[] => {
     const accounts: number[] = [];
     t.equal(
       dirty.drain((account) => accounts.push(account), max),
@@ -43,6 +47,29 @@ void t.test('a bounded drain leaves the rest, and comes round to all of it', (t)
   t.equal(seen.size, ACCOUNTS, 'an account that is always dirty does not starve the others');
   t.same(drained(), [0]);
   t.throws(() => drained(31), /at least 32/);
+  t.end();
+});
+
+void t.test('pages that are clean are passed over, and no account with them', (t) => {
+  // Two pages and a part of one: a page has a bit for 32,768 accounts.
+  const accountsMax = 70_000;
+  const { dirty, drained } = createDirtySet(accountsMax);
+  const edges = [0, 32_767, 32_768, 65_535, 65_536, 69_999];
+  for (const edge of edges) {
+    dirty.mark(asAccountIndex(edge));
+    t.same(drained(), [edge]);
+  }
+  for (const edge of edges) dirty.mark(asAccountIndex(edge));
+  t.same(drained(), edges);
+  for (let account = 32_700; account < 32_900; account++) dirty.mark(asAccountIndex(account));
+  const seen = new Set<number>();
+  for (let drain = 0; drain < 7; drain++) {
+    for (const account of drained(33)) seen.add(account);
+    dirty.mark(asAccountIndex(40_000));
+  }
+  t.equal(seen.size, 201, 'a drain that stopped within a page goes on there');
+  t.same(drained(), [40_000]);
+  t.same(drained(), []);
   t.end();
 });
 

@@ -1,6 +1,6 @@
 /** Counter threads come and go, and none writes where another does. */
 import t from 'tap';
-import { giveBackCounterStripe, takeCounterStripe, ThreadHealth } from '#src/telemetry/histogram.js';
+import { giveBackCounterStripe, takeCounterStripe, ThreadHealth } from '#src/telemetry/thread-health.js';
 import { createMetrics, threadNames } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 
