@@ -37,7 +37,6 @@ void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (
     'examples',
     'CHANGELOG.md',
     'SECURITY.md',
-    'src/console/screenshots',
     'README.md',
     'LICENSE',
     'package-lock.json',
