@@ -1,7 +1,7 @@
 /**
  * Writes the pages of docs/ that the code knows best, each between its markers: settings, errors, commands,
- * metrics. `npm run docs`, after a build; with `--check` it changes nothing and exits with 1 if a page is not
- * what it would write.
+ * metrics, and the chart of the peers. `npm run docs`, after both builds; with `--check` it changes nothing
+ * and exits with 1 if a page is not what it would write.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative } from 'node:path';
@@ -13,7 +13,7 @@ import { appliesAt } from '../dist/config/settings-in-force.js';
 import { ERROR_KINDS } from '../dist/core/errors.js';
 import { ERROR_MEANINGS, REFUSAL_MEANINGS } from '../dist/core/error-meanings.js';
 import { METRIC_FAMILIES } from '../dist/telemetry/exposition.js';
-import { peersChart } from './peers-chart.mjs';
+import { peersChartOf } from '../build/bench/load/chart.js';
 
 const DOCS = fileURLToPath(new URL('../docs/', import.meta.url));
 const CHART = `${DOCS}images/peers.svg`;
@@ -54,7 +54,7 @@ for (const [page, text] of pages) {
   const options = { ...(await resolveConfig(path)), parser: 'markdown', proseWrap: 'always' };
   write(path, await format(text, options));
 }
-write(CHART, peersChart(measured));
+write(CHART, peersChartOf(measured));
 
 function write(path, text) {
   if (!process.argv.includes('--check')) {

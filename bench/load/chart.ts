@@ -1,8 +1,9 @@
 /**
- * A picture of a run for docs/benchmarks.md: CPU time a request of each contender, a group of bars a
- * scenario.
+ * Pictures for the docs: bars of CPU time a request, shorter is better. Two callers: this file as a program
+ * draws a run of the bench (docs/benchmarks.md), and scripts/write-docs.mjs draws the gateways that were
+ * measured side by side (docs/images/peers.svg).
  *
- *     node build/bench/load/chart.js report.json > chart.svg
+ *     node build/bench/load/chart.js report.json > bench/chart.svg
  *
  * `report.json` is what `npm run bench -- --json` has written.
  */
@@ -17,15 +18,37 @@ export interface ChartReport {
   readonly results: readonly Pick<Result, 'scenario' | 'contender' | 'figures'>[];
 }
 
+/** What bench/peers/measured.json holds, as far as it is drawn. */
+export interface PeersMeasurement {
+  readonly date: string;
+  readonly build: string;
+  readonly contenders: readonly {
+    readonly name: string;
+    readonly kind: Bar['kind'];
+    readonly whole: { readonly cpuMicros: number };
+  }[];
+}
+
+interface Bar {
+  readonly name: string;
+  readonly kind: 'own' | 'gateway' | 'floor';
+  /** Pixels. */
+  readonly width: number;
+  /** Stands behind the bar. */
+  readonly value: string;
+}
+
 const WIDTH = 760;
 const LABEL_WIDTH = 190;
-const VALUE_WIDTH = 130;
-const BAR_HEIGHT = 16;
-const BAR_GAP = 4;
-const GROUP_GAP = 30;
-const HEAD_HEIGHT = 48;
-const FOOT_HEIGHT = 46;
-/** Bars longer than so many times the shortest are broken off. */
+const VALUE_WIDTH = 110;
+/** Of the longest bar. */
+const BAR_WIDTH = WIDTH - LABEL_WIDTH - VALUE_WIDTH;
+const BAR_HEIGHT = 18;
+const ROW_HEIGHT = 24;
+const HEAD_HEIGHT = 56;
+const GROUP_GAP = 26;
+const FOOT_LINE_HEIGHT = 18;
+/** In the chart of a run bars longer than so many times the shortest are broken off. */
 const LONGEST_RATIO = 12;
 
 const STYLE = `
@@ -33,63 +56,126 @@ const STYLE = `
     .title { font-weight: 600; font-size: 15px; }
     .quiet { fill: #59636e; font-size: 12px; }
     .group { font-weight: 600; }
-    .bar { fill: #8c959f; }
+    .gateway { fill: #8c959f; }
+    .floor { fill: #d1d9e0; }
     .own { fill: #0969da; }
+    .line { stroke: #d1d9e0; }
     @media (prefers-color-scheme: dark) {
       text { fill: #f0f6fc; }
       .quiet { fill: #9198a1; }
-      .bar { fill: #656c76; }
+      .gateway { fill: #656c76; }
+      .floor { fill: #3d444d; }
       .own { fill: #4493f8; }
+      .line { stroke: #3d444d; }
     }`;
 
 const escaped = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 
-/**
- * One bar, at most as long as there is room; a bar of another magnitude is broken off, and its figure tells.
- */
-function bar(y: number, contender: string, micros: number, scale: number): string {
-  const room = WIDTH - LABEL_WIDTH - VALUE_WIDTH;
-  const width = Math.min(room, micros * scale);
-  const broken = micros * scale > room ? ' …' : '';
-  const base = y + BAR_HEIGHT - BAR_GAP;
-  const own = contender.startsWith('tollgate') ? 'bar own' : 'bar';
-  return `
-  <text x="${LABEL_WIDTH - 10}" y="${base}" text-anchor="end">${escaped(contender)}</text>
-  <rect class="${own}" x="${LABEL_WIDTH}" y="${y}" width="${width.toFixed(1)}" height="${BAR_HEIGHT}" rx="2"/>
-  <text x="${(LABEL_WIDTH + width + 8).toFixed(1)}" y="${base}">${micros.toFixed(1)} µs${broken}</text>`;
+function text(place: string, content: string, style = ''): string {
+  return `\n  <text ${style === '' ? '' : `class="${style}" `}${place}>${escaped(content)}</text>`;
 }
 
-/** The upstream alone is left out: it is what every call costs besides. */
-export function chartOf({ machine, rounds, seconds, results }: ChartReport): string {
-  const shown = results.filter(({ contender }) => contender !== 'direct');
-  const scenarios = [...new Set(shown.map(({ scenario }) => scenario))];
-  const parts: string[] = [];
-  let y = HEAD_HEIGHT;
-  for (const scenario of scenarios) {
-    const lines = shown.filter((result) => result.scenario === scenario);
-    const microsOf = (result: (typeof lines)[number]): number => result.figures.cpuMicrosPerRequest.median;
-    // One slow contender must not make the others' bars too short to be compared.
-    const sorted = lines.map(microsOf).sort((a, b) => a - b);
-    const longest = Math.min(sorted.at(-1)!, sorted[0]! * LONGEST_RATIO);
-    const scale = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) / longest;
-    parts.push(`\n  <text class="group" x="10" y="${y + BAR_HEIGHT - BAR_GAP}">${escaped(scenario)}</text>`);
-    for (const line of lines) {
-      parts.push(bar(y, line.contender, microsOf(line), scale));
-      y += BAR_HEIGHT + BAR_GAP;
-    }
-    y += GROUP_GAP - BAR_HEIGHT;
-  }
-  const height = y + FOOT_HEIGHT;
-  const how = `median of ${rounds} rounds of ${seconds} s, in one run on`;
-  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="CPU time a request">
+function barsOf(bars: readonly Bar[], top: number): string {
+  return bars
+    .map(({ name, kind, width, value }, index) => {
+      const y = top + index * ROW_HEIGHT;
+      return (
+        text(`x="${LABEL_WIDTH - 10}" y="${y + 14}" text-anchor="end"`, name) +
+        `\n  <rect class="${kind}" x="${LABEL_WIDTH}" y="${y}" width="${width.toFixed(1)}" height="${BAR_HEIGHT}" rx="2"/>` +
+        text(`x="${(LABEL_WIDTH + width + 8).toFixed(1)}" y="${y + 14}"`, value)
+      );
+    })
+    .join('');
+}
+
+/** `bottom`: where the drawing ends, and the lines of the foot begin. */
+function picture(
+  label: string,
+  title: string,
+  drawing: string,
+  bottom: number,
+  foot: readonly string[],
+): string {
+  const height = bottom + 22 + foot.length * FOOT_LINE_HEIGHT;
+  const lines = foot.map((line, index) =>
+    text(`x="10" y="${height - 12 - (foot.length - 1 - index) * FOOT_LINE_HEIGHT}"`, line, 'quiet'),
+  );
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${height}" viewBox="0 0 ${WIDTH} ${height}" role="img" aria-label="${escaped(label)}">
   <style>${STYLE}
-  </style>
-  <text class="title" x="10" y="22">CPU time a request, all threads and processes; shorter is better</text>${parts.join('')}
-  <text class="quiet" x="10" y="${height - 28}">${escaped(how)}</text>
-  <text class="quiet" x="10" y="${height - 10}">${escaped(machine)}</text>
+  </style>${text('x="10" y="22"', title, 'title')}${drawing}${lines.join('')}
 </svg>
 `;
+}
+
+/** A group of bars a scenario. The upstream alone is left out: it is what every call costs besides. */
+export function chartOf({ machine, rounds, seconds, results }: ChartReport): string {
+  const shown = results.filter(({ contender }) => contender !== 'direct');
+  let drawing = '';
+  let y = HEAD_HEIGHT;
+  for (const scenario of new Set(shown.map((result) => result.scenario))) {
+    const lines = shown
+      .filter((result) => result.scenario === scenario)
+      .map(({ contender, figures }) => ({ contender, micros: figures.cpuMicrosPerRequest.median }));
+    // One slow contender must not make the others' bars too short to be compared.
+    const sorted = lines.map(({ micros }) => micros).sort((a, b) => a - b);
+    const longest = Math.min(sorted.at(-1)!, sorted[0]! * LONGEST_RATIO);
+    const bars = lines.map(({ contender, micros }): Bar => ({
+      name: contender,
+      kind: contender.startsWith('tollgate') ? 'own' : 'gateway',
+      width: Math.min(1, micros / longest) * BAR_WIDTH,
+      value: `${micros.toFixed(1)} µs${micros > longest ? ' …' : ''}`,
+    }));
+    drawing += text(`x="10" y="${y + 14}"`, scenario, 'group') + barsOf(bars, y);
+    y += bars.length * ROW_HEIGHT + GROUP_GAP;
+  }
+  return picture(
+    'CPU time a request',
+    'CPU time a request, all threads and processes; shorter is better',
+    drawing,
+    y - GROUP_GAP,
+    [`median of ${rounds} rounds of ${seconds} s, in one run on`, machine],
+  );
+}
+
+/**
+ * Gateways differ by hundreds, so they stand on a scale of tens that begins at 1 µs. The floor is drawn apart.
+ */
+export function peersChartOf({ date, build, contenders }: PeersMeasurement): string {
+  const tens = Math.ceil(Math.log10(Math.max(...contenders.map(({ whole }) => whole.cpuMicros))));
+  const widthOf = (micros: number): number => (Math.log10(micros) / tens) * BAR_WIDTH;
+  const bars = contenders.map(({ name, kind, whole: { cpuMicros } }): Bar => ({
+    name,
+    kind,
+    width: widthOf(cpuMicros),
+    value: `${cpuMicros.toLocaleString('en')} µs`,
+  }));
+  const gateways = bars.filter(({ kind }) => kind !== 'floor');
+  const floor = bars.filter(({ kind }) => kind === 'floor');
+  const floorTop = HEAD_HEIGHT + gateways.length * ROW_HEIGHT + GROUP_GAP;
+  const bottom = floorTop + floor.length * ROW_HEIGHT;
+  const scale = Array.from({ length: tens + 1 }, (_, power) => {
+    const x = (LABEL_WIDTH + widthOf(10 ** power)).toFixed(1);
+    return (
+      `\n  <line class="line" x1="${x}" y1="${HEAD_HEIGHT - 6}" x2="${x}" y2="${bottom}"/>` +
+      text(
+        `x="${x}" y="${HEAD_HEIGHT - 12}" text-anchor="middle"`,
+        (10 ** power).toLocaleString('en'),
+        'quiet',
+      )
+    );
+  });
+  const floorTitle = 'the floor: proxies that check and count nothing';
+  return picture(
+    'CPU time of a small call, gateways side by side',
+    'CPU time of a small call, µs, each step ten times as much; shorter is better',
+    scale.join('') +
+      barsOf(gateways, HEAD_HEIGHT) +
+      text(`x="${LABEL_WIDTH}" y="${floorTop - 8}"`, floorTitle, 'quiet') +
+      barsOf(floor, floorTop),
+    bottom,
+    [`measured side by side on ${date}, build ${build}, all threads and processes`],
+  );
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
