@@ -1,7 +1,6 @@
 /** `tollgate log`: what the running gateway logs, seen and changed until it is reloaded. */
 import { InvalidArgumentError, Option, type Command } from 'commander';
-import type { LogChange, LogView } from '../admin/log-routes.js';
-import { LOG_LEVELS, type LogLevel } from '../telemetry/log.js';
+import { LOG_LEVELS, type LogLevel, type LogChange, type LogView } from '../telemetry/log.js';
 import { withGateway } from './admin-client.js';
 import { exampleText, printFields, printJson } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';

@@ -3,13 +3,12 @@
  * writes it, to a file or among the events on standard error. Main thread.
  */
 import { msToNextTick } from '../core/clock.js';
-import type { LogChange, LogView } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
 import type { AccessBuffer } from '../telemetry/access-layout.js';
 import { AccessReader } from '../telemetry/access-ring.js';
 import { LineBuffer } from '../telemetry/line-buffer.js';
 import { LineFile } from '../telemetry/line-file.js';
-import { type Log, LogSwitch, type LogSwitchBuffer } from '../telemetry/log.js';
+import { type Log, LogSwitch, type LogSwitchBuffer, type LogChange, type LogView } from '../telemetry/log.js';
 import { StandardErrorLines } from '../telemetry/standard-error.js';
 import { AccessLines, type AccessNames } from './access-line.js';
 

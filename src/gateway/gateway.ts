@@ -6,14 +6,13 @@
  */
 import { setFlagsFromString } from 'node:v8';
 import { SystemClock } from '../core/clock.js';
-import type { LogChange, LogView } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
 import { obtainAdminToken } from '../admin/token.js';
 import { bodyBytesInWork, createBodyBudget } from '../request/body-budget.js';
 import { createCallTable } from '../channel/call-table.js';
 import { createAccessRing } from '../telemetry/access-layout.js';
-import type { Log } from '../telemetry/log.js';
+import type { Log, LogChange, LogView } from '../telemetry/log.js';
 import { AdminService, findPort, publicAddressOf } from './admin-service.js';
 import { Accounting } from './accounting.js';
 import { bodiesInWorkBytesOf, listenerSettingsOf } from './snapshot.js';
@@ -302,7 +301,7 @@ export class Gateway {
     const view = this.changeLog(change);
     if (Object.keys(change).length > 0) {
       this.#options.supervisor.tellLog(change);
-      this.#log.info('an operator changed what is logged, until the next reload', view);
+      this.#log.info('an operator changed what is logged, until the next reload', { ...view });
     }
     return view;
   }

@@ -28,9 +28,9 @@
  * ignores all three and waits for `drain`. When the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
  * drains by itself, so that no gateway is left that nobody watches.
  */
-import type { LogChange } from '../admin/log-routes.js';
 import type { Settings } from '../config/schema.js';
 import type { SettingChange, SettingInForce, SettingsDifference } from '../config/settings-in-force.js';
+import type { LogChange } from '../telemetry/log.js';
 import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */

@@ -2,8 +2,8 @@
  * What a gateway asks its supervisor for its operators, and tells it at its end: the supervisor alone reads the settings'
  * file, and reaches the other gateways. Main thread.
  */
-import type { LogChange } from '../admin/log-routes.js';
 import { PendingReplies } from '../core/pending-answers.js';
+import type { LogChange } from '../telemetry/log.js';
 import type {
   AskSnapshots,
   AskReload,

@@ -25,6 +25,18 @@ import { standardError } from './standard-error.js';
 export const LOG_LEVELS = ['error', 'warn', 'info'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
+/** What a running gateway logs, in the words of the admin interface. */
+export interface LogView {
+  level: LogLevel;
+  /** Whether a line is written for each chat call. */
+  access_log: boolean;
+  /** Share of the successful calls that the access log has, 0 to 100. */
+  sample_percent: number;
+}
+
+/** What is not named stays. */
+export type LogChange = Partial<LogView>;
+
 const RANK = 0;
 const ACCESS = 1;
 const SAMPLE_PERCENT = 2;
