@@ -1,74 +1,42 @@
 /**
- * `/admin/v1/accounts`. Main thread.
+ * `/admin/v1/accounts`: accounts, their credits and their recent calls; and `/admin/v1/bulk`, many accounts
+ * with their keys at once. Main thread; routes.ts puts them among the others.
  */
-import { type Static, Type } from 'typebox';
+import { Type } from 'typebox';
+import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { asPicoUnits } from '../core/units.js';
+import type { CreditRecord } from '../registry/account-record.js';
 import type { AccountStatement } from '../registry/account-statement.js';
+import { NOTE_RULE } from '../registry/credits.js';
+import { IDEMPOTENCY_KEY_RULE } from '../registry/record-id.js';
+import { type AccountStats, busiestAccounts, courseOf } from '../telemetry/account-history.js';
 import {
   Amount,
   amountOf,
   listOf,
-  listSchema,
-  Moment,
-  Money,
   nameOf,
   PAGE_PARAMETERS,
   pageOf,
   planId,
+  RangeQuery,
+  ruled,
   secondsOf,
 } from './fields.js';
-import { CLOSED, defineRoute, type Route } from './route.js';
-
-/*
- * How an account looks to an operator. Pure; main thread.
- */
-
-/** credited = balance + held + spent. */
-export const AccountView = Type.Object(
-  {
-    id: Type.String(),
-    name: Type.String(),
-    plan: Type.String(),
-    active: Type.Boolean(),
-    plan_missing: Type.Optional(
-      Type.Literal(true, {
-        description:
-          'there if the plan is not in the settings: calls are refused until it is, or another is set',
-      }),
-    ),
-    /** What can be spent now: credited less held less spent. */
-    balance: Money,
-    held: Money,
-    spent: Money,
-    credited: Money,
-    uncovered: Money,
-    calls_today: Type.Integer(),
-    requests_this_minute: Type.Integer(),
-    calls_in_flight: Type.Integer({ description: 'that run now, in all processes of this host' }),
-    leased: Type.Optional(
-      Type.Object(
-        {
-          /** A part of the account's balance. */
-          balance: Money,
-          calls_today: Type.Integer(),
-          requests_this_minute: Type.Integer(),
-          calls_in_flight: Type.Integer(),
-        },
-        {
-          ...CLOSED,
-          description:
-            'there if several processes share the account: what they were granted in advance and have not used. Of the balance and of ' +
-            'calls in flight it includes what calls of other hosts use; what those were granted of day and minute counts as used',
-        },
-      ),
-    ),
-    created: Moment,
-  },
+import { KeyTerms, newKeyOf, viewOfCreatedKey } from './key-routes.js';
+import { defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
+import {
+  AccountSpanView,
+  type AccountStatsView,
+  AccountView,
+  BulkView,
+  BusyAccountView,
   CLOSED,
-);
-
-export type AccountView = Readonly<Static<typeof AccountView>>;
+  CreditView,
+  historyOf,
+  historySchema,
+  listSchema,
+} from './views.js';
 
 export function viewOfAccount(statement: AccountStatement): AccountView {
   const { record, leased } = statement;
@@ -100,14 +68,28 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
   };
 }
 
-export const NewAccount = Type.Object(
-  {
-    name: nameOf('unique'),
-    plan: planId,
-    credit: Type.Optional(Amount),
-  },
+function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
+  return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
+}
+
+/**
+ * A charge may be taken back in a later span than it was made in. A sum below zero is shown as zero.
+ */
+function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
+  return {
+    calls: stats.calls,
+    prompt_tokens: Math.max(0, stats.prompt),
+    cached_tokens: Math.max(0, stats.cached),
+    completion_tokens: Math.max(0, stats.completion),
+    cost: decimalOf(BigInt(Math.max(0, Math.round(stats.costPicoUnits)))),
+  };
+}
+
+const NewAccount = Type.Object(
+  { name: nameOf('unique'), plan: planId, credit: Type.Optional(Amount) },
   CLOSED,
 );
+
 const AccountsQuery = Type.Object(
   {
     ...PAGE_PARAMETERS,
@@ -123,7 +105,42 @@ const AccountsQuery = Type.Object(
   },
   CLOSED,
 );
-const PlanChange = Type.Object({ plan: planId }, CLOSED);
+
+const NewCredit = Type.Object(
+  {
+    amount: Amount,
+    note: Type.Optional(ruled('why, for the journal', NOTE_RULE)),
+    idempotency_key: Type.Optional(
+      ruled(
+        'repeated with the same amount and note it changes nothing and gets the first answer',
+        IDEMPOTENCY_KEY_RULE,
+      ),
+    ),
+  },
+  CLOSED,
+);
+
+/**
+ * One full request takes the main thread some 100 ms. Meanwhile the admin port and the flush wait, and calls are
+ * served. Larger requests would hardly be faster.
+ */
+const BULK_ACCOUNTS_MAX = 1_000;
+const BULK_KEYS_OF_ACCOUNT_MAX = 10;
+/** A thousand accounts with the longest names, each with ten keys. */
+const BULK_BODY_BYTES_MAX = 8 * 1024 * 1024;
+
+const NewKeys = Type.Array(KeyTerms, { maxItems: BULK_KEYS_OF_ACCOUNT_MAX });
+const Bulk = Type.Object(
+  {
+    accounts: Type.Array(Type.Object({ ...NewAccount.properties, keys: Type.Optional(NewKeys) }, CLOSED), {
+      minItems: 1,
+      maxItems: BULK_ACCOUNTS_MAX,
+    }),
+  },
+  CLOSED,
+);
+
+const NOTHING = asPicoUnits(0n);
 
 export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
@@ -151,7 +168,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     body: NewAccount,
     responseSchema: AccountView,
     answer: ({ body: { name, plan, credit } }, { service }) => {
-      const amount = credit === undefined ? asPicoUnits(0n) : amountOf('credit', credit);
+      const amount = credit === undefined ? NOTHING : amountOf('credit', credit);
       return service.change(({ accounts }) =>
         viewOfAccount(accounts.create({ name, planId: plan, credit: amount })),
       );
@@ -168,7 +185,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     method: 'POST',
     path: '/accounts/{account}/set-plan',
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
-    body: PlanChange,
+    body: Type.Object({ plan: planId }, CLOSED),
     responseSchema: AccountView,
     answer: ({ id, body: { plan } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
@@ -188,5 +205,94 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     responseSchema: AccountView,
     answer: ({ id }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, true))),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/history/accounts',
+    summary: 'List the accounts with most calls of late, the busiest first.',
+    query: RangeQuery,
+    responseSchema: historySchema(BusyAccountView),
+    answer: ({ query: { range = '5m' } }, { accountSpans, service }) => {
+      const busiest = busiestAccounts(accountSpans(range));
+      return service.read(({ accounts }) =>
+        historyOf(
+          range,
+          busiest.map(([id, stats]) => ({
+            account: id,
+            name: accounts.find(id).record.name,
+            ...viewOfStats(stats),
+          })),
+        ),
+      );
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/accounts/{account}/history',
+    summary: 'Show what an account has called of late, in the spans in which it was among the 50 busiest.',
+    query: RangeQuery,
+    responseSchema: historySchema(AccountSpanView),
+    answer: ({ id, query: { range = '5m' } }, { accountSpans, service }) =>
+      service.read(({ accounts }) => {
+        const course = courseOf(accountSpans(range), accounts.find(id).record.id);
+        return historyOf(
+          range,
+          course.map(({ start, figures: stats }) => ({ start, ...viewOfStats(stats) })),
+        );
+      }),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/accounts/{account}/credit',
+    summary: 'Add to the balance; a negative amount takes away what the balance covers.',
+    body: NewCredit,
+    responseSchema: AccountView,
+    answer: ({ id, body }, { service }) => {
+      const { note = '', idempotency_key: idempotencyKey } = body;
+      const amount = amountOf('amount', body.amount);
+      return service.change(({ credits }) => {
+        if (idempotencyKey === undefined) return viewOfAccount(credits.add(id, amount, note));
+        const request = { account: id, amount, note, idempotencyKey };
+        return new TextResponse(
+          JSON_TYPE,
+          credits.addOnce(request, (statement) => jsonText(viewOfAccount(statement))),
+        );
+      });
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/accounts/{account}/credits',
+    summary: 'List the credits and debits of an account, oldest first.',
+    query: Type.Object(PAGE_PARAMETERS, CLOSED),
+    responseSchema: listSchema(CreditView),
+    answer: ({ id, query }, { registry }) => {
+      const { from, limit } = pageOf(query);
+      const { items, next } = registry.credits.list(id, from, limit);
+      return listOf(items.map(viewOfCredit), next);
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/bulk',
+    summary:
+      'Create accounts with credit and keys, all of them or none. The answer holds the keys this once.',
+    body: Bulk,
+    bodyBytesMax: BULK_BODY_BYTES_MAX,
+    responseSchema: BulkView,
+    answer: ({ body: { accounts } }, { service }) => {
+      const items = accounts.map(({ name, plan, credit, keys = [] }, at) => ({
+        name,
+        planId: plan,
+        credit: credit === undefined ? NOTHING : amountOf(`accounts[${at}].credit`, credit),
+        keys: keys.map(newKeyOf),
+      }));
+      return service.change((registry) => ({
+        data: registry.createInBulk(items).map(({ statement, keys }) => ({
+          account: viewOfAccount(statement),
+          keys: keys.map(viewOfCreatedKey),
+        })),
+      }));
+    },
   }),
 ];

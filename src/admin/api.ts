@@ -1,39 +1,38 @@
 /**
- * The admin interface without its sockets: a request as plain text in, a response as plain text out. Main thread. The
- * server hands it what comes over HTTP; a command, while no gateway runs, calls it directly.
+ * The admin interface without its sockets: takes a request as plain text, returns the response as plain text.
+ * server.ts hands it what comes over HTTP; a command calls it directly while no gateway runs. Main thread.
  */
-import { jsonText } from '../core/json.js';
 import { ProxyError } from '../core/errors.js';
+import { jsonText } from '../core/json.js';
 import { invalid } from '../registry/record-id.js';
 import type { RegistryService } from '../registry/registry-service.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
-import { responseOfError, methodNotAllowed, type AdminResponse } from './response.js';
+import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';
 import {
   ADMIN_BODY_BYTES_MAX,
-  JSON_TYPE,
-  TextResponse,
-  isVariable,
   type AdminContext,
+  isVariable,
+  JSON_TYPE,
+  ROOT,
   type Route,
+  TextResponse,
 } from './route.js';
 import { ADMIN_ROUTES } from './routes.js';
-
-export interface AdminRequest {
-  readonly method: string;
-  /** Still percent-encoded. */
-  readonly path: string;
-  /** Without its question mark; may be empty. */
-  readonly query: string;
-  /** Empty where there was none. */
-  readonly body: string;
-}
 
 export interface AdminApiOptions extends AdminContext {
   readonly log: Log;
 }
 
-const ROOT = '/admin/v1/';
+/** A request whose route has been looked up, before its body is read. */
+export interface AdminCall {
+  readonly bodyBytesMax: number;
+  /**
+   * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, nor rejects: a rejection
+   * is a response, and a bug is logged and answered with `internal_error`.
+   */
+  handle(query: string, body: string): AdminResponse | Promise<AdminResponse>;
+}
 
 /** A disk is rarely emptied within a second. */
 const DISK_RETRY_SECONDS = 5;
@@ -47,19 +46,49 @@ export class AdminApi {
     this.#log = options.log;
   }
 
-  /** Never throws, nor rejects: a refusal is a response, and a bug is logged and answered with `internal_error`. */
-  handle(request: AdminRequest): AdminResponse | Promise<AdminResponse> {
-    try {
-      const answer = this.#response(request);
-      return answer instanceof Promise
-        ? answer.catch((error: unknown) => this.#failure(request, error))
-        : answer;
-    } catch (error) {
-      return this.#failure(request, error);
+  /** `path`: still percent-encoded. A path or method that is not there gives a call that answers so. */
+  find(method: string, path: string): AdminCall {
+    const segments = segmentsOf(path);
+    const found = ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
+    const route = found.find((one) => one.method === method);
+    if (route === undefined) {
+      const methods = found.map((one) => one.method);
+      const rejection =
+        found.length === 0
+          ? responseOfError({ code: 'not_found', message: `There is nothing at ${path}.` })
+          : methodNotAllowed(method, methods);
+      return { bodyBytesMax: ADMIN_BODY_BYTES_MAX, handle: () => rejection };
     }
+    const id = segments[route.segments.findIndex(isVariable)] ?? '';
+    const failed = (error: unknown): AdminResponse => this.#failure(method, path, error);
+    return {
+      bodyBytesMax: route.bodyBytesMax,
+      handle: (query, body) => {
+        try {
+          const response = this.#response(route, id, query, body);
+          return response instanceof Promise ? response.catch(failed) : response;
+        } catch (error) {
+          return failed(error);
+        }
+      },
+    };
   }
 
-  #failure(request: AdminRequest, error: unknown): AdminResponse {
+  #response(route: Route, id: string, query: string, body: string): AdminResponse | Promise<AdminResponse> {
+    // The body of a GET means nothing (RFC 9110 §9.3.1).
+    const input = { id, query, body: route.method === 'GET' ? {} : parseBody(body) };
+    let warning: string | undefined;
+    const { service } = this.#context;
+    const watched: RegistryService = {
+      read: (work) => service.read(work),
+      change: (work) => service.change(work, (processes) => (warning = behindText(processes))),
+    };
+    const view = route.answer(input, { ...this.#context, service: watched });
+    if (!(view instanceof Promise)) return responseOfView(view);
+    return view.then((late: unknown) => ({ ...responseOfView(late), warning }));
+  }
+
+  #failure(method: string, path: string, error: unknown): AdminResponse {
     if (error instanceof ProxyError) {
       const { code, message, retryAfterSeconds } = error;
       return responseOfError({
@@ -71,8 +100,8 @@ export class AdminApi {
     const diskError = diskErrorOf(error);
     if (diskError !== undefined) {
       this.#log.error('an admin request could not be written to disk, nothing was changed', {
-        method: request.method,
-        path: request.path,
+        method,
+        path,
         error: diskError,
       });
       return responseOfError({
@@ -82,8 +111,8 @@ export class AdminApi {
       });
     }
     this.#log.error('admin request failed', {
-      method: request.method,
-      path: request.path,
+      method,
+      path,
       error: error instanceof Error ? (error.stack ?? error.message) : String(error),
     });
     return responseOfError({
@@ -91,48 +120,6 @@ export class AdminApi {
       message: 'The request failed: see the log of the gateway.',
     });
   }
-
-  /** Of a request's body, before it is read. */
-  bodyBytesMaxOf(method: string, path: string): number {
-    const route = routesAt(segmentsOf(path)).find((found) => found.method === method);
-    return route?.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX;
-  }
-
-  #response(request: AdminRequest): AdminResponse | Promise<AdminResponse> {
-    const segments = segmentsOf(request.path);
-    const found = routesAt(segments);
-    if (found.length === 0) {
-      return responseOfError({ code: 'not_found', message: `There is nothing at ${request.path}.` });
-    }
-    const route = found.find(({ method }) => method === request.method);
-    if (route === undefined) {
-      return methodNotAllowed(
-        request.method,
-        found.map(({ method }) => method),
-      );
-    }
-    const id = segments[route.segments.findIndex(isVariable)] ?? '';
-    // What a GET sends beside its path means nothing (RFC 9110 §9.3.1).
-    const body = route.method === 'GET' ? {} : parseBody(request.body);
-    const input = { id, query: request.query, body };
-    if (route.method === 'GET') return responded(route.answer(input, this.#context), () => undefined);
-    let warning: string | undefined;
-    const { service } = this.#context;
-    const noted: RegistryService = {
-      read: (work) => service.read(work),
-      change: (work) => service.change(work, (processes) => (warning = behindText(processes))),
-    };
-    return responded(route.answer(input, { ...this.#context, service: noted }), () => warning);
-  }
-}
-
-/** `warningOf` is asked when the response is there. */
-function responded(
-  view: unknown,
-  warningOf: () => string | undefined,
-): AdminResponse | Promise<AdminResponse> {
-  if (!(view instanceof Promise)) return responseOfView(view);
-  return view.then((late: unknown) => ({ ...responseOfView(late), warning: warningOf() }));
 }
 
 function behindText(processes: number): string {
@@ -145,21 +132,22 @@ function responseOfView(view: unknown): AdminResponse {
   return { status: 200, contentType, body: text };
 }
 
-function routesAt(segments: readonly string[]): Route[] {
-  return ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
-}
-
 function matches(path: readonly string[], segments: readonly string[]): boolean {
   return (
     path.length === segments.length && path.every((word, at) => isVariable(word) || word === segments[at])
   );
 }
 
-/** Empty where the path is not below the root or cannot be decoded: no route is empty, so that is a 404. */
+/**
+ * Empty if the path is not below the root or cannot be decoded. No route is empty, so that gives a 404.
+ */
 function segmentsOf(path: string): string[] {
-  if (!path.startsWith(ROOT)) return [];
+  if (!path.startsWith(`${ROOT}/`)) return [];
   try {
-    return path.slice(ROOT.length).split('/').map(decodeURIComponent);
+    return path
+      .slice(ROOT.length + 1)
+      .split('/')
+      .map(decodeURIComponent);
   } catch {
     return [];
   }

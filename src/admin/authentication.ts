@@ -1,43 +1,41 @@
 /**
- * Who is let in to the admin interface: who has the admin token, or a session that was opened with it. Main thread.
+ * Who may use the admin interface: whoever has the admin token, or a session that was opened with it. server.ts asks
+ * before it serves a request. Main thread of the gateway, which forgets all sessions when it ends.
  *
- * A browser sends a session's cookie by itself, so another site could have it sent. Three things stand against that, each
- * enough alone: the cookie is SameSite=Strict, a request that tells where it comes from must come from the same origin,
- * and what changes anything must have a header that a foreign page cannot set without being asked for leave.
+ * A browser sends a session's cookie by itself, so another site could make it do so. Three defences, each sufficient
+ * alone: the cookie is SameSite=Strict; a request that names its origin must name this one; and a request that changes
+ * something must have a header that a page of another origin cannot set without a CORS preflight.
  */
 import { createHash, randomBytes } from 'node:crypto';
+import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { AUTHORIZATION_CHARS_MAX } from '../core/limits.js';
-import type { AllowedHosts } from './allowed-hosts.js';
-import type { RequestHead } from './request.js';
-import { type AdminResponse, responseOfError, ok } from './response.js';
+import { type AdminResponse, ok, type RequestHead, responseOfError } from './http.js';
 import { TokenCheck } from './token.js';
 
-/*
- * Operators who are signed in to the console. Main thread of the gateway, which forgets them when it ends.
- *
- * A session is a random secret in a cookie; only its digest is kept, so that what leaks from memory opens nothing.
- */
-
-/** As much as the admin token has. */
+/** As many as the admin token has. */
 const SECRET_BITS = 256;
-/** A working day and some hours: who comes back the next morning signs in again. */
-export const SESSION_SECONDS = 12 * 3_600;
-/** Operators of one gateway and their browsers, with room; the one that signed in longest ago makes place. */
+/** A working day and some hours: an operator signs in again the next morning. */
+const SESSION_SECONDS = 12 * 3_600;
+/** More than the operators of one gateway have browsers. Beyond it the oldest session ends. */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
-export class Sessions {
+/**
+ * Operators who are signed in to the console. A session is a random secret in a cookie. Only its digest is kept, so
+ * that what leaks from memory opens no session.
+ */
+class Sessions {
   readonly #clock: Clock;
-  /** By digest, in the order of signing in: the moment when they end. */
+  /** The moment when each ends, by digest, in the order of signing in. */
   readonly #endMs = new Map<string, number>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Opens one and returns its secret, 43 characters of base64url. */
+  /** Opens a session and returns its secret, 43 characters of base64url. */
   open(): string {
     if (this.#endMs.size >= SESSIONS_MAX) {
       const [oldest] = this.#endMs.keys();
@@ -48,7 +46,7 @@ export class Sessions {
     return secret;
   }
 
-  /** Whole seconds that it still lasts; 0 where there is none of that secret, or none any more. */
+  /** Whole seconds that the session still lasts; 0 if there is none with that secret. */
   secondsLeft(secret: string): number {
     const digest = digestOf(secret);
     const leftMs = (this.#endMs.get(digest) ?? -Infinity) - this.#clock.monotonicMs();
@@ -66,36 +64,33 @@ function digestOf(secret: string): string {
   return createHash('sha256').update(secret).digest('base64url');
 }
 
-/*
- * Wrong tokens, counted for each remote address. Main thread.
- *
- * The right token is always taken, from whatever address: an operator must be able to work beside a script that has gone
- * astray on the same host. So this does not make guessing slower than the token's own length does; it keeps a flood of wrong
- * ones from filling logs and eyes, and tells its sender to stop.
- */
-
-/** Answered as wrong in any second; the next are told to wait. */
+/** Wrong tokens of one address that are answered as wrong in any second. Further ones are told to wait. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
-/** Addresses that are remembered, about 200 bytes each; the one that began longest ago is forgotten first. */
+/** Addresses that are remembered, about 200 bytes each. The one that began longest ago is forgotten first. */
 const ADDRESSES_MAX = 4_096;
 
 const IPV4_BYTES = 4;
-/** Who has one address of IPv6 has at least the 2^64 that begin alike. */
+/** The smallest network that a user of IPv6 gets: 2^64 addresses with the same first bytes. */
 const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
+/**
+ * Counts wrong tokens by remote address. The right token is always taken, whatever the address: an operator must be
+ * able to work beside a broken script on the same host. So this does not make guessing harder, which the length of
+ * the token does; it keeps a flood of wrong tokens out of the logs, and tells the sender to stop.
+ */
 export class WrongTokens {
   readonly #clock: Clock;
-  /** Moments of the last wrong tokens of an address, oldest first. */
+  /** Moments of the last wrong tokens by sender, oldest first. */
   readonly #momentsMs = new Map<string, number[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Counts one; true where it is answered as wrong, false where its sender has to wait. Refused ones are not counted. */
-  note(address: ArrayBuffer): boolean {
+  /** Records one. Returns true to answer it as wrong, false to tell its sender to wait; the latter are not counted. */
+  record(address: ArrayBuffer): boolean {
     const sender = senderOf(address);
     const nowMs = this.#clock.monotonicMs();
     const known = this.#momentsMs.get(sender);
@@ -116,7 +111,7 @@ export class WrongTokens {
   }
 }
 
-/** From the bytes of a remote address: 4 of IPv4, 16 of IPv6, which may hold one of IPv4. */
+/** `address`: 4 bytes of IPv4, or 16 of IPv6, which may hold an address of IPv4. */
 function senderOf(address: ArrayBuffer): string {
   const hex = Buffer.from(address).toString('hex');
   if (address.byteLength === IPV4_BYTES) return hex;
@@ -124,8 +119,67 @@ function senderOf(address: ArrayBuffer): string {
   return hex.slice(0, IPV6_NETWORK_BYTES * 2);
 }
 
+/** An authority without user information: a name, or an address (IPv6 in brackets), and perhaps a port. */
+const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
+const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
+/** An entry that allows every Host, and the start of one that allows all names below another. */
+const ANY = '*';
+const BELOW = '*.';
+
+/**
+ * The names under which the admin port answers a request without a token.
+ *
+ * A page of another site can have its own name resolve to the address of this port (DNS rebinding). A browser then
+ * takes both for one origin and lets the page read what is told without a token. The attack needs a name, and the
+ * browser sends that name as Host.
+ */
+export class AllowedHosts {
+  readonly #names: ReadonlySet<string>;
+  /** With the leading dot. */
+  readonly #endings: readonly string[];
+  readonly #any: boolean;
+  /** Whether any address is allowed: behind a wildcard nobody can list the host's own, and rebinding needs a name. */
+  readonly #addresses: boolean;
+
+  /** `bound`: what the port listens on. `listed`: the setting `admin.hosts`. */
+  constructor(bound: string, listed: readonly string[]) {
+    const exact = listed.filter((entry) => !entry.startsWith(ANY)).map((entry) => hostIn(entry) ?? entry);
+    this.#names = new Set([...LOOPBACK, canonical(bound), ...exact]);
+    this.#endings = listed
+      .filter((entry) => entry.startsWith(BELOW))
+      .map((entry) => canonical(entry.slice(ANY.length)));
+    this.#any = listed.includes(ANY);
+    this.#addresses = !LOOPBACK.includes(canonical(bound)) && !bound.startsWith('127.');
+  }
+
+  /** `header`: Host as it was sent, empty if it was not. */
+  allows(header: string): boolean {
+    if (this.#any) return true;
+    const host = hostIn(header);
+    if (host === undefined) return false;
+    if (this.#names.has(host)) return true;
+    if (isIP(host) !== 0) return this.#addresses;
+    return this.#endings.some((ending) => host.length > ending.length && host.endsWith(ending));
+  }
+}
+
+/** The host that a header names, as it is compared; undefined if the header names none. */
+function hostIn(header: string): string | undefined {
+  const [, address, name] = AUTHORITY.exec(header) ?? [];
+  if (address !== undefined) return isIPv6(address) ? canonical(address) : undefined;
+  return name === undefined ? undefined : canonical(name);
+}
+
+/** In small letters, without a dot at the end, and with one spelling of each IPv6 address. */
+function canonical(host: string): string {
+  if (isIPv6(host) && URL.canParse(`http://[${host}]`)) {
+    return new URL(`http://[${host}]`).hostname.slice(1, -1);
+  }
+  return host.toLowerCase().replace(/\.$/, '');
+}
+
 const WAIT_SECONDS = 1;
-/** Of a Host that is refused: the longest name there is. */
+/** The longest name there is. */
 const HOST_CHARS_SHOWN = 255;
 const TOO_MANY_WRONG = responseOfError({
   code: 'rate_limit_exceeded',
@@ -153,11 +207,11 @@ export class AdminAuthentication {
   readonly #token: TokenCheck;
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
-  /** Two gateways on one host must not take each other's cookie: a browser does not tell ports apart. */
+  /** Has the port in it: browsers send cookies to all ports of a host, and two gateways must not share one. */
   readonly #cookieName: () => string;
   readonly #hosts: AllowedHosts;
 
-  /** `port`: that of the admin interface, once it is open. */
+  /** `port`: of the admin interface, asked for when it is open. */
   constructor(token: string, clock: Clock, port: () => number, hosts: AllowedHosts) {
     this.#hosts = hosts;
     this.#token = new TokenCheck(token);
@@ -167,8 +221,8 @@ export class AdminAuthentication {
   }
 
   /**
-   * The response to who comes under a Host that is not allowed, and cannot show the token either, which a page that had its
-   * name rebound does not know; undefined for everybody else.
+   * The response to a request under a Host that is not allowed and without the token, which a page that had its name
+   * rebound does not know. Undefined if it may go on.
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#hasToken(head)) return undefined;
@@ -179,7 +233,7 @@ export class AdminAuthentication {
     });
   }
 
-  /** The response to who is not let in; undefined for who is. */
+  /** The response to a request without a valid token or session; undefined if it may go on. */
   rejectionOf(response: HttpResponse, head: RequestHead): AdminResponse | undefined {
     const secret = this.#secretOf(head);
     if (head.authorization === '' && secret !== undefined) {
@@ -197,13 +251,13 @@ export class AdminAuthentication {
     );
   }
 
-  /** Whether a request that was let in still would be: a stream may outlast its session. */
+  /** Whether a request that was admitted still would be: a stream may outlast its session. */
   stillAdmits(head: RequestHead): boolean {
     const secret = this.#secretOf(head);
     return head.authorization !== '' || secret === undefined || this.#sessions.secondsLeft(secret) > 0;
   }
 
-  /** `GET /admin/session`: whether the caller is signed in, and for how long still. Told to anybody. */
+  /** `GET /admin/session`: whether the caller is signed in, and for how long. Anybody may ask. */
   sessionOf(head: RequestHead): AdminResponse {
     const secret = this.#secretOf(head);
     const secondsLeft = secret === undefined ? 0 : this.#sessions.secondsLeft(secret);
@@ -225,7 +279,7 @@ export class AdminAuthentication {
     return { ...ok({ signed_in: true, seconds_left: SESSION_SECONDS }), setCookie: cookie };
   }
 
-  /** `DELETE /admin/session`: ends the caller's. */
+  /** `DELETE /admin/session`: ends the caller's session. */
   signOut(head: RequestHead): AdminResponse {
     if (isForeign(head) || !head.fromConsole) return FOREIGN;
     const secret = this.#secretOf(head);
@@ -234,7 +288,7 @@ export class AdminAuthentication {
   }
 
   #wrong(response: HttpResponse): AdminResponse {
-    return this.#wrongTokens.note(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
+    return this.#wrongTokens.record(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
   }
 
   #secretOf({ cookie }: RequestHead): string | undefined {
@@ -244,7 +298,7 @@ export class AdminAuthentication {
     return secret === '' ? undefined : secret;
   }
 
-  /** Over plain HTTP a `Secure` cookie would not come back; a proxy that ends TLS says so. */
+  /** `Secure` only behind a proxy that ends TLS: over plain HTTP such a cookie would not come back. */
   #cookie({ forwardedProto }: RequestHead, secret: string, seconds: number): string {
     const secure = /^https\b/i.test(forwardedProto) ? '; Secure' : '';
     return `${this.#cookieName()}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${secure}`;
@@ -255,7 +309,7 @@ function bearerOf({ authorization }: RequestHead): string | undefined {
   return /^Bearer +(\S.*)$/i.exec(authorization)?.[1]?.trim();
 }
 
-/** Whether a browser says that another site had the request sent. Other programs say nothing. */
+/** Whether a browser says that another site caused the request. Other programs do not say. */
 function isForeign({ origin, host, fetchSite }: RequestHead): boolean {
   if (fetchSite !== '' && fetchSite !== 'same-origin' && fetchSite !== 'none') return true;
   return origin !== '' && origin.replace(/^https?:\/\//, '') !== host;

@@ -1,14 +1,14 @@
 /**
- * The console's page and what it loads, from the package. Main thread of the gateway; no token is wanted, for it holds
- * nothing that is not in the package.
+ * The console's page and what it loads, from the package. server.ts asks this before it asks for a token: the files
+ * hold nothing that is not in the package. Main thread of the gateway.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { HttpResponse } from 'uWebSockets.js';
-import type { RequestHead } from './request.js';
+import { endWith, type RequestHead } from './http.js';
 
 const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
-/** Where everything but the page itself is; the build puts a digest of the content in each name. */
+/** Where everything but the page itself is. The build puts a digest of the content in each name. */
 const ASSETS = '/console/';
 const PAGE = 'index.html';
 
@@ -20,8 +20,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Nothing but the gateway's own files runs, or is loaded, or is spoken to. Text that somebody has put into a name cannot do
- * anything, even if it came to stand in the page as markup.
+ * The page runs, loads and calls nothing but the gateway's own. A name that somebody chose could do nothing even if it
+ * came into the page as markup.
  */
 const POLICY = [
   "default-src 'none'",
@@ -55,7 +55,7 @@ export class ConsoleFiles {
   /** By path. */
   readonly #files = new Map<string, ConsoleFile>();
 
-  /** Reads them all, some 200 KB with their compressed twins. */
+  /** Reads all files into memory, some 200 KB with their compressed twins. */
   constructor(folder = FOLDER) {
     const names = readdirSync(folder).filter((name) => typeOf(name) in TYPES);
     for (const name of names) {
@@ -68,7 +68,7 @@ export class ConsoleFiles {
     }
   }
 
-  /** Answers where there is such a file; false where there is none, and then nothing was answered. */
+  /** Returns whether there is such a file, and has answered if so. */
   serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;
@@ -79,12 +79,7 @@ export class ConsoleFiles {
       response.writeHeader('cache-control', file.cacheControl);
       if (compressed) response.writeHeader('content-encoding', 'gzip');
       for (const [name, value] of HEADERS) response.writeHeader(name, value);
-      if (!head) {
-        response.end(body);
-        return;
-      }
-      response.writeHeader('content-length', String(body.length));
-      response.endWithoutBody();
+      endWith(response, body, head);
     });
     return true;
   }

@@ -1,22 +1,22 @@
 /**
- * What several routes take and answer alike: money, moments, pages. Pure; main thread.
+ * What the requests of several routes have in common: names, amounts, pages. Called by the routes. Pure; main thread.
  */
-import { Type, type Static, type TSchema } from 'typebox';
+import { Type, type Static } from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';
 import { picoUnitsOf } from '../core/money.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
 import { shown } from './input-reader.js';
-import { CLOSED } from './route.js';
+import { CLOSED, type ListView } from './views.js';
 
 /** A page costs the main thread 10 µs an item. */
 const PAGE_ITEMS_MAX = 1_000;
 const PAGE_ITEMS_DEFAULT = 100;
 
 /**
- * A text whose rule is the registry's to check, and to tell in words: readers leave it out, and the document of the interface has it in
- * the words of JSON Schema.
+ * A text whose rule the registry checks and explains. The reader of the body ignores the rule; the OpenAPI document
+ * shows it, by `withRules`.
  */
 export function ruled(description: string, rule: TextRule, more: object = {}) {
   return Type.String({ description, ...more, 'x-rule': rule });
@@ -28,7 +28,7 @@ export interface TextRule {
   readonly pattern?: string;
 }
 
-/** The schema with the rules in their places, for the document. */
+/** The schema with the rules as keywords of JSON Schema. */
 export function withRules(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withRules);
   if (typeof schema !== 'object' || schema === null) return schema;
@@ -41,17 +41,12 @@ export const nameOf = (description: string) => ruled(description, NAME_RULE);
 export const planId = ruled('id of a plan', { pattern: IDENTIFIER_PATTERN });
 export const reference = (description = 'id or name') => ruled(description, REFERENCE_RULE);
 
-/** Decimal text: a JSON number is a binary fraction, and 0.1 is none. */
+/** Decimal text: a JSON number is a binary fraction, which cannot be 0.1 exactly. */
 export const Amount = ruled(
   'decimal text with at most 12 decimals, at most 3000000',
   { pattern: '^-?(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
   { examples: ['10.00'] },
 );
-
-/** An amount as it is answered. */
-export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
-
-export const Moment = Type.Integer({ description: 'Unix seconds' });
 
 /** Parameters of every list; spread them into its query. */
 export const PAGE_PARAMETERS = {
@@ -75,21 +70,11 @@ export function pageOf(query: { cursor?: number; limit?: number }): { from: numb
   return { from: query.cursor ?? 0, limit: query.limit ?? PAGE_ITEMS_DEFAULT };
 }
 
-/** What a list answers: `next` is the cursor that continues it, null after its last page. */
-export interface ListView<View> {
-  data: View[];
-  next: string | null;
-}
-
-export function listSchema<Item extends TSchema>(item: Item) {
-  return Type.Object({ data: Type.Array(item), next: Type.Union([Type.String(), Type.Null()]) }, CLOSED);
-}
-
 export function listOf<View>(data: View[], next: number | undefined): ListView<View> {
   return { data, next: next === undefined ? null : String(next) };
 }
 
-/** A minus is let through: which amounts may be negative is the registry's to say. */
+/** Lets a minus through: the registry decides which amounts may be negative. Throws `invalid_parameters`. */
 export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits {
   const negative = text.startsWith('-');
   const amount = picoUnitsOf(negative ? text.slice(1) : text);
@@ -103,7 +88,7 @@ export function secondsOf(wallMs: WallMs): number {
   return Math.floor(wallMs / 1_000);
 }
 
-/** A course is asked for by how far it goes back. */
+/** How far a history goes back. */
 export const RangeQuery = Type.Object(
   { range: Type.Optional(Type.Enum([...RING_NAMES], { description: '5m by default' })) },
   CLOSED,

@@ -1,8 +1,8 @@
 /**
- * `gateway.json` in the data directory tells commands where the running gateway listens. Main thread of the gateway
- * writes it after listening and removes it at exit; commands read it and ask whether it is still true.
+ * `gateway.json` in the data directory tells commands where the running gateway listens. The gateway's main thread
+ * writes it after listening and removes it at exit. Commands read it, and check that the gateway still answers.
  *
- * Checked by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` is run every few seconds.
+ * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every few seconds.
  */
 import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -14,9 +14,9 @@ export interface GatewayAddress {
   readonly adminPort: number;
 }
 
-/** On one host a response takes a millisecond; a gateway that is busy for longer than this is as good as dead. */
+/** On one host a response takes a millisecond. A gateway that is silent this long counts as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
-/** While the interface passes from one gateway of a group to the next both answer, for some milliseconds. */
+/** While the interface passes from one gateway of a group to the next, both answer for some milliseconds. */
 const TRIES_MAX = 3;
 const TRY_PAUSE_MS = 100;
 
@@ -24,7 +24,7 @@ export function gatewayFilePath(dataPath: string): string {
   return join(dataPath, 'gateway.json');
 }
 
-/** Replaces the file as a whole, so that no reader ever sees half of it. */
+/** Replaces the file by a rename, so that no reader sees half of it. */
 export function writeGatewayFile(dataPath: string, address: GatewayAddress): void {
   const path = gatewayFilePath(dataPath);
   const temporary = `${path}.${address.pid}`;
@@ -32,12 +32,12 @@ export function writeGatewayFile(dataPath: string, address: GatewayAddress): voi
   renameSync(temporary, path);
 }
 
-/** Leaves the file of another process alone: a successor may have written its own already. */
+/** Leaves the file alone if another process wrote it: a successor may have done so already. */
 export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }
 
-/** Undefined where there is none, or none that can be understood. */
+/** Undefined if there is none, or its content is not valid. */
 export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
   try {
     const value: unknown = JSON.parse(readFileSync(gatewayFilePath(dataPath), 'utf8'));
@@ -48,8 +48,8 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
 }
 
 /**
- * The gateway that runs on this data directory: the file is there and the process it names answers at its address.
- * Undefined where nobody listens, or another program does. Takes at most two seconds.
+ * Returns the gateway that runs on this data directory: the one that the file names, if it answers at its address.
+ * Undefined if nobody listens there, or another program does. Takes at most two seconds a try.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
   for (let tries = 1; ; tries += 1) {
@@ -60,7 +60,7 @@ export async function findGateway(dataPath: string): Promise<GatewayAddress | un
   }
 }
 
-/** `another` where a gateway answers that is not the one in the file: one of its group may be taking over. */
+/** `another` if a different gateway answers than the one in the file: one of its group may be taking over. */
 async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;
@@ -77,7 +77,7 @@ async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' |
   }
 }
 
-/** Where a command on the same host reaches it: a gateway that listens on all addresses does so on loopback. */
+/** Where a command on the same host reaches it: on loopback if the gateway listens on all addresses. */
 export function adminOrigin({ adminHost, adminPort }: GatewayAddress): string {
   const host = adminHost === '0.0.0.0' ? '127.0.0.1' : adminHost === '::' ? '::1' : adminHost;
   return `http://${host.includes(':') ? `[${host}]` : host}:${adminPort}`;

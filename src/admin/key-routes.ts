@@ -1,27 +1,48 @@
 /**
- * `/admin/v1/keys`. Main thread.
+ * `/admin/v1/keys`. Main thread; routes.ts puts them among the others.
  */
 import { Type, type Static } from 'typebox';
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
+import type { KeyStatement } from '../registry/key-statement.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
-import type { NewKey as RegistryNewKey } from '../registry/keys.js';
-import { Moment, PAGE_PARAMETERS, listOf, listSchema, nameOf, pageOf, reference } from './fields.js';
-import {
-  CreatedKeyView,
-  KeyView,
-  RotatedKeyView,
-  viewOfCreatedKey,
-  viewOfKey,
-  viewOfRotatedKey,
-} from './key-view.js';
-import { CLOSED, defineRoute, type Route } from './route.js';
+import type { CreatedKey, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
+import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';
+import { defineRoute, type Route } from './route.js';
+import { CLOSED, CreatedKeyView, KeyView, listSchema, Moment, RotatedKeyView } from './views.js';
 
-/** A year: who needs longer keeps two keys. */
+export function viewOfKey({ record, accountName, expired, lastUsedSeconds }: KeyStatement): KeyView {
+  return {
+    id: record.id,
+    account: record.accountId,
+    account_name: accountName,
+    name: record.name,
+    prefix: `${record.prefix}…`,
+    active: record.active,
+    created: secondsOf(record.createdMs),
+    expires: record.expiresSeconds ?? null,
+    expired,
+    last_used: lastUsedSeconds ?? null,
+    requests_per_minute: record.requestsPerMinute ?? null,
+    calls_per_day: record.callsPerDay ?? null,
+    replaced_by: record.replacedById ?? null,
+  };
+}
+
+export function viewOfCreatedKey(created: CreatedKey): CreatedKeyView {
+  const { record, accountName, key } = created;
+  return { ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined }), key };
+}
+
+export function viewOfRotatedKey(rotated: RotatedKey): RotatedKeyView {
+  return { ...viewOfCreatedKey(rotated), replaces: viewOfKey(rotated.replaced) };
+}
+
+/** A year. Who needs longer keeps two keys. */
 const GRACE_SECONDS_MAX = 31_536_000;
 /** Long enough to put the new key into a running service, short enough to be remembered. */
 const GRACE_SECONDS_DEFAULT = 3_600;
 
-/** Of a new key, beside its account. */
+/** What a new key is asked for with, beside its account. */
 export const KeyTerms = Type.Object(
   {
     name: nameOf('what the key is for; no other key of the account has it'),

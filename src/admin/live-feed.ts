@@ -1,28 +1,28 @@
 /**
- * `GET /admin/v1/live`: the status every two seconds and the course of the figures, as server-sent events. Main thread.
+ * `GET /admin/v1/live`: the status every two seconds and the history of its stats, as server-sent events. server.ts
+ * calls this for the console. Main thread of the gateway.
  *
  *     history   once, first: the ended spans of the ring that was asked for, `?range=5m`, `1h`, `6h` or `24h`
  *     now       every two seconds: the document of `/admin/v1/status`
  *     span      whenever a span of that ring has ended
  *
- * All subscribers get the same bytes, made once; what is made for none is not made.
+ * All subscribers get the same bytes, made once. Nothing is made while there is no subscriber.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { type ErrorRecord, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
-import { errorResponses } from '../protocol/openapi.js';
 import type { AccountHistory } from '../telemetry/account-history.js';
 import { type EndedSpan, type History, HISTORY_RINGS, type RingName } from '../telemetry/history.js';
 import { RangeQuery } from './fields.js';
 import { compileReader, parseQuery } from './input-reader.js';
-import { responseOfError, send } from './response.js';
+import { responseOfError, send } from './http.js';
 
 const readQuery = compileReader(RangeQuery, 'query parameter');
 
-/** Pages that are open at a time: a service with some screens, with room: by its CPU a gateway with sixty cannot be told from one with none. */
+/** Pages that are open at a time. With sixty, a gateway used no more CPU than with none, as far as could be measured. */
 const SUBSCRIBERS_MAX = 64;
 
-/** The figures as they come. */
+/** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
   readonly accounts: AccountHistory;
@@ -34,7 +34,7 @@ interface Subscriber {
   readonly response: HttpResponse;
   readonly ring: RingName;
   readonly stillAdmitted: () => boolean;
-  /** Its socket has not taken what was written. */
+  /** Its socket has not taken all that was written. */
   full: boolean;
 }
 
@@ -47,7 +47,7 @@ export class LiveFeed {
     this.#source = source;
   }
 
-  /** Responses with the stream, or refuses. `stillAdmitted` is asked before each event. */
+  /** Starts the stream, or rejects the request. Asks `stillAdmitted` before each event. */
   subscribe(response: HttpResponse, query: string, stillAdmitted: () => boolean): void {
     const ring = ringOf(query);
     if (typeof ring !== 'string') {
@@ -88,7 +88,7 @@ export class LiveFeed {
         response.cork(() => response.end());
         continue;
       }
-      // One that reads too slowly misses some pictures of the moment. A span it must not miss: it comes back for all of them.
+      // A slow reader misses some `now` events. It must not miss a span, so it is cut off, and comes back for all of them.
       if (subscriber.full && span !== undefined) response.close();
       else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
     }
@@ -114,37 +114,3 @@ function ringOf(query: string): RingName | ErrorRecord {
     throw error;
   }
 }
-
-/*
- * `GET /admin/v1/live` as the OpenAPI document tells of it: it answers without an end, so it is no route of the table. Pure; main
- * thread.
- */
-
-export const LIVE_PATH = '/live';
-
-export const LIVE_OPERATION = {
-  operationId: 'getLive',
-  summary: 'Stream the status every two seconds, and the course of its figures.',
-  parameters: [{ name: 'range', in: 'query', required: false, schema: RangeQuery.properties.range }],
-  responses: {
-    200: {
-      description: 'A stream that ends when the caller leaves, or the gateway.',
-      content: {
-        'text/event-stream': {
-          schema: {
-            type: 'string',
-            description:
-              'Server-sent events: `history` once, first, with the spans of the range that have ended; `now` every two seconds with what `/admin/v1/status` answers; `span` whenever one of the range has ended.',
-          },
-        },
-      },
-    },
-    ...errorResponses([
-      'invalid_parameters',
-      'missing_api_key',
-      'invalid_api_key',
-      'rate_limit_exceeded',
-      'overloaded',
-    ]),
-  },
-};

@@ -1,25 +1,23 @@
 /**
- * The OpenAPI document of the admin interface, from its routes. Pure; main thread.
+ * The OpenAPI document of the admin interface, made from its routes when `/admin/v1/openapi.json` is first asked for.
+ * Pure; main thread.
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
 import { packageVersion } from '../core/version.js';
 import { ERROR_SCHEMA, errorResponses } from '../protocol/openapi.js';
 import { REFERENCE_RULE } from '../registry/record-id.js';
-import { withRules } from './fields.js';
-import { LIVE_OPERATION, LIVE_PATH } from './live-feed.js';
-import { JSON_TYPE, isVariable, type Route } from './route.js';
-
-const PREFIX = '/admin/v1';
+import { RangeQuery, withRules } from './fields.js';
+import { isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 
 /** JSON-ready. */
 export function adminDocument(routes: readonly Route[]): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
-    const path = (paths[`${PREFIX}${route.path}`] ??= {});
+    const path = (paths[`${ROOT}${route.path}`] ??= {});
     path[route.method.toLowerCase()] = operationOf(route);
   }
-  paths[`${PREFIX}${LIVE_PATH}`] = { get: LIVE_OPERATION };
+  paths[`${ROOT}/live`] = { get: LIVE_OPERATION };
   return {
     openapi: '3.1.0',
     info: {
@@ -119,7 +117,35 @@ function queryParameters(query: TObject): object[] {
   }));
 }
 
-/** Absent where all are optional, whatever its type says. */
+/** `required` is absent if all are optional, whatever its type says. */
 function requiredOf(schema: TObject): readonly string[] {
   return Array.isArray(schema.required) ? schema.required : [];
 }
+
+/** Server-sent events have no end, so live-feed.ts serves them, and not a route. */
+const LIVE_OPERATION = {
+  operationId: 'getLive',
+  summary: 'Stream the status every two seconds, and the course of its figures.',
+  parameters: [{ name: 'range', in: 'query', required: false, schema: RangeQuery.properties.range }],
+  responses: {
+    200: {
+      description: 'A stream that ends when the caller leaves, or the gateway.',
+      content: {
+        'text/event-stream': {
+          schema: {
+            type: 'string',
+            description:
+              'Server-sent events: `history` once, first, with the spans of the range that have ended; `now` every two seconds with what `/admin/v1/status` answers; `span` whenever one of the range has ended.',
+          },
+        },
+      },
+    },
+    ...errorResponses([
+      'invalid_parameters',
+      'missing_api_key',
+      'invalid_api_key',
+      'rate_limit_exceeded',
+      'overloaded',
+    ]),
+  },
+};

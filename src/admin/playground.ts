@@ -1,26 +1,26 @@
 /**
- * `POST /admin/playground`: a chat call of the console, made against the gateway's own public port and handed through as it
- * comes. Main thread of the gateway.
+ * `POST /admin/playground`: the console's chat calls. The gateway calls its own public port and passes the response
+ * on as it arrives. server.ts calls this. Main thread of the gateway.
  *
- * The page cannot call the public port itself: that is another origin, which its policy forbids and the listener does not
- * allow. The call has the key that the operator gave, and no right beside it.
+ * The page cannot call the public port itself: that is another origin, which the page's policy forbids and the
+ * listener does not allow. The call has the key that the operator gave, and no other right.
  */
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
-import { responseOfError, ok, send, type AdminResponse } from './response.js';
+import { type AdminResponse, ok, responseOfError, send } from './http.js';
 
-/** Of the body: a long conversation. What is longer is tried with a program. */
+/** A long conversation. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
-/** At a time: operators who try something, each in a window or two. */
+/** At a time: more than operators who each have a window or two open. */
 const CALLS_MAX = 16;
-/** Of the key: µWS takes header lines up to this by far, and keys have 46 characters. */
+/** Keys have 46 characters; a header line may have many more than 500. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
-/** Headers of the response that are shown. */
+/** Headers of the response that the page gets. */
 const HEADERS_SHOWN = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
 
-/** Where callers are served. */
+/** Where the listeners serve callers. */
 export interface PublicAddress {
   readonly host: string;
   readonly port: number;
@@ -43,7 +43,7 @@ export class Playground {
     });
   }
 
-  /** `body`: `{"key":"sk-…","request":{…}}`, the request being the body of the chat call. */
+  /** `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. */
   serve(response: HttpResponse, body: string): void {
     const given = callIn(body);
     if (given === undefined) {
@@ -75,7 +75,7 @@ export class Playground {
     });
     outgoing.once('response', (incoming) => {
       // The client may have left meanwhile.
-      if (!ended) handThrough(response, incoming, end);
+      if (!ended) relay(response, incoming, end);
     });
   }
 
@@ -92,7 +92,7 @@ export class Playground {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(body),
       },
-      // This process is at the other end: its certificate is in the name of the service and not of this address.
+      // This process is at the other end. Its certificate names the service, not this address.
       rejectUnauthorized: false,
     });
     outgoing.end(body);
@@ -100,8 +100,8 @@ export class Playground {
   }
 }
 
-/** With back-pressure: what the page does not take is not read from the gateway either. */
-function handThrough(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
+/** Passes the response on, with back-pressure: reads from the gateway only as fast as the page reads. */
+function relay(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
   let open = true;
   const finish = (): boolean => {
     const first = open;
@@ -134,7 +134,7 @@ function handThrough(response: HttpResponse, incoming: IncomingMessage, end: () 
   incoming.once('end', () => {
     if (finish()) response.cork(() => response.end());
   });
-  // The response broke off, so this one must not look whole.
+  // The response broke off, so the page's must not look complete.
   incoming.once('error', () => {
     if (finish()) response.close();
   });

@@ -1,58 +1,77 @@
 /**
- * A route of the admin interface: one record that the dispatcher runs, the reader of its input is compiled from, and the
- * OpenAPI document is made from. Main thread.
+ * A route of the admin interface: one record, from which api.ts answers requests, the reader of its input is
+ * compiled, and openapi.ts describes it. Main thread.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
-import type { Registry } from '../registry/registry.js';
 import type { RegistryService } from '../registry/registry-service.js';
+import type { Registry } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
-import type { SharedHosts } from './host-routes.js';
+import type { LogChange, LogView } from '../telemetry/log.js';
 import { compileReader, parseQuery } from './input-reader.js';
-import type { LogChange, LogView } from './log-routes.js';
+import { CLOSED, type HostView } from './views.js';
+
+/** All routes are below it. */
+export const ROOT = '/admin/v1';
 
 /** A body is a handful of fields; the longest is a note of 500 characters. */
 export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
 
 export const JSON_TYPE = 'application/json';
 
-/** What routes work with. */
+/** What routes work with. A command that has no gateway gives stand-ins (cli/store-client.ts). */
 export interface AdminContext {
-  /** For what is no account's and changes nothing. */
+  /** For what belongs to no account and changes nothing. */
   readonly registry: Registry;
   readonly service: RegistryService;
-  /** Resolves when what was settled until now is in the store; at once where no gateway runs. False where some of it is not. */
+  /**
+   * Resolves when all charges settled so far are in the store, at once if no gateway runs. False if some are not.
+   */
   readonly flushBooks: () => Promise<boolean>;
   /** What `/admin/v1/status` shows; JSON-ready. */
   readonly status: () => object | Promise<object>;
-  /** Reads the settings anew; with `dryRun` only tells what would change, with `restart` replaces the gateways. */
+  /** Reads the settings again. `dryRun` only says what would change; `restart` replaces the gateways too. */
   readonly reload: (request: {
     readonly dryRun: boolean;
     readonly restart: boolean;
   }) => Promise<ReloadResult>;
-  /** Takes what is named of it, and tells what is logged then. */
+  /** Changes what it names, and returns what is logged then. */
   readonly changeLog: (change: LogChange) => LogView;
-  /** Upstreams of that model, or of all, are called again at once. Resolves when all processes have heard of it. */
+  /** Upstreams of that model, or of all, are called again at once. Resolves when all processes know. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
-  /** Who has called most, of the last spans; empty where a command answers from the store. */
+  /** Who has called most, in the last spans. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Every setting in force; none where a command answers from the store, without a gateway. */
+  /** Every setting in force. */
   readonly settings: () => readonly SettingInForce[];
-  /** Undefined where nothing is shared with other hosts. */
+  /** Undefined if nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;
 }
 
-/** What became of a reload. */
+/** The outcome of a reload. */
 export interface ReloadResult {
   readonly applied: readonly string[];
   readonly restartNeeded: readonly string[];
-  /** Of both, what was and would be; only where nothing was to be changed. */
+  /** Values before and after, of both lists; only of a dry run. */
   readonly changes?: readonly SettingChange[];
   /** Why nothing was applied, each a whole line. */
   readonly problems: readonly string[];
-  /** Gateways that are being replaced from now on. */
+  /** How many gateways are being replaced from now on. */
   readonly replacing: number;
+}
+
+/** What the routes need of the hosts that share. */
+export interface SharedHosts {
+  list(): Promise<readonly SharedHost[]>;
+  /** Rejects with `ProxyError` if the host is alive or not known, or nobody can be asked. */
+  forget(id: string): Promise<void>;
+}
+
+export interface SharedHost {
+  readonly id: string;
+  readonly isSelf: boolean;
+  readonly state: HostView['state'];
+  readonly heardMs: number | undefined;
 }
 
 export type RouteMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
@@ -65,13 +84,9 @@ export interface RouteInput<Query, Body> {
 }
 
 /** As it came: the query still encoded, the body parsed. */
-export interface RawInput {
-  readonly id: string;
-  readonly query: string;
-  readonly body: unknown;
-}
+export type RawInput = RouteInput<string, unknown>;
 
-/** A response that is not JSON. */
+/** A response that is not made by serialising a view. */
 export class TextResponse {
   readonly contentType: string;
   readonly text: string;
@@ -88,14 +103,14 @@ export interface RouteDeclaration<Query extends TObject, Body extends TObject, R
   readonly path: string;
   /** One line, for the document. */
   readonly summary: string;
-  /** Absent where there are no parameters, and none is taken. */
+  /** Absent: the route takes no parameters. */
   readonly query?: Query;
-  /** Absent where the body must be empty or an empty object. */
+  /** Absent: the body must be empty or an empty object. */
   readonly body?: Body;
   readonly bodyBytesMax?: number;
-  /** Of the JSON with which it answers 200. */
+  /** The JSON of a response with status 200. */
   readonly responseSchema: Response;
-  /** Types of other responses, of which the query may ask for one. */
+  /** Types of other responses, one of which the query may ask for. */
   readonly otherTypes?: readonly string[];
   readonly answer: (
     input: RouteInput<Static<Query>, Static<Body>>,
@@ -113,12 +128,9 @@ export interface Route {
   readonly bodyBytesMax: number;
   readonly responseSchema: TSchema;
   readonly otherTypes: readonly string[];
-  /** Reads the input and does it. Throws `ProxyError`. */
+  /** Checks the input, does the work and returns a view or a TextResponse. Throws `ProxyError`. */
   readonly answer: (input: RawInput, context: AdminContext) => unknown;
 }
-
-/** Objects take the fields that they name and no others. */
-export const CLOSED = { additionalProperties: false };
 
 const NOTHING = Type.Object({}, CLOSED);
 
@@ -127,21 +139,18 @@ export function defineRoute<
   Query extends TObject = typeof NOTHING,
   Body extends TObject = typeof NOTHING,
 >(declaration: RouteDeclaration<Query, Body, Response>): Route {
-  const { method, path, summary, responseSchema: answerSchema } = declaration;
+  const { path } = declaration;
   // The types default as the values do.
   const query = declaration.query ?? (NOTHING as unknown as Query);
   const body = declaration.body ?? (NOTHING as unknown as Body);
   const readQuery = compileReader(query, 'query parameter');
   const readBody = compileReader(body, 'field');
   return {
-    method,
-    path,
+    ...declaration,
     segments: path.slice(1).split('/'),
-    summary,
     query,
     body,
     bodyBytesMax: declaration.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX,
-    responseSchema: answerSchema,
     otherTypes: declaration.otherTypes ?? [],
     answer: (input, context) =>
       declaration.answer(
@@ -155,7 +164,7 @@ export function defineRoute<
   };
 }
 
-/** Whether a segment of a route's path stands for any one. */
+/** Whether a segment of a route's path stands for any text. */
 export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }

@@ -1,124 +1,278 @@
 /**
- * All routes of the admin interface, a file a resource. Main thread.
+ * All routes of the admin interface. Those of accounts, keys and usage have files of their own; here are the
+ * routes of the gateway itself. Main thread; api.ts answers by them.
  */
 import { Type } from 'typebox';
+import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
-import { ACCOUNT_HISTORY_ROUTES } from './account-history-routes.js';
+import { decimalOf } from '../core/money.js';
+import { type Catalog, isListed, type ModelEntry, type PlanEntry } from '../registry/catalog.js';
+import { conflict, invalid } from '../registry/record-id.js';
+import { LOG_LEVELS } from '../telemetry/log.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
-import { BULK_ROUTES } from './bulk-routes.js';
-import { CATALOG_ROUTES } from './catalog-routes.js';
-import { CREDIT_ROUTES } from './credit-routes.js';
-import { listOf, listSchema } from './fields.js';
-import { HOST_ROUTES } from './host-routes.js';
+import { listOf } from './fields.js';
 import { KEY_ROUTES } from './key-routes.js';
-import { LOG_ROUTES } from './log-routes.js';
 import { adminDocument } from './openapi.js';
-import { RELOAD_ROUTES } from './reload-route.js';
-import { CLOSED, defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
-import { UPSTREAM_ROUTES } from './upstream-routes.js';
+import {
+  type AdminContext,
+  defineRoute,
+  JSON_TYPE,
+  type Route,
+  type SharedHost,
+  TextResponse,
+} from './route.js';
 import { USAGE_ROUTES } from './usage-routes.js';
+import {
+  CLOSED,
+  HostView,
+  listSchema,
+  ModelView,
+  PlanView,
+  ReloadView,
+  SettingView,
+  UpstreamResetView,
+} from './views.js';
 
-/*
- * `/admin/v1/status`: how the gateway is. Main thread.
- */
+const TOKENS_PER_PRICE = 1_000_000n;
 
-/** Empty where a command answers from the store, without a gateway. */
-const StatusView = Type.Object({}, { additionalProperties: true });
-
-export const STATUS_ROUTES: readonly Route[] = [
-  defineRoute({
-    method: 'GET',
-    path: '/status',
-    summary: 'Show threads, calls in flight, outcomes and the state of the books.',
-    responseSchema: StatusView,
-    answer: (_, { status }) => status(),
-  }),
-];
-
-/*
- * `/admin/v1/openapi.json`: the document of all routes. Main thread.
- */
-
-/** `routes` gives all routes, this one among them; the document is made once, when it is first asked for. */
-export function openapiRoute(routes: () => readonly Route[]): Route {
-  let text: string | undefined;
-  return defineRoute({
-    method: 'GET',
-    path: '/openapi.json',
-    summary: 'Show this document.',
-    responseSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
-    answer: () => new TextResponse(JSON_TYPE, (text ??= jsonText(adminDocument(routes())))),
-  });
+/** Prices as the settings give them: per million tokens. */
+export function viewOfModel(model: ModelEntry): ModelView {
+  const { inputPicoUnits, cachedInputPicoUnits, outputPicoUnits } = model.price;
+  return {
+    id: model.id,
+    aliases: [...model.aliases],
+    owned_by: model.ownedBy,
+    created: model.createdSeconds,
+    price: {
+      input: decimalOf(inputPicoUnits * TOKENS_PER_PRICE),
+      cached_input: decimalOf(cachedInputPicoUnits * TOKENS_PER_PRICE),
+      output: decimalOf(outputPicoUnits * TOKENS_PER_PRICE),
+    },
+    max_output_tokens: model.outputTokensMax,
+  };
 }
 
-/*
- * `/admin/v1/flush`: what was settled until now, on disk, for whoever reads the books themselves. Main thread.
- */
+function viewOfPlan(plan: PlanEntry, catalog: Catalog): PlanView {
+  return {
+    id: plan.id,
+    requests_per_minute: plan.requestsPerMinute,
+    calls_per_day: plan.callsPerDay,
+    max_tokens: plan.outputTokensMax ?? null,
+    calls_in_flight: plan.callsInFlightMax,
+    body_bytes: plan.bodyBytesMax,
+    models: plan.modelIndices.map((index) => catalog.models[index]!.id),
+  };
+}
 
-const FlushView = Type.Object(
-  {
-    flushed: Type.Boolean({
-      description: 'false where a process did not answer in time, or the disk takes nothing now',
-    }),
-  },
-  CLOSED,
-);
-
-export const FLUSH_ROUTES: readonly Route[] = [
-  defineRoute({
-    method: 'POST',
-    path: '/flush',
-    summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
-    responseSchema: FlushView,
-    answer: async (_input, { flushBooks }) => ({ flushed: await flushBooks() }),
-  }),
-];
-
-/*
- * `/admin/v1/settings`: what the gateway runs with, and where each value came from. Main thread.
- */
-
-const SettingView = Type.Object(
-  {
-    setting: Type.String({ examples: ['models.gpt-4o-mini.price.input'] }),
-    value: Type.String({ description: 'as text; a secret is not shown' }),
-    origin: Type.String({
-      description: 'a line of the file, a variable of the environment, an option of the command, or default',
-      examples: ['tollgate.yaml:12', 'TOLLGATE_PORT', '--port', 'default'],
-    }),
-    live: Type.Boolean({ description: 'whether a reload can change it; a restart is needed otherwise' }),
-  },
-  CLOSED,
-);
-
-export const SETTINGS_ROUTES: readonly Route[] = [
+const CATALOG_ROUTES = [
   defineRoute({
     method: 'GET',
-    path: '/settings',
-    summary: 'Show every setting in force and where its value came from.',
-    responseSchema: listSchema(SettingView),
-    answer: (_, { settings }) =>
+    path: '/models',
+    summary: 'List the models and their prices.',
+    responseSchema: listSchema(ModelView),
+    answer: (_, { registry: { catalog } }) =>
+      listOf(catalog.models.filter(isListed).map(viewOfModel), undefined),
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/plans',
+    summary: 'List the plans and their limits.',
+    responseSchema: listSchema(PlanView),
+    answer: (_, { registry: { catalog } }) =>
       listOf(
-        settings().map((setting) => ({ ...setting })),
+        catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog)),
         undefined,
       ),
   }),
 ];
 
+const STATUS_ROUTE = defineRoute({
+  method: 'GET',
+  path: '/status',
+  summary: 'Show threads, calls in flight, outcomes and the state of the books.',
+  // Empty if a command answers from the store, without a gateway.
+  responseSchema: Type.Object({}, { additionalProperties: true }),
+  answer: (_, { status }) => status(),
+});
+
+function hostsOf({ hosts }: AdminContext): NonNullable<AdminContext['hosts']> {
+  if (hosts === undefined)
+    throw conflict('this gateway shares with no other host: its settings have no sharing');
+  return hosts;
+}
+
+function viewOfHost({ id, isSelf, state, heardMs }: SharedHost): HostView {
+  return {
+    id,
+    self: isSelf,
+    state,
+    last_heard: heardMs === undefined ? null : Math.floor(heardMs / 1_000),
+  };
+}
+
+const HOST_ROUTES = [
+  defineRoute({
+    method: 'GET',
+    path: '/hosts',
+    summary: 'List the hosts that share with this one.',
+    responseSchema: listSchema(HostView),
+    answer: async (_, context) => listOf((await hostsOf(context).list()).map(viewOfHost), undefined),
+  }),
+  defineRoute({
+    method: 'DELETE',
+    path: '/hosts/{host}',
+    summary:
+      'Forget a host that will not come back: what it was lent is free, and nobody waits for it. What it charged and did not tell is lost.',
+    responseSchema: Type.Object({ id: Type.String(), forgotten: Type.Literal(true) }, CLOSED),
+    answer: async ({ id }, context) => {
+      await hostsOf(context).forget(id);
+      return { id, forgotten: true as const };
+    },
+  }),
+];
+
+const SETTINGS_ROUTE = defineRoute({
+  method: 'GET',
+  path: '/settings',
+  summary: 'Show every setting in force and where its value came from.',
+  responseSchema: listSchema(SettingView),
+  answer: (_, { settings }) =>
+    listOf(
+      settings().map((setting) => ({ ...setting })),
+      undefined,
+    ),
+});
+
+const RELOAD_ROUTE = defineRoute({
+  method: 'POST',
+  path: '/reload',
+  summary: 'Read the settings anew and apply what needs no restart; refused whole where they are wrong.',
+  body: Type.Object(
+    {
+      dry_run: Type.Optional(Type.Boolean({ description: 'only tell what would change; false by default' })),
+      restart: Type.Optional(
+        Type.Boolean({
+          description:
+            'then replace the gateway processes one by one, for settings that need a restart or a new version; false by default',
+        }),
+      ),
+    },
+    CLOSED,
+  ),
+  responseSchema: ReloadView,
+  answer: async ({ body }, { reload }) => {
+    const { dry_run: dryRun = false, restart = false } = body;
+    const { applied, restartNeeded, changes = [], problems, replacing } = await reload({ dryRun, restart });
+    if (problems.length > 0) throw new ProxyError('invalid_parameters', 'downstream', problems.join('\n'));
+    return {
+      dry_run: dryRun,
+      applied: [...applied],
+      restart_needed: [...restartNeeded],
+      ...(dryRun ? { changes: [...changes] } : {}),
+      ...(restart ? { replacing } : {}),
+    };
+  },
+});
+
+const LOG = {
+  level: Type.Enum([...LOG_LEVELS], { description: 'least severe events that are written' }),
+  access_log: Type.Boolean({ description: 'whether a line is written for each chat call' }),
+  sample_percent: Type.Integer({
+    minimum: 0,
+    maximum: 100,
+    description: 'share of the calls that went well which the access log has',
+  }),
+};
+const LogSchema = Type.Object(LOG, CLOSED);
+
+const LOG_ROUTES = [
+  defineRoute({
+    method: 'GET',
+    path: '/log',
+    summary: 'Show what is logged.',
+    responseSchema: LogSchema,
+    answer: (_, { changeLog }) => changeLog({}),
+  }),
+  defineRoute({
+    method: 'PUT',
+    path: '/log',
+    summary:
+      'Change what is logged, at once and in all threads; what is not named stays. A reload or a restart puts the settings in force again.',
+    body: Type.Object(
+      {
+        level: Type.Optional(LOG.level),
+        access_log: Type.Optional(LOG.access_log),
+        sample_percent: Type.Optional(LOG.sample_percent),
+      },
+      CLOSED,
+    ),
+    responseSchema: LogSchema,
+    answer: ({ body }, { changeLog }) => changeLog(body),
+  }),
+];
+
+const UPSTREAM_RESET_ROUTE = defineRoute({
+  method: 'POST',
+  path: '/upstreams/reset',
+  summary:
+    'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
+  body: Type.Object(
+    { model: Type.Optional(Type.String({ description: "the model's id or alias; all by default" })) },
+    CLOSED,
+  ),
+  responseSchema: UpstreamResetView,
+  answer: async ({ body: { model } }, { registry, resetUpstreams }) => {
+    const listed = registry.catalog.models.filter(isListed);
+    const chosen =
+      model === undefined
+        ? listed
+        : listed.filter(({ id, aliases }) => id === model || aliases.includes(model)).slice(0, 1);
+    if (model !== undefined && chosen.length === 0) {
+      throw invalid(`there is no model '${model}' in the settings; GET /admin/v1/models lists them`);
+    }
+    await resetUpstreams(model === undefined ? undefined : chosen[0]!.id);
+    return { models: chosen.map(({ id }) => id) };
+  },
+});
+
+/** For whoever reads the data directory directly. */
+const FLUSH_ROUTE = defineRoute({
+  method: 'POST',
+  path: '/flush',
+  summary: 'Write the charges of all calls that have ended to disk, as happens each flush_interval_ms.',
+  responseSchema: Type.Object(
+    {
+      flushed: Type.Boolean({
+        description: 'false where a process did not answer in time, or the disk takes nothing now',
+      }),
+    },
+    CLOSED,
+  ),
+  answer: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
+});
+
+/** Made when it is first asked for. */
+let documentText: string | undefined;
+
+const DOCUMENT_ROUTE = defineRoute({
+  method: 'GET',
+  path: '/openapi.json',
+  summary: 'Show this document.',
+  responseSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
+  answer: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
+});
+
 export const ADMIN_ROUTES: readonly Route[] = [
   ...ACCOUNT_ROUTES,
-  ...ACCOUNT_HISTORY_ROUTES,
-  ...CREDIT_ROUTES,
-  ...BULK_ROUTES,
   ...KEY_ROUTES,
   ...USAGE_ROUTES,
   ...CATALOG_ROUTES,
-  ...STATUS_ROUTES,
+  STATUS_ROUTE,
   ...HOST_ROUTES,
-  ...SETTINGS_ROUTES,
-  ...RELOAD_ROUTES,
+  SETTINGS_ROUTE,
+  RELOAD_ROUTE,
   ...LOG_ROUTES,
-  ...UPSTREAM_ROUTES,
-  ...FLUSH_ROUTES,
-  openapiRoute(() => ADMIN_ROUTES),
+  UPSTREAM_RESET_ROUTE,
+  FLUSH_ROUTE,
+  DOCUMENT_ROUTE,
 ];

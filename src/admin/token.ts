@@ -1,14 +1,14 @@
 /**
- * The operator's token for the admin interface. Main thread; commands read it too.
+ * The operator's token for the admin interface. The gateway makes and checks it, on its main thread; commands read it.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { makeDataFolder } from '../store/store-file.js';
 
-/** As much as an API key has. */
+/** As many as an API key has. */
 const TOKEN_BITS = 256;
-/** Whatever an operator chooses must still be hard to guess, and fit a header. */
+/** What an operator chooses must be hard to guess, and fit a header. */
 const TOKEN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
@@ -17,8 +17,8 @@ export function tokenPath(dataPath: string): string {
 }
 
 /**
- * `TOLLGATE_ADMIN_TOKEN` where it is set and not empty, else what the token's file holds, else a new one, written there
- * for its owner alone. Throws where the token is too weak to be one.
+ * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else what the token's file holds, else a new token, written
+ * to that file for its owner alone. Throws an Error if the token breaks TOKEN_RULE.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const known = findAdminToken(dataPath, environment);
@@ -29,7 +29,7 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   const token = randomBytes(TOKEN_BITS / 8).toString('base64url');
   writeFileSync(temporary, `${token}\n`, { mode: 0o600, flag: 'w', flush: true });
   try {
-    // A link appears whole or not at all, and fails where another process was first.
+    // A link appears whole or not at all, and fails if another process was first.
     linkSync(temporary, path);
     return token;
   } catch (error) {
@@ -40,7 +40,7 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-/** As `obtainAdminToken`, but undefined where there is none yet; without a folder the environment's alone. */
+/** As `obtainAdminToken`, but makes none: undefined if there is none yet. Without a folder reads only the environment. */
 export function findAdminToken(
   dataPath: string | undefined,
   environment: NodeJS.ProcessEnv,
@@ -59,7 +59,7 @@ export function findAdminToken(
   }
 }
 
-/** Compares what a caller sent with the token, in a time that tells nothing about where they differ. */
+/** Compares what a caller sent with the token, in a time that does not depend on where they differ. */
 export class TokenCheck {
   readonly #digest: Buffer;
 
@@ -68,7 +68,7 @@ export class TokenCheck {
   }
 
   accepts(sent: string): boolean {
-    // Digests, because the comparison wants equal lengths and the token's own must not show.
+    // Digests: the comparison needs equal lengths, and the token's own must not show.
     return timingSafeEqual(digestOf(sent), this.#digest);
   }
 }

@@ -1,18 +1,20 @@
 /**
- * `/admin/v1/usage`: what was called and what it cost, summed up. Main thread.
+ * `/admin/v1/usage`: calls, tokens and cost, summed up, as JSON or as CSV (RFC 4180) that is safe to open in a
+ * spreadsheet. Main thread; routes.ts puts it among the others.
  */
 import { Type } from 'typebox';
+import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';
-import { hourOf, USAGE_GROUPS, type UsageLine } from '../registry/usage-report.js';
-import { listSchema, type ListView } from './fields.js';
+import type { UsageNames } from '../registry/registry.js';
+import { hourOf, USAGE_GROUPS, type UsageGroup, type UsageLine } from '../registry/usage-report.js';
 import { shown } from './input-reader.js';
-import { CLOSED, TextResponse, defineRoute, type Route } from './route.js';
-import { UsageView, csvOfUsage, viewOfUsage } from './usage-view.js';
+import { defineRoute, type Route, TextResponse } from './route.js';
+import { CLOSED, listSchema, type ListView, USAGE_STATS, UsageView } from './views.js';
 
 const PAGE_LINES_MAX = 1_000;
 
-/** A year of hours, or all accounts that a spreadsheet can still be worked with. About 1 MB. */
+/** A year of hours, or as many accounts as a spreadsheet still handles. About 1 MB. */
 const CSV_LINES_MAX = 10_000;
 
 const CSV_TYPE = 'text/csv; charset=utf-8';
@@ -70,7 +72,25 @@ export const USAGE_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** The cursor is the last line's name: lines that come in between two pages are then neither lost nor given twice. */
+function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefined): UsageView {
+  return {
+    [by]: by === 'hour' ? Number(line.name) : line.name,
+    ...(names && { account_name: names.account ?? null }),
+    ...(names && by === 'key' ? { key_name: names.key ?? null } : {}),
+    calls: line.calls,
+    failed_calls: line.failedCalls,
+    estimated_calls: line.estimatedCalls,
+    prompt_tokens: line.promptTokens,
+    cached_tokens: line.cachedTokens,
+    completion_tokens: line.completionTokens,
+    cost: decimalOf(line.cost),
+    uncovered: decimalOf(line.uncovered),
+  };
+}
+
+/**
+ * The cursor is the name of the last line, so lines that appear between two pages are neither lost nor doubled.
+ */
 function pageOfLines<View>(
   lines: readonly UsageLine[],
   viewOf: (line: UsageLine) => View,
@@ -83,10 +103,10 @@ function pageOfLines<View>(
 }
 
 const DAY_MS = 86_400_000;
-/** Of the year 9999, the last that a date can name. */
+/** The last hour of the year 9999, the last year that a date can name. */
 const LAST_HOUR = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
 
-/** The hours that the moments fall into belong to the report, as does the whole day `to`. */
+/** The report includes the hours that `from` and `to` fall into, and the whole day if `to` is a day. */
 function hoursOf(from: string | undefined, to: string | undefined): { fromHour: number; toHour: number } {
   return {
     fromHour: from === undefined ? 0 : hourOf(asWallMs(momentOf('from', from))),
@@ -103,4 +123,37 @@ function momentOf(field: string, text: string): number {
   const moment = isDay(text) ? Date.parse(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(moment)) return moment;
   throw invalid(`${field} must be Unix seconds or a day such as 2025-01-31, got ${shown(text)}`);
+}
+
+/** Money has all of its decimals. */
+function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
+  const names = [by, ...Object.keys(USAGE_STATS)] as (keyof UsageView)[];
+  const rows = lines.map((line) => {
+    const view = viewOfUsage(line, by, undefined);
+    return names.map((name) => view[name]!);
+  });
+  return csvOf(names, rows);
+}
+
+/**
+ * A spreadsheet would run a text that begins so as a formula. It gets an apostrophe before it (OWASP, CSV
+ * injection). Numbers are written unchanged, so that a negative one stays a number.
+ */
+const FORMULA_START = /^[=+\-@\t\r]/;
+const TO_QUOTE = /[",\r\n]/;
+
+/** A line of names, then one for each row; every line ends with CR LF. */
+export function csvOf(names: readonly string[], rows: readonly (readonly (string | number)[])[]): string {
+  return [names, ...rows].map((row) => `${row.map(cellText).join(',')}\r\n`).join('');
+}
+
+function cellText(cell: string | number): string {
+  if (typeof cell === 'number') return String(cell);
+  const safe = FORMULA_START.test(cell) && !isDecimal(cell) ? `'${cell}` : cell;
+  return TO_QUOTE.test(safe) || safe.startsWith("'") ? `"${safe.replaceAll('"', '""')}"` : safe;
+}
+
+/** Money is text in a view and a number in a spreadsheet. */
+function isDecimal(text: string): boolean {
+  return /^-?\d+(\.\d+)?$/.test(text);
 }

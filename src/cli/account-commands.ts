@@ -2,7 +2,7 @@
  * `tollgate accounts …`; what moves money is in credit-commands.ts. What they need is loaded when one of them runs.
  */
 import type { Command } from 'commander';
-import type { AccountView } from '../admin/account-routes.js';
+import type { AccountView } from '../admin/views.js';
 import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';
 import {
   addConfirmation,

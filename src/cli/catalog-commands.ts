@@ -1,6 +1,6 @@
 /** `tollgate plans list` and `tollgate models list`: what the settings in force offer. */
 import type { Command } from 'commander';
-import type { ModelView, PlanView } from '../admin/catalog-routes.js';
+import type { ModelView, PlanView } from '../admin/views.js';
 import { withAdminClient } from './admin-client.js';
 import { exampleText, printJson, printTable } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';

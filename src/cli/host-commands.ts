@@ -1,6 +1,6 @@
 /** `tollgate hosts …`: the hosts that share accounts, limits and money. What they need is loaded when one of them runs. */
 import type { Command } from 'commander';
-import type { HostView } from '../admin/host-routes.js';
+import type { HostView } from '../admin/views.js';
 import { listAll, withGateway } from './admin-client.js';
 import {
   addConfirmation,

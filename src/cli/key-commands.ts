@@ -2,7 +2,7 @@
  * `tollgate keys …`. What they need is loaded when one of them runs.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/key-view.js';
+import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { listAll, withAdminClient } from './admin-client.js';
 import { addDataOptions, type DataOptions } from './data-options.js';
 import {

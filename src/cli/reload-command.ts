@@ -1,6 +1,6 @@
 /** `tollgate reload`: the running gateway reads its settings anew. */
 import type { Command } from 'commander';
-import type { ReloadView } from '../admin/reload-route.js';
+import type { ReloadView } from '../admin/views.js';
 import { withAdminClient } from './admin-client.js';
 import { exampleText, printJson, printLine } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';

@@ -47,12 +47,8 @@ export function openStoreClient(settings: Settings): AdminClient {
   const answered = async (method: string, path: string, body?: object): Promise<string> => {
     if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
     const [plain = '', query = ''] = path.split('?', 2);
-    const answer = await api.handle({
-      method,
-      path: `/admin/v1${plain}`,
-      query,
-      body: body === undefined ? '' : JSON.stringify(body),
-    });
+    const call = api.find(method, `/admin/v1${plain}`);
+    const answer = await call.handle(query, body === undefined ? '' : JSON.stringify(body));
     return textOfResponse(answer.status, answer.body);
   };
   return {

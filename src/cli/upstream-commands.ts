@@ -1,6 +1,6 @@
 /** `tollgate upstreams …`: the providers behind the models. What they need is loaded when one of them runs. */
 import type { Command } from 'commander';
-import type { UpstreamResetView } from '../admin/upstream-routes.js';
+import type { UpstreamResetView } from '../admin/views.js';
 import { withGateway } from './admin-client.js';
 import { exampleText, nonEmpty, printJson, printLine, CommandError } from './output.js';
 import { addConfigOption, addDataOptions, type DataOptions } from './data-options.js';

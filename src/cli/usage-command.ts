@@ -1,6 +1,6 @@
 /** `tollgate usage`: calls, tokens and cost, summed up. */
 import { Option, type Command } from 'commander';
-import type { UsageView } from '../admin/usage-view.js';
+import type { UsageView } from '../admin/views.js';
 import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { exampleText, Misuse, nonEmpty, printJson, printTable, timeText } from './output.js';
 import { addDataOptions, type DataOptions } from './data-options.js';

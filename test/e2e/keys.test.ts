@@ -3,7 +3,7 @@
  * use; and what a change of plan leaves as it was.
  */
 import t from 'tap';
-import type { KeyView, RotatedKeyView } from '#src/admin/key-view.js';
+import type { KeyView, RotatedKeyView } from '#src/admin/views.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startBed } from '../support/bed.js';
 import { KILLS, CrashingGateway } from '../support/crash.js';

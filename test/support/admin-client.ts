@@ -1,28 +1,10 @@
 /**
  * The admin interface as tests use it: accounts, keys, credit.
  */
+import type { AccountView } from '#src/admin/views.js';
 import { request, type Answer } from './http.js';
 
-/** Money is decimal text. */
-export interface AccountView {
-  readonly id: string;
-  readonly name: string;
-  readonly balance: string;
-  readonly held: string;
-  readonly spent: string;
-  readonly credited: string;
-  readonly uncovered: string;
-  readonly calls_today: number;
-  readonly requests_this_minute: number;
-  readonly calls_in_flight: number;
-  /** Where accounts are shared with other processes. */
-  readonly leased?: {
-    readonly balance: string;
-    readonly calls_today: number;
-    readonly requests_this_minute: number;
-    readonly calls_in_flight: number;
-  };
-}
+export type { AccountView };
 
 export interface Customer {
   readonly accountId: string;

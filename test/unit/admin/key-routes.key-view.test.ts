@@ -1,5 +1,5 @@
 import t from 'tap';
-import { viewOfCreatedKey, viewOfKey, viewOfRotatedKey } from '#src/admin/key-view.js';
+import { viewOfCreatedKey, viewOfKey, viewOfRotatedKey } from '#src/admin/key-routes.js';
 import { asAccountIndex, asKeyIndex, asWallMs } from '#src/core/units.js';
 
 void t.test('a key’s digest is never shown, the key where it is made', (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { viewOfModel } from '#src/admin/catalog-routes.js';
+import { viewOfModel } from '#src/admin/routes.js';
 import { picoUnitsPerToken } from '#src/core/money.js';
 
 void t.test('prices are shown as the settings give them', (t) => {

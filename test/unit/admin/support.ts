@@ -2,9 +2,8 @@
  * The admin interface on a port of its own, over a store with nothing in it.
  */
 import type { Test } from 'tap';
-import type { LogView } from '#src/admin/log-routes.js';
-import type { SharedHosts } from '#src/admin/host-routes.js';
-import type { AdminContext, ReloadResult } from '#src/admin/route.js';
+import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/route.js';
+import type { LogView } from '#src/telemetry/log.js';
 import { startAdmin } from '#src/admin/server.js';
 import { ownRegistryService } from '#src/registry/registry-service.js';
 import type { LiveSource } from '#src/admin/live-feed.js';

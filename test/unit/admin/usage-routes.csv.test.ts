@@ -1,6 +1,6 @@
 /** CSV that a spreadsheet reads as it was meant. */
 import t from 'tap';
-import { csvOf } from '#src/admin/usage-view.js';
+import { csvOf } from '#src/admin/usage-routes.js';
 
 void t.test('numbers and decimals as they are, text quoted where it must be', (t) => {
   t.equal(csvOf(['a', 'b'], []), 'a,b\r\n');

@@ -1,0 +1,172 @@
+/**
+ * Requests and responses of the admin interface, as they are read from and written to µWebSockets. server.ts and the
+ * parts that it hands a socket to call this. Main thread of the gateway.
+ */
+import { isUtf8 } from 'node:buffer';
+import { STATUS_CODES } from 'node:http';
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
+import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
+import { JSON_TYPE } from './route.js';
+
+/** What is read of a request before its body. */
+export interface RequestHead {
+  /** `GET` for a HEAD too. */
+  readonly method: string;
+  /** Whether it is a HEAD, which wants the headers alone. */
+  readonly head: boolean;
+  /** Still percent-encoded. */
+  readonly path: string;
+  /** Without its question mark; may be empty. */
+  readonly query: string;
+  /** Each of the following is empty if the header is not there. */
+  readonly authorization: string;
+  readonly cookie: string;
+  readonly host: string;
+  readonly origin: string;
+  readonly fetchSite: string;
+  /** Set by the console's own code. A page of another site cannot set it. */
+  readonly fromConsole: boolean;
+  readonly forwardedProto: string;
+  readonly acceptEncoding: string;
+}
+
+/** Reads everything at once: the request is gone when its callback returns. */
+export function readHead(request: HttpRequest): RequestHead {
+  const sentMethod = request.getCaseSensitiveMethod();
+  const head = sentMethod === 'HEAD';
+  // Undefined if there is no question mark, whatever its type says.
+  const query = request.getQuery() as string | undefined;
+  return {
+    method: head ? 'GET' : sentMethod,
+    head,
+    path: request.getUrl(),
+    query: query ?? '',
+    authorization: request.getHeader('authorization'),
+    cookie: request.getHeader('cookie'),
+    host: request.getHeader('host'),
+    origin: request.getHeader('origin'),
+    fetchSite: request.getHeader('sec-fetch-site'),
+    fromConsole: request.getHeader('x-tollgate-console') === '1',
+    forwardedProto: request.getHeader('x-forwarded-proto'),
+    acceptEncoding: request.getHeader('accept-encoding'),
+  };
+}
+
+const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
+
+/**
+ * Calls `use` once with the whole body. Answers itself if the body is longer than `bytesMax`, as soon as it is, or
+ * is not UTF-8. Does neither if the client leaves.
+ */
+export function withBody(
+  response: HttpResponse,
+  { head }: RequestHead,
+  bytesMax: number,
+  use: (body: string) => void,
+): void {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  let ended = false;
+  response.onAborted(() => {
+    ended = true;
+  });
+  response.onData((chunk, isLast) => {
+    if (ended) return;
+    bytes += chunk.byteLength;
+    ended = isLast || bytes > bytesMax;
+    if (bytes > bytesMax) {
+      const message = `The body must have at most ${bytesMax} bytes.`;
+      send(response, responseOfError({ code: 'request_too_large', message }), head, true);
+      return;
+    }
+    // µWebSockets reuses the chunk's memory when this function returns.
+    chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
+    if (!isLast) return;
+    const whole = Buffer.concat(chunks);
+    if (isUtf8(whole)) use(whole.toString('utf8'));
+    else send(response, NOT_UTF8, head, false);
+  });
+}
+
+export interface AdminResponse {
+  readonly status: number;
+  readonly contentType: string;
+  readonly body: string;
+  /** The header `allow` of a 405. */
+  readonly allow?: string | undefined;
+  readonly retryAfterSeconds?: number | undefined;
+  /** Text of a header `warning`: some processes have not taken the change over yet. */
+  readonly warning?: string | undefined;
+  /** A whole `set-cookie` header. */
+  readonly setCookie?: string | undefined;
+}
+
+export function responseOfError(error: ErrorRecord): AdminResponse {
+  const { retryAfterSeconds } = error;
+  return { status: statusOf(error), contentType: JSON_TYPE, body: errorBody(error), retryAfterSeconds };
+}
+
+export function methodNotAllowed(method: string, allowed: readonly string[]): AdminResponse {
+  const allow = allowed.join(', ');
+  const message = `${method} is not possible here, but ${allow}.`;
+  return { ...responseOfError({ code: 'method_not_allowed', message }), allow };
+}
+
+export function ok(view: object): AdminResponse {
+  return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
+}
+
+/** Sends the response when it is there, unless the client has left by then. Most are there at once. */
+export function respond(
+  response: HttpResponse,
+  given: AdminResponse | Promise<AdminResponse>,
+  head: boolean,
+): void {
+  if (!(given instanceof Promise)) {
+    send(response, given, head, false);
+    return;
+  }
+  let gone = false;
+  response.onAborted(() => {
+    gone = true;
+  });
+  void given.then((late) => {
+    if (!gone) send(response, late, head, false);
+  });
+}
+
+/** `head`: the headers alone. `closeConnection`: for a request whose body was not read. */
+export function send(
+  response: HttpResponse,
+  given: AdminResponse,
+  head: boolean,
+  closeConnection: boolean,
+): void {
+  response.cork(() => {
+    response.writeStatus(`${given.status} ${STATUS_CODES[given.status] ?? ''}`);
+    response.writeHeader('content-type', given.contentType);
+    // A response may hold a new key.
+    response.writeHeader('cache-control', 'no-store');
+    response.writeHeader('x-content-type-options', 'nosniff');
+    if (given.allow !== undefined) response.writeHeader('allow', given.allow);
+    if (given.warning !== undefined) response.writeHeader('warning', `199 tollgate "${given.warning}"`);
+    if (given.setCookie !== undefined) response.writeHeader('set-cookie', given.setCookie);
+    if (given.retryAfterSeconds !== undefined) {
+      response.writeHeader('retry-after', String(given.retryAfterSeconds));
+    }
+    // As bytes: text that is not JSON may have characters that µWebSockets would not write as UTF-8.
+    endWith(response, Buffer.from(given.body), head, closeConnection);
+  });
+}
+
+/** Ends a response whose headers are written. Call it within `cork`. */
+export function endWith(response: HttpResponse, body: Buffer, head: boolean, closeConnection = false): void {
+  if (!head) {
+    response.end(body, closeConnection);
+    return;
+  }
+  // The body's length without the body. As an argument of endWithoutBody it would make µWS 20.41 wait for the body,
+  // and end the process if nothing else waits for the request.
+  response.writeHeader('content-length', String(body.length));
+  response.endWithoutBody();
+}

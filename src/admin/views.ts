@@ -1,0 +1,295 @@
+/**
+ * What the admin interface responds with: one schema a view, and its type. The routes respond with them, the
+ * OpenAPI document shows them, and the commands, the console and the tests read their types. Pure: the
+ * console compiles this file for the browser.
+ */
+import { Type, type Static, type TObject, type TSchema } from 'typebox';
+import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
+
+/** Objects have the fields that they name and no others. */
+export const CLOSED = { additionalProperties: false };
+
+export const Money = Type.String({ pattern: '^-?\\d+\\.\\d{2,12}$', description: 'exact decimal text' });
+
+export const Moment = Type.Integer({ description: 'Unix seconds' });
+
+const Count = Type.Integer({ minimum: 0 });
+
+export const orNull = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
+
+/** One page. `next` is the cursor that continues the list, null after its last page. */
+export interface ListView<View> {
+  data: View[];
+  next: string | null;
+}
+
+export function listSchema<Item extends TSchema>(item: Item) {
+  return Type.Object({ data: Type.Array(item), next: orNull(Type.String()) }, CLOSED);
+}
+
+/** credited = balance + held + spent. */
+export const AccountView = Type.Object(
+  {
+    id: Type.String(),
+    name: Type.String(),
+    plan: Type.String(),
+    active: Type.Boolean(),
+    plan_missing: Type.Optional(
+      Type.Literal(true, {
+        description:
+          'there if the plan is not in the settings: calls are refused until it is, or another is set',
+      }),
+    ),
+    /** What can be spent now: credited less held less spent. */
+    balance: Money,
+    held: Money,
+    spent: Money,
+    credited: Money,
+    uncovered: Money,
+    calls_today: Type.Integer(),
+    requests_this_minute: Type.Integer(),
+    calls_in_flight: Type.Integer({ description: 'that run now, in all processes of this host' }),
+    leased: Type.Optional(
+      Type.Object(
+        {
+          /** A part of the account's balance. */
+          balance: Money,
+          calls_today: Type.Integer(),
+          requests_this_minute: Type.Integer(),
+          calls_in_flight: Type.Integer(),
+        },
+        {
+          ...CLOSED,
+          description:
+            'there if several processes share the account: what they were granted in advance and have not used. Of the balance and of ' +
+            'calls in flight it includes what calls of other hosts use; what those were granted of day and minute counts as used',
+        },
+      ),
+    ),
+    created: Moment,
+  },
+  CLOSED,
+);
+export type AccountView = Readonly<Static<typeof AccountView>>;
+
+export const CreditView = Type.Object({ amount: Money, note: Type.String(), created: Moment }, CLOSED);
+export type CreditView = Readonly<Static<typeof CreditView>>;
+
+/** The digest of a key is never shown, and the key itself only in the response to its creation. */
+export const KeyView = Type.Object(
+  {
+    id: Type.String(),
+    account: Type.String({ description: 'id of the account' }),
+    account_name: Type.String({ description: 'name of the account' }),
+    name: Type.String(),
+    prefix: Type.String({ description: 'the beginning of the key' }),
+    active: Type.Boolean({ description: 'false while it is disabled' }),
+    created: Moment,
+    expires: orNull(Moment),
+    expired: Type.Boolean(),
+    last_used: orNull(Moment),
+    requests_per_minute: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
+    calls_per_day: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
+    replaced_by: orNull(Type.String({ description: 'id of the key that rotation put in its place' })),
+  },
+  CLOSED,
+);
+export type KeyView = Readonly<Static<typeof KeyView>>;
+
+export const CreatedKeyView = Type.Object(
+  { ...KeyView.properties, key: Type.String({ description: 'the key, shown this once' }) },
+  CLOSED,
+);
+export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;
+
+export const RotatedKeyView = Type.Object({ ...CreatedKeyView.properties, replaces: KeyView }, CLOSED);
+export type RotatedKeyView = Readonly<Static<typeof RotatedKeyView>>;
+
+export const BulkView = Type.Object(
+  {
+    data: Type.Array(Type.Object({ account: AccountView, keys: Type.Array(CreatedKeyView) }, CLOSED), {
+      description: 'in the order of the request',
+    }),
+  },
+  CLOSED,
+);
+
+const ACCOUNT_STATS = {
+  calls: Count,
+  prompt_tokens: Count,
+  cached_tokens: Count,
+  completion_tokens: Count,
+  cost: Money,
+};
+
+/** The calls of one account in one span of time. */
+export const AccountStatsView = Type.Object(ACCOUNT_STATS, CLOSED);
+export type AccountStatsView = Readonly<Static<typeof AccountStatsView>>;
+
+export const BusyAccountView = Type.Object(
+  { account: Type.String(), name: Type.String(), ...ACCOUNT_STATS },
+  CLOSED,
+);
+export type BusyAccountView = Readonly<Static<typeof BusyAccountView>>;
+
+export const AccountSpanView = Type.Object({ start: Moment, ...ACCOUNT_STATS }, CLOSED);
+export type AccountSpanView = Readonly<Static<typeof AccountSpanView>>;
+
+export function historySchema<Line extends TObject>(line: Line) {
+  return Type.Object(
+    {
+      range: Type.Enum([...RING_NAMES]),
+      seconds: Type.Integer({ description: 'length of each span' }),
+      data: Type.Array(line),
+    },
+    CLOSED,
+  );
+}
+
+export interface HistoryView<Line> {
+  range: RingName;
+  seconds: number;
+  data: Line[];
+}
+
+export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line> {
+  return { range, seconds: HISTORY_RINGS[range].seconds, data };
+}
+
+/** The numbers of a usage line, in the order of the columns of the CSV. */
+export const USAGE_STATS = {
+  calls: Count,
+  failed_calls: Count,
+  estimated_calls: Count,
+  prompt_tokens: Count,
+  cached_tokens: Count,
+  completion_tokens: Count,
+  cost: Money,
+  uncovered: Money,
+};
+
+const NameOf = (what: string) =>
+  Type.Union([Type.String(), Type.Null()], { description: `name of the ${what}; null where it was deleted` });
+
+/** One of the first five is there: what the lines are by. If that is an id, its names are there too. */
+export const UsageView = Type.Object(
+  {
+    account: Type.Optional(Type.String({ description: 'id of the account' })),
+    key: Type.Optional(Type.String({ description: 'id of the key' })),
+    model: Type.Optional(Type.String()),
+    day: Type.Optional(Type.String({ description: 'UTC, such as 2025-01-31' })),
+    hour: Type.Optional(Moment),
+    account_name: Type.Optional(NameOf('account')),
+    key_name: Type.Optional(NameOf('key')),
+    ...USAGE_STATS,
+  },
+  CLOSED,
+);
+export type UsageView = Readonly<Static<typeof UsageView>>;
+
+export const ModelView = Type.Object(
+  {
+    id: Type.String(),
+    aliases: Type.Array(Type.String(), { description: 'other names that callers may use' }),
+    owned_by: Type.String(),
+    created: Moment,
+    price: Type.Object(
+      { input: Money, cached_input: Money, output: Money },
+      { ...CLOSED, description: 'per million tokens' },
+    ),
+    max_output_tokens: Type.Integer(),
+  },
+  CLOSED,
+);
+export type ModelView = Readonly<Static<typeof ModelView>>;
+
+export const PlanView = Type.Object(
+  {
+    id: Type.String(),
+    requests_per_minute: Type.Integer(),
+    calls_per_day: Type.Integer(),
+    max_tokens: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'null where the model’s own bound alone counts',
+    }),
+    calls_in_flight: Type.Integer({ description: 'of one account' }),
+    body_bytes: Type.Integer(),
+    models: Type.Array(Type.String()),
+  },
+  CLOSED,
+);
+export type PlanView = Readonly<Static<typeof PlanView>>;
+
+export const UpstreamResetView = Type.Object(
+  {
+    models: Type.Array(Type.String(), {
+      description: 'the models whose upstreams are called again',
+      examples: [['gpt-4o-mini']],
+    }),
+  },
+  CLOSED,
+);
+export type UpstreamResetView = Static<typeof UpstreamResetView>;
+
+export const SettingView = Type.Object(
+  {
+    setting: Type.String({ examples: ['models.gpt-4o-mini.price.input'] }),
+    value: Type.String({ description: 'as text; a secret is not shown' }),
+    origin: Type.String({
+      description: 'a line of the file, a variable of the environment, an option of the command, or default',
+      examples: ['tollgate.yaml:12', 'TOLLGATE_PORT', '--port', 'default'],
+    }),
+    live: Type.Boolean({ description: 'whether a reload can change it; a restart is needed otherwise' }),
+  },
+  CLOSED,
+);
+export type SettingView = Readonly<Static<typeof SettingView>>;
+
+const SettingText = Type.Union([Type.String(), Type.Null()], {
+  description: 'as text; a secret is not shown; null where there is none, or a whole entry comes or goes',
+});
+
+export const SettingChangeView = Type.Object(
+  { setting: Type.String(), before: SettingText, after: SettingText },
+  CLOSED,
+);
+export type SettingChangeView = Readonly<Static<typeof SettingChangeView>>;
+
+export const ReloadView = Type.Object(
+  {
+    dry_run: Type.Boolean(),
+    applied: Type.Array(Type.String(), {
+      description: 'settings that took effect, or with dry_run would',
+      examples: [['models.gpt-4o-mini.price', 'plans.free (removed)']],
+    }),
+    restart_needed: Type.Array(Type.String(), {
+      description: 'settings that differ from what runs and wait for a restart',
+      examples: [['listen.port']],
+    }),
+    changes: Type.Optional(
+      Type.Array(SettingChangeView, {
+        description: 'only with dry_run: the values of what would change, and of what waits for a restart',
+      }),
+    ),
+    replacing: Type.Optional(
+      Type.Integer({
+        description: 'only with restart: gateway processes that are replaced one by one from now on',
+      }),
+    ),
+  },
+  CLOSED,
+);
+export type ReloadView = Static<typeof ReloadView>;
+
+export const HostView = Type.Object(
+  {
+    id: Type.String({ description: 'made once for its data directory' }),
+    self: Type.Boolean({ description: 'the host that answers' }),
+    state: Type.Union([Type.Literal('heard'), Type.Literal('silent'), Type.Literal('awaited')], {
+      description:
+        'heard: in the last 20 s; silent: it is gone, or cut off; awaited: the sharing server has lost data, and lends nothing before this host is back or forgotten',
+    }),
+    last_heard: orNull(Type.Integer({ description: 'Unix seconds' })),
+  },
+  CLOSED,
+);
+export type HostView = Static<typeof HostView>;
