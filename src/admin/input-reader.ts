@@ -5,6 +5,7 @@
 import type { Static, TObject, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
+import { clipped, formatInputPath, type ValueSchema, wantedBy } from '../core/wrong-input.js';
 import { invalid, UNPRINTABLE } from '../registry/record-id.js';
 
 /** Of a wrong value in a message: enough to know it again, where a whole body may be 64 KiB and more. */
@@ -31,7 +32,7 @@ export function compileReader<Schema extends TObject>(
 
 /** What was given, cut to a length that a message can hold. */
 export function shown(value: unknown): string {
-  return clipped(value === undefined ? 'nothing' : jsonOf(value));
+  return clipped(value === undefined ? 'nothing' : jsonOf(value), SHOWN_CHARS_MAX);
 }
 
 function jsonOf(value: unknown): string {
@@ -48,7 +49,7 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   for (const fault of errors) {
     if (fault.keyword === 'additionalProperties') {
       const names = fault.params.additionalProperties.map((name) => fieldOf(`${fault.instancePath}/${name}`));
-      return `unknown ${noun} ${clipped(names.join(', '))}`;
+      return `unknown ${noun} ${clipped(names.join(', '), SHOWN_CHARS_MAX)}`;
     }
   }
   for (const fault of errors) {
@@ -60,57 +61,34 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   const first = errors[0];
   invariant(first !== undefined, 'what is refused has a fault');
   if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
-  const rule = ruleOf(schemaAt(schema, first.schemaPath), first.message);
+  const wanted = wantedBy(schemaAt(schema, first.schemaPath));
+  // The whole rule: a message of the validator says half of it, such as one of two bounds.
+  const rule = wanted === undefined ? first.message : `must be ${wanted}`;
   return `${fieldOf(first.instancePath)} ${rule}, got ${shown(valueAt(value, first.instancePath))}`;
 }
 
-/** The whole rule of a field, where its parts would each tell half of it. */
-function ruleOf(schema: unknown, message: string): string {
-  const {
-    type,
-    minimum,
-    maximum,
-    enum: words,
-  } = schema as {
-    type?: string;
-    minimum?: number;
-    maximum?: number;
-    enum?: readonly unknown[];
-  };
-  if (words !== undefined) return `must be one of ${words.join(', ')}`;
-  if (type === 'integer' && minimum !== undefined && maximum !== undefined) {
-    return `must be a whole number from ${minimum} to ${maximum}`;
-  }
-  return type === 'boolean' ? 'must be true or false' : message;
-}
-
 /** From `/accounts/3/name` to `accounts[3].name`. */
-function fieldOf(path: string): string {
-  return phraseOf(path)
-    .map((word, at) => (/^\d+$/.test(word) ? `[${word}]` : at === 0 ? word : `.${word}`))
-    .join('');
+function fieldOf(pointer: string): string {
+  const parts = namesOf(pointer).map((name) => (/^(?:0|[1-9]\d{0,14})$/.test(name) ? Number(name) : name));
+  return formatInputPath(parts);
 }
 
-function schemaAt(schema: TSchema, path: string): unknown {
-  return valueAt(schema, path.slice('#'.length));
+function schemaAt(schema: TSchema, path: string): ValueSchema {
+  return valueAt(schema, path.slice('#'.length)) as ValueSchema;
 }
 
 /** A name that is not there, as in a schema of another kind, gives an empty record. */
 function valueAt(value: unknown, path: string): unknown {
   let found = value;
-  for (const word of phraseOf(path)) found = (found as Record<string, unknown> | undefined)?.[word];
+  for (const name of namesOf(path)) found = (found as Record<string, unknown> | undefined)?.[name];
   return found;
 }
 
-function phraseOf(path: string): string[] {
+function namesOf(path: string): string[] {
   return path
     .split('/')
     .slice(1)
-    .map((word) => word.replaceAll('~1', '/').replaceAll('~0', '~'));
-}
-
-function clipped(text: string): string {
-  return text.length <= SHOWN_CHARS_MAX ? text : `${text.slice(0, SHOWN_CHARS_MAX)}…`;
+    .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
 /*

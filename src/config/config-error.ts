@@ -1,18 +1,14 @@
-/** What is wrong with a configuration: all of it at once, each with its place. Any thread. */
+/** What is wrong with a configuration: all errors at once, each with its path. Any thread. */
+import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
 
-/** Names and positions from the root: `['models', 0, 'price']`. */
-export type SettingPath = readonly (string | number)[];
+export type SettingPath = InputPath;
 
 /** `models[0].price`; the empty path is `settings`. */
 export function formatPath(path: SettingPath): string {
-  if (path.length === 0) return 'settings';
-  return path.reduce<string>((text, part) => {
-    if (typeof part === 'number') return `${text}[${part}]`;
-    return text === '' ? part : `${text}.${part}`;
-  }, '');
+  return path.length === 0 ? 'settings' : formatInputPath(path);
 }
 
-/** An expected refusal. `problems` are whole lines; none shows a secret. */
+/** The configuration is refused. `problems` are whole lines; none contains a secret. */
 export class ConfigError extends Error {
   readonly code = 'config_refused';
   readonly problems: readonly string[];
@@ -26,15 +22,13 @@ export class ConfigError extends Error {
 
 const SHOWN_CHARS_MAX = 80;
 
-/** How a refusal shows what it got: cut, on one line, with the type where that may be what is wrong. */
+/** How a sentence shows a value: clipped, on one line, and `withType` if its type may be what is wrong. */
 export function describe(value: unknown, withType: boolean): string {
   if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';
   switch (typeof value) {
-    case 'string': {
-      const shown = value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value;
-      return JSON.stringify(shown) + (withType ? ' (a string)' : '');
-    }
+    case 'string':
+      return JSON.stringify(clipped(value, SHOWN_CHARS_MAX)) + (withType ? ' (a string)' : '');
     case 'number':
     case 'boolean':
       return `${value}${withType ? ` (a ${typeof value})` : ''}`;

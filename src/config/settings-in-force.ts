@@ -4,6 +4,7 @@
  * texts to the gateway processes. No text contains a secret.
  */
 import { isDeepStrictEqual } from 'node:util';
+import { clipped } from '../core/wrong-input.js';
 import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import { settingsDeclaration, type Settings } from './schema.js';
@@ -129,11 +130,7 @@ function idOf(entry: unknown): string | undefined {
 }
 
 function textOf(value: unknown): string {
-  return shortened(Array.isArray(value) ? value.join(', ') : String(value));
-}
-
-function shortened(text: string): string {
-  return text.length <= VALUE_CHARS_MAX ? text : `${text.slice(0, VALUE_CHARS_MAX)}…`;
+  return clipped(Array.isArray(value) ? value.join(', ') : String(value), VALUE_CHARS_MAX);
 }
 
 export interface SettingsDifference {
@@ -252,5 +249,5 @@ function textAt(texts: Texts, path: string): string | null {
       ? [`${name.slice(path.length).replace(/^\./, '')}: ${value}`]
       : [],
   );
-  return below.length === 0 ? null : shortened(below.join(', '));
+  return below.length === 0 ? null : clipped(below.join(', '), VALUE_CHARS_MAX);
 }

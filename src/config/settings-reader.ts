@@ -2,6 +2,7 @@
  * Walks raw configuration along its declaration: puts variables in, lets overrides win, fills defaults, refuses what does
  * not fit and goes on, so that one run tells every fault. Main threads and commands.
  */
+import { wantedBy } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
 import { describe, formatPath, type SettingPath } from './config-error.js';
 import { nearestName, synonymOf } from './nearest-name.js';
@@ -284,13 +285,8 @@ function fits(declaration: Declaration, value: unknown): boolean {
   return (declaration['~refine'] ?? []).every((refinement) => refinement.check(value));
 }
 
-/** Ends the sentence "want …". */
+/** The end of the sentence "want …". */
 function wantOf(declaration: Declaration): string {
-  if (declaration.enum !== undefined) return `one of ${declaration.enum.join(', ')}`;
-  if (declaration.type === 'integer') {
-    const unit = declaration['x-unit'] === undefined ? '' : ` of ${declaration['x-unit']}`;
-    return `a whole number${unit} from ${declaration.minimum ?? -Infinity} to ${declaration.maximum ?? Infinity}`;
-  }
   const hint = declaration['x-hint'] === undefined ? '' : ` (${declaration['x-hint']})`;
-  return `${declaration['x-want'] ?? 'a text'}${hint}`;
+  return wantedBy(declaration) ?? `${declaration['x-want'] ?? 'a text'}${hint}`;
 }

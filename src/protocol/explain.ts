@@ -6,6 +6,7 @@
  */
 import { invariant } from '../core/errors.js';
 import { MESSAGES_MAX } from '../core/limits.js';
+import { clipped } from '../core/wrong-input.js';
 import {
   CHAT_ROLES,
   CHOICES_MAX,
@@ -36,9 +37,7 @@ export function got(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Array.isArray(value)) return 'an array';
   if (typeof value === 'object' && value !== null) return 'an object';
-  if (typeof value === 'string') {
-    return JSON.stringify(value.length > GOT_CHARS_MAX ? `${value.slice(0, GOT_CHARS_MAX)}…` : value);
-  }
+  if (typeof value === 'string') return JSON.stringify(clipped(value, GOT_CHARS_MAX));
   return typeof value === 'number' ? String(value) : JSON.stringify(value);
 }
 
