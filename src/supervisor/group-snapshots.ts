@@ -1,9 +1,9 @@
 /**
- * The figures of all gateways, for the one that has the admin interface, and what those had counted that have ended, so that
- * no sum falls when a process does. Supervisor process.
+ * Collects the figures of all gateway processes for the one that has the admin interface, and keeps the counters of processes
+ * that have ended, so that no sum falls when a process does. Supervisor process.
  *
- * A gateway that drains tells its last figures; of one that is killed those count that were last asked for. Nobody has seen
- * higher ones.
+ * A process that drains sends its last figures. Of one that is killed, the figures that were last asked for count: nobody has
+ * seen higher ones.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/snapshots.js';
@@ -11,20 +11,23 @@ import { addEnded, endedSnapshot } from '../telemetry/metrics-snapshot.js';
 
 /** Of whom figures can be asked. */
 export interface ReadableProcess {
+  /** Empty if the process ends or does not answer in time; never rejects. */
   read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
 }
 
 interface Entry {
   readonly slot: number;
+  /** Its figures as it last sent them; no replies to errands. */
   last: Snapshot;
 }
 
 export class GroupSnapshots {
   readonly #entries = new Map<ReadableProcess, Entry>();
+  /** The counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /** Those who ask while figures are being collected get them too: two operators cost as much as one. */
+  /** Who asks while figures are being collected gets the same: two operators cost as much as one. */
   readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
-  /** Begins when that has ended: for those who ask meanwhile for an errand. */
+  /** Errands that begin when the one under way has ended: for those who asked meanwhile. */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
   /** Its figures belong to the whole from now on. */
@@ -32,25 +35,30 @@ export class GroupSnapshots {
     this.#entries.set(process, { slot, last: {} });
   }
 
-  /** Figures that it told by itself. */
+  /** Takes figures that the process sent unasked. */
   note(process: ReadableProcess, snapshot: Snapshot): void {
     const entry = this.#entries.get(process);
     if (entry !== undefined) entry.last = { ...entry.last, ...snapshot };
   }
 
-  /** It has ended: its counters stay. */
+  /** The process has ended; its counters stay. */
   remove(process: ReadableProcess): void {
     const entry = this.#entries.get(process);
     this.#entries.delete(process);
     if (entry !== undefined) this.#ended = addSnapshots(this.#ended, entry.last);
   }
 
-  /** Takes as long as the slowest gateway, and no longer than a gateway may. */
+  /**
+   * Asks every process. Takes as long as the slowest of them, and no longer than one may take. Figures of a process that does
+   * not answer in time are those that it sent last; an errand, and what calls use, it has then not answered.
+   */
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
     const underWay = this.#underWay.get(what);
     if (underWay !== undefined) return ERRANDS.has(what) ? this.#collectNext(what, underWay) : underWay;
-    const collected = this.#collect(what).finally(() => this.#underWay.delete(what));
+    const collected = (ERRANDS.has(what) ? this.#ask(what) : this.#collect(what)).finally(() =>
+      this.#underWay.delete(what),
+    );
     this.#underWay.set(what, collected);
     return collected;
   }
@@ -66,20 +74,29 @@ export class GroupSnapshots {
     return next;
   }
 
-  /** About these accounts, for who asks alone: nothing of it is kept. */
-  async #ask(what: SnapshotKind, accounts: readonly string[]): Promise<GroupSnapshot> {
-    const members = [...this.#entries].map(async ([process, { slot }]) => ({
-      slot,
-      reading: await process.read(what, accounts),
-    }));
-    return { members: await Promise.all(members), ended: {} };
+  /**
+   * Keeps nothing of the replies: that a process had flushed, or what its calls used, says nothing of now. A process that has
+   * ended meanwhile is left out.
+   */
+  async #ask(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
+    const replies = await Promise.all(
+      [...this.#entries.keys()].map(async (process) => ({
+        process,
+        reading: only(await process.read(what, accounts), what),
+      })),
+    );
+    const members = replies.flatMap(({ process, reading }) => {
+      const entry = this.#entries.get(process);
+      return entry === undefined ? [] : [{ slot: entry.slot, reading }];
+    });
+    return { members, ended: {} };
   }
 
   async #collect(what: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#entries.keys()].map(async (process) => this.note(process, await process.read(what))),
     );
-    // Looked at in one turn: whoever has ended meanwhile is in the second part and not in the first.
+    // Read without a wait in between: a process that has ended meanwhile is in the second part and not in the first.
     return {
       members: [...this.#entries.values()].map(({ slot, last }) => ({ slot, reading: only(last, what) })),
       ended: only(this.#ended, what),
@@ -91,12 +108,12 @@ function only(snapshot: Snapshot, what: SnapshotKind): Snapshot {
   return { [what]: snapshot[what] };
 }
 
-/** Tellings of processes that have ended: whoever sums them up has had them two seconds later, before so many more have ended. */
-const ENDED_TELLINGS_MAX = 4;
+/** Account reports of ended processes that are kept. The reader sums them up every two seconds, before so many more have ended. */
+const ENDED_REPORTS_MAX = 4;
 
 function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {
   return {
-    accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_TELLINGS_MAX),
+    accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_REPORTS_MAX),
     metrics: addEnded(ended.metrics ?? [], endedSnapshot(metrics ?? [])),
     ...(status === undefined
       ? { ...(ended.status && { status: ended.status }) }

@@ -127,6 +127,22 @@ void t.test('an errand is never answered by what was under way before it was ask
   for (const answer of await Promise.all(later)) t.match(answer, { members: [{ reading: { changes: 2 } }] });
 });
 
+void t.test('a process that went silent has not flushed because it once had', async (t) => {
+  const readings = new GroupSnapshots();
+  const replies: Snapshot[] = [{ books: true }, {}, { books: true }];
+  const silent: ReadableProcess = { read: () => Promise.resolve(replies.shift() ?? {}) };
+  readings.add({ read: () => Promise.resolve({ books: true }) }, 0);
+  readings.add(silent, 1);
+  const flushed = async (): Promise<unknown[]> =>
+    (await readings.collect('books')).members.map(({ reading: { books } }) => books);
+  t.same(await flushed(), [true, true]);
+  t.same(await flushed(), [true, undefined], 'nothing is known of it');
+  t.same(await flushed(), [true, true]);
+  const last = flushed();
+  readings.remove(silent);
+  t.same(await last, [true], 'one that ends meanwhile is not asked about any more');
+});
+
 void t.test('what is about accounts is for who asks alone, and nothing of it is kept', async (t) => {
   const readings = new GroupSnapshots();
   const asked: (readonly string[])[] = [];
