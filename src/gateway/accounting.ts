@@ -19,13 +19,11 @@ import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../regist
 import { ownRegistryService, type RegistryService } from '../registry/registry-service.js';
 import { Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
-import { IdNames, UsageLines } from '../store/usage-lines.js';
 import { KeyUses } from '../store/key-uses.js';
 import { recover } from '../store/recovery.js';
 import { SharedTotals, SpentTotals } from '../store/spent-totals.js';
 import { Store } from '../store/store.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
-import { LineFile } from '../telemetry/line-file.js';
 import type { CallsUse } from '../sharing/calls-use.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
@@ -33,8 +31,10 @@ import type { OpenHosts } from '../sharing/open-hosts.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
+import { IdNames } from './id-names.js';
 import { IdempotencyService } from './idempotency-service.js';
 import { GroupCommit, GroupErrands } from './group-errands.js';
+import { usageLogOf, type UsageLog } from './gateway-logs.js';
 import type { GroupPosition } from './messages.js';
 import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
 import type { LiveSettings } from './reload.js';
@@ -82,7 +82,7 @@ export class Accounting {
   /** Of the calls in flight, each listener's share. */
   readonly slotsPerListener: number;
   readonly #shared: SharedPart | undefined;
-  readonly #usageLog: LineFile | undefined;
+  readonly #usageLog: UsageLog | undefined;
   readonly #log: Log;
   #flushTimer: NodeJS.Timeout | undefined;
 
@@ -128,7 +128,7 @@ export class Accounting {
     const journals = this.buffers.journals.map((journal) => new JournalReader(journal));
     this.idNames = new IdNames(store, clock);
     this.tally = new TopAccounts((account) => this.idNames.accountIdOf(account), hostClock);
-    this.#usageLog = usageLogOf(settings, log);
+    this.#usageLog = usageLogOf(settings, { ids: this.idNames, requestIdOf: options.requestIdOf }, log);
     this.locks = new IdempotencyService({
       settings,
       replaysUnwritten: () => live.settings.durability === 'interval',
@@ -146,7 +146,7 @@ export class Accounting {
       store,
       modelIdOf: (index) => live.catalog.models[index]!.id,
       refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
-      usageLines: this.#usageLinesOf(options.requestIdOf),
+      usageLog: this.#usageLog,
       tally: this.tally,
       answers: this.locks,
       uncoveredCharges: shared
@@ -270,16 +270,4 @@ export class Accounting {
     }
     return flushed;
   }
-
-  #usageLinesOf(requestIdOf: AccountingOptions['requestIdOf']): UsageLines | undefined {
-    const usageLog = this.#usageLog;
-    if (usageLog === undefined) return undefined;
-    return new UsageLines({ append: (lines) => usageLog.append(lines), names: this.idNames, requestIdOf });
-  }
-}
-
-function usageLogOf({ usage_log: usageLog }: Settings, log: Log): LineFile | undefined {
-  if (usageLog === undefined) return undefined;
-  const { path, rotate_bytes: rotateBytes, keep } = usageLog;
-  return new LineFile({ name: 'usage log', path, rotateBytes, keep, log });
 }

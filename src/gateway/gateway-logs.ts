@@ -1,25 +1,30 @@
 /**
- * What a gateway logs of its calls, and how that changes while it serves: takes the access log out of the listeners' rings and
- * writes it, to a file or among the events on standard error. Main thread.
+ * The two logs of calls: the access log (gateway.ts), which takes the records of all calls out of the listeners'
+ * rings, and the usage log (accounting.ts), which is given the records of the journal as the store counts them. Both
+ * write lines to a file of their own; the access log writes to standard error if it has none. Also what is logged
+ * at the moment, which an operator may change while the gateway serves. Main thread.
  */
 import { msToNextTick } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
+import type { JournalRecord } from '../ledger/journal-layout.js';
+import type { UsageKey } from '../registry/usage-report.js';
 import type { AccessBuffer } from '../telemetry/access-layout.js';
 import { AccessReader } from '../telemetry/access-ring.js';
-import { LineBuffer } from '../telemetry/line-buffer.js';
 import { LineFile } from '../telemetry/line-file.js';
 import { type Log, LogSwitch, type LogSwitchBuffer, type LogChange, type LogView } from '../telemetry/log.js';
 import { StandardErrorLines } from '../telemetry/standard-error.js';
-import { AccessLines, type AccessNames } from './access-line.js';
+import { accessLine, usageLine, type AccessNames, type CallNames } from './call-lines.js';
 
-/** A busy listener's calls of this time fit its ring eight times; on a screen lines come without a wait that is felt. */
+/** A busy listener's calls of this time fit its ring eight times; a reader of a screen does not feel the wait. */
 const DRAIN_PERIOD_MS = 100;
-/** The same after a look that has found nothing: a look wakes a gateway at rest. */
+/** The same after a drain that found nothing, because a drain wakes an idle gateway. */
 const IDLE_DRAIN_PERIOD_MS = 250;
-/** Lines that are written at once: some 150. Ten times as many at once took four times as long a line (ext4). */
-const BATCH_BYTES = 60 * 1024;
-/** Records that were dropped are told so often. */
+/** Lines written at once, 60 KB. Ten times as many at once took four times as long a line (ext4). */
+const LINES_AT_ONCE = 150;
+/** How often dropped records are logged. */
 const LOG_PERIOD_MS = 10_000;
+/** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
+const USAGE_LINES_WAITING_MAX = 20_000;
 
 export interface GatewayLogsOptions {
   readonly settings: Settings;
@@ -30,21 +35,14 @@ export interface GatewayLogsOptions {
   readonly log: Log;
 }
 
-/** Where lines go. */
-interface Output {
-  /** Whole lines, each with its newline, copied where they are kept. `isMore`: others of the same moment came just before. */
-  appendBytes(lines: Buffer, isMore: boolean): void;
-  close(): void;
-}
-
+/** The access log, and the switch of what is logged. */
 export class GatewayLogs {
   readonly #log: Log;
   readonly #control: LogSwitch;
   readonly #readers: readonly AccessReader[];
-  readonly #lines: AccessLines;
-  readonly #buffer = new LineBuffer();
+  readonly #names: AccessNames;
   #settings: Settings['access_log'] | undefined;
-  #output: Output | undefined;
+  #output: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #dropped = 0;
   #loggedAtMs = -Infinity;
@@ -53,11 +51,11 @@ export class GatewayLogs {
     this.#log = options.log;
     this.#control = new LogSwitch(options.control);
     this.#readers = options.rings.map((ring) => new AccessReader(ring));
-    this.#lines = new AccessLines(options.names);
+    this.#names = options.names;
     this.apply(options.settings);
   }
 
-  /** From now on as `settings` say, in all threads at once. A file that cannot be written is told with the first lines. */
+  /** Logs as `settings` say from now on, in all threads at once. A file that cannot be written is reported with its first lines. */
   apply({ log, access_log: accessLog }: Pick<Settings, 'log' | 'access_log'>): void {
     this.drain();
     this.#control.level = log.level;
@@ -65,10 +63,13 @@ export class GatewayLogs {
     this.#control.access = accessLog.enabled;
     if (!isSameFile(this.#settings, accessLog)) {
       this.#output?.close();
-      this.#output = outputOf(accessLog, this.#log);
+      this.#output =
+        accessLog.path === undefined
+          ? new StandardErrorLines()
+          : lineFileOf('access log', { ...accessLog, path: accessLog.path }, this.#log);
     }
     this.#settings = accessLog;
-    // Also where the log is off: a call that had looked before may append after.
+    // Also if the log is off: a call that looked at the switch before may append after.
     this.#drainLater(false);
   }
 
@@ -78,7 +79,7 @@ export class GatewayLogs {
     this.#timer = setTimeout(() => this.#drainLater(this.drain()), waitMs);
   }
 
-  /** Puts what is named of it in force until `apply`, in all threads at once; returns what is logged then. */
+  /** Puts what `change` names in force until `apply`, in all threads at once; returns what is logged then. */
   change({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
     const control = this.#control;
     if (level !== undefined) control.level = level;
@@ -87,24 +88,27 @@ export class GatewayLogs {
     return { level: control.level, access_log: control.access, sample_percent: control.samplePercent };
   }
 
-  /** Writes what the listeners have appended. Before another listener goes on in the ring of one that died, too: its calls have other names. True if there was any. */
+  /**
+   * Writes what the listeners have appended; returns whether there was any. The gateway calls it also before a new
+   * listener goes on in the ring of one that died: its requests have other ids.
+   */
   drain(): boolean {
     let isAny = false;
-    let isMore = false;
-    const handOver = (): void => {
-      this.#buffer.drain((lines) => this.#output?.appendBytes(lines, isMore));
-      isMore = true;
+    let lines: string[] = [];
+    const write = (): void => {
+      this.#output?.append(lines);
+      lines = [];
     };
     this.#readers.forEach((reader, listener) => {
       reader.drain((record) => {
         isAny = true;
-        this.#lines.write(this.#buffer, listener, record);
-        if (this.#buffer.length >= BATCH_BYTES) handOver();
+        lines.push(accessLine(this.#names, listener, record));
+        if (lines.length >= LINES_AT_ONCE) write();
       });
       this.#dropped += reader.takeDropped();
     });
-    handOver();
-    if (this.#dropped > 0) this.#tellDropped();
+    if (lines.length > 0) write();
+    if (this.#dropped > 0) this.#logDropped();
     return isAny;
   }
 
@@ -114,7 +118,7 @@ export class GatewayLogs {
     this.#output?.close();
   }
 
-  #tellDropped(): void {
+  #logDropped(): void {
     const nowMs = performance.now();
     if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
@@ -125,6 +129,52 @@ export class GatewayLogs {
   }
 }
 
+/** The usage log. The flush of the ledger gives it each record it counts and writes the lines after each transaction. */
+export class UsageLog {
+  readonly #names: CallNames;
+  readonly #output: Pick<LineFile, 'append' | 'close'>;
+  #lines: string[] = [];
+
+  constructor(names: CallNames, output: Pick<LineFile, 'append' | 'close'>) {
+    this.#names = names;
+    this.#output = output;
+  }
+
+  /** Takes a call whose record came from the journal of that index and was counted in the usage row `row`. */
+  note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
+    this.#lines.push(usageLine(this.#names, journal, record, row));
+    if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
+  }
+
+  /** Writes the lines, whether the store took the transaction or not: the calls were made. */
+  handOver(): void {
+    if (this.#lines.length === 0) return;
+    this.#output.append(this.#lines);
+    this.#lines = [];
+  }
+
+  close(): void {
+    this.#output.close();
+  }
+}
+
+/** Returns undefined if the settings have no usage log. */
+export function usageLogOf(
+  { usage_log: usageLog }: Settings,
+  names: CallNames,
+  log: Log,
+): UsageLog | undefined {
+  return usageLog && new UsageLog(names, lineFileOf('usage log', usageLog, log));
+}
+
+function lineFileOf(
+  name: 'access log' | 'usage log',
+  { path, rotate_bytes: rotateBytes, keep }: NonNullable<Settings['usage_log']>,
+  log: Log,
+): LineFile {
+  return new LineFile({ name, path, rotateBytes, keep, log });
+}
+
 function isSameFile(
   before: Settings['access_log'] | undefined,
   { path, rotate_bytes: rotateBytes, keep }: Settings['access_log'],
@@ -132,17 +182,10 @@ function isSameFile(
   return before?.path === path && before?.rotate_bytes === rotateBytes && before.keep === keep;
 }
 
-function outputOf({ path, rotate_bytes: rotateBytes, keep }: Settings['access_log'], log: Log): Output {
-  if (path === undefined) return new StandardErrorLines();
-  return new LineFile({ name: 'access log', path, rotateBytes, keep, log });
-}
-
-/*
- * Where the gateways of a group write the logs of their calls: each to files of its own, because a file is rotated by the one
- * who writes it. Main thread.
+/**
+ * Returns the settings of the gateway in that slot of its group, which writes files of its own, because a file is
+ * rotated by its one writer: slot 0 writes `path`, the others `path.p1`, `path.p2` and so on.
  */
-
-/** The first writes `path`, the others `path.p1`, `path.p2` and so on. */
 export function withOwnLogs(settings: Settings, slot: number): Settings {
   const { usage_log: usageLog, access_log: accessLog } = settings;
   const own = (path: string): string => (slot === 0 ? path : `${path}.p${slot}`);

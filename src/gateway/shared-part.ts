@@ -32,12 +32,12 @@ import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/open-coordinator.js';
 import { SharedRegistry, commitHere } from '../sharing/shared-registry.js';
 import { sharingSnapshot } from '../sharing/sharing-stats.js';
-import type { IdNames } from '../store/usage-lines.js';
 import type { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { GroupErrands } from './group-errands.js';
+import type { IdNames } from './id-names.js';
 import type { LiveSettings } from './reload.js';
 
 export interface SharedPartOptions {

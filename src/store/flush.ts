@@ -13,6 +13,7 @@ import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
+import type { UsageKey } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
@@ -25,7 +26,6 @@ import type { SpendingTotals } from './spent-totals.js';
 import { FlushHealth } from './flush-health.js';
 import type { FlushRows } from './flush-rows.js';
 import { UsageBook, type UsageStore } from './usage-book.js';
-import type { UsageLines } from './usage-lines.js';
 
 /** Dirty accounts, and keys, of one transaction: it blocks the main thread for some 100 ms, and the admin interface with it. */
 const ACCOUNTS_MAX = 20_000;
@@ -52,6 +52,12 @@ export interface FlushStore extends UsageStore {
   putAccounting(rows: FlushRows): void;
 }
 
+/** The usage log: takes each call as it is counted, and writes the lines after each transaction. */
+export interface UsageLogLines {
+  note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
+  handOver(): void;
+}
+
 export interface LedgerFlushOptions {
   readonly ledger: Ledger;
   /** One a listener. */
@@ -67,8 +73,8 @@ export interface LedgerFlushOptions {
   readonly refuseOnError: () => boolean;
   /** Absent where nobody asks when keys were used. */
   readonly keyUses?: KeyUses;
-  /** Absent where calls are not logged. */
-  readonly usageLines?: Pick<UsageLines, 'note' | 'handOver'> | undefined;
+  /** Absent if there is no usage log. */
+  readonly usageLog?: UsageLogLines | undefined;
   /** Absent where nobody looks at who calls. */
   readonly tally?: Pick<TopAccounts, 'note'>;
   readonly answers?: FlushedResponses | undefined;
@@ -182,14 +188,14 @@ export class LedgerFlush {
     this.#options.totals.add(record.account, record.charged, record.uncovered);
     this.#usage.add(row, record);
     this.#accounts.add(record.account);
-    this.#options.usageLines?.note(journal, record, row);
+    this.#options.usageLog?.note(journal, record, row);
     this.#options.tally?.note(record);
     if (record.uncovered !== 0n) this.#options.uncoveredCharges?.note(journal, record);
   }
 
   #write(): boolean {
     const written = this.#writeRows();
-    this.#options.usageLines?.handOver();
+    this.#options.usageLog?.handOver();
     return written;
   }
 

@@ -1,9 +1,14 @@
 /**
- * A log of calls in a file, the usage log or the access log: JSON lines, rotated by size. Main thread of a gateway process.
+ * A file of JSON lines that is rotated by size: the usage log or the access log. gateway-logs.ts writes both, on the
+ * main thread of a gateway process.
  *
- * It is for reading, not for billing: lines are written after what they tell of, and what cannot be written waits in
- * memory up to a bound and is then dropped, oldest first. A file holds whole lines: what was
- * written of a batch when the disk became full is cut off again, and a line that a crash cut is ended before the next.
+ * It is for reading, not for billing: a line is written after what it reports, and lines that cannot be written wait
+ * in memory up to a bound and are then dropped, oldest first. A file holds whole lines: what was written of a batch
+ * when the disk became full is cut off again, and a line that a crash cut is ended before the next one.
+ *
+ * No library does this with fewer lines. rotating-file-stream 3.2 (tried) rotates, which is a quarter of this file,
+ * but goes on in a file that was moved away, appends to a cut line, writes a batch beyond the size, and is destroyed
+ * with all that waited by the first error.
  */
 import {
   closeSync,
@@ -21,14 +26,13 @@ import type { Log } from './log.js';
 /** What waits while nothing can be written: at 250 bytes a line some 130,000 calls. */
 const PENDING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
-const NOTHING = Buffer.alloc(0);
 
 export interface LineFileOptions {
   /** For messages. */
   readonly name: 'usage log' | 'access log';
-  /** Of the current file; the older ones are `path.1`, the youngest of them, to `path.<keep>`. */
+  /** Path of the current file. The older ones are `path.1`, the youngest of them, to `path.<keep>`. */
   readonly path: string;
-  /** A file is not made longer than this, but where one line is. */
+  /** A file does not grow beyond this, unless a single line is longer. */
   readonly rotateBytes: number;
   /** Older files that are kept, at least 1. */
   readonly keep: number;
@@ -46,13 +50,13 @@ export class LineFile {
   readonly #pendingBytesMax: number;
   #file: number | undefined;
   #fileBytes = 0;
-  /** Not written yet, oldest first: whole lines, each with its newline, some thousand in a piece. */
+  /** Not written yet, oldest first: whole lines, each with its newline, up to some thousand in a piece. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #failing = false;
   #droppedLines = 0;
 
-  /** Opens nothing yet: a path that cannot be written is told with the first lines, and stops no start. */
+  /** Opens nothing yet: a path that cannot be written is reported with the first lines, and stops no start. */
   constructor(options: LineFileOptions) {
     this.#name = options.name;
     this.#path = options.path;
@@ -68,30 +72,23 @@ export class LineFile {
   }
 
   /**
-   * Writes `lines`, which have no newlines in them, and what waited before, in one write a file. Never throws: a failure
-   * is logged, and the lines wait for the next call. Costs some microseconds and a copy to the system's cache, no flush.
+   * Writes what waited and `lines`, which have no newlines in them, in one write a file. Never throws: it logs a
+   * failure, and the lines wait for the next call. Costs some microseconds and a copy to the page cache, no fsync.
    */
   append(lines: readonly string[]): void {
-    // One text and one copy of it: a buffer for each line costs more than writing them.
-    this.appendBytes(lines.length === 0 ? NOTHING : Buffer.from(`${lines.join('\n')}\n`));
-  }
-
-  /**
-   * The same of lines as bytes, each with its newline, which are copied where they have to wait. `isMore` says that a piece of the
-   * same moment came just before: then it is not looked again whether the file is still there, half of what a write costs.
-   */
-  appendBytes(bytes: Buffer, isMore = false): void {
-    if (bytes.length > 0) this.#pending.push(bytes);
-    this.#pendingBytes += bytes.length;
+    if (lines.length > 0) {
+      // One text and one buffer: a buffer a line costs more than writing them.
+      const piece = Buffer.from(`${lines.join('\n')}\n`);
+      this.#pending.push(piece);
+      this.#pendingBytes += piece.length;
+    }
     if (this.#pending.length === 0) return;
     try {
-      if (!isMore || this.#failing || this.#file === undefined) this.#reopen();
+      this.#reopen();
       while (this.#pending.length > 0) this.#writeBatch();
       if (this.#failing) this.#log.warn(`the ${this.#name} is written again`, { path: this.#path });
       this.#failing = false;
     } catch (error) {
-      // What the caller gave is its own again: of it, what is left is last.
-      if (bytes.length > 0) this.#pending.push(Buffer.from(this.#pending.pop()!));
       this.#fail(error);
     }
   }
@@ -101,7 +98,7 @@ export class LineFile {
     this.#closeFile();
   }
 
-  /** Of the oldest piece as many lines as fit the file, which is rotated where none does. */
+  /** Writes as many lines of the oldest piece as fit the file; rotates if none does. */
   #writeBatch(): void {
     const [piece] = this.#pending as [Buffer];
     const bytes = wholeLinesIn(piece, this.#rotateBytes - this.#fileBytes);
@@ -111,12 +108,18 @@ export class LineFile {
     }
     const batch = piece.subarray(0, bytes > 0 ? bytes : firstLineIn(piece));
     this.#write(batch);
-    if (batch.length < piece.length) this.#pending[0] = piece.subarray(batch.length);
-    else this.#pending.shift();
-    this.#pendingBytes -= batch.length;
+    this.#shift(batch.length);
   }
 
-  /** All of it or nothing. */
+  /** Removes the first `bytes` of the oldest piece. */
+  #shift(bytes: number): void {
+    const [piece] = this.#pending as [Buffer];
+    if (bytes < piece.length) this.#pending[0] = piece.subarray(bytes);
+    else this.#pending.shift();
+    this.#pendingBytes -= bytes;
+  }
+
+  /** Writes all of it or nothing. */
   #write(bytes: Buffer): void {
     const file = this.#file!;
     let written = 0;
@@ -129,12 +132,12 @@ export class LineFile {
     this.#fileBytes += written;
   }
 
-  /** The file may have been moved or removed by whoever collects it: then a new one is begun. */
+  /** Whoever collects the file may have moved or removed it: then a new one is begun. */
   #reopen(): void {
     if (this.#file !== undefined) {
       const now = statSync(this.#path, { throwIfNoEntry: false });
       const ours = fstatSync(this.#file);
-      // The size is what is there now, should the collector have emptied the file in place.
+      // The size is read anew in case the collector has emptied the file in place.
       this.#fileBytes = ours.size;
       if (now?.ino === ours.ino && now.dev === ours.dev) return;
       this.#closeFile();
@@ -155,8 +158,8 @@ export class LineFile {
     this.#closeFile();
     rmSync(`${this.#path}.${this.#keep}`, { force: true });
     for (let age = this.#keep - 1; age >= 1; age--)
-      rename(`${this.#path}.${age}`, `${this.#path}.${age + 1}`);
-    rename(this.#path, `${this.#path}.1`);
+      renameIfThere(`${this.#path}.${age}`, `${this.#path}.${age + 1}`);
+    renameIfThere(this.#path, `${this.#path}.1`);
     this.#openFile();
   }
 
@@ -185,22 +188,18 @@ export class LineFile {
     });
   }
 
-  /** Lines that go because more wait than may; as many as that. */
+  /** Drops lines until no more than the bound wait; returns how many. */
   #dropOldest(): number {
     let dropped = 0;
     while (this.#pendingBytes > this.#pendingBytesMax) {
-      const [piece] = this.#pending as [Buffer];
-      const bytes = firstLineIn(piece);
-      if (bytes < piece.length) this.#pending[0] = piece.subarray(bytes);
-      else this.#pending.shift();
-      this.#pendingBytes -= bytes;
+      this.#shift(firstLineIn(this.#pending[0]!));
       dropped += 1;
     }
     return dropped;
   }
 }
 
-/** Bytes of as many of the first lines as have room in `bytesMax`. */
+/** Returns the bytes of as many of the first lines as fit `bytesMax`. */
 function wholeLinesIn(piece: Buffer, bytesMax: number): number {
   if (piece.length <= bytesMax) return piece.length;
   return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;
@@ -210,7 +209,6 @@ function firstLineIn(piece: Buffer): number {
   return piece.indexOf(NEWLINE) + 1;
 }
 
-/** Where there is something to rename. */
-function rename(from: string, to: string): void {
+function renameIfThere(from: string, to: string): void {
   if (statSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
 }

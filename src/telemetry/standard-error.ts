@@ -1,22 +1,27 @@
 /**
- * Standard error as a place that never holds anybody up: writes to a reader that has stopped or gone fail at once, what does
- * not fit waits up to a bound, and is then dropped and counted. Any thread; one a thread, all on the same open file.
+ * Standard error as an output that never blocks: writes to a reader that has stopped or gone fail at once, what does
+ * not fit waits up to a bound, and is then dropped and counted. log.ts and gateway-logs.ts write here. Any thread;
+ * each has one of its own, all on the same open file.
  *
- * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node has no call that changes that
- * for an open descriptor, so a pipe or a terminal is opened anew, non-blocking, beside the one that other processes hold. A
- * socket (systemd gives one) cannot be opened anew, and a pipe of another user may not be: there Node's own stream makes
- * the descriptor non-blocking, for everybody who shares it.
+ * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node has no call that
+ * changes that for an open descriptor, so a pipe or a terminal is opened anew, non-blocking, beside the one that other
+ * processes hold. A socket (systemd gives one) cannot be opened anew, and a pipe of another user may not be: there
+ * Node's own stream makes the descriptor non-blocking, for everybody who shares it.
+ *
+ * sonic-boom, which pino brings, does not hold here (tried, 4.2.1): its `flushSync`, needed at the end of a process,
+ * never returns if the reader has gone, nor does the asynchronous one's if it does not read; it keeps what a gone
+ * reader will never take, and has no timer to try again. The opening, the bound's count and the timer stay ours.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 import { isPretty, lineFormat } from './log.js';
 
-/** Names the descriptor of the log in a process whose own standard error is not the log: see supervisor/stray-output.ts. */
+/** Names the log's descriptor in a process whose own standard error is not the log: see supervisor/stray-output.ts. */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 
 const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
-/** The system writes so much to a pipe whole or not at all (PIPE_BUF): lines of several threads do not mix. */
+/** The system writes up to this to a pipe whole or not at all (PIPE_BUF), so lines of several threads do not mix. */
 export const WHOLE_BYTES_MAX = 4_096;
 /** What waits for a slow reader in each thread: some 1,000 lines, four times what a pipe holds. */
 const PENDING_BYTES_MAX = 256 * 1024;
@@ -36,7 +41,10 @@ export class StandardError {
     this.#descriptor = descriptor;
   }
 
-  /** Writes `bytes`, `lines` whole lines, at most WHOLE_BYTES_MAX where they are not to be mixed with others'. Never throws nor waits. */
+  /**
+   * Writes `bytes`, which are `lines` whole lines; others' lines may get between bytes beyond WHOLE_BYTES_MAX. Never
+   * throws, never waits.
+   */
   write(bytes: Buffer, lines = 1): void {
     if (this.#pending.length === 0) {
       const rest = this.#try(bytes);
@@ -48,7 +56,7 @@ export class StandardError {
     }
   }
 
-  /** One more try for what waits; at the end of the process. */
+  /** Tries once to write what waits: by timer, and at the end of the process. */
   flush(): void {
     while (this.#pending.length > 0) {
       const [first] = this.#pending as [Buffer];
@@ -73,7 +81,7 @@ export class StandardError {
     this.#retry ??= setInterval(() => this.flush(), RETRY_MS).unref();
   }
 
-  /** What is left of `bytes`: nothing where the reader has gone for good, since nobody will ever take it. */
+  /** Returns what is left of `bytes`: nothing if the reader has gone for good, since nobody will ever take it. */
   #try(bytes: Buffer): Buffer {
     try {
       return bytes.subarray(writeSync(this.#descriptor, bytes));
@@ -84,10 +92,10 @@ export class StandardError {
 }
 
 let shared: StandardError | undefined;
-/** Kept: the descriptor would be closed with it. */
+/** Kept because a collected socket closes its descriptor. */
 let held: Socket | undefined;
 
-/** That of this thread, opened when first asked for. */
+/** Returns the one of this thread, opened at the first call. */
 export function standardError(): StandardError {
   if (shared === undefined) {
     const opened = new StandardError(openStandardError());
@@ -100,7 +108,7 @@ export function standardError(): StandardError {
 function openStandardError(): number {
   try {
     const kind = fstatSync(STANDARD_ERROR);
-    // A file does not block, and opened anew it would be written at another place.
+    // A file does not block, and opened anew it would be written at another offset.
     if (!kind.isFIFO() && !kind.isSocket() && !kind.isCharacterDevice()) return STANDARD_ERROR;
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return openSync(`/proc/self/fd/${STANDARD_ERROR}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
@@ -111,41 +119,29 @@ function openStandardError(): number {
   }
 }
 
-/*
- * Lines of calls on standard error, between those of events. Main thread of a gateway process.
- */
-
-const NEWLINE = 0x0a;
-
+/** The access log on standard error, between the lines of events. Main thread of a gateway process. */
 export class StandardErrorLines {
   readonly #format = isPretty() ? lineFormat() : undefined;
 
-  /** Writes as many lines at once as are written whole, so that those of other threads come between and not within; a copy, which may wait. */
-  appendBytes(lines: Buffer): void {
-    const format = this.#format;
-    const bytes = format === undefined ? Buffer.from(lines) : formatted(lines, format);
-    for (let start = 0; start < bytes.length;) {
-      const last = bytes.subarray(0, start + WHOLE_BYTES_MAX).lastIndexOf(NEWLINE);
-      // One that is longer goes by itself.
-      const end = (last >= start ? last : bytes.indexOf(NEWLINE, start)) + 1;
-      const piece = bytes.subarray(start, end);
-      standardError().write(piece, linesIn(piece));
-      start = end;
+  /** Writes as many lines at once as the system writes whole: those of other threads come between, not within. */
+  append(lines: readonly string[]): void {
+    let piece = '';
+    let count = 0;
+    const write = (): void => {
+      if (count > 0) standardError().write(Buffer.from(piece), count);
+      piece = '';
+      count = 0;
+    };
+    for (const line of lines) {
+      const text = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
+      if (Buffer.byteLength(piece) + Buffer.byteLength(text) > WHOLE_BYTES_MAX) write();
+      piece += text;
+      count += 1;
     }
+    write();
   }
 
   close(): void {
     standardError().flush();
   }
-}
-
-function formatted(lines: Buffer, format: (line: string) => string): Buffer {
-  const texts = lines.toString('latin1').split('\n').slice(0, -1);
-  return Buffer.from(texts.map((line) => format(`${line}\n`)).join(''));
-}
-
-function linesIn(bytes: Buffer): number {
-  let lines = 0;
-  for (let at = bytes.indexOf(NEWLINE); at !== -1; at = bytes.indexOf(NEWLINE, at + 1)) lines += 1;
-  return lines;
 }

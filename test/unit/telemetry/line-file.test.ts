@@ -134,24 +134,6 @@ void t.test('what cannot be written waits, within a bound, and is told', (t) => 
   t.end();
 });
 
-void t.test('bytes are their caller’s again, whether they are written or wait', (t) => {
-  const folder = join(t.testdir(), 'later');
-  const path = join(folder, 'usage');
-  const usageLog = open(path);
-  const piece = Buffer.from('first\n');
-  usageLog.appendBytes(piece);
-  piece.write('other\n');
-  usageLog.appendBytes(piece, true);
-  piece.fill('x');
-  mkdirSync(folder);
-  usageLog.appendBytes(Buffer.from('third\n'), true);
-  piece.write('fourth');
-  usageLog.appendBytes(Buffer.concat([piece, Buffer.from('\n')]), true);
-  t.same(linesOf(path), ['first', 'other', 'third', 'fourth']);
-  usageLog.close();
-  t.end();
-});
-
 void t.test('a full device throws nothing', { skip: !existsSync('/dev/full') }, (t) => {
   const usageLog = open('/dev/full', { pendingBytesMax: 24 });
   usageLog.append(numbered(10, 5));

@@ -1,11 +1,11 @@
-/** A line of the access log: what is in it, and that it is JSON whatever names hold. */
+/** Lines of the access log and the usage log: what is in them, and that they are JSON whatever names hold. */
 import t from 'tap';
 import { decimalOf } from '#src/core/money.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { AccessLines } from '#src/gateway/access-line.js';
-import { IdNames } from '#src/store/usage-lines.js';
+import { accessLine, usageLine } from '#src/gateway/call-lines.js';
+import { IdNames } from '#src/gateway/id-names.js';
+import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import type { AccessRecord } from '#src/telemetry/access-layout.js';
-import { LineBuffer } from '#src/telemetry/line-buffer.js';
 import { StoppedClock } from '../store/support.js';
 
 const RECORD: AccessRecord = {
@@ -29,25 +29,16 @@ const RECORD: AccessRecord = {
   durationMs: 640.20004,
 };
 
-const lines = new AccessLines({
+const names = {
   ids: new IdNames(
     { findAccountId: (index) => `acct_${index}`, findKeyId: (index) => `key_${index}` },
     new StoppedClock(),
   ),
   modelIdOf: () => 'a "quoted" m\u00f6del',
-  upstreamNameOf: (slot) => (slot === 3 ? 'api.example.com' : undefined),
-  requestIdOf: (listener, request) => `req_${listener}-${request.toString(36)}`,
-});
-const taken = (buffer: LineBuffer): string => {
-  let text = '';
-  buffer.drain((bytes) => (text += bytes.toString('latin1')));
-  return text;
+  upstreamNameOf: (slot: number) => (slot === 3 ? 'api.example.com' : undefined),
+  requestIdOf: (listener: number, request: number) => `req_${listener}-${request.toString(36)}`,
 };
-const textOf = (record: Partial<AccessRecord>): string => {
-  const buffer = new LineBuffer();
-  lines.write(buffer, 1, { ...RECORD, ...record });
-  return taken(buffer);
-};
+const textOf = (record: Partial<AccessRecord>): string => accessLine(names, 1, { ...RECORD, ...record });
 const parsed = (record: Partial<AccessRecord>): unknown => JSON.parse(textOf(record));
 
 void t.test('a call is one line with all that is known of it', (t) => {
@@ -77,7 +68,7 @@ void t.test('a call is one line with all that is known of it', (t) => {
 });
 
 void t.test('numbers and times are those of JSON', (t) => {
-  t.match(textOf({}), /^[\x20-\x7e]+\n$/, 'one line of ASCII');
+  t.match(textOf({}), /^[\x20-\x7e]+$/, 'one line of ASCII');
   const base = Date.UTC(2025, 11, 31, 23, 59, 59);
   for (const ms of [0, 0.5, 1, 9, 10, 99.9, 100, 999, 1_000, 86_400_000]) {
     const endedMs = asWallMs(base + ms);
@@ -138,16 +129,10 @@ void t.test('each call of a key is told as it was, whatever the last one was', (
 void t.test('an id that could not be read, or is of another key by now, is asked for again', (t) => {
   const clock = new StoppedClock();
   let id: string | undefined;
-  const asked = new AccessLines({
-    ids: new IdNames({ findAccountId: () => 'acct_1', findKeyId: () => id }, clock),
-    modelIdOf: () => 'm',
-    upstreamNameOf: () => 'u',
-    requestIdOf: () => 'r',
-  });
+  const ids = new IdNames({ findAccountId: () => 'acct_1', findKeyId: () => id }, clock);
   const keyAt = (endedMs: number): unknown => {
-    const buffer = new LineBuffer();
-    asked.write(buffer, 0, { ...RECORD, endedMs: asWallMs(endedMs) });
-    return (JSON.parse(taken(buffer)) as { key: unknown }).key;
+    const line = accessLine({ ...names, ids }, 0, { ...RECORD, endedMs: asWallMs(endedMs) });
+    return (JSON.parse(line) as { key: unknown }).key;
   };
   t.equal(keyAt(0), null);
   id = 'key_a';
@@ -194,5 +179,51 @@ void t.test('the status is the one that was sent', (t) => {
   t.match(parsed({ outcome: 'client_gone', begun: false }), { status: null, code: 'client_gone' });
   t.match(parsed({ outcome: 'client_gone', begun: true }), { status: 200 });
   t.match(parsed({ outcome: 'ok', begun: false }), { status: 200 });
+  t.end();
+});
+
+const SETTLED: JournalRecord = {
+  request: 35,
+  endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
+  promptTokens: 9,
+  cachedTokens: 4,
+  completionTokens: 12,
+  charged: asPicoUnits(8_550_000n),
+  uncovered: asPicoUnits(0n),
+  account: asAccountIndex(2),
+  key: asKeyIndex(7),
+  model: 0,
+  outcome: 'served',
+  source: 1,
+  durationMs: 640,
+};
+const ROW = { keyId: 'key_a', modelId: 'small' };
+
+const settledLine = (record: Partial<JournalRecord>): string =>
+  usageLine(names, 1, { ...SETTLED, ...record }, ROW);
+
+void t.test('a settled call is a line of the usage log with all that is known of it', (t) => {
+  t.equal(
+    settledLine({}),
+    '{"time":"2025-01-31T12:00:00.000Z","request_id":"req_1-z","account":"acct_2","key":"key_a","model":"small",' +
+      '"outcome":"served","prompt_tokens":9,"cached_tokens":4,"completion_tokens":12,"source":"counted",' +
+      '"cost":"0.00000855","uncovered":"0.00","duration_ms":640}',
+  );
+  t.end();
+});
+
+void t.test('failed and reversed calls', (t) => {
+  const failed = settledLine({ outcome: 'provider_unavailable', charged: asPicoUnits(0n) });
+  t.match(JSON.parse(failed), { outcome: 'provider_unavailable', source: null, cost: '0.00' });
+  const reversed = settledLine({ outcome: 'reversed', charged: asPicoUnits(-8_550_000n), source: 0 });
+  t.match(JSON.parse(reversed), { outcome: 'reversed', source: 'reported', cost: '-0.00000855' });
+  t.end();
+});
+
+void t.test('names beyond ASCII, and an account that cannot be read', (t) => {
+  const row = { ...ROW, modelId: 'a "quoted" m\u00f6del' };
+  const ids = { accountIdOf: () => null, keyIdOf: () => null };
+  const line = usageLine({ ...names, ids }, 0, SETTLED, row);
+  t.match(JSON.parse(line), { account: null, key: 'key_a', model: row.modelId });
   t.end();
 });

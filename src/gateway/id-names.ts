@@ -1,0 +1,64 @@
+/**
+ * Ids of accounts and keys by their slots, kept in memory so that the store is not asked for every line of a log.
+ * The logs of calls, the busiest accounts and the leases use it. Main thread of a gateway process.
+ */
+import type { Clock } from '../core/clock.js';
+import type { AccountIndex, KeyIndex } from '../core/units.js';
+
+/** Ids of each kind that are kept. A gateway with more in use looks them up again. */
+const IDS_MAX = 100_000;
+/** A slot is not given to another key for a day after its key was deleted, so ids are forgotten before that. */
+const KEPT_MS = 3_600_000;
+
+export interface IdSource {
+  /** May throw what a store throws, as `findKeyId` may. */
+  findAccountId(account: AccountIndex): string | undefined;
+  findKeyId(key: KeyIndex): string | undefined;
+}
+
+export class IdNames {
+  readonly #source: IdSource;
+  readonly #clock: Clock;
+  readonly #accounts = new Map<AccountIndex, string>();
+  readonly #keys = new Map<KeyIndex, string>();
+  #sinceMs: number;
+
+  constructor(source: IdSource, clock: Clock) {
+    this.#source = source;
+    this.#clock = clock;
+    this.#sinceMs = clock.monotonicMs();
+  }
+
+  /** Returns null if there is none or it cannot be read: a line of a log is not worth an exception. */
+  accountIdOf(account: AccountIndex): string | null {
+    return this.#idOf(this.#accounts, account, () => this.#source.findAccountId(account));
+  }
+
+  /** Returns the id of the key that has the slot, or had it last; null as above. */
+  keyIdOf(key: KeyIndex): string | null {
+    return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
+  }
+
+  #idOf<Index>(ids: Map<Index, string>, index: Index, find: () => string | undefined): string | null {
+    this.#forgetOld();
+    const known = ids.get(index);
+    if (known !== undefined) return known;
+    try {
+      const id = find();
+      if (id === undefined) return null;
+      if (ids.size >= IDS_MAX) ids.clear();
+      ids.set(index, id);
+      return id;
+    } catch {
+      return null;
+    }
+  }
+
+  #forgetOld(): void {
+    const nowMs = this.#clock.monotonicMs();
+    if (nowMs - this.#sinceMs < KEPT_MS) return;
+    this.#sinceMs = nowMs;
+    this.#accounts.clear();
+    this.#keys.clear();
+  }
+}

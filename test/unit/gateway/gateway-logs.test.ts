@@ -1,0 +1,73 @@
+/** The logs of calls: when lines of the usage log are written, and that each gateway of a group has files of its own. */
+import t from 'tap';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { UsageLog, withOwnLogs } from '#src/gateway/gateway-logs.js';
+import type { JournalRecord } from '#src/ledger/journal-layout.js';
+import { SOUND_YAML, worldOf } from '../config/support.js';
+
+void t.test('the first writes where the settings say, the others beside it', (t) => {
+  const { settings } = worldOf(t, { 'tollgate.yaml': SOUND_YAML }).load();
+  const log = { rotate_bytes: 1_000, keep: 2 };
+  const given = {
+    ...settings,
+    usage_log: { path: '/logs/usage', ...log },
+    access_log: { ...settings.access_log, path: '/logs/access' },
+  };
+  const pathsOf = (slot: number) => {
+    const own = withOwnLogs(given, slot);
+    return [own.usage_log?.path, own.access_log.path];
+  };
+  t.same(pathsOf(0), ['/logs/usage', '/logs/access']);
+  t.same(pathsOf(3), ['/logs/usage.p3', '/logs/access.p3']);
+  t.same(withOwnLogs(settings, 3), settings, 'where none are written');
+  t.end();
+});
+
+const RECORD: JournalRecord = {
+  request: 35,
+  endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
+  promptTokens: 9,
+  cachedTokens: 4,
+  completionTokens: 12,
+  charged: asPicoUnits(8_550_000n),
+  uncovered: asPicoUnits(0n),
+  account: asAccountIndex(2),
+  key: asKeyIndex(7),
+  model: 0,
+  outcome: 'served',
+  source: 1,
+  durationMs: 640,
+};
+const ROW = { keyId: 'key_a', modelId: 'small' };
+
+function world() {
+  const written: number[] = [];
+  const names = {
+    ids: { accountIdOf: () => null, keyIdOf: () => null },
+    requestIdOf: (journal: number, request: number) => `req_${journal}-${request}`,
+  };
+  const output = {
+    append: (lines: readonly string[]) => void written.push(lines.length),
+    close: () => undefined,
+  };
+  return { log: new UsageLog(names, output), written };
+}
+
+void t.test('lines of the usage log wait for the end of the flush', (t) => {
+  const { log, written } = world();
+  log.note(1, RECORD, ROW);
+  t.same(written, [], 'not before the flush has ended');
+  log.handOver();
+  log.handOver();
+  t.same(written, [1]);
+  t.end();
+});
+
+void t.test('many lines do not wait for the flush', (t) => {
+  const { log, written } = world();
+  for (let calls = 0; calls < 20_001; calls++) log.note(0, RECORD, ROW);
+  t.same(written, [20_000]);
+  log.handOver();
+  t.same(written, [20_000, 1]);
+  t.end();
+});
