@@ -1,6 +1,6 @@
 /**
- * What is known of one request while it goes through the phases. Filled in order, each field by the phase that is named
- * with it; one object a request. Listener thread.
+ * The two contexts that every phase gets: what is known of one request, and what the listener has for all of
+ * its requests. Listener thread.
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { ListenerChannel } from '../channel/listener-channel.js';
@@ -16,7 +16,7 @@ import type { AccessWriter } from '../telemetry/access-ring.js';
 import type { ListenerMetrics } from '../telemetry/listener-metrics.js';
 import type { ModelAccess } from './admit.js';
 import type { CallTrace } from './call-trace.js';
-import type { PendingCommits } from './pending-commits.js';
+import type { PendingCommits } from './settle.js';
 
 /** Who asks. Set by `authenticate`. */
 export interface Caller {
@@ -24,11 +24,11 @@ export interface Caller {
   readonly account: AccountIndex;
   readonly planIndex: number;
   readonly plan: PlanEntry;
-  /** The key's own, undefined where it has none. */
+  /** Undefined if the key has no limits of its own. */
   readonly keyLimit: KeyLimit | undefined;
 }
 
-/** What the `X-RateLimit-*` headers say. Set by `rate limit`. */
+/** What the `X-RateLimit-*` headers say. Set by the rate-limit phase. */
 export interface RateLimitState {
   readonly limit: number;
   readonly remaining: number;
@@ -36,7 +36,9 @@ export interface RateLimitState {
   readonly resetSeconds: number;
 }
 
-/** A call that has its slot, its day's call and its hold. Set by `admit`; taken back once by `settle` or `release`. */
+/**
+ * A call that has its slot, its day's call and its hold. Set by `admit`; ended once by `settle` or `release`.
+ */
 export interface Admission {
   readonly slot: CallSlot;
   readonly modelIndex: number;
@@ -45,19 +47,20 @@ export interface Admission {
   readonly admittedMs: MonotonicMs;
 }
 
+/** One request. The phases fill the fields in order. A chat request has a ChatExchange, which adds to it. */
 export class CallContext {
   readonly requestId: string;
-  /** The count part of the identifier. */
+  /** The count in `requestId`. */
   readonly requestNumber: number;
-  /** Of the response's head: what scripts in browsers may do with it. Empty where nothing is said. */
+  /** CORS lines for the response's head; may be empty. */
   readonly corsLines: string;
   caller: Caller | undefined = undefined;
-  /** Of a chat call that belongs to a trace, once its caller is known. */
+  /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
-  /** Set by a refusal of `rate limit`: those who share the limit may have permits. */
+  /** Set by a rejection of the rate-limit phase: those who share the limit may have permits. */
   asksLease = false;
-  /** Where limits are shared: the whole hold is known not to be had. Set by `AdmissionAsk`. */
+  /** Limits are shared, and the whole hold is known not to be available. Set by `AdmissionAsk`. */
   mayClamp = false;
   /** Set by `admit` once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
@@ -70,26 +73,27 @@ export class CallContext {
   }
 }
 
-/*
- * What the phases work with: one set a listener thread, made at its start and anew when the settings are reloaded. A phase
- * reads one set; two phases of a call may read two, whose indices mean the same.
+/**
+ * What the phases work with: one object a listener thread. A reload replaces its settings in place, so a
+ * request that has begun is admitted by the new ones. An index of a model or a plan means the same in both.
  */
-
 export interface ListenerContext {
   readonly clock: Clock;
   readonly ledger: Ledger;
   readonly journal: JournalWriter;
-  readonly held: PendingCommits;
+  readonly pendingCommits: PendingCommits;
   readonly keys: KeyTable;
-  readonly catalog: Catalog;
-  readonly access: ModelAccess;
   readonly channel: ListenerChannel;
-  /** Where limits are shared with other processes. */
+  /** Undefined unless limits are shared with other processes. */
   readonly leases: LeaseChannel | undefined;
   readonly metrics: ListenerMetrics;
   readonly accessLog: AccessWriter;
-  /** What happens where a balance covers the prompt but not the worst case. */
+  /** Setting. */
+  readonly catalog: Catalog;
+  /** Made of `catalog`. */
+  readonly access: ModelAccess;
+  /** Setting: what happens if a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
-  /** Whether the end of a response waits until its charge is on disk. */
+  /** Setting: whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
 }

@@ -1,18 +1,17 @@
 /**
- * Notices that the process has no file descriptor left, and keeps a few back for that time. Listener thread.
- *
- * µWS cannot accept a connection without a descriptor: the caller waits in the kernel's queue and hears nothing. So some are kept
- * open on /dev/null and are given up when there is no other: callers are accepted with them, told 503 and disconnected, one
- * after the other, until calls have ended and the spare ones can be opened again.
+ * Notices that the process has no file descriptor left. µWS can't accept a connection without one: the client
+ * would wait in the kernel's queue and hear nothing. So spare descriptors are kept open on /dev/null and given
+ * up during a shortage: clients are accepted with them, get a 503 and are disconnected, one after the other,
+ * until calls have ended and the spare ones can be opened again. Made by Connections; listener thread.
  */
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
 
-/** Connections that are refused at a time; each is gone after a millisecond. */
+/** Connections that are rejected at a time; each is gone after a millisecond. */
 const SPARES = 8;
-/** Must be free besides, before the shortage is over, so that the next call does not bring it back. */
+/** So many descriptors besides must be free before the shortage is over, or the next call brings it back. */
 const MARGIN = 8;
-/** How late a shortage may be noticed. A look costs some 10 µs, and wakes a thread that has nothing else to do. */
+/** How late a shortage may be noticed. A look costs some 10 µs, and wakes an idle thread. */
 const LOOK_PERIOD_MS = 100;
 /** The same while nobody in the process opens or closes anything. */
 const IDLE_LOOK_PERIOD_MS = 500;
@@ -20,7 +19,7 @@ const IDLE_LOOK_PERIOD_MS = 500;
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  /** The lowest that was free at the last look. The system gives the lowest first, so another one means that some were opened or closed. */
+  /** At the last look. The system gives the lowest first, so a change means that some were opened or closed. */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
 
@@ -28,7 +27,7 @@ export class DescriptorGuard {
     this.#lookRegularly();
   }
 
-  /** While true no call is begun, and answers end their connections. */
+  /** While true no call is admitted, and responses end their connections. */
   get isShort(): boolean {
     return this.#isShort;
   }
@@ -43,10 +42,10 @@ export class DescriptorGuard {
     );
   }
 
-  /** Looks now: somebody has failed to get a descriptor. */
+  /** Called at once if somebody failed to get a descriptor. */
   look(): void {
     const wanted = SPARES - this.#spares.length + (this.#isShort ? MARGIN : 1);
-    const opened = openSome(wanted);
+    const opened = openUpTo(wanted);
     this.#isShort = opened.length < wanted;
     if (this.#isShort) {
       closeAll([...opened, ...this.#spares]);
@@ -66,8 +65,8 @@ export class DescriptorGuard {
   }
 }
 
-/** `count` descriptors, or fewer where the process or the system has no more. */
-function openSome(count: number): number[] {
+/** `count` descriptors, or fewer if the process or the system has no more. */
+function openUpTo(count: number): number[] {
   const opened: number[] = [];
   try {
     while (opened.length < count) opened.push(openSync('/dev/null', 'r'));

@@ -1,124 +1,115 @@
 /**
- * A call with an `Idempotency-Key`: claims its key, collects its response, hands it over to be kept. Listener thread.
+ * A call with an `Idempotency-Key`: it takes the lock of its key, collects its response, and hands it over to
+ * be stored. A replay gets the stored response of an earlier call. Used by Intake and Delivery; listener
+ * thread.
  *
- *     new → claimed → kept            the response is whole and charged
- *       │           → given up        refused, failed, or the client has left: a repeat is a new call
- *       → replaying → given up        the response of an earlier call is on its way
+ *     new → locked → kept            the response is whole and charged
+ *       │          → given up        rejected, failed, or the client left: a replay is then a new call
+ *       → replaying → given up       the response of an earlier call is on its way to the client
  */
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { LockRequest, LockReply, IdempotencyChannel } from '../channel/idempotency-channel.js';
+import type { IdempotencyChannel, LockRequest } from '../channel/idempotency-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { joinedBytes } from '../core/joined-bytes.js';
-import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
-import type { AccountIndex } from '../core/units.js';
+import { FRAME_BYTES_MAX, IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
+import type { AccountIndex, MonotonicMs } from '../core/units.js';
+import type { ChatExchange, Swept } from './chat-exchange.js';
+import type { ListenerContext } from './context.js';
+import type { ListenerLimits } from './messages.js';
+import { LOCK_REJECTIONS, WRONG_IDEMPOTENCY_KEY } from './rejections.js';
+import { writeChatHead } from './response.js';
+import { ResponseWriter, type ResponseOwner } from './response-writer.js';
 
 const PRINTABLE = new RegExp(IDEMPOTENCY_KEY_PATTERN);
+/** Bytes of a large body that are hashed in one turn of the event loop: about half a millisecond. */
+const HASH_STEP_BYTES = 1024 * 1024;
 
-const WRONG_KEY: ErrorRecord = {
-  code: 'invalid_parameters',
-  message: `the header Idempotency-Key must be 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters`,
-};
-
-/** Why a lock was refused, by its state. */
-const REJECTIONS = {
-  in_progress: {
-    code: 'request_in_progress',
-    message:
-      'A request with this Idempotency-Key is still running. Retry after 1 second to get its answer, or send another key.',
-    retryAfterSeconds: 1,
-  },
-  other_body: {
-    code: 'invalid_parameters',
-    message:
-      'the header Idempotency-Key was used before with another request body. Send the same body, or another key.',
-  },
-  not_kept: {
-    code: 'invalid_parameters',
-    message:
-      'the request with this Idempotency-Key was answered and charged, and its answer could not be kept. Send another key to make a new call.',
-  },
-  busy: {
-    code: 'overloaded',
-    message:
-      'The gateway has as many requests with an Idempotency-Key in work as it may. Retry after 1 second.',
-    retryAfterSeconds: 1,
-  },
-} as const satisfies Record<string, ErrorRecord>;
-
-/** A response to be given again. */
+/** The stored response of an earlier call. */
 export interface EarlierResponse {
   readonly stream: boolean;
   readonly bytes: Uint8Array;
 }
 
-/** What a lock comes to: exactly one of the two, or neither where the call is to be made. */
+/** Exactly one of the two, or neither if the call is to be made. */
 export interface LockResult {
-  readonly refusal?: ErrorRecord;
+  readonly rejection?: ErrorRecord;
   readonly earlier?: EarlierResponse;
 }
 
-type State = 'new' | 'claimed' | 'kept' | 'replaying' | 'given_up';
-
-/** A refusal where the header's text is no key. */
+/** A rejection if the header's text can't be a key. */
 export function checkIdempotencyKey(key: string): ErrorRecord | undefined {
-  return key.length <= IDEMPOTENCY_KEY_CHARS_MAX && PRINTABLE.test(key) ? undefined : WRONG_KEY;
+  const isKey = key.length <= IDEMPOTENCY_KEY_CHARS_MAX && PRINTABLE.test(key);
+  return isKey ? undefined : WRONG_IDEMPOTENCY_KEY;
 }
 
-/** SHA-256 of a body, as `claim` wants it. About 1 µs and 0.6 ms a megabyte. */
+/** SHA-256 of a body, in hex. About 1 µs, and 0.6 ms a megabyte. */
 export function bodyDigestOf(bytes: Uint8Array): string {
   return hash('sha256', bytes, 'hex');
+}
+
+/** The same of the joined pieces, in steps between which the listener serves other calls. */
+export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise<string> {
+  const digest = createHash('sha256');
+  let stepBytes = 0;
+  for (const piece of pieces) {
+    digest.update(piece);
+    stepBytes += piece.length;
+    if (stepBytes < HASH_STEP_BYTES) continue;
+    stepBytes = 0;
+    await nextTurn();
+  }
+  return digest.digest('hex');
 }
 
 export class KeyedCall {
   readonly #key: string;
   readonly #channel: IdempotencyChannel;
-  #state: State = 'new';
+  #state: 'new' | 'locked' | 'kept' | 'replaying' | 'given_up' = 'new';
   #lock: LockRequest | undefined;
-  /** Of the response so far; undefined once it is too long. */
+  /** The response so far; undefined once it is too long to be stored. */
   #pieces: Uint8Array[] | undefined = [];
   #bytes = 0;
 
-  /** `key` was checked. */
+  /** `key` is used only if `checkIdempotencyKey` accepts it. */
   constructor(key: string, channel: IdempotencyChannel) {
     this.#key = key;
     this.#channel = channel;
   }
 
-  /** Asks once. Rejects with `AskRefused`. */
+  /** Called once. Rejects with AskRefused if the store can't be read. */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
     this.#lock = { account, key: this.#key, bodyDigest };
-    const answer: LockReply = await this.#channel.lock(this.#lock);
-    switch (answer.state) {
+    const reply = await this.#channel.lock(this.#lock);
+    switch (reply.state) {
       case 'new':
-        this.#state = 'claimed';
+        this.#state = 'locked';
         return {};
       case 'finished':
         this.#state = 'replaying';
-        this.#bytes = answer.bytes.length;
-        return { earlier: answer };
+        this.#bytes = reply.bytes.length;
+        return { earlier: reply };
       default:
-        return { refusal: REJECTIONS[answer.state] };
+        return { rejection: LOCK_REJECTIONS[reply.state] };
     }
   }
 
-  /** A piece of the response; it is copied. */
+  /** A piece of the response. It is copied, because its memory is soon written to again. */
   collect(bytes: Uint8Array): void {
     if (this.#pieces === undefined) return;
     if (this.#bytes + bytes.length > this.#channel.answerBytesMax || !this.#channel.take(bytes.length)) {
       this.#dropPieces();
       return;
     }
-    // They are of memory that is soon used again.
     this.#pieces.push(new Uint8Array(bytes));
     this.#bytes += bytes.length;
   }
 
-  /** The response is whole with `last`; its charge will be at `position` of the journal, and is appended after this. */
+  /** `last` completes the response. Its charge is appended to the journal after this call, at `position`. */
   keep(last: Uint8Array, stream: boolean, position: number): void {
     invariant(
-      this.#state === 'claimed' && this.#lock !== undefined,
-      'who keeps an answer has claimed its key',
+      this.#state === 'locked' && this.#lock !== undefined,
+      'a response is kept by the holder of its lock',
     );
     this.#state = 'kept';
     this.collect(last);
@@ -127,15 +118,17 @@ export class KeyedCall {
     this.#dropPieces();
   }
 
-  /** What was kept is not to be given to anybody: its charge is taken back at `position` of the journal, after this. */
+  /**
+   * No replay may get what was kept: its charge is taken back after this call, at `position` of the journal.
+   */
   forget(position: number): void {
     invariant(this.#state === 'kept' && this.#lock !== undefined, 'what is forgotten was kept');
     this.#channel.tell({ kind: 'forget', lock: this.#lock, position });
   }
 
-  /** The call has ended, or nothing will come of it: gives back what it holds. May be called again. */
+  /** Gives back what the call holds; what was kept stays. May be called again. */
   giveUp(): void {
-    if (this.#state === 'claimed' && this.#lock !== undefined) {
+    if (this.#state === 'locked' && this.#lock !== undefined) {
       this.#channel.tell({ kind: 'abandon', lock: this.#lock });
       this.#dropPieces();
     } else if (this.#state === 'replaying') {
@@ -151,23 +144,70 @@ export class KeyedCall {
   }
 }
 
-/*
- * The digest of a large body, without keeping the listener's other calls waiting. Listener thread.
+/** What a replay uses of its listener. */
+interface ReplayContext extends Pick<ListenerContext, 'clock'> {
+  readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
+}
+
+/**
+ * Sends a stored response as its first client got it: a stream as a stream, a whole response as one. A long
+ * one goes through a ResponseWriter, as live responses do.
  */
+export class Replay implements ResponseOwner, Swept {
+  readonly isStream: boolean;
+  readonly #exchange: ChatExchange;
+  readonly #bytes: Uint8Array;
+  readonly #listener: ReplayContext;
+  #writer: ResponseWriter | undefined;
 
-/** Between two turns of the event loop: about half a millisecond. */
-const STEP_BYTES = 1024 * 1024;
-
-/** As `bodyDigestOf` of the pieces joined. */
-export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise<string> {
-  const digest = createHash('sha256');
-  let stepBytes = 0;
-  for (const piece of pieces) {
-    digest.update(piece);
-    stepBytes += piece.length;
-    if (stepBytes < STEP_BYTES) continue;
-    stepBytes = 0;
-    await nextTurn();
+  constructor(exchange: ChatExchange, earlier: EarlierResponse, listener: ReplayContext) {
+    this.#exchange = exchange;
+    this.#bytes = earlier.bytes;
+    this.isStream = earlier.stream;
+    this.#listener = listener;
   }
-  return digest.digest('hex');
+
+  start(): void {
+    const exchange = this.#exchange;
+    // As a live response that comes in one frame: with its length, in one write.
+    if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
+      exchange.res.cork(() => {
+        this.writeHead(false);
+        exchange.res.end(this.#bytes, exchange.endsConnection);
+      });
+      this.onLeft();
+      return;
+    }
+    this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
+    exchange.startSweep(this);
+    this.#writer.end(this.#bytes);
+  }
+
+  onSweep(nowMs: MonotonicMs): void {
+    const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
+    if (!alive) this.#exchange.res.close();
+  }
+
+  onClientGone(): void {
+    this.#writer?.onGone();
+    if (!this.#exchange.isOver) this.#exchange.finish('client_gone');
+  }
+
+  get endsConnection(): boolean {
+    return this.#exchange.endsConnection;
+  }
+
+  writeHead(tellsClose: boolean): void {
+    const exchange = this.#exchange;
+    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, exchange.endsConnection);
+    exchange.res.writeHeader('idempotent-replayed', 'true');
+  }
+
+  onTaken(): void {
+    // No worker waits for credits.
+  }
+
+  onLeft(): void {
+    this.#exchange.finish('ok');
+  }
 }

@@ -1,19 +1,18 @@
 /**
- * Entry of a listener thread: wires the phases to a µWS app and follows the main thread's orders.
+ * Entry of a listener thread: makes what the phases work with, and follows the main thread's orders.
  *
- * An exception that nobody caught must not end the thread while µWS holds a socket, or libuv aborts the process: the app
- * is closed first, then the thread exits and the main thread puts another in its place.
+ * If an exception is not caught, the thread must not end while µWS holds a socket, or libuv aborts the
+ * process. So the connections are closed first; then the thread exits and the main thread starts another.
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
+import { SlotList } from '../core/slot-list.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
 import { JournalWriter } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
-import { PendingCommits } from './pending-commits.js';
 import { ModelAccess } from './admit.js';
-import type { ListenerContext } from './context.js';
 import { AskPort } from '../channel/ask-port.js';
 import { BodyBudget } from './body-budget.js';
 import { CallTable } from '../channel/call-table.js';
@@ -27,8 +26,13 @@ import { ListenerMetrics } from '../telemetry/listener-metrics.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { CallTracer } from './call-trace.js';
+import type { Swept } from './chat-exchange.js';
+import { Connections } from './connections.js';
+import type { IntakeContext } from './intake.js';
 import type { FromListener, ListenerInit, ListenerSettings, ToListener } from './messages.js';
 import { ListenerServer } from './listener-server.js';
+import { DiscardBudget } from './read-body.js';
+import { PendingCommits } from './settle.js';
 
 const init = workerData as ListenerInit;
 const main = parentPort;
@@ -41,7 +45,7 @@ const log = openLog(`listener-${init.index}`, logSwitch);
 const clock = clockOf(init.ledger, new SystemClock());
 const say = (message: FromListener): void => main.postMessage(message);
 const journal = new JournalWriter(init.journal, () => say({ kind: 'journal_half_full' }));
-const held = new PendingCommits(journal, clock, () => say({ kind: 'commit' }));
+const pendingCommits = new PendingCommits(journal, clock, () => say({ kind: 'commit' }));
 const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && new LeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, leases);
@@ -50,37 +54,48 @@ const accessLog = new AccessWriter(init.accessLog, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
-/** Written out field by field, so that every set has one hidden class and requests stay as quick after a reload. */
-function partsOf({ catalog, lowBalance, durability }: ListenerSettings): ListenerContext {
-  return {
-    clock,
-    ledger,
-    journal,
-    held,
-    keys,
-    catalog,
-    access: new ModelAccess(catalog),
-    channel,
-    leases,
-    metrics,
-    accessLog,
-    lowBalance,
-    durability,
-  };
+const connections = new Connections((app) => server.route(app));
+const { catalog, lowBalance, durability, limits } = init.settings;
+/** A reload replaces its settings in place. */
+const listener = {
+  clock,
+  ledger,
+  journal,
+  pendingCommits,
+  keys,
+  channel,
+  leases,
+  metrics,
+  accessLog,
+  catalog,
+  access: new ModelAccess(catalog),
+  lowBalance,
+  durability,
+  limits,
+  connections,
+  sweeps: new SlotList<Swept>(),
+  bodies: new BodyBudget(init.bodies, init.index),
+  discards: new DiscardBudget(clock),
+  locks: new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
+  parser: new AskPort(init.parserPort),
+} satisfies IntakeContext;
+const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
+const server = new ListenerServer(listener, init.settings.cors, init.requestPrefix, tracer);
+
+function takeSettings(settings: ListenerSettings): void {
+  Object.assign(listener, {
+    catalog: settings.catalog,
+    access: new ModelAccess(settings.catalog),
+    lowBalance: settings.lowBalance,
+    durability: settings.durability,
+    limits: settings.limits,
+  } satisfies Partial<IntakeContext>);
+  server.onSettings(settings.cors);
+  if (!connections.replaceTls(settings.tls))
+    log.error('the certificate cannot be used; the one before stays in force');
 }
 
-const server = new ListenerServer(
-  partsOf(init.settings),
-  init.settings.limits,
-  init.settings.cors,
-  init.requestPrefix,
-  new AskPort(init.parserPort),
-  new BodyBudget(init.bodies, init.index),
-  new IdempotencyChannel(init.claimPort, init.storedResponseBytesMax),
-  new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox }),
-);
-
-/** Who keeps a stream up to the end pays for what was relayed. Main thread and workers wait for this one meanwhile. */
+/** Clients that were cut pay for what was relayed; the main thread and the workers wait for that. */
 function close(): void {
   setTimeout(() => end(0), CUT_CALLS_WAIT_MS_MAX);
   server.close(() => end(0));
@@ -109,23 +124,21 @@ main.on('message', (message: ToListener) => {
       channel.detachWorker(message.index);
       return;
     case 'committed':
-      held.onCommit(message.ok);
+      pendingCommits.onCommit(message.ok);
       return;
     case 'settings':
-      server.replace(partsOf(message.settings), message.settings.limits, message.settings.cors);
-      if (!server.replaceTls(message.settings.tls))
-        log.error('the certificate cannot be used; the one before stays in force');
+      takeSettings(message.settings);
       say({ kind: 'settings_taken', turn: message.turn });
       return;
     case 'drain':
       server.drain(message.keepsIdle, () => say({ kind: 'drained' }));
       return;
     case 'drain_late':
-      server.drainLate();
+      connections.drainLate();
       return;
     case 'close':
       close();
   }
 });
 
-say({ kind: server.listen(init.host, init.port, init.settings.tls) ? 'listening' : 'listen_failed' });
+say({ kind: connections.listen(init.host, init.port, init.settings.tls) ? 'listening' : 'listen_failed' });

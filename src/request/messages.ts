@@ -14,8 +14,8 @@ import type { AccessBuffer } from '../telemetry/access-layout.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-context.js';
-import type { CorsSettings } from './cors.js';
-import type { TlsFiles } from './listen-apps.js';
+import type { TlsFiles } from './connections.js';
+import type { CorsSettings } from './response.js';
 
 export interface ListenerLimits {
   /** Memory of the bodies of all calls in work, of all listeners together. */

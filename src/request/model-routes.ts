@@ -1,37 +1,56 @@
 /**
- * GET /v1/models and GET /v1/models/{id}: what the caller's plan may use, written once a plan and catalogue. Listener thread.
+ * GET /v1/models and GET /v1/models/{id}: the models of the caller's plan, encoded once for each plan of a
+ * catalogue. Made by ListenerServer, anew with each reload. Listener thread.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
-import { encodeModels, type ModelBodies } from '../protocol/model-list.js';
-import { unknownModel } from './admit.js';
-import { authenticate } from './authenticate.js';
-import type { CallContext, ListenerContext } from './context.js';
+import { jsonText } from '../core/json.js';
+import type { ModelEntry } from '../registry/catalog.js';
 import type { OtherRoute } from '../telemetry/metrics-layout.js';
+import { authenticate } from './authenticate.js';
+import type { Connections } from './connections.js';
+import type { CallContext, ListenerContext } from './context.js';
+import { MODEL_NAME_MISSING, unknownModel } from './rejections.js';
 import { endWithBody, JSON_TYPE, writeError, writeHead } from './response.js';
 
 const MODELS_PREFIX = '/v1/models/';
 
-const NO_NAME: ErrorRecord = {
-  code: 'not_found',
-  message: 'The name of a model is missing after /v1/models/. GET /v1/models lists the models.',
-};
+/** JSON texts for the models of one plan. */
+interface ModelBodies {
+  readonly list: string;
+  /** By the model's id and by its aliases. A name that is missing is unknown to the plan. */
+  readonly byName: ReadonlyMap<string, string>;
+}
 
-/** Whether answers end their connections now. */
-interface Ending {
-  readonly endsConnections: boolean;
+/** Encodes `models` in their order. Their ids and aliases differ from each other. */
+export function encodeModels(
+  models: readonly Pick<ModelEntry, 'id' | 'aliases' | 'ownedBy' | 'createdSeconds'>[],
+): ModelBodies {
+  const bodies = models.map(({ id, createdSeconds, ownedBy }) =>
+    jsonText({ id, object: 'model', created: createdSeconds, owned_by: ownedBy }),
+  );
+  const byName = new Map(
+    models.flatMap((model, index) => [model.id, ...model.aliases].map((name) => [name, bodies[index]!])),
+  );
+  return { list: `{"object":"list","data":[${bodies.join(',')}]}`, byName };
+}
+
+/** What the routes use of their listener. */
+interface ModelRoutesContext extends ListenerContext {
+  readonly connections: Pick<Connections, 'endsConnections'>;
 }
 
 export class ModelRoutes {
-  readonly #parts: ListenerContext;
-  readonly #ending: Ending;
-  /** Made when a caller of the plan first asks: all plans at once would hold up every other call of the thread. */
+  readonly #listener: ModelRoutesContext;
+  /**
+   * Made when a caller of the plan first asks: all plans at once would hold up every other call of the
+   * thread.
+   */
   readonly #plans: (ModelBodies | undefined)[];
 
-  constructor(parts: ListenerContext, ending: Ending) {
-    this.#parts = parts;
-    this.#ending = ending;
-    this.#plans = parts.catalog.plans.map(() => undefined);
+  constructor(listener: ModelRoutesContext) {
+    this.#listener = listener;
+    this.#plans = listener.catalog.plans.map(() => undefined);
   }
 
   /** `isHead`: the response goes without its body. */
@@ -46,13 +65,14 @@ export class ModelRoutes {
     if (models === undefined) return;
     const name = decodePath(url.slice(MODELS_PREFIX.length));
     const body = models.byName.get(name);
-    // The specification's 400 is for a model in a body; a path that names nothing is a 404 (docs/errors.md).
-    if (name === '') this.#refuse(res, context, route, NO_NAME, isHead);
+    // The specification's 400 is for a model in a body. A path that names nothing is a 404 (docs/errors.md).
+    if (name === '') this.#reject(res, context, route, MODEL_NAME_MISSING, isHead);
     else if (body === undefined)
-      this.#refuse(res, context, route, { ...unknownModel(name), status: 404 }, isHead);
+      this.#reject(res, context, route, { ...unknownModel(name), status: 404 }, isHead);
     else this.#write(res, context, route, body, isHead);
   }
 
+  /** Undefined if the caller was rejected. */
   #modelsOf(
     res: HttpResponse,
     authorization: string,
@@ -60,35 +80,35 @@ export class ModelRoutes {
     route: OtherRoute,
     isHead: boolean,
   ): ModelBodies | undefined {
-    const refusal: ErrorRecord | undefined = authenticate(context, authorization, this.#parts);
-    if (refusal !== undefined) {
-      this.#refuse(res, context, route, refusal, isHead);
+    const rejection = authenticate(context, authorization, this.#listener);
+    if (rejection !== undefined) {
+      this.#reject(res, context, route, rejection, isHead);
       return undefined;
     }
     const { planIndex } = context.caller!;
-    return (this.#plans[planIndex] ??= encodeModels(this.#parts.access.modelsOf(planIndex)));
+    return (this.#plans[planIndex] ??= encodeModels(this.#listener.access.modelsOf(planIndex)));
   }
 
-  #refuse(
+  #reject(
     res: HttpResponse,
     context: CallContext,
     route: OtherRoute,
     error: ErrorRecord,
     head: boolean,
   ): void {
-    this.#parts.metrics.countRequest(route, error.code);
-    writeError(res, error, context, { head, close: this.#ending.endsConnections });
+    this.#listener.metrics.countRequest(route, error.code);
+    writeError(res, error, context, { head, close: this.#listener.connections.endsConnections });
   }
 
   #write(res: HttpResponse, context: CallContext, route: OtherRoute, body: string, isHead: boolean): void {
-    this.#parts.metrics.countRequest(route, 'ok');
-    const close = this.#ending.endsConnections;
+    this.#listener.metrics.countRequest(route, 'ok');
+    const close = this.#listener.connections.endsConnections;
     writeHead(res, 200, context, JSON_TYPE, close);
     endWithBody(res, body, isHead, close);
   }
 }
 
-/** A path with a broken escape names no model; it is looked up as it stands. */
+/** A path with a broken escape is looked up as it stands. */
 function decodePath(text: string): string {
   try {
     return decodeURIComponent(text);

@@ -1,26 +1,24 @@
 /**
- * Phase 2: the requests per minute of the plan and of the key. Every request that passed authentication counts here, whatever becomes of
- * it; a refusal for the limit itself consumes nothing. Listener thread; about 0.2 µs.
+ * The rate-limit phase: the requests per minute of the plan and of the key. Every request that passed
+ * authentication takes a permit, whatever becomes of it later; a rejection by the limit itself takes none.
+ * Called by Intake before the body is read. If limits are shared with other processes and the coordinator
+ * must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the key has a limit of
+ * its own.
  */
+import type { LeaseChannel, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type AccountIndex, ceilDiv, type KeyIndex } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { MinuteTake } from '../ledger/window.js';
-import type { CallContext, ListenerContext } from './context.js';
-import { awaitRate } from './lease-wait.js';
+import type { Caller, CallContext, ListenerContext } from './context.js';
 import type { BodyReceiver } from './read-body.js';
+import { COORDINATOR_LOST, minuteUsedUp } from './rejections.js';
 
-/*
- * The minute of a key that has a limit of its own, together with its account's. Listener thread; about 0.5 µs, against 0.2 of the account's alone.
- *
- * Both permits are taken or none, without a lock. The account is looked at first and nothing is taken from it; then the key's
- * permit is taken, then the account's. Each taking is exact by itself, so neither limit is ever exceeded. What is left is
- * that another thread takes the account's last permit between the look and the taking: then the request is refused and its
- * permit of the key is gone for a minute, for a window's running count cannot be taken back once its tick may have ended. So it
- * errs on refusing, by one permit of that key, and only in a request that meets the account's limit within those 0.2 µs.
- */
+/** For so long a request asks again, if after a grant another request of the scope was faster. */
+export const LEASE_TRIES_MS_MAX = 1_500;
+const MS_PER_SECOND = 1_000;
 
-/** The one of the two limits that a caller has to be told of. */
+/** The one of the two limits that a caller has to be told. */
 export interface TightMinute {
   readonly whose: 'plan' | 'key';
   readonly limit: number;
@@ -28,8 +26,15 @@ export interface TightMinute {
 }
 
 /**
- * Admitted: the limit of which less remains. Refused: the limit that refuses, where both do the one that does so for longer,
- * so that whoever waits until its reset is admitted.
+ * Takes a permit of the key and one of its account, or none, without a lock. Returns, if admitted, the limit
+ * with less remaining; if not, the limit that rejects, and if both do, the one that does so for longer, so
+ * that a client that waits until its reset is admitted.
+ *
+ * The account is checked first and nothing is taken from it; then the key's permit is taken, then the
+ * account's. Each take is exact by itself, so neither limit is ever exceeded. But another thread may take the
+ * account's last permit between the check and the take. Then the request is rejected and the key's permit is
+ * lost for a minute, because a window's count can't be lowered once its tick may have ended. So the error is
+ * one permit of that key too few, and only for a request that meets the account's limit within those 0.2 µs.
  */
 export function takeBothMinutes(
   key: KeyIndex,
@@ -53,28 +58,26 @@ export function takeBothMinutes(
     : { whose: 'plan', limit: ofPlan, take: taken };
 }
 
-const MS_PER_SECOND = 1_000;
-
-/** Sets `context.rateLimit`, also for a refusal. */
-export function limitRate(context: CallContext, parts: ListenerContext): ErrorRecord | undefined {
+/** Sets `context.rateLimit`, also if it rejects. */
+export function limitRate(context: CallContext, listener: ListenerContext): ErrorRecord | undefined {
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before the rate limit');
-  const { ledger } = parts;
+  const { ledger } = listener;
   const { key, account } = caller;
   const ofPlan = caller.plan.requestsPerMinute;
   const ofKey = caller.keyLimit?.requestsPerMinute;
   if (ofKey === undefined)
-    return response(context, 'plan', ofPlan, ledger.takeMinute(account, ofPlan), parts);
+    return outcomeOf(context, 'plan', ofPlan, ledger.takeMinute(account, ofPlan), listener);
   const { whose, limit, take } = takeBothMinutes(key, ofKey, account, ofPlan, ledger);
-  return response(context, whose, limit, take, parts);
+  return outcomeOf(context, whose, limit, take, listener);
 }
 
-function response(
+function outcomeOf(
   context: CallContext,
   whose: 'plan' | 'key',
   limit: number,
   take: MinuteTake,
-  parts: ListenerContext,
+  listener: ListenerContext,
 ): ErrorRecord | undefined {
   context.rateLimit = {
     limit,
@@ -83,84 +86,101 @@ function response(
   };
   if (take.admitted) return undefined;
   context.asksLease = take.asks;
-  const retryAfterSeconds = secondsUntil(take.resetWallMs, parts);
-  return {
-    code: 'rate_limit_exceeded',
-    message: `The ${whose} allows ${limit} requests per minute and they are used up. Retry after ${retryAfterSeconds} seconds.`,
-    retryAfterSeconds,
-  };
+  return minuteUsedUp(whose, limit, secondsUntil(take.resetWallMs, listener));
 }
 
-/** Whole seconds until `wallMs`, at least one: a client that waits for them is not early. */
-export function secondsUntil(wallMs: number, parts: ListenerContext): number {
-  return Math.max(1, ceilDiv(wallMs - parts.clock.wallMs(), MS_PER_SECOND));
+/** Whole seconds until `wallMs`, at least one: a client that waits so long is not early. */
+export function secondsUntil(wallMs: number, listener: ListenerContext): number {
+  return Math.max(1, ceilDiv(wallMs - listener.clock.wallMs(), MS_PER_SECOND));
 }
 
-/*
- * The request of the minute, before the body is read; or while it is read, where limits are shared with other processes and the
- * coordinator must be asked. The order of refusals is the same: what is wrong with a body is told only to who has its permit.
- * Listener thread.
- */
-
-/** An exchange that reads its body. */
-export interface RateLimited extends BodyReceiver {
-  /** It has ended, for its client has left. */
-  readonly isOver: boolean;
-  takeKey(key: string | undefined): ErrorRecord | undefined;
-  refuse(error: ErrorRecord, close?: boolean): void;
+/** Asks for a lease of the caller's account, and of its key if that has limits of its own. Never rejects. */
+export function askLease(
+  { account, key, keyLimit }: Caller,
+  need: LeaseNeed,
+  leases: LeaseChannel,
+): Promise<LeaseEnd> {
+  return leases.ask(account, keyLimit === undefined ? undefined : key, need);
 }
 
 /**
- * Where the body is to go; undefined where the request was refused. `key` is the text of the header Idempotency-Key, `wrongBody` what is
- * known to be wrong with a body before it is read.
+ * After `limitRate` rejected and set `context.asksLease`: the final rejection, or undefined. Never rejects.
+ */
+async function limitRateByLease(
+  context: CallContext,
+  listener: ListenerContext,
+  leases: LeaseChannel,
+): Promise<ErrorRecord | undefined> {
+  const { caller } = context;
+  invariant(caller !== undefined, 'a request that asks has a caller');
+  const endMs = listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+  for (;;) {
+    const end = await askLease(caller, { kind: 'minute' }, leases);
+    const rejection = limitRate(context, listener);
+    if (rejection === undefined) return undefined;
+    if (end === 'lost') return COORDINATOR_LOST;
+    if (end === 'refused' || listener.clock.monotonicMs() >= endMs) return rejection;
+  }
+}
+
+/** The intake of a request, as this phase sees it. */
+interface RateLimited extends BodyReceiver {
+  readonly isOver: boolean;
+  takeKey(key: string | undefined): ErrorRecord | undefined;
+  reject(error: ErrorRecord, close?: boolean): void;
+}
+
+/**
+ * Returns who gets the body, or undefined if the request was rejected. `key` is the header Idempotency-Key,
+ * `wrongBody` what is known to be wrong with the body before it is read.
  */
 export function passMinute(
-  exchange: RateLimited,
+  intake: RateLimited,
   context: CallContext,
   key: string | undefined,
   wrongBody: ErrorRecord | undefined,
-  parts: ListenerContext,
+  listener: ListenerContext,
 ): BodyReceiver | undefined {
-  const limited = limitRate(context, parts);
-  if (limited !== undefined && parts.leases !== undefined && context.asksLease) {
-    const wrong = wrongBody ?? exchange.takeKey(key);
-    const decided = awaitRate(context, parts, parts.leases).then((refusal) => refusal ?? wrong);
-    return new AwaitingBody(exchange, decided);
+  const limited = limitRate(context, listener);
+  if (limited !== undefined && listener.leases !== undefined && context.asksLease) {
+    const wrong = wrongBody ?? intake.takeKey(key);
+    const decided = limitRateByLease(context, listener, listener.leases).then((last) => last ?? wrong);
+    return new AwaitingBody(intake, decided);
   }
-  const refusal = limited ?? wrongBody ?? exchange.takeKey(key);
-  if (refusal === undefined) return exchange;
-  exchange.refuse(refusal);
+  const rejection = limited ?? wrongBody ?? intake.takeKey(key);
+  if (rejection === undefined) return intake;
+  intake.reject(rejection);
   return undefined;
 }
 
-/** Hands the body on when the request is known to have its permit. */
+/** Hands the body on once the request is known to have its permit. */
 class AwaitingBody implements BodyReceiver {
-  readonly #exchange: RateLimited;
+  readonly #intake: RateLimited;
   readonly #decided: Promise<ErrorRecord | undefined>;
 
-  constructor(exchange: RateLimited, decided: Promise<ErrorRecord | undefined>) {
-    this.#exchange = exchange;
+  constructor(intake: RateLimited, decided: Promise<ErrorRecord | undefined>) {
+    this.#intake = intake;
     this.#decided = decided;
   }
 
   onBody(bytes: Uint8Array): void {
-    // Valid during the call only.
+    // Copied: `bytes` are valid during the call only.
     const kept = bytes.slice();
-    void this.#then(() => this.#exchange.onBody(kept));
+    void this.#then(() => this.#intake.onBody(kept));
   }
 
   onLargeBody(pieces: Uint8Array[]): void {
-    void this.#then(() => this.#exchange.onLargeBody(pieces));
+    void this.#then(() => this.#intake.onLargeBody(pieces));
   }
 
   onTooLarge(more: boolean): void {
-    void this.#then(() => this.#exchange.onTooLarge(more), more || undefined);
+    void this.#then(() => this.#intake.onTooLarge(more), more || undefined);
   }
 
   async #then(go: () => void, close?: boolean): Promise<void> {
-    const refusal = await this.#decided;
-    if (this.#exchange.isOver) return;
-    if (refusal === undefined) go();
-    else this.#exchange.refuse(refusal, close);
+    const rejection = await this.#decided;
+    if (this.#intake.isOver) return;
+    if (rejection === undefined) go();
+    else this.#intake.reject(rejection, close);
   }
 }

@@ -1,5 +1,5 @@
 /**
- * Collects a request's body, bounded. Listener thread.
+ * The phase that collects a request's body, bounded. Called by Intake; listener thread.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
@@ -8,28 +8,37 @@ import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
 
 /**
- * What is read and thrown away of a body that is too long. A client that still writes when its connection ends never sees
- * the response, so the response waits for the end of the body, within reason.
+ * Bytes of a body that is too long that are read and discarded. A client that still writes when its
+ * connection ends never sees the response, so the response waits for the end of the body, within this bound.
  */
 export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
 
-/** Chunks of a large body are joined up to this, so that a body that comes in packets is not thousands of pieces. */
+/**
+ * Chunks of a large body are joined up to this size, so that a body that comes in packets is not thousands of
+ * pieces.
+ */
 const PIECE_BYTES_MIN = 64 * 1024;
-/** A body whose length is not known is counted in steps of this, before its bytes are kept. */
+/** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
+/** Who gets the body. Exactly one of the methods is called, once, unless the client leaves first. */
 export interface BodyReceiver {
-  /** The whole body, valid during the call only: one that came in one chunk, nearly all of them, is never copied. */
+  /**
+   * The whole body, valid during the call only: one that came in one chunk, as nearly all do, is not copied.
+   */
   onBody(bytes: Uint8Array): void;
-  /** The whole body, longer than was asked to have in one piece. The pieces are the receiver's. */
+  /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
-  /** `more` is to come and is not read, so that the connection must end. */
+  /** With `more` the rest of the body is not read, so the connection must end. */
   onTooLarge(more: boolean): void;
 }
 
-/** Who answers for the memory of a body. Where one says false the call was refused: nothing is kept, and nobody called any more. */
+/**
+ * Who accounts for the memory of a body. If a method returns false, the request was rejected and nobody is
+ * called again.
+ */
 export interface BodyHold {
-  /** The body will be `bytes` long before it is asked again, and is at least `certainBytes` long. */
+  /** The body will be `bytes` long before this is called again, and is at least `certainBytes` long. */
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid during the call only. */
   takeFirstPiece(piece: Uint8Array): boolean;
@@ -38,8 +47,8 @@ export interface BodyHold {
 }
 
 /**
- * Calls exactly one of the receiver's methods, unless the client leaves first or `hold` refuses. `length` is what the head says, 0 where it
- * says nothing; a longer one than BODY_BYTES_UNCOUNTED has been taken.
+ * Reads the body and gives it to `receiver`. `length` is the header Content-Length, or 0; a length above
+ * BODY_BYTES_UNCOUNTED was passed to `hold.takeBody` before.
  */
 export function readBody(
   res: HttpResponse,
@@ -51,32 +60,31 @@ export function readBody(
 ): void {
   let kept: BufferedBody | undefined;
   let bytesSeen = 0;
-  let answered = false;
+  let isDone = false;
   res.onData((chunk, isLast) => {
-    if (answered) return;
+    if (isDone) return;
     if (!isLast) hold.onBodyProgress();
     bytesSeen += chunk.byteLength;
     if (bytesSeen > bodyBytesMax) {
       kept = undefined;
-      answered = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
-      if (answered) receiver.onTooLarge(!isLast);
+      isDone = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
+      if (isDone) receiver.onTooLarge(!isLast);
       return;
     }
     // It will be too long.
     if (length > bodyBytesMax) return;
     if (isLast && kept === undefined && bytesSeen <= onePieceBytesMax) {
-      // Counted or not: it came at once, and what is made of it is counted where it is long.
-      answered = true;
+      isDone = true;
       if (bytesSeen <= Math.max(length, BODY_BYTES_UNCOUNTED) || hold.takeBody(bytesSeen, bytesSeen))
         receiver.onBody(new Uint8Array(chunk));
       return;
     }
     kept ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, hold);
     if (!kept.add(new Uint8Array(chunk), isLast)) {
-      answered = true;
+      isDone = true;
       kept = undefined;
     } else if (isLast) {
-      answered = true;
+      isDone = true;
       const { pieces } = kept;
       kept = undefined;
       if (bytesSeen <= onePieceBytesMax)
@@ -86,7 +94,7 @@ export function readBody(
   });
 }
 
-/** What is there of a body that did not come at once. */
+/** What has come of a body that did not come in one chunk. */
 class BufferedBody {
   pieces: Uint8Array[] = [];
   readonly #length: number;
@@ -95,7 +103,7 @@ class BufferedBody {
   readonly #hold: BodyHold;
   #bytes = 0;
   #countedBytes: number;
-  /** Not joined yet. */
+  /** Chunks that are not joined yet. */
   #chunks: Uint8Array[] = [];
   #chunksBytes = 0;
   #isFirstSeen = false;
@@ -106,11 +114,11 @@ class BufferedBody {
     this.#onePieceBytesMax = onePieceBytesMax;
     this.#hold = hold;
     this.#countedBytes = Math.max(length, BODY_BYTES_UNCOUNTED);
-    // Of its own memory, which is handed to other threads; pages that nothing is written to cost nothing.
+    // Memory of its own, because it is handed to other threads. Pages that are never written to cost nothing.
     if (length > 0) this.pieces.push(Buffer.allocUnsafeSlow(length));
   }
 
-  /** Keeps a copy: the chunk's memory is µWS's and is gone when its callback returns. */
+  /** Copies the chunk, whose memory is reused by µWS. False if the request was rejected. */
   add(chunk: Uint8Array, isLast: boolean): boolean {
     const end = this.#bytes + chunk.length;
     if (end > this.#countedBytes && !this.#count(end)) return false;
@@ -142,21 +150,59 @@ class BufferedBody {
   }
 }
 
-/*
- * How many bytes of refused bodies a listener reads to throw them away. Listener thread.
+/**
+ * For a body in chunks, after which nothing may be read from the connection, because what µWS takes for the
+ * end of such a body may be in its middle. Hands the body on outside of the callback of µWS that brought its
+ * end.
  *
- * Who still writes its body when its connection ends may never see its response, so the body of a refused call is read to its end. But µWS
- * reads half a megabyte of each connection that has some before it looks at the next: 200 bodies at once kept a listener's other calls
- * waiting for 0.7 s. Beyond the budget a refusal ends its connection.
+ * A response that is ended within a callback of µWS lets it read the rest of the packet as further requests,
+ * even if the response ends its connection. While a response is outstanding, µWS closes the connection as
+ * soon as it reads another request. So such a request gets its response outside of µWS's callbacks, with the
+ * connection's end.
  */
+export class LaterBody implements BodyReceiver {
+  readonly #receiver: BodyReceiver;
+  readonly #exchange: { readonly isOver: boolean };
+
+  constructor(receiver: BodyReceiver, exchange: { readonly isOver: boolean }) {
+    this.#receiver = receiver;
+    this.#exchange = exchange;
+  }
+
+  onBody(bytes: Uint8Array): void {
+    // Copied: `bytes` are valid during the call only.
+    const kept = bytes.slice();
+    this.#later(() => this.#receiver.onBody(kept));
+  }
+
+  onLargeBody(pieces: Uint8Array[]): void {
+    this.#later(() => this.#receiver.onLargeBody(pieces));
+  }
+
+  onTooLarge(more: boolean): void {
+    this.#later(() => this.#receiver.onTooLarge(more));
+  }
+
+  #later(go: () => void): void {
+    setImmediate(() => {
+      if (!this.#exchange.isOver) go();
+    });
+  }
+}
 
 /** Some 25 of the longest bodies by default: a tenth of a second of a listener's time. */
-const BYTES_PER_SECOND = 256 * 1024 * 1024;
+const DISCARDED_BYTES_PER_SECOND = 256 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 
+/**
+ * How many bytes of rejected bodies a listener reads to discard them. A client that still writes its body
+ * when its connection ends may never see its response, so the body of a rejected call is read to its end. But
+ * µWS reads half a megabyte of each connection before it looks at the next: 200 bodies at once kept a
+ * listener's other calls waiting for 0.7 s. Beyond the budget a rejection ends its connection.
+ */
 export class DiscardBudget {
   readonly #clock: Clock;
-  #bytes = BYTES_PER_SECOND;
+  #bytes = DISCARDED_BYTES_PER_SECOND;
   #filledMs: MonotonicMs;
 
   constructor(clock: Clock) {
@@ -164,11 +210,11 @@ export class DiscardBudget {
     this.#filledMs = clock.monotonicMs();
   }
 
-  /** Whether `bytes` may be read and thrown away; they are taken then. */
+  /** True if `bytes` may be read and discarded; they are taken from the budget. */
   take(bytes: number): boolean {
     const nowMs = this.#clock.monotonicMs();
-    const filled = this.#bytes + ((nowMs - this.#filledMs) * BYTES_PER_SECOND) / MS_PER_SECOND;
-    this.#bytes = Math.min(BYTES_PER_SECOND, filled);
+    const filled = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
+    this.#bytes = Math.min(DISCARDED_BYTES_PER_SECOND, filled);
     this.#filledMs = nowMs;
     if (bytes > this.#bytes) return false;
     this.#bytes -= bytes;

@@ -24,6 +24,8 @@ import type { Clock } from '../core/clock.js';
 import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
 import { writeLastChunk } from './response.js';
 
+/** A stream that has been silent for so long gets a comment, before proxies on the way take it for dead. */
+const KEEP_ALIVE_MS = 15_000;
 /** Below the 8 s after which µWS cuts at the earliest, with room for a late sweep. */
 export const TOUCH_MS = 4_000;
 /** Written at once. The rest of µWS's cork of 16 KiB is for the head, some 500 bytes, and the lines around the chunk. */
@@ -142,13 +144,13 @@ export class ResponseWriter {
   }
 
   /**
-   * Called about once a second: tries a blocked socket again, gives a sign of life after `keepAliveMs` of silence. False
-   * where the client has taken nothing for `idleMsMax`: cut it.
+   * Called about once a second: tries a blocked socket again, and sends a keep-alive comment to a silent stream.
+   * Returns false if the client has taken nothing for `idleMsMax`: then cut it.
    */
-  onSweep(nowMs: number, keepAliveMs: number, idleMsMax: number): boolean {
+  onSweep(nowMs: number, idleMsMax: number): boolean {
     const idleMs = nowMs - this.#progressMs;
     if (this.#blocked) this.#probe();
-    else if (this.#owner.isStream && idleMs >= keepAliveMs) this.#send(SSE_KEEP_ALIVE, 0);
+    else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) this.#send(SSE_KEEP_ALIVE, 0);
     if (this.#hasLeft()) return true;
     if (this.#blocked && idleMs >= idleMsMax) return false;
     if (nowMs - this.#touchedMs >= TOUCH_MS) {

@@ -1,7 +1,8 @@
 /**
- * The responses as they are written: status lines, headers, error bodies. Listener thread.
+ * The responses as they are written: status lines, headers, CORS lines, error bodies. Listener thread.
  *
- * Every function must run inside a corked callback of µWS, so that a response is one write.
+ * Every function must run inside a corked callback of µWS, so that a response is one write. Nothing of a
+ * request may be written into a head.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
@@ -28,15 +29,21 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
-/** µWS ends a connection after 8 to 12 s at rest, and has no setting for it. A second is left for the next request's way. */
+/**
+ * µWS ends a connection after 8 to 12 s of rest, and has no setting for it. A second is left for the next
+ * request to arrive.
+ */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
-/** Nobody on the way may store or gather a stream. */
+/** Proxies on the way must not store or buffer a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
+export const DOCUMENT_PATH = '/openapi.json';
+const DOCUMENT = Buffer.from(PUBLIC_DOCUMENT);
+
 /**
- * Status and the headers that every response has; those of the limit once it is known. In one call: each call of µWS costs the copies of
- * its strings, and what stands behind the status is written as it is. So nothing in it may come from outside. `closes`: the connection
- * ends with the response. `moreLines` are headers, each after its line break.
+ * Writes the status and the headers that every response has; those of the rate limit once it is known. In one
+ * call, because each call of µWS costs the copies of its strings, and µWS writes what follows the status as
+ * it is. `closes`: the connection ends with the response. `moreLines` are headers, each after its line break.
  */
 export function writeHead(
   res: HttpResponse,
@@ -59,8 +66,8 @@ export function writeHead(
 }
 
 /**
- * Of a chat answer. `tellsClose` is for one that comes in pieces: where it is written with its length, µWS writes that line when it is
- * told to end the connection. A stream must reach its reader as it comes.
+ * The head of a chat response. `tellsClose` writes `connection: close`, for a response that comes in pieces;
+ * if a response has a length, µWS writes that line itself when it is told to end the connection.
  */
 export function writeChatHead(
   res: HttpResponse,
@@ -75,20 +82,21 @@ export function writeChatHead(
 }
 
 /**
- * Ends a response that came in pieces and told `close`, inside the cork of its last piece; then the connection is to be closed. µWS would
- * write its header `Connection: close` into the body: `end` with that flag is for responses with a length. So the last chunk is written
- * here, as a header, which µWS sends as it stands; what it appends makes a trailer field, which readers pass over.
+ * Ends a response that came in pieces and told `close`, inside the cork of its last piece; then the
+ * connection is to be closed. `end` with that flag is for responses with a length: here µWS would write its
+ * header `Connection: close` into the body. So the last chunk is written as a header, which µWS sends as it
+ * stands. What µWS appends makes a trailer field, which readers skip.
  */
 export function writeLastChunk(res: HttpResponse): void {
   res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
 }
 
 export interface ErrorOptions {
-  /** Methods that the path knows, for a 405. */
+  /** The methods of the path, for a 405. */
   readonly allow?: string;
-  /** Ends the connection: what follows on it would not be read, or the gateway is closing. */
+  /** Ends the connection: what follows on it would not be read, or the gateway is stopping. */
   readonly close?: boolean;
-  /** The response to a HEAD has no body. */
+  /** The request is a HEAD: no body. */
   readonly head?: boolean;
 }
 
@@ -104,7 +112,26 @@ export function writeError(
   endWithBody(res, errorBody(error), options.head === true, options.close);
 }
 
-/** The last of a response, without the body where it is to a HEAD. `close` ends the connection. */
+/**
+ * The rejection of a request after which nothing may be read from the connection, because its framing is
+ * wrong. Written outside of the callback of µWS: see LaterBody in read-body.ts.
+ */
+export function rejectLast(
+  res: HttpResponse,
+  error: ErrorRecord,
+  context: CallContext,
+  isHead: boolean,
+): void {
+  let isGone = false;
+  res.onAborted(() => {
+    isGone = true;
+  });
+  setImmediate(() => {
+    if (!isGone) res.cork(() => writeError(res, error, context, { close: true, head: isHead }));
+  });
+}
+
+/** Ends a response, without the body if the request is a HEAD. `close` ends the connection. */
 export function endWithBody(
   res: HttpResponse,
   body: string | Uint8Array,
@@ -115,14 +142,17 @@ export function endWithBody(
     res.end(body, close);
     return;
   }
-  // µWS 20.41 leaves a response open, and aborts the process for it, when it is told the length it should write itself.
+  // µWS 20.41 has an argument for this length, but then leaves the response open and aborts the process.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
   if (close) closeAfterHead(res);
   else res.endWithoutBody();
 }
 
-/** A response without a body that ends the connection, as to a HEAD, which µWS's `endWithoutBody` does for none that has its own length. */
-export function closeAfterHead(res: HttpResponse): void {
+/**
+ * Ends a response without a body and its connection. µWS's `endWithoutBody` can't if the response has its own
+ * length.
+ */
+function closeAfterHead(res: HttpResponse): void {
   let gone = false;
   res.onAborted(() => (gone = true));
   // With the empty line that ends the head.
@@ -132,15 +162,7 @@ export function closeAfterHead(res: HttpResponse): void {
   });
 }
 
-/*
- * GET /openapi.json: the document of the interface, for anybody. Listener thread.
- */
-
-export const DOCUMENT_PATH = '/openapi.json';
-
-const BYTES = Buffer.from(PUBLIC_DOCUMENT);
-
-/** `isHead`: without its body. `close` ends the connection. */
+/** GET /openapi.json, for anybody. */
 export function writeDocument(
   res: HttpResponse,
   context: CallContext,
@@ -148,5 +170,60 @@ export function writeDocument(
   close: boolean,
 ): void {
   writeHead(res, 200, context, JSON_TYPE, close);
-  endWithBody(res, BYTES, isHead, close);
+  endWithBody(res, DOCUMENT, isHead, close);
+}
+
+export interface CorsSettings {
+  /** `*` allows every origin. */
+  readonly origins: readonly string[];
+  readonly maxAgeSeconds: number;
+}
+
+const EXPOSED =
+  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after, idempotent-replayed';
+/** `*` stands for all but authorization. The names are for browsers that take `*` for a name. */
+const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
+const VARY_LINE = '\r\nvary: origin';
+
+/**
+ * What browsers are told about scripts of other origins (CORS): lines of response heads, made once for each
+ * set of settings. An origin in a response is the one of the settings, not the request's.
+ */
+export class Cors {
+  readonly #linesByOrigin: ReadonlyMap<string, string>;
+  /** For all other origins. */
+  readonly #otherLines: string;
+  readonly #preflightLines: string;
+
+  constructor({ origins, maxAgeSeconds }: CorsSettings) {
+    const everybody = origins.includes('*');
+    // If all get the same lines, a cache need not tell them apart.
+    this.#otherLines = everybody ? allowing('*') : VARY_LINE;
+    this.#linesByOrigin = new Map(
+      everybody ? [] : origins.map((origin) => [origin, VARY_LINE + allowing(origin)]),
+    );
+    this.#preflightLines =
+      '\r\naccess-control-allow-methods: GET, HEAD, POST' +
+      `\r\naccess-control-allow-headers: ${ALLOWED_HEADERS}\r\naccess-control-max-age: ${maxAgeSeconds}`;
+  }
+
+  /** The lines of a response to a request with that header `Origin`, each after its line break. */
+  linesFor(origin: string | undefined): string {
+    return (origin === undefined ? undefined : this.#linesByOrigin.get(origin)) ?? this.#otherLines;
+  }
+
+  /**
+   * Responds to a preflight with 204 in any case. If the origin is not allowed, the lines that allow it are
+   * missing, which the browser tells its developer. `close` ends the connection.
+   */
+  writePreflight(res: HttpResponse, corsLines: string, requestId: string, close: boolean): void {
+    const allowed = corsLines === VARY_LINE ? '' : this.#preflightLines;
+    res.writeStatus(`204 No Content${corsLines}${allowed}\r\nx-request-id: ${requestId}`);
+    if (close) closeAfterHead(res);
+    else res.endWithoutBody();
+  }
+}
+
+function allowing(origin: string): string {
+  return `\r\naccess-control-allow-origin: ${origin}\r\naccess-control-expose-headers: ${EXPOSED}`;
 }

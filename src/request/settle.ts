@@ -1,59 +1,66 @@
 /**
- * The last phase, which every admitted call reaches exactly once: the hold becomes a charge, or is given back, and the
- * journal is told. Listener thread.
+ * The last phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
+ * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
+ * record is on disk. Called by Delivery, and by Intake if no worker takes the call. Listener thread.
  */
+import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
+import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, asWallMs, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
 import type { TakenDay } from '../ledger/calls.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
+import type { JournalWriter } from '../ledger/journal.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
 import type { CallContext, ListenerContext } from './context.js';
+
+type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock'>;
 
 const NOTHING = asPicoUnits(0n);
 const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };
 const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 
-/** What a settled call leaves behind: enough to wait for it to be on disk, and to take it back. */
+/** What is needed to wait until a settled call is on disk, and to take its charge back. */
 export interface Settled extends Settlement, TakenDay {
-  /** Of the call's record, for `JournalWriter.isCommitted`. */
+  /** Position of the call's record in the journal. */
   readonly position: number;
   readonly usage: Usage;
 }
 
 /** The call was served, whole or up to where its client left: it is charged for `usage`. */
-export function settle(context: CallContext, usage: Usage, parts: ListenerContext): Settled {
+export function settle(context: CallContext, usage: Usage, listener: SettleContext): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
-  const dayNumber = parts.ledger.dayNumberOf(admission.slot);
-  const dayKey = parts.ledger.dayKeyOf(admission.slot);
-  const settlement = parts.ledger.settle(admission.slot, costOf(admission.model.price, usage));
+  const { ledger } = listener;
+  const dayNumber = ledger.dayNumberOf(admission.slot);
+  const dayKey = ledger.dayKeyOf(admission.slot);
+  const settlement = ledger.settle(admission.slot, costOf(admission.model.price, usage));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
-  const position = append(context, 'served', usage, { charged, uncovered }, parts);
+  const position = append(context, 'served', usage, { charged, uncovered }, listener);
   return { position, usage, dayNumber, dayKey, charged, uncovered };
 }
 
 /**
- * The call failed: nothing is charged. A 500 or 502 also gives the day's call back; a provider's refusal of the
- * parameters is a response and keeps it.
+ * The call failed: nothing is charged, and the day's call is given back. Only if a provider rejected the
+ * parameters the day's call is used up: that was a response.
  */
-export function release(context: CallContext, error: ErrorRecord, parts: ListenerContext): void {
+export function release(context: CallContext, error: ErrorRecord, listener: SettleContext): void {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is released');
-  if (error.code === 'invalid_parameters') parts.ledger.settle(admission.slot, NOTHING);
-  else parts.ledger.release(admission.slot);
-  append(context, error.code, NO_USAGE, NO_CHARGE, parts);
+  if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NOTHING);
+  else listener.ledger.release(admission.slot);
+  append(context, error.code, NO_USAGE, NO_CHARGE, listener);
 }
 
-/** The response of a settled call could not be finished: its charge is taken back, in the ledger and by a record of its own. */
-export function reverse(context: CallContext, settled: Settled, parts: ListenerContext): void {
+/** The response of a settled call can't be finished: takes its charge back, by a record of its own. */
+export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
   const { caller } = context;
   invariant(caller !== undefined, 'a settled call has a caller');
   const { usage, charged, uncovered } = settled;
-  parts.ledger.reverse(caller.account, settled, settled);
+  listener.ledger.reverse(caller.account, settled, settled);
   const negative: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,
@@ -61,7 +68,7 @@ export function reverse(context: CallContext, settled: Settled, parts: ListenerC
     source: usage.source,
   };
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
-  append(context, 'reversed', negative, refund, parts);
+  append(context, 'reversed', negative, refund, listener);
 }
 
 function append(
@@ -69,7 +76,7 @@ function append(
   outcome: JournalOutcome,
   usage: Usage,
   { charged, uncovered }: Settlement,
-  { journal, clock }: ListenerContext,
+  { journal, clock }: SettleContext,
 ): number {
   invariant(caller !== undefined && admission !== undefined, 'the journal takes admitted calls');
   return journal.append({
@@ -89,7 +96,84 @@ function append(
   });
 }
 
-/** What an upstream reports times a price may pass 64 bits; beyond this bound nothing is recorded anyway. */
+/**
+ * The usage that an upstream reports, times a price, may exceed 64 bits. Nothing is recorded beyond this
+ * bound.
+ */
 function bounded(uncovered: PicoUnits): PicoUnits {
   return uncovered < CREDITED_PICO_UNITS_MAX ? uncovered : CREDITED_PICO_UNITS_MAX;
+}
+
+/** A response whose end waits for its charge. One of the two is called, once. */
+export interface PendingCommit {
+  onCommitted(): void;
+  /** The store fails, or is too slow: the charge is not known to be on disk. */
+  onUncommitted(): void;
+}
+
+interface Held {
+  readonly position: number;
+  readonly sinceMs: number;
+  readonly end: PendingCommit;
+}
+
+/**
+ * The ends of responses that wait. The main thread is asked once for all of them, and again if more have come
+ * by the time it replies: the next group gathers while it waits for the disk. Charges reach the disk in the
+ * order of the journal, and the ends are let go in that order.
+ */
+export class PendingCommits {
+  readonly #journal: JournalWriter;
+  readonly #clock: Clock;
+  readonly #askCommit: () => void;
+  #held: Held[] = [];
+  #asked = false;
+
+  /** `askCommit` is replied to by a call of `onCommit`. */
+  constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
+    this.#journal = journal;
+    this.#clock = clock;
+    this.#askCommit = askCommit;
+  }
+
+  get size(): number {
+    return this.#held.length;
+  }
+
+  /** Holds `end` until the record at `position` of the journal is on disk. */
+  hold(position: number, end: PendingCommit): void {
+    this.#held.push({ position, sinceMs: this.#clock.monotonicMs(), end });
+    if (this.#asked) return;
+    this.#asked = true;
+    // One message for all ends of this event-loop turn.
+    setImmediate(this.#askCommit);
+  }
+
+  /** The main thread has replied. `ok` is false if the store fails, and then nothing is held any longer. */
+  onCommit(ok: boolean): void {
+    this.#asked = false;
+    this.#letGo();
+    if (!ok) this.#giveUp(this.#held.length);
+    if (this.#held.length === 0) return;
+    this.#asked = true;
+    this.#askCommit();
+  }
+
+  /** Called about once a second: gives up what has been held for too long. */
+  onSweep(): void {
+    this.#letGo();
+    const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
+    const young = this.#held.findIndex(({ sinceMs }) => sinceMs > oldestMs);
+    this.#giveUp(young < 0 ? this.#held.length : young);
+  }
+
+  #letGo(): void {
+    const waiting = this.#held.findIndex(({ position }) => !this.#journal.isCommitted(position));
+    const committed = this.#held.splice(0, waiting < 0 ? this.#held.length : waiting);
+    for (const { end } of committed) end.onCommitted();
+  }
+
+  #giveUp(count: number): void {
+    for (const { end } of this.#held.splice(0, count)) end.onUncommitted();
+  }
 }

@@ -78,15 +78,15 @@ function openWorld(
 }
 
 const claim = (call: KeyedCall, body = BODY, account = ACCOUNT) => call.lock(account, body);
-const IN_PROGRESS = { refusal: { code: 'request_in_progress', retryAfterSeconds: 1 } };
-const OTHER_BODY_REFUSAL = { refusal: { code: 'invalid_parameters', message: /another request body/ } };
+const IN_PROGRESS = { rejection: { code: 'request_in_progress', retryAfterSeconds: 1 } };
+const OTHER_BODY_REFUSAL = { rejection: { code: 'invalid_parameters', message: /another request body/ } };
 
 void t.test('the first has the key, everybody else is told that it runs', async (t) => {
   const { call } = openWorld(t);
   const first = call(0, 'k');
   // Two at once: one of them is the first.
   const both = await Promise.all([claim(first), claim(call(1, 'k'))]);
-  t.match(both, [{ refusal: undefined }, IN_PROGRESS]);
+  t.match(both, [{ rejection: undefined }, IN_PROGRESS]);
   t.match(await claim(call(0, 'k')), IN_PROGRESS);
   t.match(await claim(call(1, 'k'), OTHER_BODY), OTHER_BODY_REFUSAL, 'another body is a mistake at once');
   t.same(await claim(call(0, 'k'), BODY, OTHER), {}, "another account's key is another key");
@@ -162,7 +162,7 @@ void t.test('an answer that is too long is remembered without its bytes', async 
     first.keep(new Uint8Array(lastBytes), true, 0);
     const again = await claim(call(1, `k${lastBytes}`));
     if (lastBytes === 400) t.equal(again.earlier?.bytes.length, ANSWER_BYTES, 'at the bound it is kept');
-    else t.match(again, { refusal: { code: 'invalid_parameters', message: /charged.*could not be kept/ } });
+    else t.match(again, { rejection: { code: 'invalid_parameters', message: /charged.*could not be kept/ } });
   }
 });
 
@@ -185,7 +185,7 @@ void t.test('a listener that dies leaves its keys, and what it had charged', asy
 
 void t.test('calls in progress and answers on their way are bounded', async (t) => {
   const { call, store, clock } = openWorld(t);
-  const BUSY = { refusal: { code: 'overloaded', retryAfterSeconds: 1 } };
+  const BUSY = { rejection: { code: 'overloaded', retryAfterSeconds: 1 } };
   const running = Array.from({ length: CLAIMS_MAX }, (_, n) => call(0, `k${n}`));
   for (const one of running) t.same(await claim(one), {});
   t.match(await claim(call(1, 'more')), BUSY);

@@ -10,8 +10,8 @@ import type { Usage } from '#src/protocol/usage.js';
 import type { ModelEntry } from '#src/registry/catalog.js';
 import { CATALOG, SECONDS_TO_MIDNIGHT, chatCall, knownCaller, openHouse, type House } from './support.js';
 
-const fundsOf = ({ parts, account }: House) => {
-  const { available, held, spent, dayCalls } = parts.ledger.snapshot(account);
+const fundsOf = ({ listener, account }: House) => {
+  const { available, held, spent, dayCalls } = listener.ledger.snapshot(account);
   return { available: decimalOf(available), held: decimalOf(held), spent: decimalOf(spent), dayCalls };
 };
 const HOUR_MS = 3_600_000;
@@ -32,11 +32,11 @@ void t.test('an admitted call holds its worst case and is charged its cost', (t)
   const house = openHouse();
   const context = knownCaller(house);
   const call = chatCall({ max_tokens: 10 });
-  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(admit(context, call, house.listener), undefined);
   t.equal(context.admission?.call, call, 'the call is not changed');
   const hold = BigInt(call.bodyBytes) * 1_000_000n + 10n * 2_000_000n;
   t.match(fundsOf(house), { held: decimalOf(hold), spent: '0.00', dayCalls: 1 });
-  settle(context, USAGE, house.parts);
+  settle(context, USAGE, house.listener);
   // 6 × 1 + 4 × 0.5 + 5 × 2 millionths.
   t.match(fundsOf(house), { available: '0.999982', held: '0.00', spent: '0.000018', dayCalls: 1 });
   t.match(house.records(), [
@@ -59,11 +59,11 @@ void t.test('an admitted call holds its worst case and is charged its cost', (t)
 void t.test('a member that routes is refused, and taken where the model lets it through', (t) => {
   const house = openHouse();
   const call = chatCall({ models: ['dearer'], provider: { order: ['x'] } });
-  const refused = admit(knownCaller(house), call, house.parts);
+  const refused = admit(knownCaller(house), call, house.listener);
   t.match(refused, { code: 'invalid_parameters', message: /^models must not be given: .*pass_members/ });
   t.match(fundsOf(house), { held: '0.00', dayCalls: 0 }, 'it has taken nothing');
   const passing = (...passMembers: ModelEntry['passMembers']): ListenerContext => ({
-    ...house.parts,
+    ...house.listener,
     catalog: { ...CATALOG, models: CATALOG.models.map((model) => ({ ...model, passMembers })) },
   });
   t.match(admit(knownCaller(house), call, passing('models')), { message: /^provider must not/ });
@@ -72,7 +72,7 @@ void t.test('a member that routes is refused, and taken where the model lets it 
   t.equal(context.admission?.call, call, 'it is not changed');
   // What is told of a model that the plan does not have is the same with and without them.
   const hidden = chatCall({ model: 'hidden', models: ['dearer'] });
-  t.match(admit(knownCaller(house), hidden, house.parts), { code: 'model_not_found' });
+  t.match(admit(knownCaller(house), hidden, house.listener), { code: 'model_not_found' });
   t.end();
 });
 
@@ -94,15 +94,15 @@ void t.test('Retry-After of a day that is used up is true, however the clock is 
   ];
   for (let world = 0; world < 300; world++) {
     const house = openHouse();
-    const { clock, parts } = house;
+    const { clock, listener } = house;
     const keyLimit = world % 2 === 0 ? undefined : { requestsPerMinute: undefined, callsPerDay: 2 };
-    if (keyLimit !== undefined) parts.ledger.keys.open(house.keyIndex, keyLimit);
+    if (keyLimit !== undefined) listener.ledger.keys.open(house.keyIndex, keyLimit);
     const ask = (): ErrorRecord | undefined => {
       const context = knownCaller(house, {}, keyLimit);
-      const refused = admit(context, chatCall({ model: 'free', max_tokens: 0 }), parts);
+      const refused = admit(context, chatCall({ model: 'free', max_tokens: 0 }), listener);
       if (refused !== undefined) return refused;
-      settle(context, USAGE, parts);
-      parts.channel.release(context.admission!.slot);
+      settle(context, USAGE, listener);
+      listener.channel.release(context.admission!.slot);
       house.records();
       return undefined;
     };
@@ -145,7 +145,7 @@ void t.test('the worst case is bounded by the model, and multiplied by the choic
   ] as const) {
     const house = openHouse();
     const call = chatCall(fields);
-    t.equal(admit(knownCaller(house), call, house.parts), undefined);
+    t.equal(admit(knownCaller(house), call, house.listener), undefined);
     const hold = BigInt(call.bodyBytes) * 1_000_000n + BigInt(completionTokens) * 2_000_000n;
     t.equal(fundsOf(house).held, decimalOf(hold), JSON.stringify(fields));
   }
@@ -182,9 +182,9 @@ void t.test('each refusal has its code and has taken nothing', (t) => {
   for (const { what, house, fields, refusal } of cases) {
     const before = fundsOf(house);
     const context = knownCaller(house);
-    t.match(admit(context, chatCall(fields), house.parts), refusal, what);
+    t.match(admit(context, chatCall(fields), house.listener), refusal, what);
     t.same(fundsOf(house), before, what);
-    t.equal(house.parts.channel.inFlight, 0, what);
+    t.equal(house.listener.channel.inFlight, 0, what);
     t.equal(context.admission, undefined, what);
   }
   t.end();
@@ -192,7 +192,7 @@ void t.test('each refusal has its code and has taken nothing', (t) => {
 
 void t.test('a long model name is not repeated whole', (t) => {
   const house = openHouse();
-  const refusal = admit(knownCaller(house), chatCall({ model: 'x'.repeat(100_000) }), house.parts);
+  const refusal = admit(knownCaller(house), chatCall({ model: 'x'.repeat(100_000) }), house.listener);
   t.ok(refusal!.message.length < 300);
   t.end();
 });
@@ -201,18 +201,18 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
   const house = openHouse();
   const admitted = Array.from({ length: 3 }, () => {
     const context = knownCaller(house);
-    t.equal(admit(context, chatCall({}), house.parts), undefined);
+    t.equal(admit(context, chatCall({}), house.listener), undefined);
     return context;
   });
-  const refusal = admit(knownCaller(house), chatCall({}), house.parts);
+  const refusal = admit(knownCaller(house), chatCall({}), house.listener);
   t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
   t.match(refusal!.message, `${SECONDS_TO_MIDNIGHT} seconds`);
 
-  release(admitted[0]!, { code: 'provider_unavailable', message: '' }, house.parts);
+  release(admitted[0]!, { code: 'provider_unavailable', message: '' }, house.listener);
   t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'a 502 is given back');
-  release(admitted[1]!, { code: 'invalid_parameters', message: '' }, house.parts);
+  release(admitted[1]!, { code: 'invalid_parameters', message: '' }, house.listener);
   t.match(fundsOf(house), { dayCalls: 2, spent: '0.00' }, 'what a provider refused costs nothing and counts');
-  settle(admitted[2]!, USAGE, house.parts);
+  settle(admitted[2]!, USAGE, house.listener);
   t.match(fundsOf(house), { dayCalls: 2, held: '0.00', spent: '0.000018' });
   t.same(
     house.records().map(({ outcome, charged }) => [outcome, charged]),
@@ -229,10 +229,10 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
 void t.test('the day of a key that has its own', (t) => {
   const house = openHouse();
   const limit = { requestsPerMinute: undefined, callsPerDay: 1 };
-  house.parts.ledger.keys.open(house.keyIndex, limit);
+  house.listener.ledger.keys.open(house.keyIndex, limit);
   const ask = () => {
     const context = knownCaller(house, {}, limit);
-    return { context, refusal: admit(context, chatCall({}), house.parts) };
+    return { context, refusal: admit(context, chatCall({}), house.listener) };
   };
   const first = ask();
   t.equal(first.refusal, undefined);
@@ -241,17 +241,17 @@ void t.test('the day of a key that has its own', (t) => {
   t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
   t.match(refusal!.message, /^The key allows 1 calls per day/);
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
-  t.equal(house.parts.channel.inFlight, 1);
+  t.equal(house.listener.channel.inFlight, 1);
 
-  const settled = settle(first.context, USAGE, house.parts);
+  const settled = settle(first.context, USAGE, house.listener);
   t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'a served call counts');
-  reverse(first.context, settled, house.parts);
+  reverse(first.context, settled, house.listener);
   const second = ask();
   t.equal(second.refusal, undefined, 'one that was taken back does not');
-  release(second.context, { code: 'internal_error', message: '' }, house.parts);
+  release(second.context, { code: 'internal_error', message: '' }, house.listener);
   const third = ask();
   t.equal(third.refusal, undefined, 'nor one that failed');
-  release(third.context, { code: 'invalid_parameters', message: '' }, house.parts);
+  release(third.context, { code: 'invalid_parameters', message: '' }, house.listener);
   t.match(ask().refusal, { code: 'daily_limit_exceeded' }, 'what a provider refused counts');
   t.end();
 });
@@ -260,7 +260,7 @@ void t.test('clamp lowers max_tokens to what the balance affords, and no further
   const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
   const context = knownCaller(house);
   const call = chatCall({});
-  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(admit(context, call, house.listener), undefined);
   const affordable = Math.floor((200 - call.bodyBytes) / 2);
   t.equal((JSON.parse(context.admission!.call.body) as { max_tokens: number }).max_tokens, affordable);
   t.equal(
@@ -270,8 +270,8 @@ void t.test('clamp lowers max_tokens to what the balance affords, and no further
   );
 
   const poor = openHouse({ credit: '0.00001', lowBalance: 'clamp' });
-  t.match(admit(knownCaller(poor), call, poor.parts), { code: 'insufficient_quota' });
-  t.equal(poor.parts.channel.inFlight, 0);
+  t.match(admit(knownCaller(poor), call, poor.listener), { code: 'insufficient_quota' });
+  t.equal(poor.listener.channel.inFlight, 0);
   t.end();
 });
 
@@ -291,7 +291,7 @@ void t.test('a plan bounds what a call may ask for, and what one gets that asks 
     const house = openHouse();
     const context = knownCaller(house, { outputTokensMax: 50 });
     const call = chatCall(fields);
-    const refusal = admit(context, call, house.parts);
+    const refusal = admit(context, call, house.listener);
     const what = JSON.stringify(fields);
     if (refused !== undefined) {
       t.same(
@@ -316,7 +316,7 @@ void t.test('a plan that allows more than the model changes nothing', (t) => {
   const house = openHouse();
   const call = chatCall({});
   const context = knownCaller(house, { outputTokensMax: 1_000 });
-  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(admit(context, call, house.listener), undefined);
   t.equal(context.admission?.call, call);
   t.end();
 });
@@ -325,7 +325,7 @@ void t.test('a balance below the bound of the plan is clamped further', (t) => {
   const house = openHouse({ credit: '0.0002', lowBalance: 'clamp' });
   const context = knownCaller(house, { outputTokensMax: 500 });
   const call = chatCall({});
-  t.equal(admit(context, call, house.parts), undefined);
+  t.equal(admit(context, call, house.listener), undefined);
   const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
   t.equal(sent.max_tokens, Math.floor((200 - call.bodyBytes) / 2));
   t.end();
@@ -334,11 +334,11 @@ void t.test('a balance below the bound of the plan is clamped further', (t) => {
 void t.test('an alias is admitted as its model', (t) => {
   const house = openHouse();
   const context = knownCaller(house);
-  t.equal(admit(context, chatCall({ model: 'also-free' }), house.parts), undefined);
+  t.equal(admit(context, chatCall({ model: 'also-free' }), house.listener), undefined);
   t.match(context.admission, { modelIndex: 1, model: { id: 'free' } });
   // Whatever the workers' settings say of aliases meanwhile.
   t.equal(context.admission?.call.body, chatCall({ model: 'free' }).body, 'and sent under its id');
-  t.match(admit(knownCaller(house), chatCall({ model: 'also-hidden' }), house.parts), {
+  t.match(admit(knownCaller(house), chatCall({ model: 'also-hidden' }), house.listener), {
     code: 'model_not_found',
   });
   t.end();
@@ -346,7 +346,7 @@ void t.test('an alias is admitted as its model', (t) => {
 
 void t.test('a free model needs no balance', (t) => {
   const house = openHouse({ credit: '0' });
-  t.equal(admit(knownCaller(house), chatCall({ model: 'free' }), house.parts), undefined);
+  t.equal(admit(knownCaller(house), chatCall({ model: 'free' }), house.listener), undefined);
   t.end();
 });
 
@@ -354,19 +354,19 @@ void t.test('an account has so many calls in flight and no more, however they en
   const house = openHouse({ slots: 4 });
   const known = () => knownCaller(house, { callsInFlightMax: 2 });
   const contexts = [known(), known(), known()];
-  t.equal(admit(contexts[0]!, chatCall({}), house.parts), undefined);
-  t.equal(admit(contexts[1]!, chatCall({}), house.parts), undefined);
+  t.equal(admit(contexts[0]!, chatCall({}), house.listener), undefined);
+  t.equal(admit(contexts[1]!, chatCall({}), house.listener), undefined);
   const before = fundsOf(house);
-  const refusal = admit(contexts[2]!, chatCall({}), house.parts);
+  const refusal = admit(contexts[2]!, chatCall({}), house.listener);
   t.match(refusal, { code: 'overloaded', retryAfterSeconds: 1 });
   t.match(refusal!.message, 'The account has');
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
-  t.equal(house.parts.channel.inFlight, 2);
-  settle(contexts[0]!, USAGE, house.parts);
-  t.equal(admit(known(), chatCall({}), house.parts), undefined, 'a settled call makes room');
-  release(contexts[1]!, { code: 'provider_unavailable', message: '' }, house.parts);
-  t.equal(admit(known(), chatCall({}), house.parts), undefined, 'and a released one');
-  t.match(admit(known(), chatCall({}), house.parts), { code: 'overloaded' });
+  t.equal(house.listener.channel.inFlight, 2);
+  settle(contexts[0]!, USAGE, house.listener);
+  t.equal(admit(known(), chatCall({}), house.listener), undefined, 'a settled call makes room');
+  release(contexts[1]!, { code: 'provider_unavailable', message: '' }, house.listener);
+  t.equal(admit(known(), chatCall({}), house.listener), undefined, 'and a released one');
+  t.match(admit(known(), chatCall({}), house.listener), { code: 'overloaded' });
   t.end();
 });
 
@@ -377,19 +377,19 @@ void t.test('the journal keeps room for every record that a call may still appen
     ['commit', 8],
   ] as const) {
     const house = openHouse({ slots: 20, credit: '1000.00' });
-    const parts: ListenerContext = { ...house.parts, durability };
+    const listener: ListenerContext = { ...house.listener, durability };
     const contexts: CallContext[] = [];
     let refusal: ErrorRecord | undefined;
     while (refusal === undefined) {
       const context = knownCaller(house, { callsInFlightMax: 20, callsPerDay: 100 });
-      refusal = admit(context, chatCall({}), parts);
+      refusal = admit(context, chatCall({}), listener);
       if (refusal === undefined) contexts.push(context);
     }
     t.match(refusal.message, 'behind with its books', durability);
     t.equal(contexts.length, admitted, durability);
-    const settled = contexts.map((context) => settle(context, USAGE, parts));
+    const settled = contexts.map((context) => settle(context, USAGE, listener));
     if (durability === 'commit')
-      contexts.forEach((context, index) => reverse(context, settled[index]!, parts));
+      contexts.forEach((context, index) => reverse(context, settled[index]!, listener));
     t.equal(house.records().length, 16, 'each of them found its place');
   }
   t.end();

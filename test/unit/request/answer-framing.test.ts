@@ -28,7 +28,7 @@ function open(accept: (bytes: number) => number, isStream: boolean) {
     onTaken: () => undefined,
     onLeft: () => (seen.left = true),
   });
-  const sweep = (): void => void writer.onSweep((time.nowMs += 1_000), 15_000, Infinity);
+  const sweep = (): void => void writer.onSweep((time.nowMs += 1_000), Infinity);
   return { socket, writer, seen, sweep };
 }
 

@@ -9,7 +9,7 @@ void t.test('a known key gives its caller', (t) => {
   const house = openHouse();
   for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
     const context = new CallContext('req_1', 1);
-    t.equal(authenticate(context, `${scheme} ${house.key}`, house.parts), undefined, scheme);
+    t.equal(authenticate(context, `${scheme} ${house.key}`, house.listener), undefined, scheme);
     t.match(context.caller, {
       key: house.keyIndex,
       account: house.account,
@@ -21,7 +21,7 @@ void t.test('a known key gives its caller', (t) => {
 });
 
 void t.test('each wrong header has its code', (t) => {
-  const { parts, key } = openHouse();
+  const { listener, key } = openHouse();
   const cases: readonly (readonly [string, string])[] = [
     ['', 'missing_api_key'],
     ['Bearer', 'missing_api_key'],
@@ -40,7 +40,7 @@ void t.test('each wrong header has its code', (t) => {
   ];
   for (const [header, code] of cases) {
     const context = new CallContext('req_1', 1);
-    const refusal = authenticate(context, header, parts);
+    const refusal = authenticate(context, header, listener);
     t.equal(refusal?.code, code, JSON.stringify(header.slice(0, 60)));
     t.notMatch(refusal?.message, key.slice(3, 20), 'the message repeats no key');
     t.equal(context.caller, undefined);
@@ -49,49 +49,49 @@ void t.test('each wrong header has its code', (t) => {
 });
 
 void t.test('disabling a key or its account counts from the next request on', (t) => {
-  const { parts, key, keyIndex, account } = openHouse();
-  const code = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts)?.code;
-  parts.keys.setActive(keyIndex, false);
+  const { listener, key, keyIndex, account } = openHouse();
+  const code = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener)?.code;
+  listener.keys.setActive(keyIndex, false);
   t.equal(code(), 'key_disabled');
-  parts.keys.setActive(keyIndex, true);
+  listener.keys.setActive(keyIndex, true);
   t.equal(code(), undefined);
-  parts.ledger.setActive(account, false);
+  listener.ledger.setActive(account, false);
   t.equal(code(), 'key_disabled');
-  const refusal = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
-  const planIndex = parts.ledger.planIndexOf(account);
+  const refusal = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener);
+  const planIndex = listener.ledger.planIndexOf(account);
   t.match(refusal()?.message, /^The account of the API key has been disabled/);
-  parts.ledger.setPlan(account, NO_PLAN_INDEX);
+  listener.ledger.setPlan(account, NO_PLAN_INDEX);
   t.match(refusal(), { code: 'key_disabled', message: /^The plan of this account is not in the settings/ });
-  parts.ledger.setPlan(account, planIndex);
-  parts.ledger.setActive(account, true);
-  parts.keys.remove(keyIndex);
+  listener.ledger.setPlan(account, planIndex);
+  listener.ledger.setActive(account, true);
+  listener.keys.remove(keyIndex);
   t.equal(code(), 'invalid_api_key', 'a deleted key is unknown');
   t.end();
 });
 
 void t.test('an expired key is refused from its second on, and says so', (t) => {
-  const { parts, key, keyIndex, clock } = openHouse();
-  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
-  parts.keys.setExpiry(keyIndex, Math.floor(clock.wallMs() / 1_000) + 1);
+  const { listener, key, keyIndex, clock } = openHouse();
+  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener);
+  listener.keys.setExpiry(keyIndex, Math.floor(clock.wallMs() / 1_000) + 1);
   clock.nowMs = 499;
   t.equal(ask(), undefined);
   clock.nowMs = 500;
   t.match(ask(), { code: 'key_disabled', message: /has expired/ });
-  parts.keys.setActive(keyIndex, false);
+  listener.keys.setActive(keyIndex, false);
   t.match(ask(), { code: 'key_disabled', message: /has been disabled/ }, 'what can be undone is told first');
   t.end();
 });
 
 void t.test('each second of use is noted once, and no use that was refused', (t) => {
-  const { parts, key, keyIndex, account, clock } = openHouse();
-  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, parts);
-  const used = () => [parts.keys.lastUsedSecondsOf(keyIndex), dirtyKeys(parts)];
+  const { listener, key, keyIndex, account, clock } = openHouse();
+  const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener);
+  const used = () => [listener.keys.lastUsedSecondsOf(keyIndex), dirtyKeys(listener)];
   const second = Math.floor(clock.wallMs() / 1_000);
   t.same(used(), [undefined, []]);
-  parts.ledger.setActive(account, false);
+  listener.ledger.setActive(account, false);
   ask();
   t.same(used(), [undefined, []], 'the account is disabled');
-  parts.ledger.setActive(account, true);
+  listener.ledger.setActive(account, true);
   ask();
   t.same(used(), [second, [keyIndex]]);
   ask();
@@ -99,7 +99,7 @@ void t.test('each second of use is noted once, and no use that was refused', (t)
   clock.nowMs += 1_000;
   ask();
   t.same(used(), [second + 1, [keyIndex]]);
-  parts.keys.setActive(keyIndex, false);
+  listener.keys.setActive(keyIndex, false);
   clock.nowMs += 1_000;
   ask();
   t.same(used(), [second + 1, []], 'the key is disabled');
@@ -107,22 +107,22 @@ void t.test('each second of use is noted once, and no use that was refused', (t)
 });
 
 void t.test('a key with limits brings them along', (t) => {
-  const { parts, key, keyIndex, account } = openHouse();
+  const { listener, key, keyIndex, account } = openHouse();
   const limitOf = () => {
     const context = new CallContext('req_1', 1);
-    authenticate(context, `Bearer ${key}`, parts);
+    authenticate(context, `Bearer ${key}`, listener);
     return context.caller?.keyLimit;
   };
   t.equal(limitOf(), undefined);
-  parts.keys.remove(keyIndex);
-  parts.ledger.keys.open(keyIndex, { requestsPerMinute: 5, callsPerDay: undefined });
-  parts.keys.insert(keyIndex, digestOf(key), account, true, { limited: true });
+  listener.keys.remove(keyIndex);
+  listener.ledger.keys.open(keyIndex, { requestsPerMinute: 5, callsPerDay: undefined });
+  listener.keys.insert(keyIndex, digestOf(key), account, true, { limited: true });
   t.same(limitOf(), { requestsPerMinute: 5, callsPerDay: undefined });
   t.end();
 });
 
-function dirtyKeys(parts: House['parts']): number[] {
+function dirtyKeys(listener: House['listener']): number[] {
   const keys: number[] = [];
-  parts.ledger.keys.drainDirty((key) => keys.push(key), 32);
+  listener.ledger.keys.drainDirty((key) => keys.push(key), 32);
   return keys;
 }

@@ -10,13 +10,13 @@ const PERIOD_MS = 10_000;
 function limitedHouse(
   ofKey: number,
   ofPlan: number,
-): { house: House; ask: (parts?: ListenerContext) => Asked } {
+): { house: House; ask: (listener?: ListenerContext) => Asked } {
   const house = openHouse();
   const limit = { requestsPerMinute: ofKey, callsPerDay: undefined };
-  house.parts.ledger.keys.open(house.keyIndex, limit);
-  const ask = (parts = house.parts): Asked => {
+  house.listener.ledger.keys.open(house.keyIndex, limit);
+  const ask = (listener = house.listener): Asked => {
     const context = knownCaller(house, { requestsPerMinute: ofPlan }, limit);
-    const refusal = limitRate(context, parts);
+    const refusal = limitRate(context, listener);
     return { refusal, ...context.rateLimit! };
   };
   return { house, ask };
@@ -29,9 +29,9 @@ interface Asked {
   readonly resetSeconds: number;
 }
 
-const usedOf = ({ parts, account, keyIndex }: House) => ({
-  key: parts.ledger.keys.countsOf(keyIndex).minuteUsed,
-  account: parts.ledger.minuteUsedOf(account),
+const usedOf = ({ listener, account, keyIndex }: House) => ({
+  key: listener.ledger.keys.countsOf(keyIndex).minuteUsed,
+  account: listener.ledger.minuteUsedOf(account),
 });
 
 void t.test('the tighter limit is told; a refusal by either has taken of neither', (t) => {
@@ -45,7 +45,7 @@ void t.test('the tighter limit is told; a refusal by either has taken of neither
 
   // Another key of the account uses the plan's up.
   const others = Array.from({ length: 3 }, () =>
-    limitRate(knownCaller(house, { requestsPerMinute: 5 }), house.parts),
+    limitRate(knownCaller(house, { requestsPerMinute: 5 }), house.listener),
   );
   t.same(others, [undefined, undefined, undefined]);
   t.match(
@@ -68,7 +68,7 @@ void t.test('a full plan refuses a key that has permits left, and takes none of 
 
 void t.test('where both refuse, whoever waits for what is told is admitted', (t) => {
   const { house, ask } = limitedHouse(1, 2);
-  limitRate(knownCaller(house, { requestsPerMinute: 2 }), house.parts);
+  limitRate(knownCaller(house, { requestsPerMinute: 2 }), house.listener);
   house.clock.nowMs += PERIOD_MS;
   t.equal(ask().refusal, undefined);
   const refused = ask();

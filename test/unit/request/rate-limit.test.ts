@@ -6,7 +6,7 @@ void t.test('the minute: what is left, and a refusal that says when', (t) => {
   const house = openHouse();
   const take = () => {
     const context = knownCaller(house);
-    return { refusal: limitRate(context, house.parts), limit: context.rateLimit! };
+    return { refusal: limitRate(context, house.listener), limit: context.rateLimit! };
   };
   t.match(take(), { refusal: undefined, limit: { limit: 2, remaining: 1 } });
   t.match(take(), { refusal: undefined, limit: { limit: 2, remaining: 0 } });
@@ -24,7 +24,7 @@ void t.test('the minute: what is left, and a refusal that says when', (t) => {
   ] as const) {
     house.clock.nowMs = waitMs;
     const next = knownCaller(house);
-    t.equal(limitRate(next, house.parts), undefined, `whoever waits for ${what} is admitted`);
+    t.equal(limitRate(next, house.listener), undefined, `whoever waits for ${what} is admitted`);
   }
   t.end();
 });

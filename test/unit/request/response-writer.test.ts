@@ -7,7 +7,6 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { ResponseWriter, type ResponseOwner } from '#src/request/response-writer.js';
 
-const KEEP_ALIVE_MS = 15_000;
 const IDLE_MS_MAX = 60_000;
 
 class Socket {
@@ -52,7 +51,7 @@ function open(isStream: boolean) {
     const endMs = time.nowMs + ms;
     while (time.nowMs < endMs) {
       time.nowMs += 1_000;
-      if (!writer.onSweep(time.nowMs, KEEP_ALIVE_MS, IDLE_MS_MAX)) return false;
+      if (!writer.onSweep(time.nowMs, IDLE_MS_MAX)) return false;
     }
     return true;
   };

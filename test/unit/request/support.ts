@@ -10,7 +10,7 @@ import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import type { KeyLimit } from '#src/ledger/key-limits.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { CallContext, type ListenerContext } from '#src/request/context.js';
-import { PendingCommits } from '#src/request/pending-commits.js';
+import { PendingCommits } from '#src/request/settle.js';
 import { ModelAccess } from '#src/request/admit.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
 import { ListenerChannel } from '#src/channel/listener-channel.js';
@@ -82,7 +82,7 @@ export class StillClock {
 }
 
 export interface House {
-  readonly parts: ListenerContext;
+  readonly listener: ListenerContext;
   /** The same as another listener has them: what a Ledger returns is overwritten by its own next call. */
   readonly ofAnotherThread: () => ListenerContext;
   readonly clock: StillClock;
@@ -122,11 +122,11 @@ export function openHouse({
   const ring = createRing(16);
   const journal = new JournalWriter(ring, () => undefined);
   const reader = new JournalReader(ring);
-  const parts: ListenerContext = {
+  const listener: ListenerContext = {
     clock,
     ledger,
     journal,
-    held: new PendingCommits(journal, clock, () => undefined),
+    pendingCommits: new PendingCommits(journal, clock, () => undefined),
     durability: 'interval',
     keys,
     catalog: CATALOG,
@@ -138,8 +138,8 @@ export function openHouse({
     lowBalance,
   };
   return {
-    parts,
-    ofAnotherThread: () => ({ ...parts, ledger: new Ledger(buffers, clock) }),
+    listener,
+    ofAnotherThread: () => ({ ...listener, ledger: new Ledger(buffers, clock) }),
     clock,
     key,
     keyIndex,

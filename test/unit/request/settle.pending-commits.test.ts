@@ -1,5 +1,5 @@
 import t from 'tap';
-import { PendingCommits, type PendingCommit } from '#src/request/pending-commits.js';
+import { PendingCommits, type PendingCommit } from '#src/request/settle.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { createRing } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';

@@ -1,9 +1,11 @@
 /** What is told of a call: overhead is what neither the client's upload nor the upstream took. */
 import t from 'tap';
+import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { CallMeter } from '#src/request/call-meter.js';
-import { CallContext } from '#src/request/context.js';
+import { SlotList } from '#src/core/slot-list.js';
+import { BodyBudget, createBodyBudget } from '#src/request/body-budget.js';
+import { ChatExchange, type Swept } from '#src/request/chat-exchange.js';
 import { admit } from '#src/request/admit.js';
 import { settle, type Settled } from '#src/request/settle.js';
 import { createAccessRing, type AccessRecord } from '#src/telemetry/access-layout.js';
@@ -20,41 +22,48 @@ class HeldClock implements Clock {
   wallMs = () => asWallMs(this.ms);
 }
 
-function bed() {
+function bed(requestNumber = 1) {
   const buffers = createMetrics(1, 1);
   const clock = new HeldClock();
   const ring = createAccessRing();
   const control = new LogSwitch(buffers.log);
-  const { channel: link } = openHouse().parts;
-  const accessLog = new AccessWriter(ring, control);
-  const meter = new CallMeter({ metrics: new ListenerMetrics(buffers, 0), clock, accessLog, channel: link });
+  const listener = {
+    ...openHouse().listener,
+    clock,
+    metrics: new ListenerMetrics(buffers, 0),
+    accessLog: new AccessWriter(ring, control),
+    bodies: new BodyBudget(createBodyBudget(1, 4), 0),
+    sweeps: new SlotList<Swept>(),
+    connections: { endsConnections: false, onCallBegun: () => undefined, onCallEnded: () => undefined },
+  };
+  const exchange = new ChatExchange({} as HttpResponse, 'req_test', requestNumber, '', false, listener);
   const logged = (): AccessRecord[] => {
     const records: AccessRecord[] = [];
     new AccessReader(ring).drain((record) => void records.push(record));
     return records;
   };
-  return { clock, meter, reader: new MetricsReader(buffers), control, logged };
+  return { clock, exchange, reader: new MetricsReader(buffers), control, logged };
 }
 
-/** A call of the first model that was charged. */
-function charged(stream: boolean): { context: CallContext; settled: Settled } {
+/** Admits the exchange as a call of the first model. Returns what it was charged. */
+function charge(exchange: ChatExchange, stream: boolean): Settled {
   const house = openHouse();
-  const context = knownCaller(house);
-  admit(context, chatCall({ stream }), house.parts);
+  exchange.caller = knownCaller(house).caller;
+  admit(exchange, chatCall({ stream }), house.listener);
   const usage = { promptTokens: 3, cachedTokens: 1, completionTokens: 2, source: 'reported' } as const;
-  return { context, settled: settle(context, usage, house.parts) };
+  return settle(exchange, usage, house.listener);
 }
 
 void t.test('a stream: to its first piece', (t) => {
-  const { clock, meter, reader } = bed();
-  const { context, settled } = charged(true);
+  const { clock, exchange, reader } = bed();
+  const settled = charge(exchange, true);
   clock.ms += 300;
-  meter.bodyRead();
+  exchange.bodyRead();
   clock.ms += 70;
-  meter.responseBegun();
+  exchange.responseBegun();
   clock.ms += 5_000;
-  meter.charged(settled, 50);
-  meter.ended('ok', context);
+  exchange.charged(settled, 50);
+  exchange.finish('ok');
   const model = reader.model(modelSlotOf(0));
   t.equal(reader.overheadMs(true).sum, 20);
   t.equal(reader.overheadMs(false).sum, 0);
@@ -66,12 +75,12 @@ void t.test('a stream: to its first piece', (t) => {
 });
 
 void t.test('a whole answer: to its end', (t) => {
-  const { clock, meter, reader } = bed();
-  const { context, settled } = charged(false);
-  meter.bodyRead();
+  const { clock, exchange, reader } = bed();
+  const settled = charge(exchange, false);
+  exchange.bodyRead();
   clock.ms += 33;
-  meter.charged(settled, 30);
-  meter.ended('ok', context);
+  exchange.charged(settled, 30);
+  exchange.finish('ok');
   t.equal(reader.overheadMs(false).sum, 3);
   t.equal(reader.model(modelSlotOf(0)).firstTokenMs.sum, 0, 'its first token is not known');
   t.end();
@@ -79,12 +88,12 @@ void t.test('a whole answer: to its end', (t) => {
 
 void t.test('what does not count toward latencies', (t) => {
   for (const outcome of ['client_gone', 'provider_unavailable'] as const) {
-    const { meter, reader } = bed();
-    const { context, settled } = charged(true);
-    meter.bodyRead();
-    meter.responseBegun();
-    if (outcome === 'client_gone') meter.charged(settled, 1);
-    meter.ended(outcome, context);
+    const { exchange, reader } = bed();
+    const settled = charge(exchange, true);
+    exchange.bodyRead();
+    exchange.responseBegun();
+    if (outcome === 'client_gone') exchange.charged(settled, 1);
+    exchange.finish(outcome);
     const model = reader.model(modelSlotOf(0));
     t.equal(
       model.durationMs.counts.every((count) => count === 0),
@@ -99,11 +108,11 @@ void t.test('what does not count toward latencies', (t) => {
 });
 
 void t.test('a charge that was taken back never was', (t) => {
-  const { meter, reader } = bed();
-  const { context, settled } = charged(false);
-  meter.charged({ ...settled, charged: asPicoUnits(5n) }, 1);
-  meter.reversed();
-  meter.ended('internal_error', context);
+  const { exchange, reader } = bed();
+  const settled = charge(exchange, false);
+  exchange.charged({ ...settled, charged: asPicoUnits(5n) }, 1);
+  exchange.reversed();
+  exchange.finish('internal_error');
   const model = reader.model(modelSlotOf(0));
   t.equal(model.costPicoUnits, 0);
   t.equal(model.inputTokens.sum, 0);
@@ -112,25 +121,25 @@ void t.test('a charge that was taken back never was', (t) => {
 });
 
 void t.test('calls without a model', (t) => {
-  const { meter, reader } = bed();
-  meter.ended('model_not_found', new CallContext('req_test', 1));
+  const { exchange, reader } = bed();
+  exchange.finish('model_not_found');
   t.equal(reader.model(OTHER_MODEL).told.get('model_not_found'), 1);
   const other = bed();
-  other.meter.ended('invalid_api_key', new CallContext('req_test', 1));
+  other.exchange.finish('invalid_api_key');
   t.equal(other.reader.model(NO_MODEL).told.get('invalid_api_key'), 1);
   t.end();
 });
 
 void t.test('what the access log is told of a stream and of a refusal', (t) => {
-  const { clock, meter, control, logged } = bed();
+  const { clock, exchange, control, logged } = bed();
   control.access = true;
   control.samplePercent = 100;
-  const { context, settled } = charged(true);
+  const settled = charge(exchange, true);
   clock.ms += 70;
-  meter.responseBegun();
+  exchange.responseBegun();
   clock.ms += 5_000;
-  meter.charged(settled, 50);
-  meter.ended('ok', context);
+  exchange.charged(settled, 50);
+  exchange.finish('ok');
   t.match(logged(), [
     {
       request: 1,
@@ -138,17 +147,17 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
       outcome: 'ok',
       begun: true,
       stream: true,
-      account: context.caller!.account,
-      key: context.caller!.key,
+      account: exchange.caller!.account,
+      key: exchange.caller!.key,
       model: 0,
       usage: { promptTokens: 3, cachedTokens: 1, completionTokens: 2, source: 0, charged: settled.charged },
       firstTokenMs: 70,
       durationMs: 5_070,
     },
   ]);
-  const other = bed();
+  const other = bed(7);
   other.control.access = true;
-  other.meter.ended('invalid_api_key', new CallContext('req_test', 7));
+  other.exchange.finish('invalid_api_key');
   const [refused] = other.logged();
   t.match(refused, { request: 7, outcome: 'invalid_api_key', begun: false, stream: false });
   for (const field of ['account', 'key', 'model', 'upstream', 'usage', 'firstTokenMs'] as const)

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { encodeModels } from '#src/protocol/model-list.js';
+import { encodeModels } from '#src/request/model-routes.js';
 
 void t.test('models are listed in their order and found by their ids and aliases', (t) => {
   const bodies = encodeModels([

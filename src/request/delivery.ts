@@ -1,0 +1,244 @@
+/**
+ * Delivers the response of an admitted call: from the worker's first frame to the settlement and the last
+ * byte on the client's socket. Made by Intake when the call goes to a worker. Listener thread.
+ *
+ *     waiting ──→ responding ──→ committing ──→ leaving ──→ over
+ *        │            └──────────────┴────────────────────────↗
+ *        └─→ withdrawn ───────────────────────────────────────↗
+ *
+ *     waiting      the worker has sent nothing yet
+ *     responding   a response that comes in pieces is being relayed
+ *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
+ *     leaving      the call is settled and the client has not taken all bytes yet
+ *     withdrawn    the gateway stops and the client has had nothing: the call is not charged
+ *
+ * Back-pressure: bytes that the client's socket does not take wait in the ResponseWriter, and the worker gets
+ * no credit for them, so both sides together hold at most one window. A call keeps its slot until it is over,
+ * which bounds committing and leaving responses like calls in flight.
+ */
+import { invariant, type ErrorRecord } from '../core/errors.js';
+import type { MonotonicMs } from '../core/units.js';
+import type { CallReceiver } from '../channel/listener-channel.js';
+import { errorEvent } from '../protocol/sse.js';
+import type { Usage } from '../protocol/usage.js';
+import type { Outcome } from '../telemetry/metrics-layout.js';
+import type { ChatExchange } from './chat-exchange.js';
+import type { Connections } from './connections.js';
+import type { Admission, ListenerContext } from './context.js';
+import type { ListenerLimits } from './messages.js';
+import { NOT_COMMITTED, STOPPED } from './rejections.js';
+import { writeChatHead, writeError } from './response.js';
+import { ResponseWriter, type ResponseOwner } from './response-writer.js';
+import { release, reverse, settle, type PendingCommit, type Settled } from './settle.js';
+
+type Phase = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' | 'over';
+
+/** What a delivery uses of its listener. */
+export interface DeliveryContext extends Pick<
+  ListenerContext,
+  'clock' | 'ledger' | 'journal' | 'channel' | 'metrics' | 'pendingCommits' | 'durability'
+> {
+  readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
+  readonly connections: Pick<Connections, 'isClosing' | 'lookForDescriptors'>;
+}
+
+export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
+  readonly isStream: boolean;
+  readonly #exchange: ChatExchange;
+  readonly #admission: Admission;
+  readonly #listener: DeliveryContext;
+  #phase: Phase = 'waiting';
+  /** Undefined until the first piece, and again when the client has left. */
+  #writer: ResponseWriter | undefined;
+  /** While `committing`. */
+  #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
+  /** While `leaving`. */
+  #outcome: Outcome = 'ok';
+  /**
+   * The worker's last frame came before the client had everything, so the slot is given back with the end.
+   */
+  #keepsSlot = false;
+
+  constructor(exchange: ChatExchange, admission: Admission, listener: DeliveryContext) {
+    this.#exchange = exchange;
+    this.#admission = admission;
+    this.#listener = listener;
+    this.isStream = admission.call.stream;
+  }
+
+  onData(bytes: Uint8Array, more: boolean): void {
+    const exchange = this.#exchange;
+    if (exchange.clientGone) return;
+    if (this.#writer === undefined) {
+      this.#phase = 'responding';
+      exchange.responseBegun();
+      this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
+      exchange.startSweep(this);
+    }
+    exchange.keyed?.collect(bytes);
+    this.#writer.write(bytes, more);
+  }
+
+  onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
+    if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
+    const exchange = this.#exchange;
+    const { journal, durability, pendingCommits } = this.#listener;
+    // The worker is done with the body, and a slow client may take long over the response.
+    exchange.giveBackBody();
+    if (!exchange.clientGone) exchange.keyed?.keep(bytes, this.isStream, journal.nextPosition);
+    const settled = this.#settle(usage, upstreamWaitMs);
+    if (durability === 'commit' && !exchange.clientGone) {
+      this.#phase = 'committing';
+      // Copied, because the worker writes to this memory again.
+      this.#held = { settled, bytes: bytes.slice() };
+      this.#writer?.flush();
+      pendingCommits.hold(settled.position, this);
+    } else {
+      this.#end(bytes);
+    }
+    return this.#isSlotFree();
+  }
+
+  /** The client pays for what came so far, as if it had left then. It sees a cut connection, not an error. */
+  onCut(usage: Usage, upstreamWaitMs: number): boolean {
+    if (this.#phase === 'withdrawn') return this.onFail(STOPPED);
+    this.#exchange.keyed?.giveUp();
+    this.#settle(usage, upstreamWaitMs);
+    if (this.#exchange.clientGone) {
+      this.#finish('client_gone');
+    } else {
+      invariant(this.#writer !== undefined, 'only a response that has begun is cut');
+      this.#outcome = 'client_gone';
+      this.#writer.cut();
+      if (!this.#isOver) this.#phase = 'leaving';
+    }
+    return this.#isSlotFree();
+  }
+
+  onFail(error: ErrorRecord): boolean {
+    const { connections, metrics } = this.#listener;
+    this.#exchange.giveBackBody();
+    // Perhaps a worker got no descriptor for its connection: then responses must end theirs from now on.
+    if (error.code === 'overloaded') connections.lookForDescriptors();
+    this.#exchange.keyed?.giveUp();
+    release(this.#exchange, error, this.#listener);
+    metrics.callEnded();
+    this.#fail(error);
+    return this.#isSlotFree();
+  }
+
+  onCommitted(): void {
+    invariant(this.#held !== undefined, 'a committed response was held');
+    this.#end(this.#held.bytes);
+  }
+
+  /** A client that has left pays for what was relayed: that charge stays in memory like any other. */
+  onUncommitted(): void {
+    invariant(this.#held !== undefined, 'an uncommitted response was held');
+    if (!this.#exchange.clientGone) {
+      this.#exchange.keyed?.forget(this.#listener.journal.nextPosition);
+      reverse(this.#exchange, this.#held.settled, this.#listener);
+      this.#exchange.reversed();
+    }
+    this.#fail(NOT_COMMITTED);
+  }
+
+  onSweep(nowMs: MonotonicMs): void {
+    const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
+    if (!alive) this.#exchange.res.close();
+  }
+
+  /** `exchange.clientGone` was set before. */
+  onClientGone(): void {
+    const { channel, connections } = this.#listener;
+    this.#writer?.onGone();
+    this.#writer = undefined;
+    if (this.#phase === 'leaving') {
+      this.#finish('client_gone');
+    } else if (this.#phase === 'waiting' || this.#phase === 'responding') {
+      // The gateway itself cut the connection before the client had anything: the client pays nothing.
+      if (this.#phase === 'waiting' && connections.isClosing) this.#phase = 'withdrawn';
+      channel.cancel(this.#admission.slot);
+    }
+  }
+
+  get endsConnection(): boolean {
+    return this.#exchange.endsConnection;
+  }
+
+  writeHead(tellsClose: boolean): void {
+    const exchange = this.#exchange;
+    writeChatHead(exchange.res, exchange, this.isStream, tellsClose, exchange.endsConnection);
+  }
+
+  onTaken(bytes: number): void {
+    // After its last frame the worker needs no credit.
+    if (this.#phase === 'responding') this.#listener.channel.refund(this.#admission.slot, bytes);
+  }
+
+  onLeft(): void {
+    this.#finish(this.#outcome);
+  }
+
+  #settle(usage: Usage, upstreamWaitMs: number): Settled {
+    const settled = settle(this.#exchange, usage, this.#listener);
+    this.#listener.metrics.callEnded();
+    this.#exchange.charged(settled, upstreamWaitMs);
+    return settled;
+  }
+
+  #end(bytes: Uint8Array): void {
+    const { res, clientGone } = this.#exchange;
+    if (clientGone) {
+      this.#finish('client_gone');
+    } else if (this.#writer !== undefined) {
+      this.#leave(this.#writer, bytes, 'ok');
+    } else {
+      res.cork(() => {
+        this.writeHead(false);
+        res.end(bytes, this.endsConnection);
+      });
+      this.#finish('ok');
+    }
+  }
+
+  #fail(error: ErrorRecord): void {
+    const exchange = this.#exchange;
+    if (exchange.clientGone) {
+      this.#finish('client_gone');
+    } else if (this.#writer === undefined) {
+      exchange.res.cork(() => writeError(exchange.res, error, exchange, { close: exchange.endsConnection }));
+      this.#finish(error.code);
+    } else if (this.isStream) {
+      this.#leave(this.#writer, Buffer.from(errorEvent(error)), error.code);
+    } else {
+      // Half of a response of unknown length is out: only a cut connection tells that it is not whole.
+      exchange.res.close();
+      this.#finish(error.code);
+    }
+  }
+
+  /** Writes the last bytes. If the client is slow, they leave later. */
+  #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
+    this.#outcome = outcome;
+    writer.end(bytes);
+    if (!this.#isOver) this.#phase = 'leaving';
+  }
+
+  /** A getter, because `onLeft` may be called within `ResponseWriter.end`. */
+  get #isOver(): boolean {
+    return this.#phase === 'over';
+  }
+
+  /** What to return for the worker's last frame: `#finish` gives a kept slot back. */
+  #isSlotFree(): boolean {
+    this.#keepsSlot = !this.#isOver;
+    return this.#isOver;
+  }
+
+  #finish(outcome: Outcome): void {
+    this.#phase = 'over';
+    if (this.#keepsSlot) this.#listener.channel.release(this.#admission.slot);
+    this.#exchange.finish(outcome);
+  }
+}

@@ -1,0 +1,395 @@
+/**
+ * Takes in a chat request: from its headers to its admission and its dispatch to a worker. Made by
+ * ListenerServer, one a request. Listener thread.
+ *
+ *     reading ──→ asking ──→ handed over to Delivery, or to Replay
+ *        └───────────┴─────→ over: rejected, or the client left
+ *
+ *     reading   the body is on its way
+ *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
+ *
+ * Phases in order: authenticate, rate limit, body, admit, dispatch. What is wrong with a body is told only to
+ * a caller who has a permit.
+ */
+import type { HttpRequest } from 'uWebSockets.js';
+import { AskRefused, type Asked, type AskPort } from '../channel/ask-port.js';
+import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
+import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
+import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
+import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
+import type { AccountIndex, MonotonicMs } from '../core/units.js';
+import type { ChatCall } from '../protocol/chat-call.js';
+import type { ChatRequestResult } from '../protocol/chat-request.js';
+import { modelInFirstPiece } from '../protocol/first-model.js';
+import { readChatBytes } from '../protocol/request-bytes.js';
+import { admit, AdmissionAsk, beyondBalance, isAllowed } from './admit.js';
+import { authenticate } from './authenticate.js';
+import type { CallTracer } from './call-trace.js';
+import type { ChatExchange, ExchangeContext, Swept } from './chat-exchange.js';
+import type { Connections } from './connections.js';
+import type { Admission, ListenerContext } from './context.js';
+import { Delivery } from './delivery.js';
+import {
+  bodyDigestOf,
+  bodyDigestOfPieces,
+  checkIdempotencyKey,
+  KeyedCall,
+  Replay,
+  type EarlierResponse,
+} from './idempotency.js';
+import type { ListenerLimits } from './messages.js';
+import { passMinute } from './rate-limit.js';
+import {
+  DISCARDED_BYTES_MAX,
+  LaterBody,
+  readBody,
+  type BodyHold,
+  type BodyReceiver,
+  type DiscardBudget,
+} from './read-body.js';
+import {
+  ACCOUNT_BODIES_FULL,
+  BODIES_FULL,
+  bodyTooLarge,
+  compressedBody,
+  NO_WORKER,
+  parseTooLate,
+  unknownModel,
+  UPLOAD_TOO_SLOW,
+  uploadStalled,
+} from './rejections.js';
+import { shown, type RequestHead } from './request-head.js';
+import { writeError } from './response.js';
+import { TOUCH_MS } from './response-writer.js';
+import { release } from './settle.js';
+
+export interface ParseAsk {
+  readonly account: AccountIndex;
+  readonly task: { readonly kind: 'parse'; readonly pieces: Uint8Array[] };
+}
+
+export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
+
+/**
+ * What an intake uses of its listener. Settings in it change with a reload, also for requests that have
+ * begun.
+ */
+export interface IntakeContext extends ListenerContext, ExchangeContext {
+  readonly limits: ListenerLimits;
+  readonly locks: IdempotencyChannel;
+  readonly parser: BodyParser;
+  readonly discards: DiscardBudget;
+  readonly connections: Connections;
+}
+
+/** What other threads said: the call is to be made, is rejected, or was made before. */
+type Arrival =
+  | { readonly kind: 'call'; readonly call: ChatCall }
+  | { readonly kind: 'rejection'; readonly rejection: ErrorRecord }
+  | { readonly kind: 'replay'; readonly earlier: EarlierResponse };
+
+/** Nobody reads it. */
+const CLIENT_GONE: ErrorRecord = {
+  code: 'internal_error',
+  message: 'the client left before its body was read',
+};
+
+export class Intake implements BodyHold, BodyReceiver, Swept {
+  readonly #exchange: ChatExchange;
+  readonly #listener: IntakeContext;
+  #phase: 'reading' | 'asking' | 'dispatched' = 'reading';
+  /** What the request was handed over to. */
+  #responder: Delivery | Replay | undefined;
+  /** While a large body is parsed. */
+  #parse: Asked<ChatRequestResult> | undefined;
+  #leaseAsk: AdmissionAsk | undefined;
+  /** Bytes of the body have come since the last sweep. */
+  #bodyMoves = false;
+  /** Times of sweeps: the first that saw the body, the last that saw it move; 0 before. */
+  #bodyBegunMs = 0;
+  #bodyMovedMs = 0;
+  #touchedMs = 0;
+
+  constructor(exchange: ChatExchange, listener: IntakeContext) {
+    this.#exchange = exchange;
+    this.#listener = listener;
+    exchange.res.onAborted(() => this.#onClientGone());
+  }
+
+  /**
+   * The phases that need only the headers; then the body is read. `head` and `req` are valid during the call.
+   */
+  begin(req: HttpRequest, head: RequestHead, tracer: CallTracer): void {
+    const exchange = this.#exchange;
+    const listener = this.#listener;
+    const unknown = authenticate(exchange, head.authorization, listener);
+    if (unknown !== undefined) {
+      this.reject(unknown);
+      return;
+    }
+    const { caller } = exchange;
+    invariant(caller !== undefined, 'authenticate sets the caller or rejects');
+    // Not before: nobody without a key shall write to where traces are stored.
+    exchange.trace = tracer.begin(req, head.traceParent, caller);
+    const compressed = codingRejection(head.contentEncoding);
+    const receiver = passMinute(this, exchange, head.idempotencyKey, compressed, listener);
+    if (receiver === undefined) return;
+    const { bodyBytesMax } = caller.plan;
+    // 0 if the body comes in chunks.
+    const length = Number(head.contentLength ?? 0);
+    if (length > bodyBytesMax + DISCARDED_BYTES_MAX) {
+      receiver.onTooLarge(true);
+      return;
+    }
+    // A body that is too long is read to be discarded.
+    if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !this.takeBody(length, length)) return;
+    const reader = exchange.isLast ? new LaterBody(receiver, exchange) : receiver;
+    readBody(exchange.res, length, bodyBytesMax, listener.limits.parseInlineBytesMax, this, reader);
+    if (!exchange.isOver) exchange.startSweep(this);
+  }
+
+  get isOver(): boolean {
+    return this.#exchange.isOver;
+  }
+
+  /** `key` is the header Idempotency-Key. Returns a rejection if it can't be a key. */
+  takeKey(key: string | undefined): ErrorRecord | undefined {
+    if (key === undefined) return undefined;
+    this.#exchange.keyed = new KeyedCall(key, this.#listener.locks);
+    return checkIdempotencyKey(key);
+  }
+
+  takeBody(bytes: number, certainBytes: number): boolean {
+    const exchange = this.#exchange;
+    const { limits, bodies } = this.#listener;
+    const { caller } = exchange;
+    invariant(caller !== undefined, 'a body is read for a known caller');
+    const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
+    const rejection =
+      bytes > parseInlineBytesMax ? beyondBalance(caller, certainBytes, this.#listener) : undefined;
+    if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
+    const bounds = {
+      bytesMax: bodiesInWorkBytesMax,
+      bodyBytesMax: caller.plan.bodyBytesMax,
+      parseInlineBytesMax,
+    };
+    const taken = bodies.take(caller.account, exchange.bodyBytes, bytes, bounds);
+    if (taken !== 'taken')
+      return this.#rejectEarly(taken === 'full' ? BODIES_FULL : ACCOUNT_BODIES_FULL, bytes);
+    exchange.bodyBytes = bytes;
+    return true;
+  }
+
+  takeFirstPiece(piece: Uint8Array): boolean {
+    const { caller, bodyBytes } = this.#exchange;
+    invariant(caller !== undefined, 'a body is read for a known caller');
+    const model = modelInFirstPiece(piece);
+    if (model === undefined || isAllowed(caller, model, this.#listener)) return true;
+    return this.#rejectEarly(unknownModel(model), bodyBytes);
+  }
+
+  onBodyProgress(): void {
+    this.#bodyMoves = true;
+  }
+
+  onBody(bytes: Uint8Array): void {
+    const exchange = this.#exchange;
+    exchange.stopSweep();
+    exchange.bodyRead();
+    const read = readChatBytes(bytes);
+    if (!read.ok) this.reject(read.error);
+    else if (exchange.keyed === undefined) this.#admit(read.call);
+    else void this.#await(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
+  }
+
+  onLargeBody(pieces: Uint8Array[]): void {
+    this.#exchange.stopSweep();
+    this.#exchange.bodyRead();
+    void this.#await(this.#parseLarge(pieces));
+  }
+
+  onTooLarge(more: boolean): void {
+    const { caller, endsConnection } = this.#exchange;
+    invariant(caller !== undefined, 'a body is read for a known caller');
+    this.reject(bodyTooLarge(caller.plan.bodyBytesMax), more || endsConnection);
+  }
+
+  /** Rejects before the body is whole, of which about `bytes` are to come. */
+  #rejectEarly(error: ErrorRecord, bytes: number): false {
+    const { connections, discards } = this.#listener;
+    this.reject(error, connections.endsConnections || !discards.take(bytes));
+    return false;
+  }
+
+  /** Responds with an error; nothing was admitted. `close` ends the connection. */
+  reject(error: ErrorRecord, close = this.#exchange.endsConnection): void {
+    const exchange = this.#exchange;
+    if (!exchange.isLast || this.#phase !== 'reading') {
+      this.#reject(error, close);
+      return;
+    }
+    // Outside of the callback of µWS: see LaterBody.
+    setImmediate(() => {
+      if (!exchange.isOver) this.#reject(error, true);
+    });
+  }
+
+  #reject(error: ErrorRecord, close: boolean): void {
+    const exchange = this.#exchange;
+    exchange.stopSweep();
+    exchange.keyed?.giveUp();
+    if (!exchange.clientGone) {
+      this.#listener.metrics.countRefusal(error.detail ?? error.code);
+      exchange.res.cork(() => writeError(exchange.res, error, exchange, { close }));
+    }
+    exchange.finish(exchange.clientGone ? 'client_gone' : error.code);
+  }
+
+  /** Goes on with what other threads say. */
+  async #await(asked: Promise<Arrival>): Promise<void> {
+    this.#phase = 'asking';
+    const arrival = await orRejection(asked);
+    this.#parse = undefined;
+    if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
+    else if (arrival.kind === 'rejection') this.reject(arrival.rejection);
+    else if (arrival.kind === 'replay') this.#replay(arrival.earlier);
+    else this.#admit(arrival.call);
+  }
+
+  /** The buffers of `pieces` go to the counter pool. Rejects with AskRefused if it is full or too slow. */
+  async #parseLarge(pieces: Uint8Array[]): Promise<Arrival> {
+    const { keyed, account } = this.#exchange;
+    const { parser, limits } = this.#listener;
+    const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
+    if (this.#exchange.clientGone) return { kind: 'rejection', rejection: CLIENT_GONE };
+    this.#parse = parser.askFor(
+      limits.parseWaitMs,
+      parseTooLate(limits.parseWaitMs),
+      { account, task: { kind: 'parse', pieces } },
+      pieces.map(({ buffer }) => buffer as ArrayBuffer),
+    );
+    const read = await this.#parse.reply;
+    if (!read.ok) return { kind: 'rejection', rejection: read.error };
+    return keyed === undefined ? { kind: 'call', call: read.call } : this.#lock(keyed, bodyDigest, read.call);
+  }
+
+  async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<Arrival> {
+    const { rejection, earlier } = await keyed.lock(this.#exchange.account, bodyDigest);
+    if (rejection !== undefined) return { kind: 'rejection', rejection };
+    return earlier === undefined ? { kind: 'call', call } : { kind: 'replay', earlier };
+  }
+
+  #replay(earlier: EarlierResponse): void {
+    this.#exchange.giveBackBody();
+    const replay = new Replay(this.#exchange, earlier, this.#listener);
+    this.#responder = replay;
+    replay.start();
+  }
+
+  #admit(call: ChatCall): void {
+    const rejection = this.#listener.connections.isOutOfDescriptors
+      ? OUT_OF_DESCRIPTORS
+      : admit(this.#exchange, call, this.#listener);
+    if (rejection === undefined) {
+      const { admission } = this.#exchange;
+      invariant(admission !== undefined, 'admit sets the admission or rejects');
+      this.#dispatch(admission);
+      return;
+    }
+    const asked = this.#askLease(rejection, call);
+    if (asked === undefined) this.reject(rejection);
+    else void this.#await(asked);
+  }
+
+  /**
+   * If limits are shared: asks for a lease, after which the call arrives again. Undefined if that is over.
+   */
+  #askLease(rejection: ErrorRecord, call: ChatCall): Promise<Arrival> | undefined {
+    const { leases } = this.#listener;
+    if (leases === undefined) return undefined;
+    this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
+    return this.#leaseAsk
+      .again(rejection, call)
+      ?.then((last) =>
+        last === undefined ? { kind: 'call', call } : { kind: 'rejection', rejection: last },
+      );
+  }
+
+  #dispatch({ slot, modelIndex, call }: Admission): void {
+    const exchange = this.#exchange;
+    const { channel, metrics } = this.#listener;
+    this.#phase = 'dispatched';
+    const delivery = new Delivery(exchange, exchange.admission!, this.#listener);
+    const dispatched = channel.dispatch(
+      slot,
+      {
+        requestId: exchange.requestId,
+        modelIndex,
+        stream: call.stream,
+        includeUsage: call.includeUsage,
+        modelStart: call.modelStart,
+        modelEnd: call.modelEnd,
+        body: call.body,
+        bodyIsAscii: call.bodyIsAscii,
+        largeBody: call.largeBody,
+        trace: exchange.trace?.carried,
+        account: exchange.account,
+        outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNASKED),
+        choices: Math.min(call.choices, OUTPUT_TOKENS_UNASKED),
+      },
+      delivery,
+    );
+    if (dispatched) {
+      this.#responder = delivery;
+      metrics.callBegun();
+      return;
+    }
+    release(exchange, NO_WORKER, this.#listener);
+    channel.release(slot);
+    this.reject(NO_WORKER);
+  }
+
+  /**
+   * About once a second while the body is read. µWS cuts a connection that brings less than 16 KB a second of
+   * a body for 8 to 12 s. `pause` and `resume`, one right after the other, start that time anew. So it is the
+   * gateway that cuts a slow sender, and tells it so.
+   */
+  onSweep(nowMs: MonotonicMs): void {
+    const { limits } = this.#listener;
+    if (this.#bodyBegunMs === 0) this.#bodyBegunMs = this.#touchedMs = this.#bodyMovedMs = nowMs;
+    if (this.#bodyMoves) this.#bodyMovedMs = nowMs;
+    this.#bodyMoves = false;
+    const idleMsMax = limits.clientIdleTimeoutMs;
+    if (nowMs - this.#bodyMovedMs >= idleMsMax) this.#reject(uploadStalled(idleMsMax), true);
+    else if (nowMs - this.#bodyBegunMs >= UPLOAD_MS_MAX) this.#reject(UPLOAD_TOO_SLOW, true);
+    else if (nowMs - this.#touchedMs >= TOUCH_MS) {
+      this.#touchedMs = nowMs;
+      this.#exchange.res.pause();
+      this.#exchange.res.resume();
+    }
+  }
+
+  #onClientGone(): void {
+    const exchange = this.#exchange;
+    exchange.clientGone = true;
+    exchange.stopSweep();
+    this.#parse?.withdraw(CLIENT_GONE);
+    if (this.#responder !== undefined) this.#responder.onClientGone();
+    else if (this.#phase === 'reading' && !exchange.isOver) exchange.finish('client_gone');
+  }
+}
+
+/** The rejection of a compressed body; undefined if the header says that it is not compressed. */
+function codingRejection(coding: string | undefined): ErrorRecord | undefined {
+  if (coding === undefined || coding === '' || coding.toLowerCase() === 'identity') return undefined;
+  return compressedBody(shown(coding));
+}
+
+async function orRejection(asked: Promise<Arrival>): Promise<Arrival> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof AskRefused)) throw error;
+    return { kind: 'rejection', rejection: error.refusal };
+  }
+}

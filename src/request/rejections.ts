@@ -1,0 +1,199 @@
+/**
+ * The rejections of a chat call that the listener itself decides on, as the records that error responses are
+ * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
+ * undefined. Pure; listener thread.
+ *
+ * A message says what is wrong and what to do. `detail` is for the metrics alone (core/errors.ts).
+ */
+import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
+import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
+import { decimalOf } from '../core/money.js';
+import type { RoutingMember } from '../core/routing-members.js';
+import type { PicoUnits } from '../core/units.js';
+
+const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
+
+/** 503. `what` is the first sentence of the message, to which the time to wait is added. */
+function overloaded(detail: RefusalDetail | undefined, what: string, retryAfterSeconds = 1): ErrorRecord {
+  const message = `${what} Retry after ${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}.`;
+  return { code: 'overloaded', message, retryAfterSeconds, ...(detail === undefined ? {} : { detail }) };
+}
+
+// The server and its routes.
+
+export const NOTHING_HERE = rejection(
+  'not_found',
+  'There is nothing at this path. The gateway serves POST /v1/chat/completions, GET /v1/models and GET /v1/models/{id}.',
+);
+export const MODEL_NAME_MISSING = rejection(
+  'not_found',
+  'The name of a model is missing after /v1/models/. GET /v1/models lists the models.',
+);
+export const CHUNKED_BODY = rejection(
+  'invalid_parameters',
+  'Transfer-Encoding must be absent: only POST /v1/chat/completions takes a body in chunks.',
+);
+
+// Authentication.
+
+export const MISSING_KEY = rejection(
+  'missing_api_key',
+  'No API key was given. Send it as the header "Authorization: Bearer sk-…".',
+);
+export const MALFORMED_KEY = rejection(
+  'invalid_api_key',
+  'The API key has a wrong format. A key is "sk-" and 43 letters, digits, "-" or "_", sent as "Authorization: Bearer sk-…" without extra spaces.',
+);
+export const UNKNOWN_KEY = rejection(
+  'invalid_api_key',
+  'The API key is not known. Check that the whole key was copied and has not been deleted.',
+);
+export const DISABLED_KEY = rejection(
+  'key_disabled',
+  'The API key has been disabled. Ask the administrator to enable it, or use another key.',
+);
+export const EXPIRED_KEY = rejection(
+  'key_disabled',
+  'The API key has expired. Ask the administrator for a new one.',
+);
+export const DISABLED_ACCOUNT: ErrorRecord = {
+  code: 'key_disabled',
+  detail: 'account_disabled',
+  message: 'The account of the API key has been disabled. Ask the administrator to enable it.',
+};
+export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
+  code: 'key_disabled',
+  detail: 'account_disabled',
+  message:
+    'The plan of this account is not in the settings of the gateway. Ask the administrator to put it back, or to move the account to another plan.',
+};
+
+// Rate limit and daily limit. `retryAfterSeconds` is counted from now.
+
+export function minuteUsedUp(whose: 'plan' | 'key', limit: number, retryAfterSeconds: number): ErrorRecord {
+  return {
+    code: 'rate_limit_exceeded',
+    message: `The ${whose} allows ${limit} requests per minute and they are used up. Retry after ${retryAfterSeconds} seconds.`,
+    retryAfterSeconds,
+  };
+}
+
+export function dayUsedUp(whose: 'plan' | 'key', limit: number, retryAfterSeconds: number): ErrorRecord {
+  return {
+    code: 'daily_limit_exceeded',
+    message: `The ${whose} allows ${limit} calls per day and they are used up. Retry after ${retryAfterSeconds} seconds, at 00:00 UTC+8.`,
+    retryAfterSeconds,
+  };
+}
+
+// The body and its Idempotency-Key.
+
+export const BODIES_FULL = overloaded(
+  'bodies_in_work',
+  'The gateway has as many bytes of requests in work as it may.',
+);
+export const ACCOUNT_BODIES_FULL = overloaded(
+  'account_bodies_in_work',
+  'The account has as many bytes of requests in work as one account may.',
+);
+export const UPLOAD_TOO_SLOW = rejection(
+  'request_timeout',
+  `The body was not whole after ${UPLOAD_MS_MAX / 60_000} minutes.`,
+);
+export const uploadStalled = (idleMs: number): ErrorRecord =>
+  rejection('request_timeout', `Nothing of the body came for ${idleMs} ms. Send it without long pauses.`);
+export const bodyTooLarge = (bodyBytesMax: number): ErrorRecord =>
+  rejection(
+    'request_too_large',
+    `The body is longer than the ${bodyBytesMax} bytes that are accepted. Shorten the messages.`,
+  );
+export const compressedBody = (coding: string): ErrorRecord =>
+  rejection(
+    'unsupported_media_type',
+    `Content-Encoding must be absent, got ${coding}. Send the JSON uncompressed.`,
+  );
+export const parseTooLate = (waitMs: number): ErrorRecord =>
+  overloaded(
+    'large_bodies',
+    `The gateway could not read this large request within ${waitMs} ms, because it has too many of them.`,
+    5,
+  );
+
+export const WRONG_IDEMPOTENCY_KEY = rejection(
+  'invalid_parameters',
+  `the header Idempotency-Key must be 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters`,
+);
+
+/** Why the main thread did not give the idempotency lock, by the state that it replies with. */
+export const LOCK_REJECTIONS = {
+  in_progress: {
+    code: 'request_in_progress',
+    message:
+      'A request with this Idempotency-Key is still running. Retry after 1 second to get its answer, or send another key.',
+    retryAfterSeconds: 1,
+  },
+  other_body: rejection(
+    'invalid_parameters',
+    'the header Idempotency-Key was used before with another request body. Send the same body, or another key.',
+  ),
+  not_kept: rejection(
+    'invalid_parameters',
+    'the request with this Idempotency-Key was answered and charged, and its answer could not be kept. Send another key to make a new call.',
+  ),
+  busy: overloaded(undefined, 'The gateway has as many requests with an Idempotency-Key in work as it may.'),
+} as const satisfies Record<string, ErrorRecord>;
+
+// Admission.
+
+export const CALLS_FULL = overloaded('calls_in_flight', 'The gateway has as many calls in flight as it may.');
+export const ACCOUNT_CALLS_FULL = overloaded(
+  'account_calls_in_flight',
+  'The account has as many calls in flight as one account may.',
+);
+export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
+/** Five seconds: a full disk is rarely emptied within one. */
+export const JOURNAL_CLOSED = overloaded(
+  'books_closed',
+  'The gateway cannot write its books and takes no calls.',
+  5,
+);
+export const COORDINATOR_LOST = overloaded(
+  'authority_lost',
+  'The gateway cannot reach those it shares its limits with.',
+);
+
+/** How much of a model's name a message repeats. */
+const MODEL_CHARS_SHOWN = 100;
+
+export const unknownModel = (model: string): ErrorRecord =>
+  rejection(
+    'model_not_found',
+    `The model ${JSON.stringify(model.slice(0, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
+  );
+export const routingMember = (member: RoutingMember): ErrorRecord =>
+  rejection(
+    'invalid_parameters',
+    `${member} must not be given: by it an upstream may choose another model, provider or address than the call is priced for. Who runs the gateway can let it through with pass_members of the model.`,
+  );
+export const callTooCostly = (hold: PicoUnits, balance: PicoUnits): ErrorRecord =>
+  rejection(
+    'insufficient_quota',
+    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or lower max_tokens.`,
+  );
+export const bodyTooCostly = (hold: bigint, balance: PicoUnits): ErrorRecord =>
+  rejection(
+    'insufficient_quota',
+    `A call of this size may cost ${decimalOf(hold)} at least and the balance is ${decimalOf(balance)}. Top up the account, or shorten the messages.`,
+  );
+
+// Delivery.
+
+export const NO_WORKER = overloaded('no_worker', 'The gateway is replacing its workers.');
+export const STOPPED = rejection(
+  'internal_error',
+  'The gateway has stopped before the call was answered. The call was not billed; try it again.',
+);
+export const NOT_COMMITTED = rejection(
+  'internal_error',
+  'The gateway could not write the charge of this call to its books and has withheld the answer. The call was not billed; try it again.',
+);
