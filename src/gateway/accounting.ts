@@ -24,7 +24,7 @@ import { recover } from '../store/recovery.js';
 import { SharedTotals, SpentTotals } from '../store/spent-totals.js';
 import { Store } from '../store/store.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
-import type { CallsUse } from '../sharing/calls-use.js';
+import type { CallsUse } from '../sharing/sharing-stats.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { OpenHosts } from '../sharing/open-hosts.js';
@@ -150,7 +150,7 @@ export class Accounting {
       tally: this.tally,
       answers: this.locks,
       uncoveredCharges: shared
-        ? { note: (journal, record) => this.#shared?.uncoveredCharges.note(journal, record) }
+        ? { note: (journal, record) => this.#shared?.uncoveredCharges.record(journal, record) }
         : undefined,
       keyUses: new KeyUses(buffers, clock, shared ? store.keys : undefined),
       mark: options.group === undefined ? undefined : store.newFlushMark(options.group.slot, randomUUID()),

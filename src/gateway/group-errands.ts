@@ -3,7 +3,7 @@
  * charges are on disk. Main thread.
  */
 import { invariant } from '../core/errors.js';
-import type { CallsUse } from '../sharing/calls-use.js';
+import type { CallsUse } from '../sharing/sharing-stats.js';
 import { identityOf } from '../store/process-identity.js';
 import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
 

@@ -19,19 +19,18 @@ import type { RegistryService } from '../registry/registry-service.js';
 import type { Registry } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';
 import type { ScopeLimits } from '../sharing/coordinator.js';
-import type { CallsUse } from '../sharing/calls-use.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitService } from '../sharing/debits.js';
 import { LeaseManager, serveLeases } from '../sharing/lease-manager.js';
 import type { LeaseFile } from '../sharing/lease-file.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
-import type { SpentAccounting } from '../sharing/money-lease.js';
+import type { SpentAccounting } from '../sharing/stock-leases.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/open-coordinator.js';
 import { SharedRegistry, commitHere } from '../sharing/shared-registry.js';
-import { sharingSnapshot } from '../sharing/sharing-stats.js';
+import { type CallsUse, sharingSnapshot } from '../sharing/sharing-stats.js';
 import type { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
@@ -89,7 +88,7 @@ export class SharedPart {
     const coordinators: Coordinators =
       this.#hosts?.coordinators ?? openCoordinators({ slot, file: options.leaseFile, store, clock });
     this.uncoveredCharges = new UncoveredCharges({
-      owe: (account, amount) => this.#manager.owe(account, amount),
+      setUncovered: (account, amount) => this.#manager.setUncovered(account, amount),
       charge: (account, most) => ledger.collect(account, most),
       correct: options.correct,
       holdsAnswers: () => live.settings.durability === 'commit',
@@ -186,7 +185,7 @@ function managerOf(
     flushedOf: (account) => totals.writtenOf(account),
     collect: (account, most) => uncoveredCharges.collect(account, most),
   };
-  const placeOfAccount = (account: AccountIndex): ScopeAddress | undefined => {
+  const addressOfAccount = (account: AccountIndex): ScopeAddress | undefined => {
     const scope = idNames.accountIdOf(account);
     if (scope === null) return undefined;
     const limits = (): ScopeLimits => limitsOfPlan(live, ledger.planIndexOf(account));
@@ -198,7 +197,7 @@ function managerOf(
       account: { index: account, leases, accounting },
     };
   };
-  const placeOfKey = (key: KeyIndex): ScopeAddress | undefined => {
+  const addressOfKey = (key: KeyIndex): ScopeAddress | undefined => {
     const scope = idNames.keyIdOf(key);
     if (scope === null) return undefined;
     const limits = (): ScopeLimits => {
@@ -212,8 +211,8 @@ function managerOf(
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
-    placeOfAccount,
-    placeOfKey,
+    addressOfAccount,
+    addressOfKey,
     onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
     onContact: ({ lost }) => {
       if (lost === undefined) log.warn('those who share the limits can be reached again', {});

@@ -2,7 +2,7 @@
  * What the gateways of one supervisor tell each other of their figures, through the supervisor: whichever has the admin
  * interface answers for all. Main thread, and supervisor process.
  */
-import type { CallsUse } from '../sharing/calls-use.js';
+import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { CallCounts, RunStatus } from '../telemetry/status-document.js';

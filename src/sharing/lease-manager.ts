@@ -1,15 +1,16 @@
 /**
- * Keeps what this node is granted: asks for what requests wait for and for what runs low, gives back what lies idle. Main thread.
+ * Manages the leases of this process: asks the coordinator for what requests wait for and for what runs low,
+ * and gives back what lies idle. Listeners reach it through `serveLeases`. Main thread.
  *
- * One exchange is on its way at a time, and what comes up meanwhile leaves with the next, so a busy node's exchanges grow and do
- * not multiply. Where nothing is held no timer runs, but while the coordinator is lost: an idle gateway says nothing.
+ * One exchange is under way at a time, and what comes up meanwhile leaves with the next. The exchanges of a
+ * busy process therefore grow and do not multiply. No timer runs while nothing is held, unless the
+ * coordinator is lost: an idle gateway sends nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { FromLeaseChannel, LeaseReplies, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asWallMs, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
-import type { CallsUse } from './calls-use.js';
 import { CoordinatorContact, type ContactState } from './coordinator-contact.js';
 import {
   type Coordinator,
@@ -21,25 +22,28 @@ import {
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
 import { type LeasedScope, LeasedScopes, type ScopeAddresses } from './leased-scope.js';
+import type { CallsUse } from './sharing-stats.js';
 
-/** How often the coordinator is asked again for what others may have given back, and deadlines are looked at. */
+/**
+ * How often waits ask the coordinator again for what others may have given back, and deadlines are checked.
+ */
 const RETRY_MS = 60;
-/** How often leases are looked at for what lies idle. */
+/** How often leases are checked for what lies idle. */
 const LOOK_MS = 250;
-/** A node that holds something and says nothing for so long shows that it lives. */
+/** A process that holds something shows after so long a silence that it lives. */
 const HEARTBEAT_MS = 5_000;
-/** A response that took longer says too little of the coordinator's calendar. */
+/** A reply that took longer says too little about the coordinator's calendar. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
 export interface LeaseManagerOptions extends ScopeAddresses {
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** Of 0 to 1. */
+  /** In [0, 1). */
   readonly random: () => number;
   /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
-  /** The coordinator was lost, or answers again. */
+  /** Called when the coordinator is lost, and when it answers again. */
   readonly onContact: (state: ContactState) => void;
 }
 
@@ -50,19 +54,19 @@ export class LeaseManager {
   /** To be in the next exchange. */
   readonly #due = new Set<LeasedScope>();
   readonly #waits: LeaseWaits;
-  /** Exchanges that were begun. */
+  /** How many exchanges were begun. */
   #exchanges = 0;
   #exchanging: Promise<void> | undefined;
   #scheduled = false;
   #stopTimer: (() => void) | undefined;
   #lookedMs = 0;
   #joined = false;
-  /** The last response was none of the coordinator's. */
+  /** The last reply did not come from the coordinator. */
   #isAlone = false;
-  /** The coordinator may have forgotten what this node holds: all is said anew. */
+  /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
   #saysAll = false;
   #closed = false;
-  /** The coordinator's calendar against the host's. */
+  /** How far the coordinator's calendar is ahead of the host's. */
   #aheadMs = 0;
 
   constructor(options: LeaseManagerOptions) {
@@ -80,7 +84,9 @@ export class LeaseManager {
     });
   }
 
-  /** Joins the coordinator; where that fails it is tried again until it answers, be anything needed or not. */
+  /**
+   * Joins the coordinator. If that fails it is tried again until it works, whether leases are needed or not.
+   */
   async start(): Promise<void> {
     await this.#exchange();
   }
@@ -93,7 +99,10 @@ export class LeaseManager {
     };
   }
 
-  /** What the request needs is here, or not to be had. `key` where it has a limit of its own. Never rejects. */
+  /**
+   * Resolves when what the request needs is here, or cannot be had. `key` is given if the key has limits of
+   * its own. Never rejects.
+   */
   wait(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
     const scopes = [
       this.#scopes.account(account, this.#nowMs),
@@ -105,19 +114,19 @@ export class LeaseManager {
     return end;
   }
 
-  /** A listener has used most of what it was granted. */
+  /** Listeners have used most of what is leased of these. */
   low(accounts: readonly AccountIndex[], keys: readonly KeyIndex[]): void {
-    for (const account of accounts) this.#noteLow(this.#scopes.account(account, this.#nowMs));
-    for (const key of keys) this.#noteLow(this.#scopes.key(key, this.#nowMs));
+    for (const account of accounts) this.#markLow(this.#scopes.account(account, this.#nowMs));
+    for (const key of keys) this.#markLow(this.#scopes.key(key, this.#nowMs));
     this.#schedule();
   }
 
-  /** What calls of this node use of the account now; undefined where nothing is leased. */
+  /** What calls of this process use of the account now; undefined if nothing is leased. */
   callsUse(account: AccountIndex): CallsUse | undefined {
     return this.#scopes.findAccount(account)?.callsUse;
   }
 
-  /** Gives back at once what no call holds of the account's money: an operator takes it out. */
+  /** Gives back at once the account's money that no call holds: an operator takes it out. */
   recallMoney(account: AccountIndex): void {
     const scope = this.#scopes.findAccount(account);
     if (scope === undefined) return;
@@ -126,18 +135,18 @@ export class LeaseManager {
     this.#schedule();
   }
 
-  /** So much of what the account's calls have cost beyond their holds is to be charged, or, 0, no more. */
-  owe(account: AccountIndex, amount: PicoUnits): void {
+  /** Sets how much of the account's uncovered charges is to be collected; 0 ends that. */
+  setUncovered(account: AccountIndex, amount: PicoUnits): void {
     const scope =
       amount > 0n ? this.#scopes.account(account, this.#nowMs) : this.#scopes.findAccount(account);
     if (scope === undefined || this.#closed) return;
-    scope.owe(amount);
+    scope.setUncovered(amount);
     this.#due.add(scope);
     this.#schedule();
     this.#keepTime();
   }
 
-  /** Gives back all that is unused and leaves the coordinator. The last flush is over. */
+  /** Gives back all that is unused and leaves the coordinator. Call it after the last flush. */
   async close(): Promise<void> {
     this.#closed = true;
     this.#stopTimer?.();
@@ -159,7 +168,7 @@ export class LeaseManager {
     return dayNumberOf(asWallMs(this.#options.clock.wallMs() + this.#aheadMs));
   }
 
-  #noteLow(scope: LeasedScope | undefined): void {
+  #markLow(scope: LeasedScope | undefined): void {
     if (scope === undefined) return;
     scope.low = true;
     this.#due.add(scope);
@@ -174,7 +183,7 @@ export class LeaseManager {
     });
   }
 
-  /** One exchange, and the next if something came up meanwhile. Never rejects. */
+  /** Makes one exchange, and the next if something came up meanwhile. Never rejects. */
   async #exchange(): Promise<void> {
     if (this.#exchanging !== undefined || !this.#contact.mayTry(this.#nowMs)) return;
     const exchanging = this.#exchangeOnce();
@@ -186,11 +195,11 @@ export class LeaseManager {
   }
 
   async #exchangeOnce(): Promise<void> {
-    const { coordinator: authority, clock } = this.#options;
+    const { coordinator, clock } = this.#options;
     const asked: LeasedScope[] = [];
     const wasLost = this.#contact.isLost;
     try {
-      if (!this.#joined) await authority.join();
+      if (!this.#joined) await coordinator.join();
       this.#joined = true;
       const asks: LeaseAsk[] = [];
       const sentMs = this.#nowMs;
@@ -204,7 +213,7 @@ export class LeaseManager {
         asks.push(ask);
       }
       if (this.#due.size === 0) this.#saysAll = false;
-      const { wallMs, answers: replies, isAlone = false } = await authority.exchange(asks);
+      const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange(asks);
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
@@ -236,8 +245,8 @@ export class LeaseManager {
   }
 
   /**
-   * One timer while something is held or waited for, or the coordinator is lost: the first request after a start without it is not to
-   * be refused for that.
+   * Runs one timer while something is held or waited for, or while the coordinator is lost: the first request
+   * after a start without the coordinator must not be refused for that.
    */
   #keepTime(): void {
     if (this.#stopTimer !== undefined || this.#closed) return;
@@ -283,7 +292,7 @@ export class LeaseManager {
   }
 
   async #leave(): Promise<void> {
-    const { coordinator: authority } = this.#options;
+    const { coordinator } = this.#options;
     const nowMs = this.#nowMs;
     const asks: LeaseAsk[] = [];
     this.#exchanges += 1;
@@ -293,21 +302,20 @@ export class LeaseManager {
       if (ask !== undefined) asks.push(ask);
     }
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {
-      await authority.exchange(asks.slice(first, first + EXCHANGE_ASKS_MAX));
+      await coordinator.exchange(asks.slice(first, first + EXCHANGE_ASKS_MAX));
     }
-    await authority.leave();
+    await coordinator.leave();
   }
 }
 
-/*
- * Answers listeners that wait for leases. Main thread.
+/**
+ * Answers the requests for leases that a listener sends through `port`. The port closes when the listener's
+ * thread ends; replies after that go nowhere.
  */
-
-/** Serves a listener behind `port`, which closes when its thread ends: what is answered then goes nowhere. */
 export function serveLeases(manager: LeaseManager, port: MessagePort): void {
   let replies: { id: number; end: LeaseReplies[number]['end'] }[] = [];
   const reply = (id: number, end: LeaseReplies[number]['end']): void => {
-    // What is decided in one turn goes as one message.
+    // Replies of one event-loop turn are sent as one message.
     if (replies.push({ id, end }) > 1) return;
     setImmediate(() => {
       port.postMessage(replies satisfies LeaseReplies);

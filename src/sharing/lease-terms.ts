@@ -1,49 +1,49 @@
 /**
- * How long and how much a node holds: figures that the leases of all resources share. Main thread.
+ * How long and how much a process holds: the figures and the small measuring tools that the leases of all
+ * resources share. Main thread.
  */
 
-/** What nobody used for so long is given back where others may need it. */
+/** An amount that nobody used for so long is given back, if others may need it. */
 export const IDLE_MS_SCARCE = 500;
-/** Where plenty is left it stays longer, so that a slow account costs an exchange every 16 s and not one a request. */
+/** If plenty is left it stays longer: a slow account then costs an exchange every 16 s, not one a request. */
 export const IDLE_MS_PLENTIFUL = 16_000;
-/** Plenty is left where the coordinator has so many times what is held here. */
+/** Plenty is left if the coordinator has so many times what is held here. */
 const PLENTIFUL_TIMES = 8;
 /** What a first ask wants beside what waits: most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
-/** How far ahead the need of days and money is covered. */
+/** How far ahead the need for calls of the day is covered. */
 export const COVERED_MS = 2_000;
-/** Refill when a quarter is left; small leases are refilled when they are empty, or each use would ask. */
+/** Refill when a quarter is left. Small leases are refilled when they are empty: else each use would ask. */
 const LOW_PART = 4;
 const LOW_LEAST = 4;
 
-/** No lease ever leaves this. */
+/** No lease ever has so little left. */
 export const NEVER_LOW = -1;
 
-/** Tell the main thread when so much is left of `held`; never where the coordinator has no more. */
+/** A listener tells the main thread when so much is left of `held`; never if the coordinator has no more. */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
 }
 
-export function isPlentiful(held: number, remaining: number): boolean {
-  return remaining >= held * PLENTIFUL_TIMES;
+export function isPlentiful(held: number | bigint, remaining: number | bigint): boolean {
+  return Number(remaining) >= Number(held) * PLENTIFUL_TIMES;
 }
 
-/** What the coordinator last said of a resource that was wanted and not given. */
+/** What the coordinator last said of a resource that was wanted and not granted. */
 export interface Denial {
-  /** When the ask left: who came later has not been denied anything. */
+  /** When the ask left: a request that came later has not been denied anything. */
   readonly sentMs: number;
   /** Others hold some that they may give back. */
   readonly heldByOthers: boolean;
 }
 
-/*
- * How much of an amount nobody has touched for a while: the least that was seen in the last two halves of that while. One that
- * was touched a moment ago is thus waited for half of it longer, and not for another whole one. Main thread.
+/**
+ * Finds out how much of an amount nobody has touched for a while: the least that was seen in the last two
+ * halves of that while. After a touch it therefore takes half of the while longer, not another whole one.
  */
-
 export class IdleFloor<Amount extends number | bigint> {
   readonly #nothing: Amount;
-  /** The least of the half before this one; nothing where that was not watched. */
+  /** The least of the half before this one; nothing if that half was not watched. */
   #before: Amount;
   /** The least since `#sinceMs`; undefined before the first look. */
   #least: Amount | undefined;
@@ -55,7 +55,7 @@ export class IdleFloor<Amount extends number | bigint> {
     this.#sinceMs = nowMs;
   }
 
-  /** `left` is there now; returns what lay idle for `idleMs`, and nothing between the ends of its halves. */
+  /** `left` is there now. Returns what lay idle for `idleMs`, and nothing between the ends of two halves. */
   look(left: Amount, idleMs: number, nowMs: number): Amount {
     if (this.#least === undefined || left < this.#least) this.#least = left;
     if (nowMs - this.#sinceMs < idleMs / 2) return this.#nothing;
@@ -66,7 +66,7 @@ export class IdleFloor<Amount extends number | bigint> {
     return floor;
   }
 
-  /** The amount is another one from now on. */
+  /** The amount was changed from outside: the watch begins again. */
   restart(nowMs: number): void {
     this.#before = this.#nothing;
     this.#least = undefined;
@@ -74,15 +74,12 @@ export class IdleFloor<Amount extends number | bigint> {
   }
 }
 
-/*
- * How fast something is used lately, from readings of its total. Main thread.
- */
-
-/** Readings weigh by their span against this: a rate follows a change within seconds, and a burst is not taken for the rule. */
+/** A reading weighs by its span against this: the rate follows a change in seconds, and ignores one burst. */
 const MEMORY_MS = 2_000;
 /** Readings that are closer together are put off: one use in a millisecond is no rate of a thousand. */
 const SPAN_MS_MIN = 50;
 
+/** How fast something is used lately, from readings of its total. */
 export class UseRate {
   /** Uses a second, lately. */
   perSecond = 0;
@@ -108,14 +105,11 @@ export class UseRate {
   }
 }
 
-/*
- * What the keeper of leases does later comes through here, so that tests and the simulation can steer it. Main thread.
- */
-
+/** Through this the sharing code does anything later, so that tests and the simulation can steer it. */
 export interface LeaseTimers {
-  /** When the present turn of the event loop is over: what came in it leaves together. */
+  /** After the present turn of the event loop: what came up in that turn leaves together. */
   soon(act: () => void): void;
-  /** Once, after `ms`. Returns how to call it off. */
+  /** Once, after `ms`. Returns a function that calls it off. */
   after(ms: number, act: () => void): () => void;
 }
 

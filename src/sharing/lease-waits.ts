@@ -1,44 +1,44 @@
 /**
- * The requests of this process that wait for leases, and when each of them has waited long enough. Main thread.
+ * The requests of this process that wait for leases, and when each has waited for long enough. `LeaseManager`
+ * adds them and says when the coordinator has replied. Main thread.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import { type Lack, type LeasedScope, worse } from './leased-scope.js';
 
-/*
- * A request that waits for a lease. Main thread.
- */
-
+/** A request that waits for a lease. */
 export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
-  /** The account, and the key where it has limits of its own. */
+  /** The account, and the key if it has limits of its own. */
   readonly scopes: readonly LeasedScope[];
-  /** Then it is refused, whatever others may give back. */
+  /** It is refused then, whatever others may give back. */
   readonly deadlineMs: number;
   readonly end: (end: LeaseEnd) => void;
 }
 
-/** A request waits so long for what others may give back: it lies idle for 750 ms at the most, see idle-floor. */
+/**
+ * How long a request waits for what others may give back. They give it back after 750 ms, see IDLE_MS_SCARCE.
+ */
 const WAIT_MS_MAX = 1_500;
-/** Requests that wait in this process; a thousandth of a gigabyte. What comes beyond is refused for the moment. */
+/** So many requests may wait in this process, in about 1 MB; more are told that the coordinator is lost. */
 const WAITS_MAX = 20_000;
-/** Of one scope so many may wait for what others give back; an account that is hammered beyond its limit needs no more. */
+/** So many may wait for what others give back of one scope: an account far beyond its limit needs no more. */
 const DENIED_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
   readonly nowMs: () => number;
-  /** By the coordinator's calendar. */
+  /** Today, by the coordinator's calendar. */
   readonly dayNumber: () => number;
-  /** Whether the coordinator is. */
+  /** Whether the coordinator is lost. */
   readonly isLost: () => boolean;
-  /** The scope is to be in the next exchange. */
+  /** Puts the scope into the next exchange. */
   readonly ask: (scope: LeasedScope) => void;
 }
 
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   readonly #waits = new Set<Wait>();
-  /** What was had is promised to one request at a time until the next answer. */
+  /** Grows with each reply. Within a round, what is here is promised to one request at a time. */
   #round = 0;
 
   constructor(options: LeaseWaitsOptions) {
@@ -49,7 +49,7 @@ export class LeaseWaits {
     return this.#waits.size;
   }
 
-  /** What the request needs of the scopes is here, or not to be had. Never rejects. */
+  /** Resolves when what the request needs of the scopes is here, or cannot be had. Never rejects. */
   add(need: LeaseNeed, scopes: readonly LeasedScope[]): Promise<LeaseEnd> {
     if (this.#waits.size >= WAITS_MAX) return Promise.resolve('lost');
     return new Promise((end) => {
@@ -62,20 +62,20 @@ export class LeaseWaits {
     });
   }
 
-  /** The coordinator has answered for these. */
+  /** The coordinator has replied for these. */
   answered(scopes: readonly LeasedScope[]): void {
     this.#round += 1;
     const denied = new Map<LeasedScope, number>();
     for (const scope of scopes) for (const wait of scope.waits) this.#reply(wait, denied);
   }
 
-  /** The coordinator has not answered. */
+  /** The coordinator has not replied. */
   lost(): void {
     this.#round += 1;
     for (const wait of this.#waits) this.#reply(wait, new Map());
   }
 
-  /** Who still waits is asked for again. */
+  /** Refuses whose deadline is over, and asks again for the others. */
   onTime(): void {
     const nowMs = this.#options.nowMs();
     for (const wait of this.#waits) {
@@ -88,7 +88,7 @@ export class LeaseWaits {
     for (const wait of this.#waits) this.#end(wait, 'lost');
   }
 
-  /** Ends the wait where it is decided, else sees to it that it will be. */
+  /** Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts waits by scope. */
   #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
     const { nowMs: now, dayNumber, isLost, ask } = this.#options;
     const nowMs = now();
@@ -115,7 +115,7 @@ export class LeaseWaits {
   #refuse(wait: Wait, nowMs: number): void {
     for (const scope of wait.scopes) {
       scope.refuse(wait.need, nowMs);
-      // What it gave back is for others, who may be waiting.
+      // The coordinator hears at once of what was given back: others may be waiting for it.
       this.#options.ask(scope);
     }
     this.#end(wait, 'refused');

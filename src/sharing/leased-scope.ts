@@ -1,31 +1,31 @@
 /**
- * What this node holds of one account, or of one key with limits of its own, and who waits for it. Main thread.
+ * What this process leases of one account, or of one key with limits of its own, and the requests that wait
+ * for it. `LeaseManager` sends the asks of all scopes in one exchange and hands the replies back. Main
+ * thread.
  */
 import type { LeaseNeed } from '../channel/lease-channel.js';
 import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
 import type { CountedLeases, Leases } from '../ledger/leases.js';
-import type { CallsUse } from './calls-use.js';
 import type { LeaseReply, LeaseAsk, ScopeLimits } from './coordinator.js';
 import type { Denial } from './lease-terms.js';
 import type { Wait } from './lease-waits.js';
 import { MinuteLease } from './minute-lease.js';
-import { MoneyLease, type SpentAccounting } from './money-lease.js';
-import { DayLease, SlotsLease } from './stock-leases.js';
+import type { CallsUse } from './sharing-stats.js';
+import { DayLease, MoneyLease, SlotsLease, type SpentAccounting } from './stock-leases.js';
 
-/** A refusal is remembered so long: who hammers a refused account costs four exchanges a second. */
+/** A refusal holds for so long: a client that hammers a refused account costs four exchanges a second. */
 const DENIED_MS = 250;
-
-/** An account that was not used for so long is taken to rest. */
+/** An account that was not used for so long counts as resting. */
 const RESTING_MS = 2_000;
 
-/** What a wait still lacks of a scope, from good to bad. */
+/** What a waiting request still lacks of a scope, from good to bad. */
 const LACKS = [
   'nothing',
-  /** The coordinator is to be asked. */
+  /** The coordinator has to be asked. */
   'unasked',
-  /** The coordinator has none, and others may give some back. */
+  /** The coordinator has none left, and others may give some back. */
   'denied',
-  /** Nor is anybody known to give some back. */
+  /** Nobody is known who could give some back either. */
   'refused',
 ] as const;
 export type Lack = (typeof LACKS)[number];
@@ -34,7 +34,7 @@ export function worse(one: Lack, other: Lack): Lack {
   return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
 }
 
-/** What may be promised to waits in one round; what they take is not known until they have tried. */
+/** What may still be promised in a round: what waits take of it is unknown until they have tried. */
 interface Budget {
   round: number;
   minute: number;
@@ -43,11 +43,12 @@ interface Budget {
   money: bigint;
 }
 
+/** Which scope it is, and where its leases lie in shared memory. */
 export interface ScopeAddress {
   readonly scope: string;
   readonly leases: CountedLeases<number>;
   readonly index: number;
-  /** As in force now. */
+  /** The limits in force now. */
   readonly limits: () => ScopeLimits;
   /** Undefined for a key. */
   readonly account:
@@ -56,34 +57,37 @@ export interface ScopeAddress {
 }
 
 export class LeasedScope {
-  readonly place: ScopeAddress;
+  readonly address: ScopeAddress;
   readonly waits = new Set<Wait>();
-  /** A listener said that it runs low. */
+  /** A listener has used most of what is leased. */
   low = false;
-  /** What was last wanted and not given might have been, if the coordinator had been asked. */
+  /** The coordinator could not be asked for what was last wanted and not granted. */
   isUnknown = false;
   readonly #minute: MinuteLease<number>;
   readonly #day: DayLease<number>;
   readonly #slots: SlotsLease | undefined;
   readonly #money: MoneyLease | undefined;
+  /** Those three that there are. */
+  readonly #stocks: readonly (DayLease<number> | SlotsLease | MoneyLease)[];
   readonly #budget: Budget = { round: -1, minute: 0, day: 0, slots: 0, money: 0n };
   #sent: LeaseAsk | undefined;
 
-  constructor(place: ScopeAddress, nowMs: number) {
-    const { leases, index, account } = place;
-    this.place = place;
+  constructor(address: ScopeAddress, nowMs: number) {
+    const { leases, index, account } = address;
+    this.address = address;
     this.#minute = new MinuteLease(leases, index, nowMs);
     this.#day = new DayLease(leases, index, nowMs);
     this.#slots = account && new SlotsLease(account.leases, account.index, nowMs);
     this.#money = account && new MoneyLease(account.leases, account.index, account.accounting, nowMs);
+    this.#stocks = [this.#day, this.#slots, this.#money].filter((stock) => stock !== undefined);
   }
 
   /**
-   * What to say and what to want of the coordinator now; undefined where that is nothing. `all` says also what it knows. `number` grows
-   * from exchange to exchange.
+   * The ask for the next exchange; undefined if there is nothing to say. `all`: say also what the coordinator
+   * knows, because it may have forgotten. `number` grows from exchange to exchange.
    */
   ask(nowMs: number, all: boolean, number: number): LeaseAsk | undefined {
-    const limits = this.place.limits();
+    const limits = this.address.limits();
     let minutes = 0;
     let calls = 0;
     const holds: PicoUnits[] = [];
@@ -95,7 +99,7 @@ export class LeasedScope {
         holds.push(need.hold);
       }
     }
-    // Who gets a permit of the minute asks for its admission next: both leave in one exchange.
+    // A request that gets a permit of the minute needs its admission next: one exchange asks for both.
     calls += minutes;
     const { low } = this;
     this.low = false;
@@ -106,7 +110,7 @@ export class LeasedScope {
     if (minute === undefined && day === undefined && slots === undefined && money === undefined)
       return undefined;
     this.#sent = {
-      scope: this.place.scope,
+      scope: this.address.scope,
       limits,
       ...(minute === undefined ? {} : { minute }),
       ...(day === undefined ? {} : { day }),
@@ -116,7 +120,7 @@ export class LeasedScope {
     return this.#sent;
   }
 
-  /** The response to the last ask, which left at `sentMs`. */
+  /** Takes over the reply to the last ask, which left at `sentMs`. */
   take(reply: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
@@ -131,10 +135,10 @@ export class LeasedScope {
     this.#sent = undefined;
   }
 
-  /** Promises what the wait needs, once in a round; or says what it lacks. */
+  /** Promises the wait what it needs, once a round, and returns 'nothing'; or returns what it lacks. */
   promise({ need, sinceMs }: Wait, round: number, dayNumber: number, nowMs: number): Lack {
     const budget = this.#budgetOf(round, dayNumber, nowMs);
-    const limits = this.place.limits();
+    const limits = this.address.limits();
     if (need.kind === 'minute') {
       if (limits.requestsPerMinute === 0) return 'nothing';
       if (budget.minute < 1) return lackOf(this.#minute, sinceMs, nowMs);
@@ -147,7 +151,7 @@ export class LeasedScope {
       lack = worse(lack, lackOf(this.#slots, sinceMs, nowMs));
     }
     if (this.#money !== undefined && budget.money < need.hold) {
-      // Less was denied than this hold needs, or more: then it has not been asked for.
+      // The denial was about a larger hold, so this one has not been asked for yet.
       const isDenied = need.hold >= this.#money.deniedPicoUnits;
       lack = worse(lack, isDenied ? lackOf(this.#money, sinceMs, nowMs) : 'unasked');
     }
@@ -158,58 +162,52 @@ export class LeasedScope {
     return 'nothing';
   }
 
-  /** The wait was refused: the like is not asked again for a moment, and what was too little is given back for others. */
+  /** A wait was refused: its like is refused for a moment, and money that was too little is given back. */
   refuse(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
     if (need.kind === 'minute') {
       if (this.#minute.denial !== undefined) this.#minute.refuse(untilMs);
       return;
     }
-    if (this.#day.denial !== undefined) this.#day.deniedUntilMs = untilMs;
-    if (this.#slots?.denial !== undefined) this.#slots.deniedUntilMs = untilMs;
-    if (this.#money?.denial !== undefined) {
-      this.#money.deniedUntilMs = untilMs;
-      this.#money.giveBack();
-    }
+    for (const stock of this.#stocks) if (stock.denial !== undefined) stock.deniedUntilMs = untilMs;
+    if (this.#money?.denial !== undefined) this.#money.giveBack();
   }
 
-  /** Gives back what lies idle, `isAlone` of the minute alone, which runs out; true where the coordinator should hear of it now. */
+  /**
+   * Gives back what lies idle; returns true if the coordinator should hear of it now. `isAlone`: the process
+   * is cut off, so it gives back only the minute, which expires anyway.
+   */
   look(nowMs: number, isAlone: boolean): boolean {
-    const minute = this.#minute.look(nowMs);
-    if (isAlone) return minute;
-    const day = this.#day.look(nowMs);
-    const slots = this.#slots?.look(nowMs) ?? false;
-    const money = this.#money?.look(nowMs) ?? false;
-    const isDue = minute || day || slots || money;
-    // One ask tells that an account has come to rest, not one for each of its resources.
+    let isDue = this.#minute.look(nowMs);
+    if (isAlone) return isDue;
+    for (const stock of this.#stocks) isDue = stock.look(nowMs) || isDue;
+    // When an account has come to rest, one ask says so for all its resources.
     if (isDue && this.waits.size === 0 && this.#minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }
 
-  /** See `MoneyLease.owe`. */
-  owe(amount: PicoUnits): void {
-    this.#money?.owe(amount);
+  /** See `MoneyLease.setUncovered`. */
+  setUncovered(amount: PicoUnits): void {
+    this.#money?.setUncovered(amount);
   }
 
-  /** What no call holds of the money: somebody else wants it. */
+  /** Gives back the money that no call holds: somebody else wants it. */
   giveBackMoney(): void {
     this.#money?.giveBack();
   }
 
-  /** The process ends: all that is unused. */
+  /** Gives back all that is unused. */
   giveBackAll(nowMs: number): void {
     this.#minute.giveBack(nowMs);
-    this.#day.giveBack();
-    this.#slots?.giveBack();
-    this.#money?.giveBack();
+    for (const stock of this.#stocks) stock.giveBack();
   }
 
-  /** What calls use of an account now; undefined of a key. */
+  /** What calls use of an account now; undefined for a key. */
   get callsUse(): CallsUse | undefined {
-    const { scope: subject, account } = this.place;
+    const { scope, account } = this.address;
     if (account === undefined || this.#money === undefined) return undefined;
     return {
-      account: subject,
+      account: scope,
       callsInFlight: account.leases.inFlightOf(account.index),
       held: this.#money.inUse,
       minuteUnused: this.#minute.unused,
@@ -217,15 +215,9 @@ export class LeasedScope {
     };
   }
 
-  /** Nothing is held, nothing is to be said, nobody waits: it can be forgotten. */
+  /** Nothing is held, nothing has to be said, and nobody waits: the scope can be forgotten. */
   get isEmpty(): boolean {
-    return (
-      this.waits.size === 0 &&
-      this.#minute.isEmpty &&
-      this.#day.isEmpty &&
-      (this.#slots?.isEmpty ?? true) &&
-      (this.#money?.isEmpty ?? true)
-    );
+    return this.waits.size === 0 && this.#minute.isEmpty && this.#stocks.every(({ isEmpty }) => isEmpty);
   }
 
   #budgetOf(round: number, dayNumber: number, nowMs: number): Budget {
@@ -250,24 +242,24 @@ function lackOf(
   return denial.heldByOthers ? 'denied' : 'refused';
 }
 
-/*
- * The accounts and keys of which this node holds something, or for which somebody waits. Bounded by the accounts and keys of the
- * ledger; one that has come to rest is forgotten. Main thread.
- */
-
 export interface ScopeAddresses {
-  /** Where the leases of an account, or of a key, are; undefined for one that is not known. */
-  readonly placeOfAccount: (account: AccountIndex) => ScopeAddress | undefined;
-  readonly placeOfKey: (key: KeyIndex) => ScopeAddress | undefined;
+  /** Undefined for an account that is not known. */
+  readonly addressOfAccount: (account: AccountIndex) => ScopeAddress | undefined;
+  /** Undefined for a key that is not known. */
+  readonly addressOfKey: (key: KeyIndex) => ScopeAddress | undefined;
 }
 
+/**
+ * The accounts and keys of which this process holds something, or for which a request waits. Bounded by the
+ * accounts and keys of the ledger; `LeaseManager` forgets those that have come to rest.
+ */
 export class LeasedScopes {
-  readonly #places: ScopeAddresses;
+  readonly #addresses: ScopeAddresses;
   readonly #accounts = new Map<AccountIndex, LeasedScope>();
   readonly #keys = new Map<KeyIndex, LeasedScope>();
 
-  constructor(places: ScopeAddresses) {
-    this.#places = places;
+  constructor(addresses: ScopeAddresses) {
+    this.#addresses = addresses;
   }
 
   get size(): number {
@@ -275,16 +267,18 @@ export class LeasedScopes {
   }
 
   account(account: AccountIndex, nowMs: number): LeasedScope | undefined {
-    return this.#accounts.get(account) ?? open(account, this.#accounts, this.#places.placeOfAccount, nowMs);
+    return (
+      this.#accounts.get(account) ?? open(account, this.#accounts, this.#addresses.addressOfAccount, nowMs)
+    );
   }
 
-  /** Undefined where nothing is held of it and nobody waits. */
+  /** Undefined if nothing is held of the account and nobody waits. */
   findAccount(account: AccountIndex): LeasedScope | undefined {
     return this.#accounts.get(account);
   }
 
   key(key: KeyIndex, nowMs: number): LeasedScope | undefined {
-    return this.#keys.get(key) ?? open(key, this.#keys, this.#places.placeOfKey, nowMs);
+    return this.#keys.get(key) ?? open(key, this.#keys, this.#addresses.addressOfKey, nowMs);
   }
 
   *[Symbol.iterator](): Iterator<LeasedScope> {
@@ -292,21 +286,21 @@ export class LeasedScopes {
     yield* this.#keys.values();
   }
 
-  forget({ place }: LeasedScope): void {
-    if (place.account === undefined) this.#keys.delete(place.index as KeyIndex);
-    else this.#accounts.delete(place.account.index);
+  forget({ address }: LeasedScope): void {
+    if (address.account === undefined) this.#keys.delete(address.index as KeyIndex);
+    else this.#accounts.delete(address.account.index);
   }
 }
 
 function open<Index extends number>(
   index: Index,
   scopes: Map<Index, LeasedScope>,
-  placeOf: (index: Index) => ScopeAddress | undefined,
+  addressOf: (index: Index) => ScopeAddress | undefined,
   nowMs: number,
 ): LeasedScope | undefined {
-  const place = placeOf(index);
-  if (place === undefined) return undefined;
-  const scope = new LeasedScope(place, nowMs);
+  const address = addressOf(index);
+  if (address === undefined) return undefined;
+  const scope = new LeasedScope(address, nowMs);
   scopes.set(index, scope);
   return scope;
 }

@@ -1,27 +1,28 @@
 /**
- * The lease of a scope's minute: what to ask for, what to do with the response, what to give back. Main thread.
+ * The lease of a scope's requests of the minute: what to ask for, and what to give back. `LeasedScope` owns
+ * it. Main thread.
  *
- * Permits are alike: who returns some may name the grants that weigh longest, for each was used before any of the joined
- * grants had expired.
+ * Permits are alike. What is returned may therefore be named as part of those grants that weigh longest: each
+ * used permit was used before any of the joined grants expired.
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';
 import { type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
 
-/** The longest validity that is of use: a slow account then asks four times a minute. */
+/** The longest validity that helps: a slow account then asks four times a minute. */
 const VALID_MS_MAX = 16_000;
-/** A fast account asks about twice a second; one that is in between takes some permits for longer. */
+/** How far ahead the need is covered: for so long, or for BATCH permits if they last longer. */
 const COVERED_MS = 2_000;
 const BATCH = 16;
-/** With short validity no more than what is used in it. */
+/** With short validity, permits for longer than that would expire unused. */
 const COVERED_MS_SHORT = 1_200;
-/** More than the rate says, for it is a mean. */
+/** The rate is a mean, so more than the rate is asked for. */
 const NEED_PART = 1.25;
-/** A node's clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
+/** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
-/** After so long a returned permit weighs no more. */
+/** After so long a permit has no weight, so it need not be returned. */
 const RETURNED_MS_MAX = 60_000;
-/** Permits that nobody is short of are returned with the next ask, or after so long. */
+/** Permits that nobody lacks are returned with the next ask, or after so long. */
 const RETURN_WAIT_MS = 8_000;
 
 export class MinuteLease<Index extends number> {
@@ -30,18 +31,18 @@ export class MinuteLease<Index extends number> {
   #grants: { tick: number; count: number }[] = [];
   #returned: ReturnedPermits[] = [];
   #returnedMs = 0;
-  /** The ask whose answer has not come (yet). */
+  /** The ask whose reply has not come, or not yet. */
   #unheard: { readonly number: number; readonly returned: readonly ReturnedPermits[] } | undefined;
   #heardNumber: number | undefined;
   #expiresMs = 0;
-  /** Lent and not returned. */
+  /** Permits granted and not returned, in all. */
   #granted = 0;
   #usedMs: number;
   readonly #rate: UseRate;
   #plentiful = false;
-  /** Undefined where the last ask was granted. */
+  /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
-  /** New waits are refused without asking until then. */
+  /** New waits are refused without an ask until then. */
   deniedUntilMs = 0;
   #freeMs = 0;
   #remaining = 0;
@@ -58,14 +59,14 @@ export class MinuteLease<Index extends number> {
   }
 
   /**
-   * For `waiting` requests, or ahead of need where it runs low; undefined where there is nothing to say. `number` grows from ask to
-   * ask of all scopes.
+   * What to say for `waiting` requests, or ahead of need if the lease runs low; undefined if there is nothing
+   * to say. `number` grows from exchange to exchange.
    */
   ask(waiting: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
     const wants = waiting > this.left(nowMs) || low;
     if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
-    // Nothing else is returned until it is known whether the coordinator has taken this.
+    // Nothing else is returned until it is known whether the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     this.#heardNumber ??= number - 1;
     this.#unheard = { number, returned };
@@ -75,7 +76,7 @@ export class MinuteLease<Index extends number> {
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, returned, order };
   }
 
-  /** `sentMs` is when the ask left, `asked` whether it wanted anything. */
+  /** Takes over the reply to an ask that left at `sentMs`; `asked`: it wanted permits. */
   take(grant: MinuteGrant, asked: boolean, limit: number, sentMs: number, nowMs: number): void {
     this.#heardNumber = this.#unheard?.number;
     this.#unheard = undefined;
@@ -84,16 +85,16 @@ export class MinuteLease<Index extends number> {
     this.#plentiful = grant.remaining * 2 > limit;
     if (asked) this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
     if (grant.granted > 0) this.#install(grant, sentMs + grant.validMs - VALIDITY_MARGIN_MS, nowMs);
-    this.#tell();
+    this.#publish();
   }
 
-  /** The coordinator has none and nobody gives any back: not asked again for so long. */
+  /** The coordinator has none and nobody gives any back: new waits are refused until `untilMs`. */
   refuse(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
-    this.#tell();
+    this.#publish();
   }
 
-  /** Gives back what has expired or lies idle; true where the coordinator should hear of it now. */
+  /** Gives back what has expired or lies idle; returns true if the coordinator should hear of it now. */
   look(nowMs: number): boolean {
     this.#read(nowMs);
     const isIdle = !this.#plentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
@@ -117,7 +118,7 @@ export class MinuteLease<Index extends number> {
     return nowMs - this.#usedMs;
   }
 
-  /** What the coordinator counts as used, and nobody has. */
+  /** Permits that the coordinator counts as used, although no request has used them. */
   get unused(): number {
     const returned = [...this.#returned, ...(this.#unheard?.returned ?? [])];
     const unused = this.#leases.minuteUnused(this.#counted);
@@ -153,7 +154,7 @@ export class MinuteLease<Index extends number> {
     this.#grants.push({ tick, count: granted });
   }
 
-  /** The newest grants first: they would weigh longest. */
+  /** Returns permits of the newest grants first, because these would weigh longest. */
   #return(permits: number, nowMs: number): void {
     let left = permits;
     for (const grant of [...this.#grants].reverse()) {
@@ -171,7 +172,7 @@ export class MinuteLease<Index extends number> {
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
   }
 
-  #tell(): void {
+  #publish(): void {
     this.#leases.tellMinute(this.#counted, this.#remaining, this.#freeMs, this.deniedUntilMs);
   }
 }

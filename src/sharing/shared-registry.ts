@@ -17,7 +17,7 @@ import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
-import { byAccount, useOf, type CallsUse } from './calls-use.js';
+import { byAccount, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
 

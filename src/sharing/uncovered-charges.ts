@@ -1,21 +1,26 @@
 /**
- * What calls have cost beyond their holds and the lease of this process did not cover: it is collected from the balance that all
- * share. A settlement cannot wait for the coordinator, so it leaves the rest uncovered, and a record of its own charges that when the
- * coordinator has granted it. Main thread.
+ * Uncovered charges: what calls cost beyond their holds when the lease of this process did not cover it. A
+ * settlement cannot wait for the coordinator, so it leaves the rest uncovered; this collects the rest from
+ * the balance that all processes share, once the coordinator has granted it. Main thread.
  *
- * Nothing is collected twice: an entry shrinks by what was charged, and its record is written with that charge. What is not collected
- * in time, or when the process ends, stays recorded as uncovered.
+ * Nothing is collected twice: an entry shrinks by what was charged, and a record of that charge is written to
+ * the journal. What cannot be collected in time, or before the process ends, stays recorded as uncovered.
  */
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
-/** Entries at a time, some 200 bytes each. What comes beyond stays uncovered: an upstream that reports nonsense all the time. */
+/**
+ * Entries at a time, some 200 bytes each. More come only if an upstream keeps reporting nonsense; they stay
+ * uncovered.
+ */
 const ENTRIES_MAX = 10_000;
-/** Where responses are held for their charges to be on disk, a charge may be taken back: not any more after so long. */
+/**
+ * If responses wait until their charge is on disk, a charge may be taken back; after so long it cannot be.
+ */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
-/** Then all others have given back what lay idle with them. */
+/** After so long all other processes have given back what lay idle there. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
 
 interface Entry {
@@ -26,13 +31,13 @@ interface Entry {
 }
 
 export interface UncoveredChargesOptions {
-  /** Asks the coordinator for so much of the account; 0: for nothing more. Calls `collect` when something is there. */
-  readonly owe: (account: AccountIndex, amount: PicoUnits) => void;
-  /** Charges at most so much of the account's lease; returns how much. */
+  /** Asks the coordinator for so much money, 0 for no more; `collect` is called when some of it is here. */
+  readonly setUncovered: (account: AccountIndex, amount: PicoUnits) => void;
+  /** Charges the account's lease, at most so much; returns how much. */
   readonly charge: (account: AccountIndex, most: PicoUnits) => PicoUnits;
-  /** To be written with the next flush. */
+  /** Has a record written with the next flush. */
   readonly correct: (journal: number, record: JournalRecord) => void;
-  /** Whether responses are held for their charges to be on disk. */
+  /** Whether responses wait until their charge is on disk. */
   readonly holdsAnswers: () => boolean;
   readonly timers: Pick<LeaseTimers, 'after'>;
 }
@@ -45,14 +50,14 @@ export class UncoveredCharges {
     this.#options = options;
   }
 
-  /** A call was counted that has left something uncovered, or takes that back. */
-  note(journal: number, record: JournalRecord): void {
+  /** Takes in the record of a call that left something uncovered, or that takes such a charge back. */
+  record(journal: number, record: JournalRecord): void {
     if (record.outcome === 'collected') return;
     if (record.outcome === 'reversed') this.#forgetCall(journal, record);
     else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(journal, record);
   }
 
-  /** Something of the account is there: charges of it what is due, at most `most`; returns how much. */
+  /** Money of the account is here: charges what is due, at most `most`; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const due = this.#dueOf(account);
     const taken = this.#options.charge(account, due < most ? due : most);
@@ -70,17 +75,17 @@ export class UncoveredCharges {
   }
 
   #add(journal: number, record: JournalRecord): void {
-    const { timers, holdsAnswers: holdsReplies } = this.#options;
-    // A journal's record is overwritten by the next.
+    const { timers, holdsAnswers } = this.#options;
+    // The journal reuses the record's object for the next one.
     const entry: Entry = { journal, record: { ...record }, left: record.uncovered, isDue: false };
     this.#entries.add(entry);
     const { account } = record;
-    timers.after(holdsReplies() ? COLLECT_HELD_AFTER_MS : 0, () => {
+    timers.after(holdsAnswers() ? COLLECT_HELD_AFTER_MS : 0, () => {
       if (!this.#entries.has(entry)) return;
       entry.isDue = true;
-      this.#tell(account);
+      this.#publish(account);
       timers.after(COLLECT_FOR_MS, () => {
-        if (this.#entries.delete(entry)) this.#tell(account);
+        if (this.#entries.delete(entry)) this.#publish(account);
       });
     });
   }
@@ -90,12 +95,12 @@ export class UncoveredCharges {
       const { record } = entry;
       if (entry.journal !== journal || record.request !== request || record.account !== account) continue;
       this.#entries.delete(entry);
-      if (entry.isDue) this.#tell(account);
+      if (entry.isDue) this.#publish(account);
     }
   }
 
-  #tell(account: AccountIndex): void {
-    this.#options.owe(account, this.#dueOf(account));
+  #publish(account: AccountIndex): void {
+    this.#options.setUncovered(account, this.#dueOf(account));
   }
 
   #dueOf(account: AccountIndex): PicoUnits {

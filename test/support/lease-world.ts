@@ -245,7 +245,7 @@ export class LeaseNode {
         after: (ms, act) => time.after(ms, () => this.#unlessDead(act)),
       },
       random,
-      placeOfAccount: (account) => ({
+      addressOfAccount: (account) => ({
         scope: subjects.subjectOf(account),
         leases: leases.accounts,
         index: account,
@@ -263,7 +263,7 @@ export class LeaseNode {
           },
         },
       }),
-      placeOfKey: () => undefined,
+      addressOfKey: () => undefined,
       onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
       onContact: () => undefined,
     });

@@ -4,7 +4,7 @@
  */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
-import { useOf } from '#src/sharing/calls-use.js';
+import { useOf } from '#src/sharing/sharing-stats.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf } from '../../support/lease-world.js';
 

@@ -5,7 +5,7 @@ import { AccountDirectory } from '#src/registry/account-directory.js';
 import { AccountUses } from '#src/registry/account-uses.js';
 import { Registry } from '#src/registry/registry.js';
 import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
-import type { CallsUse } from '#src/sharing/calls-use.js';
+import type { CallsUse } from '#src/sharing/sharing-stats.js';
 import { DebitService, type Debit } from '#src/sharing/debits.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';

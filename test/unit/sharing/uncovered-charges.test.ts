@@ -61,7 +61,7 @@ for (const [name, network] of [
     t.equal(await costly(time, second, 1_000n, 10n), 0n);
     const uncovered = await costly(time, first, 1_000n, 700_003n);
     t.ok(uncovered > 0n, 'the lease does not cover it');
-    first.keeper.owe(ACCOUNT, pico(uncovered));
+    first.keeper.setUncovered(ACCOUNT, pico(uncovered));
     await time.run(40_000);
     t.equal(seen().spent, 700_013n, 'to the last pico-unit');
     t.equal(seen().moneyOutstanding, 0n, 'and nothing is left out');
@@ -73,11 +73,11 @@ for (const [name, network] of [
 void t.test('what the balance does not cover stays uncovered', async (t) => {
   const { time, nodes, seen } = world(5_000n);
   const uncovered = await costly(time, nodes[0], 1_000n, 9_000n);
-  nodes[0].keeper.owe(ACCOUNT, pico(uncovered));
+  nodes[0].keeper.setUncovered(ACCOUNT, pico(uncovered));
   await time.run(20_000);
   t.equal(seen().spent, 5_000n);
   t.equal(nodes[0].ledger.snapshot(ACCOUNT).uncovered, 4_000n);
-  nodes[0].keeper.owe(ACCOUNT, pico(0n));
+  nodes[0].keeper.setUncovered(ACCOUNT, pico(0n));
   await time.run(5_000);
   const exchanges = nodes[0].authority.exchanges;
   await time.run(20_000);
@@ -107,7 +107,7 @@ function arrears(holdsAnswers: boolean) {
   const written: JournalRecord[] = [];
   const lease = { left: 0n };
   const made = new UncoveredCharges({
-    owe: (_account, amount) => owed.push(amount),
+    setUncovered: (_account, amount) => owed.push(amount),
     charge: (_account, most) => {
       const taken = lease.left < most ? lease.left : most;
       lease.left -= taken;
@@ -122,8 +122,8 @@ function arrears(holdsAnswers: boolean) {
 
 void t.test('a record for each part that is collected, and no more than is due', async (t) => {
   const { time, owed, written, lease, arrears: made } = arrears(false);
-  made.note(0, RECORD);
-  made.note(0, { ...RECORD, request: 8, uncovered: pico(5n) });
+  made.record(0, RECORD);
+  made.record(0, { ...RECORD, request: 8, uncovered: pico(5n) });
   await time.run(0);
   t.equal(owed.at(-1), 35n);
   lease.left = 33n;
@@ -141,14 +141,14 @@ void t.test('a record for each part that is collected, and no more than is due',
     ],
   );
   t.match(written[0], { outcome: 'collected', promptTokens: 0, completionTokens: 0, durationMs: 0 });
-  for (const record of written) made.note(0, record);
+  for (const record of written) made.record(0, record);
   await time.run(0);
   t.equal(owed.at(-1), 35n, 'what was collected is not owed');
 });
 
 void t.test('what is not there in time stays uncovered', async (t) => {
   const { time, owed, arrears: made } = arrears(false);
-  made.note(0, RECORD);
+  made.record(0, RECORD);
   await time.run(COLLECT_FOR_MS);
   t.same(owed, [30n, 0n]);
 });
@@ -156,11 +156,11 @@ void t.test('what is not there in time stays uncovered', async (t) => {
 void t.test('nothing is collected of a call that is taken back', async (t) => {
   const { time, owed, lease, arrears: made } = arrears(true);
   lease.left = 100n;
-  made.note(0, RECORD);
+  made.record(0, RECORD);
   await time.run(COLLECT_HELD_AFTER_MS - 1);
   t.same(owed, [], 'while it may be taken back');
-  made.note(1, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
-  made.note(0, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
+  made.record(1, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
+  made.record(0, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
   t.equal(made.collect(ACCOUNT, pico(100n)), 0n);
   await time.run(COLLECT_FOR_MS);
   t.same(owed, []);

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
-import { MoneyLease } from '#src/sharing/money-lease.js';
+import { MoneyLease } from '#src/sharing/stock-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
@@ -66,5 +66,16 @@ void t.test('what nobody holds is given back although the rest of it moves', (t)
     leases.addMoney(ACCOUNT, pico(400n), pico(0n));
   }
   t.equal(lease.left, 400n, 'six tenths were never held');
+  t.end();
+});
+
+void t.test('one large hold does not enlarge the asks for smaller ones that come later', (t) => {
+  const { lease, leases } = createLease();
+  const large = lease.ask([pico(1_000_000n)], false, false)!;
+  t.equal(large.most, 4_000_000n, 'some holds of its size ahead');
+  lease.take({ granted: pico(1_000_000n), remaining: pico(0n), heldByOthers: false }, large, 0, 0);
+  leases.takeBackMoney(ACCOUNT, pico(1_000_000n));
+  t.equal(lease.ask([pico(10n)], false, false)!.most, 40n);
+  t.equal(lease.ask([], true, false)!.most, 40n, 'nobody waits: as for the last that did');
   t.end();
 });

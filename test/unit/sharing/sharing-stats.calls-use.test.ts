@@ -1,7 +1,7 @@
 /** What calls use of an account, beside what was leased of it. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { byAccount, useOf, type CallsUse } from '#src/sharing/calls-use.js';
+import { byAccount, useOf, type CallsUse } from '#src/sharing/sharing-stats.js';
 
 const units = (amount: number) => asPicoUnits(BigInt(amount));
 
