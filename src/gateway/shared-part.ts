@@ -28,7 +28,7 @@ import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
 import type { SpentAccounting } from '../sharing/stock-leases.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
-import { openCoordinators, type Coordinators } from '../sharing/open-coordinator.js';
+import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';
 import { SharedRegistry, commitHere } from '../sharing/shared-registry.js';
 import { type CallsUse, sharingSnapshot } from '../sharing/sharing-stats.js';
 import type { SharedTotals } from '../store/spent-totals.js';

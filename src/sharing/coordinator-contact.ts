@@ -1,12 +1,16 @@
 /**
- * Whether the coordinator can be asked, and when to try again after it could not. Main thread.
+ * Whether the coordinator answers, and when to try again after it did not. `LeaseManager` and `EqualShare`
+ * have one each. Main thread.
  */
 import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 import { ValkeyError, type ValkeyFailure } from './valkey-client.js';
 
-/** The first try after a loss, then twice as long each time; a random part, so that nodes do not come back all at once. */
+/**
+ * The pause after a loss doubles from the first to the longest; a random part keeps nodes from coming at
+ * once.
+ */
 const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 2_000;
 
@@ -15,10 +19,10 @@ export interface ContactState {
   /** Undefined while the coordinator answers. */
   readonly lost:
     { readonly reason: LossReason; readonly message: string; readonly sinceMs: number } | undefined;
-  /** How long those took that were answered. */
+  /** How long the answered exchanges took. */
   readonly exchanges: HistogramSnapshot;
   readonly losses: number;
-  /** Of the last exchange that was answered. */
+  /** When the last exchange was answered. */
   readonly answeredMs: number;
 }
 
@@ -48,7 +52,7 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
-  /** False within the pause after a loss. */
+  /** False during the pause after a loss. */
   mayTry(nowMs: number): boolean {
     return nowMs >= this.#retryMs;
   }
@@ -73,8 +77,6 @@ export class CoordinatorContact {
   }
 }
 
-/* Failures of the server as the coordinator's callers know them. Main thread. */
-
 const REASONS = {
   unreachable: 'unreachable',
   offline: 'unreachable',
@@ -82,13 +84,16 @@ const REASONS = {
   refused: 'failing',
 } as const satisfies Record<ValkeyFailure, string>;
 
-/** What is no failure of the server is a bug and stays what it is. */
+/**
+ * Turns a failure of the server into the CoordinatorLost that callers know; any other error is a bug and
+ * stays.
+ */
 export function asLoss(error: unknown): unknown {
   if (!(error instanceof ValkeyError)) return error;
   return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
 }
 
-/** Whether the server cannot have heard of it, now or later. */
+/** Whether the server cannot have heard of the failed call, nor will. */
 export function wasNotSent(error: unknown): boolean {
   return (
     error instanceof CoordinatorLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'

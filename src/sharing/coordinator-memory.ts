@@ -1,9 +1,10 @@
 /**
- * What a host remembers of the sharing server over its own restarts: in which epoch it was last in contact, and with whom. A
- * server that knows nothing is a new one only for hosts that remember none; else it has lost what it knew. Main thread.
+ * What a host remembers of the sharing server over its own restarts: the last epoch, and which nodes there
+ * were. An empty server is new only for hosts that remember nothing; for others it has lost its data. Main
+ * thread.
  *
- * A file `sharing.json` in the data directory, the same for all processes of the host, written whole when it changes: at a join
- * and when nodes come or go.
+ * It is the file `sharing.json` in the data directory, which all processes of the host share. It is written
+ * whole when it changes: at a join, and when nodes come or go.
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -24,13 +25,17 @@ export class CoordinatorMemory {
   readonly #path: string;
   #memory: Static<typeof Memory>;
 
-  /** Reads the file synchronously. What is no memory, or is of another namespace, throws with the path: to forget is not safe. */
+  /**
+   * Reads the file synchronously. Throws with the path if it is damaged or of another namespace, because it
+   * would not be safe to forget it.
+   */
   constructor(dataFolder: string, namespace: string) {
     this.#path = join(dataFolder, FILE_NAME);
     this.#memory = this.#read() ?? { namespace, partitions: [] };
     if (this.#memory.namespace === namespace) return;
     throw new Error(
-      `${this.#path}: this host shared in the namespace "${this.#memory.namespace}", want the same, or the file removed while no gateway of that namespace runs`,
+      `${this.#path}: this host shared in the namespace "${this.#memory.namespace}", want the same, ` +
+        'or the file removed while no gateway of that namespace runs',
     );
   }
 
@@ -38,7 +43,7 @@ export class CoordinatorMemory {
     return this.#memory.partitions[partition] ?? NOTHING;
   }
 
-  /** Writes the file synchronously, a millisecond or some; throws what the file system throws. */
+  /** Writes the file synchronously, in a millisecond or a few; throws what the file system throws. */
   set(partition: number, { epoch, places }: Remembered): void {
     const partitions = [...this.#memory.partitions];
     while (partitions.length <= partition) partitions.push({ epoch: '', places: [] });

@@ -1,28 +1,29 @@
 /**
- * The coordinator: who knows the limits and the money of all nodes and lends them out in leases. This file is what nodes and
- * coordinators agree on; the implementations are MemoryAuthority (reference), LmdbAuthority (processes of one host) and
- * ValkeyAuthority (hosts). Main thread of a gateway process.
+ * The protocol between nodes and their coordinator, which knows the limits and the money of all and grants
+ * them in leases. The implementations are `MemoryCoordinator` (reference), `LmdbCoordinator` (processes of
+ * one host) and `ValkeyCoordinator` (hosts). Main thread of a gateway process.
  *
- * A node is one life of a gateway process. What it is granted it counts and uses by itself; what it does not use it gives back,
- * or it expires. A permit counts as used from the moment it is granted, so the sum over all nodes is never above the limit.
+ * A node is one life of a gateway process. It counts by itself what it uses of its grants; what it does not
+ * use it gives back, or it expires. A permit counts as used from the moment it is granted, so all nodes
+ * together never exceed a limit.
  *
- * Two kinds of resources:
- * - Requests of the minute are granted in grants of a limited validity. The coordinator counts a grant that is valid up to the end
- *   of tick E as if it were used at the end of E, and it weighs until a minute after that. So any validity is exact, and a
- *   longer one only weighs longer. What a response granted that was lost is taken back by the next ask, which tells by its order
- *   that the node has not heard of it.
- * - Calls of the day, calls in flight and money are granted by state: every ask says what the node holds now, the coordinator writes
- *   down what was said plus what it lends more. A response that is lost is thereby taken back by the next ask.
+ * There are two kinds of resources:
+ * - Permits of the minute have a limited validity. The coordinator counts a grant that is valid to the end of
+ *   tick E as used at the end of E, and it weighs for a minute after that. Any validity is therefore exact, and
+ *   a longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order that the
+ *   node has not heard of it, and the grant is taken back.
+ * - Calls of the day, call slots and money are granted by state. Every ask says what the node holds now, and
+ *   the coordinator records that and what it grants more. The next ask thereby takes back a lost grant.
  *
- * A node has one exchange on its way at a time, and it is numbered: an coordinator does nothing upon one that is not newer than
- * the last it saw of the node, so that a delayed duplicate harms nobody.
+ * A node makes one exchange at a time and numbers them. A coordinator ignores an exchange that is not newer
+ * than the last one of that node, so a delayed duplicate does no harm.
  */
 import type { PicoUnits, WallMs } from '../core/units.js';
 
-/** Asks that one exchange carries at most: some 100 KB, and some milliseconds of an coordinator's time. */
+/** The most asks in one exchange: some 100 KB, and some milliseconds of a coordinator's time. */
 export const EXCHANGE_ASKS_MAX = 1_000;
 
-/** Whose life a lease belongs to. */
+/** The life that a lease belongs to. */
 export interface NodeIdentity {
   /** Made once for each data directory. */
   readonly host: string;
@@ -32,32 +33,34 @@ export interface NodeIdentity {
   readonly incarnation: string;
 }
 
-/** As in force at the asker, 0 where there is none: that resource is then never asked for. */
+/** The limits in force at the node that asks; 0 means no limit, and that resource is then never asked for. */
 export interface ScopeLimits {
   readonly requestsPerMinute: number;
   readonly callsPerDay: number;
   readonly callsInFlight: number;
 }
 
-/** Permits of an earlier grant that were not used and will not be. They may have expired, up to a minute ago. */
+/**
+ * Permits of an earlier grant that were not used and will not be. They may have expired in the last minute.
+ */
 export interface ReturnedPermits {
-  /** Of the grant's answer. */
+  /** The tick of that grant. */
   readonly tick: number;
   readonly count: number;
 }
 
 /**
- * Where an ask stands among those of its node's life for one scope's minute. What a later ask than `heardNumber` was granted, the node
- * has not heard of and never will; what that ask returned, this one returns again.
+ * The order of a node's asks for one scope's minute. The node has not heard, nor will, of a grant to an ask
+ * after `heardNumber`; the permits that such an ask returned are returned again by this one.
  */
 export interface AskOrder {
   /** Grows from ask to ask. */
   readonly number: number;
-  /** At least that of the last ask whose answer came. */
+  /** At least the number of the last ask whose reply came. */
   readonly heardNumber: number;
 }
 
-/** How much more is wanted: at least `least` or nothing at all, at most `most`; both 0 where the ask only reports. */
+/** How much more is wanted: between `least` and `most`, or nothing. Both are 0 if the ask only reports. */
 export interface Wanted<Amount> {
   readonly least: Amount;
   readonly most: Amount;
@@ -66,80 +69,81 @@ export interface Wanted<Amount> {
 export interface MinuteAsk extends Wanted<number> {
   /** How long the permits should be valid; the coordinator decides. */
   readonly forMs: number;
-  /** To be set aside and hardly ever used: valid for long, however busy the account is. */
-  readonly isStandBy?: boolean;
+  /** For a fallback quota, which is hardly ever used: valid for long, however busy the account is. */
+  readonly isFallback?: boolean;
   readonly returned: readonly ReturnedPermits[];
-  /** Left out: what a lost answer has granted weighs as if it had been used. */
+  /** Without it, a grant in a lost reply weighs as if it had been used. */
   readonly order?: AskOrder;
 }
 
 export interface DayAsk extends Wanted<number> {
-  /** The day of the counts, in days since 1970-01-01 UTC+8; 0 where the node has none. */
+  /** The day of the counts, in days since 1970-01-01 UTC+8; 0 if the node has none. */
   readonly dayNumber: number;
-  /** Calls of that day that this life of the node has used, less those that it took back. */
+  /** Calls of that day that this life has used, less those that were taken back. */
   readonly used: number;
-  /** Calls of that day that it was granted and still has. */
+  /** Calls of that day that it was granted and has not used. */
   readonly unused: number;
 }
 
 export interface SlotsAsk extends Wanted<number> {
-  /** Places for calls in flight that it holds, taken or not. */
+  /** Call slots that the node holds, taken or not. */
   readonly outstanding: number;
 }
 
-/** What all processes of a host have charged an account, as its store says. */
+/** What all processes of a host have charged an account, by the host's store. */
 export interface HostSpent {
   readonly totalPicoUnits: PicoUnits;
-  /** Grows with each change of the total, which a reversal makes smaller: the newest counts, not the largest. */
+  /** Grows with each change of the total. A reversal makes the total smaller, so the newest counts. */
   readonly version: number;
 }
 
 export interface MoneyAsk extends Wanted<PicoUnits> {
   /**
-   * Money that this node was granted and that no store has as spent: unspent, held by calls in flight, or charged and not yet
-   * flushed. Read after `spent`, so that money is counted twice for a moment, never not at all.
+   * Money that this node was granted and that no store has as spent: unspent, held by calls in flight, or
+   * charged and not yet flushed. It is read before what the host has spent, so that a charge which is flushed
+   * in between is counted twice for a moment, never not at all.
    */
   readonly outstanding: PicoUnits;
-  /** For an coordinator that does not read the host's store itself. */
+  /** For a coordinator that does not read the host's store itself. */
   readonly spent?: HostSpent;
 }
 
-/** What one node wants of one scope. A resource that is left out is not looked at, and not answered. */
+/** What one node reports and wants of one scope. A resource that is left out is neither read nor answered. */
 export interface LeaseAsk {
-  /** An account's id, or that of a key that has limits of its own. */
+  /** The id of an account, or of a key that has limits of its own. */
   readonly scope: string;
   readonly limits: ScopeLimits;
   readonly minute?: MinuteAsk;
   readonly day?: DayAsk;
-  /** Of accounts. */
+  /** Only of accounts. */
   readonly slots?: SlotsAsk;
-  /** Of accounts. */
+  /** Only of accounts. */
   readonly money?: MoneyAsk;
 }
 
 interface Grant<Amount> {
   /** Between `least` and `most`, or nothing. */
   readonly granted: Amount;
-  /** What the coordinator could still lend to anybody, after this grant. */
+  /** What the coordinator could still grant to anybody, after this grant. */
   readonly remaining: Amount;
   /**
-   * Other nodes hold some that they may give back: a request may wait for it. True where that is not known. Of the minute: permits that
-   * have not expired; of the day and of money: what they hold and have not used; of slots: any.
+   * Other nodes hold some that they may give back, so a request may wait for it: unexpired permits, unused
+   * calls or money, any slots. True if that is not known.
    */
   readonly heldByOthers: boolean;
 }
 
 export interface MinuteGrant extends Grant<number> {
-  /** Up to the end of this tick of the coordinator; for `ReturnedPermits`. */
+  /** The permits are valid to the end of this tick; `ReturnedPermits` names it. */
   readonly tick: number;
-  /** How long the permits are valid, from the moment the coordinator granted them; the node counts from when it sent the ask. */
+  /** How long the permits are valid from the grant on; the node counts from when it sent the ask. */
   readonly validMs: number;
-  /** When a permit more than `remaining` will be free without anybody giving one back; 0 where one remains now. */
+  /** When a permit will be free if nobody gives one back; 0 if one remains now. */
   readonly freeInMs: number;
 }
 
 export interface DayGrant extends Grant<number> {
-  /** The day that was granted from: the coordinator's today, or what an ask named where that is later. */
+  /** The day of the grant: the coordinator's today, or a later day that an ask has named. */
   readonly dayNumber: number;
   /** When that day ends. */
   readonly endsInMs: number;
@@ -154,7 +158,7 @@ export interface LeaseReply {
   readonly day?: DayGrant;
   readonly slots?: SlotsGrant;
   readonly money?: MoneyGrant;
-  /** Something that was wanted is not here, and who would know could not be asked. */
+  /** Something that was wanted is not here, and the coordinator, which would know, cannot be asked. */
   readonly isUnknown?: boolean;
 }
 
@@ -163,7 +167,10 @@ export interface ExchangeReply {
   readonly wallMs: WallMs;
   /** In the order of the asks. */
   readonly answers: readonly LeaseReply[];
-  /** By the node itself, which is cut off: what is given back now reaches nobody, and the node itself no more, until that is over. */
+  /**
+   * The node answers itself because it is cut off; what it gave back now would be lost to it, and reach
+   * nobody.
+   */
   readonly isAlone?: true;
 }
 
@@ -176,32 +183,33 @@ export interface ScopeView {
   readonly scope: string;
   /** Permits that weigh in the current minute, granted and unused ones included. */
   readonly minuteUsed: number;
-  /** The day that was last counted and its calls, granted and unused ones included. */
+  /** The day that was last counted. */
   readonly dayNumber: number;
+  /** Calls of that day, granted and unused ones included. */
   readonly dayUsed: number;
   readonly callsInFlight: number;
-  /** Lent and not yet spent, by all nodes, as far as they have told. */
+  /** Granted to all nodes and not yet spent, as far as they have reported. */
   readonly moneyOutstanding: PicoUnits;
-  /** By all hosts: this one as its store has it, the others as far as they have told. */
+  /** Spent by all hosts: by this one as its store says, by the others as far as they have reported. */
   readonly spent: PicoUnits;
 }
 
-/** Why an coordinator could not be asked. */
+/** Why a coordinator could not be asked. */
 export type LossReason =
   /** No connection, or it broke. */
   | 'unreachable'
-  /** No answer in time; whether it was carried out is not known. */
+  /** No reply in time; the exchange may have been carried out or not. */
   | 'deadline'
-  /** It answered that it cannot: full, read-only, wrong password. */
+  /** It replied that it cannot: full, read-only, wrong password. */
   | 'failing'
-  /** It has lost what it knew and waits until nobody can be above a limit. */
+  /** It has lost its data, and waits until nobody can exceed a limit. */
   | 'quarantine'
-  /** It does not know this life of the node (any more): join again. */
+  /** It does not know this life of the node, or no longer: join again. */
   | 'unknown_node'
   /** `close` was called. */
   | 'closed';
 
-/** The coordinator was lost: nothing was granted, and what was reported may or may not have been taken. */
+/** The coordinator was lost: nothing was granted; what was reported may have been recorded or not. */
 export class CoordinatorLost extends Error {
   readonly code = 'authority_lost';
   readonly reason: LossReason;
@@ -213,25 +221,45 @@ export class CoordinatorLost extends Error {
   }
 }
 
-/** A node's end. Every wait is bounded by the implementation, in some seconds, and ends in `AuthorityLost`. */
+/** What names a node at its coordinator whatever its life; the store of a host remembers it too. */
+export function placeOf({ host, slot }: NodeIdentity): string {
+  return `${host}:${slot}`;
+}
+
+/** For an exchange of a life that the coordinator does not know, or no longer. */
+export function unknownNode(): CoordinatorLost {
+  return new CoordinatorLost('unknown_node', 'this life of the node is not known');
+}
+
+/** A node's end. The implementation bounds every wait to some seconds, then rejects with CoordinatorLost. */
 export interface Coordinator {
   /**
-   * Makes this life of the node known and voids what earlier lives of the same host and slot hold: their slots and money at
-   * once; their permits of the minute expire, their calls of the day stay counted. Before the first exchange, and again after
-   * `unknown_node`. One round trip. Rejects with AuthorityLost.
+   * Makes this life of the node known and ends earlier lives at the same place: their slots and money are
+   * free at once, their permits expire, their calls of the day stay counted. Call it before the first
+   * exchange, and again after `unknown_node`. One round trip. Rejects with CoordinatorLost.
    */
   join(): Promise<JoinReply>;
   /**
-   * Carries at most EXCHANGE_ASKS_MAX asks, each of another scope, or none: every exchange is a sign of life too. Each ask
-   * is carried out whole by itself, its resources independent of each other. One at a time: wait for the last one's end. One
-   * round trip. Rejects with AuthorityLost: then it may have been carried out or not. What it returned of the minute is returned again under
-   * an `order` alone, and what is held is said anew by the next.
+   * Carries at most EXCHANGE_ASKS_MAX asks, each of another scope; an empty one is a sign of life. Each ask
+   * is carried out by itself, and its resources are independent of each other. Wait for the end of the last
+   * exchange before the next. One round trip.
+   *
+   * Rejects with CoordinatorLost; then it may have been carried out or not. The next ask reports what is held
+   * anyway; it may return the same permits again only if it has an `order`.
    */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply>;
-  /** In the order of `scopes`, at most EXCHANGE_ASKS_MAX; of an unknown one all is 0. Any time. Rejects with AuthorityLost. */
+  /**
+   * Views in the order of `scopes`, at most EXCHANGE_ASKS_MAX; all is 0 for an unknown scope. May be called
+   * during an exchange. Rejects with CoordinatorLost.
+   */
   look(scopes: readonly string[]): Promise<ScopeView[]>;
-  /** The node ends: what it holds is free, its calls of the day are counted as used. Rejects with AuthorityLost. */
+  /**
+   * Ends the node: what it holds is free, its calls of the day count as used. Rejects with CoordinatorLost.
+   */
   leave(): Promise<void>;
-  /** Gives back connections and files; nothing is said to the coordinator. What is on its way ends in `AuthorityLost`. */
+  /**
+   * Closes connections and files without a word to the coordinator. Pending calls reject with
+   * CoordinatorLost.
+   */
   close(): Promise<void>;
 }

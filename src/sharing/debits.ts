@@ -1,9 +1,9 @@
 /**
- * Money that an operator takes out of accounts which several processes spend from: first it is leased from the coordinator, as
- * any process leases what its calls cost; then the registry says that less was credited; then the lease is given back. In
- * between it counts twice, so what is taken out is spent by nobody. Main thread.
+ * Lets an operator take money out of accounts that several processes spend from. The money is leased from the
+ * coordinator first, then the registry says that less was credited, then the lease is given back. In between
+ * the money counts twice, so nobody can spend it. `SharedRegistry` calls it. Main thread.
  *
- * It is a node of its own at the coordinator, beside that of the process's calls: whatever becomes of it, those keep their leases.
+ * It is a node of its own at the coordinator, so whatever becomes of it, the calls keep their leases.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -15,23 +15,23 @@ export interface Debit {
   readonly amount: PicoUnits;
 }
 
-/** Others give back what lies idle within 750 ms, where much is left within IDLE_MS_PLENTIFUL. */
+/** Others give back idle money within 750 ms; if plenty is left, within IDLE_MS_PLENTIFUL. */
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
 
 const NO_LIMITS = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
 
-/** Expected: it is not there. */
+/** Expected: the money is not there. */
 export class DebitNotCovered extends Error {
   /** What could have been taken. */
   readonly available: PicoUnits;
-  /** Processes that serve the account hold more, which may come back. */
+  /** Other processes hold more, which they may give back. */
   readonly heldByOthers: boolean;
 
-  constructor({ remaining, heldByOthers: elsewhere }: MoneyGrant) {
+  constructor({ remaining, heldByOthers }: MoneyGrant) {
     super('the balance does not cover the debit');
     this.available = remaining;
-    this.heldByOthers = elsewhere;
+    this.heldByOthers = heldByOthers;
   }
 }
 
@@ -41,15 +41,15 @@ export class DebitService {
   #joined = false;
   #last: Promise<unknown> = Promise.resolve();
 
-  /** `recall` has this process give back what lies idle of the account's money. */
+  /** `recall` makes this process give back the account's idle money. */
   constructor(coordinator: Coordinator, recall: (accountId: string) => void) {
     this.#coordinator = coordinator;
     this.#recall = recall;
   }
 
   /**
-   * Runs `work` while the money is taken: one at a time. Rejects with DebitNotCovered, or AuthorityLost, before `work` has begun.
-   * Without debits `work` runs at once.
+   * Runs `work` while the money is leased, one `work` at a time; at once if there are no debits. Rejects with
+   * DebitNotCovered or CoordinatorLost before `work` has begun.
    */
   during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return work();
@@ -67,7 +67,7 @@ export class DebitService {
     try {
       return await work();
     } finally {
-      // Where this fails the money is free again when the next debit of the account is made, or this node ends.
+      // If this fails, the money is free again after the account's next debit, or when this node ends.
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n))).catch(() => undefined);
     }
   }
@@ -78,7 +78,7 @@ export class DebitService {
       const grants = await this.#exchange(asks);
       const refused = grants.find(({ granted }) => granted === 0n);
       if (refused === undefined) return;
-      const mayCome = grants.every(({ granted, heldByOthers: elsewhere }) => granted > 0n || elsewhere);
+      const mayCome = grants.every(({ granted, heldByOthers }) => granted > 0n || heldByOthers);
       if (mayCome) for (const { accountId } of debits) this.#recall(accountId);
       if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
         await pause(TRY_AGAIN_MS);
@@ -89,7 +89,7 @@ export class DebitService {
     }
   }
 
-  /** Nothing is held when it is called, so a life that the coordinator does not know any more has lost nothing. */
+  /** Joins again if the coordinator has forgotten this node: nothing is held then, so nothing was lost. */
   async #exchange(asks: readonly LeaseAsk[]): Promise<MoneyGrant[]> {
     if (!this.#joined) await this.#coordinator.join();
     this.#joined = true;
@@ -105,7 +105,7 @@ export class DebitService {
   }
 }
 
-/** Which accounts have less credited by these rows than before. */
+/** The accounts to which these rows credit less than before. */
 export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
   const added = new Map<string, bigint>();
   for (const { table, key, value, former } of rows) {
@@ -127,7 +127,7 @@ export function areSameDebits(one: readonly Debit[], other: readonly Debit[]): b
   );
 }
 
-/** Nothing is held of the account yet; `amount` 0 gives back what was. */
+/** Nothing is held of the account yet; an `amount` of 0 gives back what was leased. */
 function askOf(scope: string, amount: bigint): LeaseAsk {
   const wanted = asPicoUnits(amount);
   return {
@@ -137,7 +137,7 @@ function askOf(scope: string, amount: bigint): LeaseAsk {
   };
 }
 
-/** Of a packed record of an account, see store/record-codec.ts. */
+/** Reads the packed record of an account, see store/record-codec.ts. */
 function creditedIn(row: unknown): bigint {
   return BigInt((row as { readonly creditedPicoUnits: string }).creditedPicoUnits);
 }

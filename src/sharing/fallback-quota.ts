@@ -251,7 +251,7 @@ export class FallbackQuota {
     this.#replaced = [];
     const renews = expiresMs - nowMs < RENEW_MS || part > count + count / 4;
     const most = released || isScarce || !renews ? 0 : part;
-    return { least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isStandBy: true, returned };
+    return { least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 
   #replace(): void {

@@ -1,46 +1,51 @@
 /**
- * What an coordinator lends upon an ask: pure arithmetic, so that all coordinators decide alike. Main thread.
+ * How much a coordinator grants, and for how long: figures and arithmetic that all coordinators share, the
+ * Lua scripts included. Pure; main thread.
  */
 import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
 import type { MinuteAsk, Wanted } from './coordinator.js';
 
-/** The coordinator's time is cut into ticks; permits of the minute are counted by the tick in which they expire. */
+/** The coordinator cuts its time into ticks, and counts permits by the tick in which they expire. */
 export const TICK_MS = 600;
-/** A permit weighs in the tick of its expiry and in so many after it: at least a minute after it could last be used. */
+/** A permit weighs in the tick of its expiry and in so many more: a minute at least after its last use. */
 export const WEIGHING_TICKS = 60_000 / TICK_MS;
 invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks');
 
 /**
- * Up to the end of the tick after this one, 0.6 to 1.2 s: what a busy account gets. Each tick more would take one percent of the
- * throughput, each less leaves slow networks no time to use a permit.
+ * The validity for a busy account: to the end of the next tick, 0.6 to 1.2 s. Each further tick would cost
+ * one percent of the throughput; less would leave slow networks no time to use a permit.
  */
 export const SHORT_TICKS = 1;
-/** Some 16 s: a slow account then asks four times a minute rather than at each request. */
+/** The validity for a quiet account, some 16 s: it then asks four times a minute, not at each request. */
 export const LONG_TICKS = 27;
-/** An account that uses less than this part of its limit gets long validity: at most so much can lie idle at a node. */
+/**
+ * Long validity is for accounts that use less than this part of their limit: no more can lie idle at a node.
+ */
 export const QUIET_PART = 4;
-/** Of what is left, a node gets this part: the next one who asks finds some, and who needs more asks again. */
+/** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 
-/** The last tick in which a grant may be used, for an account of which `weighing` permits count, those of the grant included. */
+/**
+ * The last tick in which a grant may be used; `weighing` permits of the account count, the grant included.
+ */
 export function expiryTickOf(
   nowTick: number,
   weighing: number,
   limit: number,
-  { forMs, isStandBy = false }: Pick<MinuteAsk, 'forMs' | 'isStandBy'>,
+  { forMs, isFallback = false }: Pick<MinuteAsk, 'forMs' | 'isFallback'>,
 ): number {
-  if (!isStandBy && weighing * QUIET_PART > limit) return nowTick + SHORT_TICKS;
+  if (!isFallback && weighing * QUIET_PART > limit) return nowTick + SHORT_TICKS;
   return nowTick + Math.min(LONG_TICKS, Math.max(SHORT_TICKS, ceilDiv(forMs, TICK_MS)));
 }
 
-/** What is granted of `left` permits: nothing where `least` is not there. */
+/** How many of `left` are granted: none if `least` is not there. */
 export function shareOf(left: number, { least, most }: Wanted<number>): number {
   if (most <= 0 || left < Math.max(1, least)) return 0;
   return Math.min(most, Math.max(least, ceilDiv(left, SHARE)));
 }
 
-/** What is granted of `left` pico-units: nothing where `least` is not there. */
+/** How many of `left` pico-units are granted: none if `least` is not there. */
 export function moneyShareOf(left: bigint, { least, most }: Wanted<bigint>): bigint {
   if (most <= 0n || left <= 0n || left < least) return 0n;
   const share = (left + BigInt(SHARE) - 1n) / BigInt(SHARE);

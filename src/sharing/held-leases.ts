@@ -1,9 +1,9 @@
 /**
- * What a node holds at the most, of the resources that are granted by state: remembered from its own asks and their responses, so that
- * it can tell an coordinator that has lost its data. Between two asks it can only hold less. Main thread.
+ * The most that a node can hold of day, slots and money. `ValkeyCoordinator` records each ask and reply here,
+ * so that a server that has lost its data can be told. Between two asks the node can only hold less. Main
+ * thread.
  *
- * Bounded by the accounts and keys that the process can have: an entry needs a lease, and goes when nothing is held; some 200
- * bytes each.
+ * An entry takes some 200 bytes and lasts while something is held, so accounts and keys bound the entries.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { LeaseReply, LeaseAsk } from './coordinator.js';
@@ -26,10 +26,10 @@ const NOTHING: HeldLease = { day: undefined, slots: 0, money: asPicoUnits(0n) };
 
 export class HeldLeases {
   readonly #held = new Map<string, HeldLease>();
-  /** Of the newest day; entries of older ones are dropped when it changes. */
+  /** The newest day; what was held of older days is dropped when it changes. */
   #dayNumber = 0;
 
-  /** Scopes of which something is held. */
+  /** How many scopes something is held of. */
   get size(): number {
     return this.#held.size;
   }
@@ -38,8 +38,8 @@ export class HeldLeases {
     return this.#held.get(scope) ?? NOTHING;
   }
 
-  /** Takes in an ask and its response; undefined where none came, and then nothing was granted that the node could use. */
-  note(ask: LeaseAsk, reply: LeaseReply | undefined): void {
+  /** Takes in an ask and its reply. `reply` is undefined if none came: then the node can use no grant. */
+  record(ask: LeaseAsk, reply: LeaseReply | undefined): void {
     const before = this.of(ask.scope);
     const money =
       ask.money === undefined

@@ -1,14 +1,15 @@
 /**
- * The leases of the processes of one host: an LMDB file in the data directory that all of them work on. Main thread.
+ * The LMDB file in the data directory in which the processes of one host keep their leases and idempotency
+ * locks. `LmdbCoordinator` and `SharedLocks` work on it. Main thread.
  *
- *     nodes      host:slot  → the life that is known: its number, and the identity of its process
- *     scopes   account's or key's id  → SubjectState
- *     claims     [account slot, idempotency key]  → the number of the life that makes the call, and the digest of its body
- *     meta       'lives'    → number of lives ever
+ *     nodes      host:slot → the life that is known: its number, and the identity of its process
+ *     subjects   id of an account or key → ScopeState
+ *     claims     [account slot, idempotency key] → the number of the life that makes the call, and the digest
+ *                of its body
+ *     meta       'lives' → how many lives there ever were
  *
- * Commits do not wait for the disk: what the kernel has of the file outlives every process, and what it does not outlive, the
- * end of the machine, no lease outlives either. So the file is of one boot of the machine, and is removed by the first
- * gateway of a later one.
+ * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway. The
+ * file therefore belongs to one boot of the machine, and the first gateway of a later boot removes it.
  */
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,13 +18,13 @@ import { Environment } from '../store/environment.js';
 import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 
-/** Address space and not memory. A million scopes that are granted from by four nodes take about 1 GB of it. */
+/** Address space, not memory. A million scopes that four nodes lease from take about 1 GB of it. */
 const MAP_BYTES = 8 * 1024 ** 3;
 
 const FILE = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
 
 export interface LeaseFile {
-  /** Through which all of them are written. */
+  /** All tables are written through it. */
   readonly environment: Environment;
   readonly nodes: Database<unknown, string>;
   readonly subjects: Database<unknown, string>;
@@ -36,7 +37,7 @@ function leasePath(dataPath: string): string {
   return join(dataPath, `leases.${boot}.lmdb`);
 }
 
-/** Throws `StoreFault` where the file cannot be had. */
+/** Throws `StoreFault` if the file cannot be opened. */
 export function openLeaseFile(dataPath: string): LeaseFile {
   const path = leasePath(dataPath);
   try {
@@ -60,9 +61,9 @@ export function openLeaseFile(dataPath: string): LeaseFile {
 }
 
 /**
- * To be called while nobody works on the folder, nor can begin to: removes leases of an earlier boot, or all where limits
- * are not to be shared from now on, and a file that is damaged. Those of this boot stay: what was used of the minute and the
- * day is used, whoever granted it.
+ * Removes files of an earlier boot, and damaged ones; all files if limits are not `shared` from now on. The
+ * file of this boot stays, because what was used of minute and day stays used. Call it while nobody works on
+ * the folder, nor can begin to.
  */
 export function clearLeaseFiles(dataPath: string, shared: boolean): void {
   const kept = leasePath(dataPath);

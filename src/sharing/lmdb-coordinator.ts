@@ -1,11 +1,13 @@
 /**
- * The coordinator of the processes of one host: they share a file of leases (lease-file.ts), and each carries out its own
- * asks in a transaction of it. Money that is free is what the store has as credited, less what it has as spent, less what all
- * nodes hold. Main thread of a gateway process.
+ * The coordinator of the processes of one host. They share a file of leases (lease-file.ts), and each process
+ * carries out its own asks in a transaction of that file. Free money is what the store has as credited, less
+ * what it has as spent, less what all nodes hold. Main thread of a gateway process.
  *
- * There is no server: an exchange is done when it returns, so none is lost, delayed or seen twice, and sequence numbers have
- * nothing to refuse. Transactions of all processes follow one another; one of a single ask takes tens of microseconds.
+ * There is no server. An exchange is done when it returns, so none is lost, delayed or seen twice, and there
+ * are no sequence numbers. Transactions of all processes follow one another; one with a single ask takes tens
+ * of microseconds.
  */
+import { randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import { Check } from 'typebox/value';
 import type { Clock } from '../core/clock.js';
@@ -22,33 +24,34 @@ import {
   type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
+  placeOf,
   type ScopeView,
+  unknownNode,
 } from './coordinator.js';
 import type { LeaseFile } from './lease-file.js';
 import { ScopeGrants, type ScopeState, usedBefore } from './scope-grants.js';
 
-/*
- * Which lives of nodes the lease file knows: each has a number, which no other life gets, so that what an ended one held
- * is told from what the living hold without looking for it. Main thread.
- */
-
 const LIVES = 'lives';
 
-/** A look at a process costs some 20 µs; a dead one's leases are free this long after its end. */
+/** To look at a process costs some 20 µs; the leases of a dead one are free so long after its end. */
 const LOOK_PERIOD_MS = 200;
 
 const NodeRow = Type.Object({
   life: Type.Integer({ minimum: 1 }),
   incarnation: Type.String(),
-  /** Of the process, see store/process-identity.ts. */
+  /** The identity of the process, see store/process-identity.ts. */
   process: Type.String(),
 });
 
 type NodeRow = Readonly<Static<typeof NodeRow>>;
 
+/**
+ * The lives of nodes that the lease file knows. Each life has a number that no other life gets, so a grant
+ * itself says whether the life that holds it has ended.
+ */
 export class LeaseNodes {
   readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
-  /** Lives that are known; as of the last `look`. */
+  /** The lives that are known, as of the last `look`. */
   readonly #living = new Set<string>();
   #processesLookedAtMs = -Infinity;
 
@@ -56,7 +59,7 @@ export class LeaseNodes {
     this.#file = file;
   }
 
-  /** In a transaction: the life takes its place, where it has not got it yet; returns its number. */
+  /** Makes the life known, unless it is; returns its number. Call it in a transaction. */
   join(node: NodeIdentity, process: string): number {
     const known = this.lifeOf(node);
     if (known !== undefined) return known;
@@ -68,18 +71,20 @@ export class LeaseNodes {
     return life;
   }
 
-  /** In a transaction. */
+  /** Call it in a transaction. */
   leave(node: NodeIdentity): void {
     this.#file.nodes.removeSync(placeOf(node));
   }
 
-  /** The number of the node's life; undefined where it is not the one that is known. */
+  /** The number of the node's life; undefined if another life is known. */
   lifeOf(node: NodeIdentity): number | undefined {
     const row = this.#file.nodes.get(placeOf(node));
     return Check(NodeRow, row) && row.incarnation === node.incarnation ? row.life : undefined;
   }
 
-  /** In a transaction: who lives now; now and then without those whose process has ended. */
+  /**
+   * Reads who lives; each LOOK_PERIOD_MS it drops those whose process has ended. Call it in a transaction.
+   */
   look(nowMs: number): void {
     const looksAtProcesses = nowMs - this.#processesLookedAtMs >= LOOK_PERIOD_MS;
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
@@ -97,17 +102,13 @@ export class LeaseNodes {
   }
 }
 
-function placeOf({ host, slot }: NodeIdentity): string {
-  return `${host}:${slot}`;
-}
-
 export interface LmdbCoordinatorOptions {
   readonly node: NodeIdentity;
-  /** Stays open at `close`. */
+  /** `close` leaves it open. */
   readonly file: LeaseFile;
-  /** Of the same data directory. */
+  /** The store of the same data directory. */
   readonly store: Pick<Store, 'refresh' | 'findAccount' | 'findSpending' | 'keys'>;
-  /** Its monotonic time is the host's: all processes read the same. */
+  /** All processes of a host read the same monotonic time. */
   readonly clock: Clock;
 }
 
@@ -132,13 +133,13 @@ export class LmdbCoordinator implements Coordinator {
     });
   }
 
-  /** Costs 40 µs, and 15 to 30 for each ask; all other processes wait so long. */
+  /** Costs 40 µs, and 15 to 30 µs for each ask; all other processes wait for so long. */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
     return this.#inTransaction(() => {
       const { clock } = this.#options;
       const life = this.#known();
-      // The first look in this transaction: what others have flushed by now is on disk.
+      // The first read in this transaction: what others have flushed by now is on disk.
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
       this.#nodes.look(nowMs);
@@ -176,7 +177,7 @@ export class LmdbCoordinator implements Coordinator {
     const { node, file, clock } = this.#options;
     const leases = this.#leasesOf(ask.scope, nowMs);
     if (ask.money !== undefined) this.#readMoney(ask.scope, leases);
-    const reply = leases.answer(life, node.host, ask, nowMs, clock.wallMs());
+    const reply = leases.reply(life, node.host, ask, nowMs, clock.wallMs());
     file.subjects.putSync(ask.scope, leases.state(nowMs));
     return reply;
   }
@@ -184,7 +185,7 @@ export class LmdbCoordinator implements Coordinator {
   #leasesOf(scope: string, nowMs: number): ScopeGrants {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
-    // Rows are this program's own, of this boot, and hold nothing that outlives it.
+    // Rows are not checked: this program wrote them since the machine was started.
     if (state === undefined) return ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs);
     const leases = ScopeGrants.of(state as ScopeState);
     leases.keepOnly((life) => this.#nodes.isAlive(life));
@@ -200,7 +201,7 @@ export class LmdbCoordinator implements Coordinator {
 
   #known(): number {
     const life = this.#nodes.lifeOf(this.#options.node);
-    if (life === undefined) throw new CoordinatorLost('unknown_node', 'this life of the node is not known');
+    if (life === undefined) throw unknownNode();
     return life;
   }
 
@@ -215,4 +216,36 @@ export class LmdbCoordinator implements Coordinator {
       throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
     }
   }
+}
+
+/** A data directory has one host. */
+const THIS_HOST = 'this';
+/** A process has a second node for what an operator takes out of accounts; its slot counts from here. */
+const DEBIT_SLOTS_FROM = 1_000_000;
+
+export interface CoordinatorOptions {
+  /** Index of the process in its group. */
+  readonly slot: number;
+  readonly file: LeaseFile;
+  readonly store: Store;
+  readonly clock: Clock;
+}
+
+export interface Coordinators {
+  /** For calls. */
+  readonly calls: Coordinator;
+  /** For an operator's debits. */
+  readonly debits: Coordinator;
+}
+
+/** Both coordinators of a process that shares with others of this host; neither has joined yet. */
+export function openCoordinators({ slot, file, store, clock }: CoordinatorOptions): Coordinators {
+  const open = (nodeSlot: number): Coordinator =>
+    new LmdbCoordinator({
+      node: { host: THIS_HOST, slot: nodeSlot, incarnation: randomUUID() },
+      file,
+      store,
+      clock,
+    });
+  return { calls: open(slot), debits: open(DEBIT_SLOTS_FROM + slot) };
 }

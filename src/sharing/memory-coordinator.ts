@@ -1,6 +1,7 @@
 /**
- * The reference coordinator: plain objects in one process, by a clock that is given. For tests and the simulation; LmdbAuthority
- * and ValkeyAuthority must do what it does. Main thread.
+ * The reference coordinator: plain objects in one process. `LmdbCoordinator` and `ValkeyCoordinator` must do
+ * what it does. Tests and the simulation use it, and `EqualShare` grants permits from it while the process is
+ * cut off. Main thread.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -13,7 +14,9 @@ import {
   type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
+  placeOf,
   type ScopeView,
+  unknownNode,
 } from './coordinator.js';
 import { ScopeGrants } from './scope-grants.js';
 
@@ -22,34 +25,33 @@ interface KnownNode {
   sequence: number;
 }
 
-/** What all nodes share. */
+/** What all nodes share; `connect` makes a node's end. */
 export class MemoryCoordinator {
   readonly #clock: Clock;
   readonly #scopes = new Map<string, ScopeGrants>();
-  /** By host and slot: the life that is known. */
+  /** By place: the life that is known. */
   readonly #nodes = new Map<string, KnownNode>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** A node's end of it. */
   connect(node: NodeIdentity): Coordinator {
     return new MemoryNode(this, node);
   }
 
-  /** Sets the money that was ever put into an account, as a registry would. */
+  /** Sets how much was ever credited to an account, as a registry would. */
   setCredited(scope: string, credited: PicoUnits): void {
     this.#scopeOf(scope).credited = credited;
   }
 
-  /** Adds to what a host's store has as spent, as a flush would: before the ask whose `outstanding` is without it. */
+  /** Adds to what the store has as spent, as a flush would: before the ask whose `outstanding` lacks it. */
   addSpent(scope: string, amount: PicoUnits): void {
     const known = this.#scopeOf(scope);
     known.spent = asPicoUnits(known.spent + amount);
   }
 
-  /** Ends the former life of the node, and does nothing for this one where it has joined before: a message may come twice. */
+  /** Ends an earlier life of the node. Does nothing if this life has joined: a message may come twice. */
   join(node: NodeIdentity): JoinReply {
     const place = placeOf(node);
     if (this.#nodes.get(place)?.incarnation !== node.incarnation) {
@@ -59,7 +61,7 @@ export class MemoryCoordinator {
     return { wallMs: this.#clock.wallMs() };
   }
 
-  /** Does nothing, and throws, where `sequence` is not above the last of this node. */
+  /** Throws CoordinatorLost, and does nothing, unless `sequence` is above the node's last. */
   exchange(node: NodeIdentity, sequence: number, asks: readonly LeaseAsk[]): ExchangeReply {
     const known = this.#nodes.get(placeOf(node));
     if (known?.incarnation !== node.incarnation) throw unknownNode();
@@ -71,7 +73,7 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     return {
       wallMs,
-      answers: asks.map((ask) => this.#scopeOf(ask.scope).answer(place, node.host, ask, nowMs, wallMs)),
+      answers: asks.map((ask) => this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs, wallMs)),
     };
   }
 
@@ -139,12 +141,4 @@ class MemoryNode implements Coordinator {
     if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
     return act();
   }
-}
-
-function placeOf({ host, slot }: NodeIdentity): string {
-  return `${host}:${slot}`;
-}
-
-function unknownNode(): CoordinatorLost {
-  return new CoordinatorLost('unknown_node', 'this life of the node is not known');
 }

@@ -1,6 +1,7 @@
 /**
- * What an coordinator knows of one scope, and how it answers an ask about it: of the reference in memory, of LmdbAuthority between
- * a row and the next. Main thread.
+ * What a coordinator knows of one scope, and how it replies to an ask about it. `MemoryCoordinator` keeps one
+ * for each scope; `LmdbCoordinator` makes one from the scope's row and writes it back. The Lua scripts do the
+ * same arithmetic on hashes of the server. Main thread.
  */
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf, endOfDay } from '../ledger/day.js';
@@ -13,21 +14,129 @@ import type {
   HostSpent,
   LeaseReply,
   LeaseAsk,
+  MinuteAsk,
+  MinuteGrant,
   MoneyAsk,
   MoneyGrant,
+  ReturnedPermits,
   SlotsAsk,
   SlotsGrant,
   ScopeView,
 } from './coordinator.js';
-import { moneyShareOf, shareOf, TICK_MS } from './grant-policy.js';
-import { type BucketState, MinuteBuckets } from './minute-buckets.js';
+import { expiryTickOf, moneyShareOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+
+type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
+
+/** The permits of a scope's minute that were granted, by the tick in which they expire and by node. */
+class MinuteBuckets {
+  /** By tick of expiry, then by node: permits granted and not given back. */
+  readonly #buckets = new Map<number, Map<string, number>>();
+  /**
+   * The last grant to each node, which may not have heard of it. LMDB loses no reply, so `state` leaves it
+   * out.
+   */
+  readonly #lastGrants = new Map<
+    string,
+    { readonly number: number; readonly tick: number; readonly count: number }
+  >();
+
+  /** Puts in what `state` returned, or what was used before anything was granted. */
+  put(tick: number, granted: BucketState[1]): void {
+    this.#buckets.set(tick, new Map(granted));
+  }
+
+  /** The buckets that still weigh. */
+  state(nowMs: number): BucketState[] {
+    const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
+    const weighing = [...this.#buckets].filter(([tick]) => tick >= oldest);
+    return weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]);
+  }
+
+  weighing(nowMs: number): number {
+    return this.#weighingAt(Math.floor(nowMs / TICK_MS));
+  }
+
+  /** Takes back what `ask` returns, and grants what it wants of what is left of the limit. */
+  reply(node: string, limit: number, ask: MinuteAsk, nowMs: number): MinuteGrant {
+    const nowTick = Math.floor(nowMs / TICK_MS);
+    for (const tick of this.#buckets.keys()) {
+      if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
+    }
+    const last = this.#lastGrants.get(node);
+    if (last !== undefined && ask.order !== undefined && last.number > ask.order.heardNumber) {
+      this.#takeBack(node, last);
+    } else {
+      for (const permits of ask.returned) this.#takeBack(node, permits);
+    }
+    const before = this.#weighingAt(nowTick);
+    const granted = shareOf(limit - before, ask);
+    const weighing = before + granted;
+    const tick = expiryTickOf(nowTick, weighing, limit, ask);
+    if (granted > 0) {
+      const bucket = this.#buckets.get(tick) ?? new Map<string, number>();
+      bucket.set(node, (bucket.get(node) ?? 0) + granted);
+      this.#buckets.set(tick, bucket);
+    }
+    if (ask.order !== undefined)
+      this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
+    return {
+      granted,
+      remaining: Math.max(0, limit - weighing),
+      heldByOthers: this.#isHeldByOthers(node, nowTick),
+      tick,
+      validMs: (tick + 1) * TICK_MS - nowMs,
+      freeInMs: this.#freeInMs(weighing, limit, nowMs),
+    };
+  }
+
+  /** The node's life has ended; its last grant stays counted, for it may have been used. */
+  forget(node: string): void {
+    this.#lastGrants.delete(node);
+  }
+
+  /** Never more than the node was granted: what is missing was in a bucket that has no weight any more. */
+  #takeBack(node: string, { tick, count }: ReturnedPermits): void {
+    const bucket = this.#buckets.get(tick);
+    bucket?.set(node, Math.max(0, (bucket.get(node) ?? 0) - count));
+  }
+
+  /** When enough has stopped to weigh, the oldest first. */
+  #freeInMs(weighing: number, limit: number, nowMs: number): number {
+    let left = weighing;
+    if (left < limit) return 0;
+    for (const [tick, bucket] of [...this.#buckets].sort(([first], [second]) => first - second)) {
+      left -= sum(bucket.values());
+      if (left < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+    }
+    return 0;
+  }
+
+  #isHeldByOthers(node: string, nowTick: number): boolean {
+    for (const [tick, bucket] of this.#buckets) {
+      if (tick < nowTick) continue;
+      for (const [holder, count] of bucket) if (holder !== node && count > 0) return true;
+    }
+    return false;
+  }
+
+  #weighingAt(nowTick: number): number {
+    let weighing = 0;
+    for (const [tick, bucket] of this.#buckets) {
+      if (tick + WEIGHING_TICKS >= nowTick) weighing += sum(bucket.values());
+    }
+    return weighing;
+  }
+}
 
 interface DayHeld {
   readonly used: number;
   readonly unused: number;
 }
 
-/** By node; short, because a row of it is read and written at each ask. A packed amount comes back as a number or as a bigint, by its size. */
+/**
+ * A scope's row in the lease file; short, because each ask reads and writes it. An amount of money comes back
+ * from the file as a number or as a bigint, by its size.
+ */
 export interface ScopeState {
   readonly buckets: readonly BucketState[];
   readonly dayNumber: number;
@@ -42,50 +151,50 @@ export interface UsedBefore {
   readonly dayNumber: number;
   readonly dayCalls: number;
   readonly minuteUsed: number;
-  /** Since the minute of `minuteUsed` ended. */
+  /** How long ago `minuteUsed` was counted. */
   readonly ageMs: number;
 }
 
-/** Holds what was used before there were nodes. */
+/** Stands for what was used before there were nodes. */
 const NO_NODE = '';
 
 export class ScopeGrants {
   credited = asPicoUnits(0n);
-  /** By stores that are not told of in asks. */
+  /** Spent by stores whose total is not in the asks. */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   #dayNumber = 0;
-  /** Of nodes whose life has ended. */
+  /** Calls of the day of nodes whose life has ended. */
   #dayUsedBefore = 0;
   readonly #days = new Map<string, DayHeld>();
   readonly #slots = new Map<string, number>();
   readonly #money = new Map<string, PicoUnits>();
   readonly #hostSpent = new Map<string, HostSpent>();
 
-  /** What `state` told of a scope, with no money known. */
+  /** From what `state` returned; what is credited and spent has to be set. */
   static of({ buckets, dayNumber, dayUsedBefore, days, slots, money }: ScopeState): ScopeGrants {
-    const leases = new ScopeGrants();
-    for (const [tick, granted] of buckets) leases.#minute.put(tick, granted);
-    leases.#dayNumber = dayNumber;
-    leases.#dayUsedBefore = dayUsedBefore;
-    for (const [node, used, unused] of days) leases.#days.set(node, { used, unused });
-    for (const [node, count] of slots) leases.#slots.set(node, count);
-    for (const [node, picoUnits] of money) leases.#money.set(node, asPicoUnits(BigInt(picoUnits)));
-    return leases;
+    const grants = new ScopeGrants();
+    for (const [tick, granted] of buckets) grants.#minute.put(tick, granted);
+    grants.#dayNumber = dayNumber;
+    grants.#dayUsedBefore = dayUsedBefore;
+    for (const [node, used, unused] of days) grants.#days.set(node, { used, unused });
+    for (const [node, count] of slots) grants.#slots.set(node, count);
+    for (const [node, picoUnits] of money) grants.#money.set(node, asPicoUnits(BigInt(picoUnits)));
+    return grants;
   }
 
-  /** A scope of which nothing was granted yet. */
+  /** For a scope of which nothing was granted yet. */
   static after({ dayNumber, dayCalls, minuteUsed, ageMs }: UsedBefore, nowMs: number): ScopeGrants {
-    const leases = new ScopeGrants();
-    leases.#dayNumber = dayNumber;
-    leases.#dayUsedBefore = dayCalls;
-    // A clock that was set back since makes it younger than it is, which errs on refusing.
+    const grants = new ScopeGrants();
+    grants.#dayNumber = dayNumber;
+    grants.#dayUsedBefore = dayCalls;
+    // If the clock was set back since, the use seems younger than it is, which errs on refusing.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
-    if (minuteUsed > 0) leases.#minute.put(tick, [[NO_NODE, minuteUsed]]);
-    return leases;
+    if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
+    return grants;
   }
 
-  /** Plain values, for `of`; without what weighs no more. */
+  /** Plain values for `of`, without buckets that have no weight. */
   state(nowMs: number): ScopeState {
     return {
       buckets: this.#minute.state(nowMs),
@@ -103,13 +212,13 @@ export class ScopeGrants {
     for (const node of known) if (!isAlive(node)) this.forget(node);
   }
 
-  answer(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseReply {
+  reply(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseReply {
     const { limits, minute, day, slots, money } = ask;
     return {
       ...(minute === undefined
         ? {}
-        : { minute: this.#minute.answer(node, limits.requestsPerMinute, minute, nowMs) }),
-      ...(day === undefined ? {} : { day: this.#day(node, limits.callsPerDay, day, wallMs) }),
+        : { minute: this.#minute.reply(node, limits.requestsPerMinute, minute, nowMs) }),
+      ...(day === undefined ? {} : { day: this.#replyDay(node, limits.callsPerDay, day, wallMs) }),
       ...(slots === undefined ? {} : { slots: this.#replySlots(node, limits.callsInFlight, slots) }),
       ...(money === undefined ? {} : { money: this.#replyMoney(node, host, money) }),
     };
@@ -127,7 +236,7 @@ export class ScopeGrants {
     };
   }
 
-  /** The node's life has ended: its calls of the day stay counted, for how many it used is not known. */
+  /** The node's life has ended. Its calls of the day stay counted, because nobody knows how many it used. */
   forget(node: string): void {
     const day = this.#days.get(node);
     if (day !== undefined) this.#dayUsedBefore += day.used + day.unused;
@@ -137,7 +246,7 @@ export class ScopeGrants {
     this.#minute.forget(node);
   }
 
-  #day(node: string, limit: number, ask: DayAsk, wallMs: WallMs): DayGrant {
+  #replyDay(node: string, limit: number, ask: DayAsk, wallMs: WallMs): DayGrant {
     const dayNumber = Math.max(this.#dayNumber, dayNumberOf(wallMs), ask.dayNumber);
     if (dayNumber > this.#dayNumber) {
       this.#dayNumber = dayNumber;
@@ -211,20 +320,19 @@ function sum(counts: Iterable<number>): number {
   return total;
 }
 
-/** An entry that says nothing is none. */
+/** Sets an entry, or deletes it if it would hold nothing. */
 function keep<Amount>(held: Map<string, Amount>, node: string, amount: Amount, nothing: Amount): void {
   if (amount === nothing) held.delete(node);
   else held.set(node, amount);
 }
 
-/*
- * What the store tells of the use of a scope of which nothing is granted yet: by gateways that shared nothing, or before the
- * machine was started again. Main thread.
- */
-
 const NOTHING: UsedBefore = { dayNumber: 0, dayCalls: 0, minuteUsed: 0, ageMs: 0 };
 
-/** Of an account or of a key with limits of its own. Throws `StoreFault`. Two reads, some microseconds. */
+/**
+ * What the store says was used of an account, or of a key with limits of its own, of which nothing is granted
+ * yet: by gateways that shared nothing, or before the machine was started again. Throws `StoreFault`. Two
+ * reads, some microseconds.
+ */
 export function usedBefore(
   store: Pick<Store, 'findAccount' | 'findSpending' | 'keys'>,
   scope: string,

@@ -53,7 +53,7 @@ export function encodeAsk(
       minute.most,
       minute.forMs,
       minute.returned.flatMap(({ tick, count }) => [tick, count]),
-      minute.isStandBy === true,
+      minute.isFallback === true,
       minute.order !== undefined && [minute.order.number, minute.order.heardNumber],
     ],
     day !== undefined && [limits.callsPerDay, day.dayNumber, day.used, day.unused, day.least, day.most],

@@ -1,13 +1,14 @@
 /**
- * The coordinator of hosts: a Valkey or Redis that carries out the asks of all of them, in one script call an exchange and
- * partition. Main thread of a gateway process.
+ * The coordinator of hosts: a Valkey or Redis that carries out the asks of all of them, in one script call an
+ * exchange and partition. Main thread of a gateway process.
  *
- * Where the server is another one than before, or knows nothing, it may have lost what it granted. Then nothing is granted for as long
- * as a permit of the minute can weigh, and until every node that anybody remembers has said anew what it holds and every host what
- * it has spent. What a silent host holds stays held: of its money nobody else knows how much was spent.
+ * Where the server is another one than before, or knows nothing, it may have lost what it granted. Then
+ * nothing is granted for as long as a permit of the minute can weigh, and until every node that anybody
+ * remembers has said anew what it holds and every host what it has spent. What a silent host holds stays
+ * held: of its money nobody else knows how much was spent.
  *
- * The server wants Redis 7 or Valkey 7.2 and no eviction. One that fails over on its own must not go on alone on the other side
- * of a cut for longer than the quarantine lasts: min-replicas-to-write sees to that.
+ * The server wants Redis 7 or Valkey 7.2 and no eviction. One that fails over on its own must not go on alone
+ * on the other side of a cut for longer than the quarantine lasts: min-replicas-to-write sees to that.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -21,6 +22,7 @@ import {
   type LeaseReply,
   type LeaseAsk,
   type NodeIdentity,
+  placeOf,
   type ScopeView,
 } from './coordinator.js';
 import type { CoordinatorMemory } from './coordinator-memory.js';
@@ -29,7 +31,9 @@ import type { ValkeyClient } from './valkey-client.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type HostAccounting, type PartitionReply } from './valkey-partition.js';
 
-/** An estimate of the server's clock that is older is not used: clocks drift apart by up to half a thousandth. */
+/**
+ * An estimate of the server's clock that is older is not used: clocks drift apart by up to half a thousandth.
+ */
 const CLOCK_ESTIMATE_MS_MAX = 60_000;
 
 export interface ValkeyCoordinatorOptions {
@@ -89,7 +93,7 @@ export class ValkeyCoordinator implements Coordinator {
           namespace,
           partition,
           host: node.host,
-          place: `${node.host}:${node.slot}`,
+          place: placeOf(node),
           incarnation: node.incarnation,
           books: accounting,
           isMine: (scope) => partitionOf(scope, partitions) === partition,
@@ -116,7 +120,7 @@ export class ValkeyCoordinator implements Coordinator {
     this.#assertOpen();
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
     // Before anything is sent: a response that does not come has granted nothing that is used.
-    for (const ask of asks) this.#held.note(ask, undefined);
+    for (const ask of asks) this.#held.record(ask, undefined);
     this.#sequence += 1;
     const sequence = this.#sequence;
     const parts = this.#partitions.map((): LeaseAsk[] => []);
@@ -128,7 +132,7 @@ export class ValkeyCoordinator implements Coordinator {
     replies.forEach((reply, at) =>
       parts[at]!.forEach((ask, index) => answers.set(ask, reply.answers[index]!)),
     );
-    for (const [ask, answer] of answers) this.#held.note(ask, answer);
+    for (const [ask, answer] of answers) this.#held.record(ask, answer);
     return {
       wallMs: asWallMs(Math.max(...replies.map(({ nowMs }) => nowMs))),
       answers: asks.map((ask) => answers.get(ask)!),
@@ -168,7 +172,8 @@ export class ValkeyCoordinator implements Coordinator {
     const snapshot = this.#snapshots.get(partition);
     const fresh = snapshot !== undefined && sentMs - snapshot.receivedMs < CLOCK_ESTIMATE_MS_MAX;
     const sentAtMs = fresh ? Math.floor(snapshot.serverMs + sentMs - snapshot.receivedMs) : 0;
-    // A response that was slow itself makes the server's clock seem behind, by as much as it took at the most.
+    // A response that was slow itself makes the server's clock seem behind, by as much as it took at the
+    // most.
     const wasSetForward = (serverMs: number): boolean => {
       this.#snapshots.delete(partition);
       if (snapshot === undefined) return false;

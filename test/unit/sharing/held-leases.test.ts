@@ -29,28 +29,28 @@ function answer(dayNumber: number, day: number, slots: number, money: bigint): L
 
 void t.test('grants are added to what was said, and lost ones are not', (t) => {
   const held = new HeldLeases();
-  held.note(ask(0, 0, 0, 0n), answer(7, 3, 2, 5n));
+  held.record(ask(0, 0, 0, 0n), answer(7, 3, 2, 5n));
   const day = { dayNumber: 7, used: 0, unused: 3, seen: 6 };
   t.same(held.of('a'), { day, slots: 2, money: 5n });
-  held.note(ask(7, 2, 1, 4n), undefined);
+  held.record(ask(7, 2, 1, 4n), undefined);
   t.same(held.of('a'), { day: { ...day, used: 2, unused: 0 }, slots: 1, money: 4n });
-  held.note({ scope: 'a', limits: LIMITS }, {});
+  held.record({ scope: 'a', limits: LIMITS }, {});
   t.same(held.of('a').slots, 1, 'what is not asked for stays');
   t.end();
 });
 
 void t.test('a new day ends what the old one counted, and what holds nothing goes', (t) => {
   const held = new HeldLeases();
-  held.note(ask(0, 0, 0, 0n), answer(7, 3, 0, 0n));
-  held.note({ ...ask(0, 0, 0, 0n), scope: 'b' }, answer(7, 1, 1, 0n));
-  held.note({ ...ask(0, 0, 0, 0n), scope: 'c' }, answer(8, 1, 0, 0n));
+  held.record(ask(0, 0, 0, 0n), answer(7, 3, 0, 0n));
+  held.record({ ...ask(0, 0, 0, 0n), scope: 'b' }, answer(7, 1, 1, 0n));
+  held.record({ ...ask(0, 0, 0, 0n), scope: 'c' }, answer(8, 1, 0, 0n));
   t.equal(held.of('a').day, undefined);
   t.same(held.of('b'), { day: undefined, slots: 1, money: 0n });
   t.same(
     [...held.entries()].map(([subject]) => subject),
     ['b', 'c'],
   );
-  held.note({ scope: 'b', limits: LIMITS, slots: { outstanding: 0, least: 0, most: 0 } }, {});
+  held.record({ scope: 'b', limits: LIMITS, slots: { outstanding: 0, least: 0, most: 0 } }, {});
   t.equal(held.size, 1);
   t.end();
 });

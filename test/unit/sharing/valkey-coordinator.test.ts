@@ -4,9 +4,9 @@
  */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
-import { asPicoUnits, asWallMs } from '#src/core/units.js';
+import { asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
-import type { LeaseAsk } from '#src/sharing/coordinator.js';
+import type { HostSpent, LeaseAsk } from '#src/sharing/coordinator.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
@@ -220,5 +220,44 @@ void t.test(
     // A charge is taken back: nobody has it in a lease.
     host.spend(subject, -1n);
     t.same(await seen(here), [spent - 1n, lent - spent]);
+  },
+);
+
+void t.test(
+  'a charge that is flushed while an ask is on its way is counted, twice for a moment',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = new ValkeyWorld(() => server.url);
+    t.teardown(() => world.close());
+    const host = new TestHost();
+    let flush = (): void => undefined;
+    const creditedOf = (): { totalPicoUnits: PicoUnits; version: number } => ({
+      totalPicoUnits: asPicoUnits(100n),
+      version: 1,
+    });
+    const spentOf = (subject: string): HostSpent | undefined => {
+      // As late as can be: what was asked says that the money is outstanding.
+      flush();
+      return host.books.spentOf(subject);
+    };
+    const node = await world.connect(identity('host'), host, {
+      books: { ...host.books, spentOf, creditedOf },
+    });
+    await node.join();
+    const remaining = async (outstanding: bigint): Promise<bigint> => {
+      const money = { outstanding: asPicoUnits(outstanding), least: asPicoUnits(0n), most: asPicoUnits(0n) };
+      const { answers } = await node.exchange([
+        { scope: 'acct_a', limits: { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 }, money },
+      ]);
+      return answers[0]!.money!.remaining;
+    };
+    t.equal(await remaining(40n), 60n, 'held by calls');
+    flush = () => {
+      flush = () => undefined;
+      host.spend('acct_a', 40n);
+    };
+    t.equal(await remaining(40n), 20n, 'twice, and never not at all');
+    t.equal(await remaining(0n), 60n, 'once with the next ask');
   },
 );
