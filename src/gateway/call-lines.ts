@@ -32,7 +32,7 @@ import { decimalOf } from '../core/money.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
-import type { AccessRecord } from '../telemetry/access-layout.js';
+import type { AccessRecord } from '../telemetry/access-ring.js';
 import type { IdNames } from './id-names.js';
 
 const MS_PER_SECOND = 1_000;

@@ -11,7 +11,7 @@ import type { SettingInForce } from '../config/settings-in-force.js';
 import { obtainAdminToken } from '../admin/token.js';
 import { bodyBytesInWork, createBodyBudget } from '../request/body-budget.js';
 import { createCallTable } from '../channel/call-table.js';
-import { createAccessRing } from '../telemetry/access-layout.js';
+import { createAccessRing } from '../telemetry/access-ring.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
 import { AdminService, findPort, publicAddressOf } from './admin-service.js';
 import { Accounting } from './accounting.js';

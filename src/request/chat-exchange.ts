@@ -12,7 +12,7 @@ import { invariant } from '../core/errors.js';
 import type { SlotList } from '../core/slot-list.js';
 import { asWallMs, type AccountIndex, type MonotonicMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
-import type { AccessUsage } from '../telemetry/access-layout.js';
+import type { AccessUsage } from '../telemetry/access-ring.js';
 import { NO_MODEL, OTHER_MODEL, modelSlotOf, type Outcome } from '../telemetry/metrics-layout.js';
 import type { BodyBudget } from './body-budget.js';
 import type { Connections } from './connections.js';

@@ -10,7 +10,7 @@ import type { FrameChannel } from '../channel/frame-port.js';
 import type { SlotRange } from '../channel/listener-channel.js';
 import type { Catalog } from '../registry/catalog.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
-import type { AccessBuffer } from '../telemetry/access-layout.js';
+import type { AccessBuffer } from '../telemetry/access-ring.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-context.js';

@@ -1,85 +1,131 @@
 /**
- * The access log on its way from a listener to the main thread, which writes it: one ring a listener, in a shared buffer.
+ * The records of calls on their way to the access log: a listener appends each call that it wants logged
+ * (call-meter.ts), the main thread takes them out and writes them (gateway-logs.ts). One ring a listener.
  *
- * As in the settlement journal, a record is written first and then counted, by an atomic store, and no word has two
- * writers. Other than there nothing depends on it: a full ring drops and counts, and never holds up a call.
+ * A full ring drops records and counts them; it never holds up a call. Calls are charged by way of the journal,
+ * which loses none.
+ *
+ *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
+ *        0    64  request      number of the request in its listener (float)
+ *        8    64  endedMs      wall clock (float)
+ *       16    64  prompt       tokens (float, as the two that follow)
+ *       24    64  cached
+ *       32    64  completion
+ *       40    64  charged      pico-units, signed
+ *       48    64  firstTokenMs milliseconds (float); NOTHING if no stream has begun
+ *       56    64  durationMs   milliseconds (float)
+ *       64    32  account      slot; NOTHING if the caller is not known, as in the next three
+ *       68    32  key          slot
+ *       72    32  model        index into the catalogue
+ *       76    32  upstream     slot of the upstream that was tried last
+ *       80    32  outcome      index into OUTCOMES
+ *       84    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
+ *       88    32  flags        see STREAM
  */
-import { invariant } from '../core/errors.js';
-import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
+import { FIELDS_AT, SpscReader, SpscWriter, createSpscRing } from '../core/spsc-ring.js';
 import {
-  ACCOUNT,
-  APPENDED,
-  BEGUN,
-  BYTE_MASK,
-  CACHED,
-  CHARGED,
-  COMPLETION,
-  DRAINED,
-  DROPPED,
-  DURATION_MS,
-  ENDED_MS,
-  FIRST_TOKEN_MS,
-  FLAGS_SHIFT,
-  HEAD_WORDS32,
-  HEAD_WORDS64,
-  KEY,
-  MODEL,
-  NOTHING,
-  OUTCOME,
-  PROMPT,
-  RECORDS,
-  RECORD_WORDS32,
-  RECORD_WORDS64,
-  REQUEST,
-  SOURCE_SHIFT,
-  STREAM,
-  UPSTREAM,
-  type AccessBuffer,
-  type AccessRecord,
-} from './access-layout.js';
+  asAccountIndex,
+  asKeyIndex,
+  asPicoUnits,
+  asWallMs,
+  type AccountIndex,
+  type KeyIndex,
+  type PicoUnits,
+  type WallMs,
+} from '../core/units.js';
 import type { LogSwitch } from './log.js';
-import { OUTCOMES } from './metrics-layout.js';
+import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
-/** A source's byte where nothing was charged. */
-const NO_SOURCE = BYTE_MASK;
+const CALL = 1;
+const RECORD_BYTES = FIELDS_AT + 92;
+/**
+ * The main thread looks ten times a second under load: 200,000 calls a second fit, more than a listener can refuse.
+ * Pages that were never used cost no memory.
+ */
+const RING_BYTES = 2 * 1024 * 1024;
+const NOTHING = -1;
 
-invariant(OUTCOMES.length < BYTE_MASK, 'an outcome fits its byte');
-invariant(Number.isInteger(Math.log2(RECORDS)), 'the records are a power of two, which divides 2^32');
+/** Fields of 64 bits. */
+const REQUEST = 0;
+const ENDED_MS = 1;
+const PROMPT = 2;
+const CACHED = 3;
+const COMPLETION = 4;
+const CHARGED = 5;
+const FIRST_TOKEN_MS = 6;
+const DURATION_MS = 7;
+/** Fields of 32 bits. */
+const ACCOUNT = 16;
+const KEY = 17;
+const MODEL = 18;
+const UPSTREAM = 19;
+const OUTCOME = 20;
+const SOURCE = 21;
+const FLAGS = 22;
+/** Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise. */
+const STREAM = 1;
+const BEGUN = 2;
 
-class Ring {
-  protected readonly words32: Int32Array;
-  protected readonly floats: Float64Array;
-  protected readonly words64: BigInt64Array;
+export interface AccessRecord {
+  /** The count part of the request's identifier. */
+  readonly request: number;
+  readonly endedMs: WallMs;
+  readonly outcome: Outcome;
+  /** Whether a part of the response had been given to the caller. */
+  readonly begun: boolean;
+  readonly stream: boolean;
+  readonly account: AccountIndex | undefined;
+  readonly key: KeyIndex | undefined;
+  readonly model: number | undefined;
+  readonly upstream: number | undefined;
+  /** Undefined if the call was not charged. */
+  readonly usage: AccessUsage | undefined;
+  readonly firstTokenMs: number | undefined;
+  readonly durationMs: number;
+}
 
-  constructor(buffer: AccessBuffer) {
-    this.words32 = new Int32Array(buffer);
-    this.floats = new Float64Array(buffer);
-    this.words64 = new BigInt64Array(buffer);
-  }
+export interface AccessUsage {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  /** Index into `USAGE_SOURCES`. */
+  readonly source: number;
+  readonly charged: PicoUnits;
+}
 
-  protected static between(position: number, end: number): number {
-    return (end - position) >>> 0;
-  }
+/** Hand it to a thread in its `workerData`. */
+export interface AccessBuffer {
+  readonly ring: SharedArrayBuffer;
+  /** One 32-bit word: records that were dropped so far, modulo 2^32. The listener adds. */
+  readonly dropped: SharedArrayBuffer;
+}
 
-  protected static placeOf(position: number): number {
-    return (position >>> 0) & (RECORDS - 1);
-  }
+export function createAccessRing(): AccessBuffer {
+  return {
+    ring: createSpscRing(RING_BYTES),
+    dropped: new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT),
+  };
 }
 
 /** The listener's end. */
-export class AccessWriter extends Ring {
+export class AccessWriter {
+  readonly #ring: SpscWriter;
+  readonly #amounts: BigInt64Array;
+  readonly #dropped: Int32Array;
   readonly #control: LogSwitch;
-  /** Percents of a line that calls which went well have gathered. */
+  /** Percents of a line that successful calls have gathered. */
   #share = 0;
 
   /** Goes on where an earlier listener of this ring has stopped. */
-  constructor(buffer: AccessBuffer, control: LogSwitch) {
-    super(buffer);
+  constructor({ ring, dropped }: AccessBuffer, control: LogSwitch) {
+    this.#ring = new SpscWriter(ring);
+    this.#amounts = new BigInt64Array(ring);
+    this.#dropped = new Int32Array(dropped);
     this.#control = control;
   }
 
-  /** Whether a call that ends so is to be appended: asked once a call, 10 ns where the log is off. */
-  wants(outcome: AccessRecord['outcome']): boolean {
+  /** Returns whether to append a call that ends so. To be asked once a call; 10 ns if the log is off. */
+  wants(outcome: Outcome): boolean {
     if (!this.#control.access) return false;
     if (outcome !== 'ok') return true;
     this.#share += this.#control.samplePercent;
@@ -88,17 +134,16 @@ export class AccessWriter extends Ring {
     return true;
   }
 
-  /** Some 100 ns. */
+  /** Takes some 100 ns. */
   append(record: AccessRecord): void {
-    const { floats, words64, words32 } = this;
-    const appended = Atomics.load(words32, APPENDED);
-    if (Ring.between(Atomics.load(words32, DRAINED), appended) >= RECORDS) {
-      Atomics.add(words32, DROPPED, 1);
+    const at = this.#ring.reserve(CALL, RECORD_BYTES);
+    if (at === -1) {
+      Atomics.add(this.#dropped, 0, 1);
       return;
     }
-    const place = Ring.placeOf(appended);
+    const { floats, ints } = this.#ring;
     const { usage } = record;
-    const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
+    const first64 = (at + FIELDS_AT) >> 3;
     floats[first64 + REQUEST] = record.request;
     floats[first64 + ENDED_MS] = record.endedMs;
     floats[first64 + FIRST_TOKEN_MS] = record.firstTokenMs ?? NOTHING;
@@ -107,81 +152,87 @@ export class AccessWriter extends Ring {
       floats[first64 + PROMPT] = usage.promptTokens;
       floats[first64 + CACHED] = usage.cachedTokens;
       floats[first64 + COMPLETION] = usage.completionTokens;
-      words64[first64 + CHARGED] = usage.charged;
+      this.#amounts[first64 + CHARGED] = usage.charged;
     }
-    const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
-    words32[first32 + ACCOUNT] = record.account ?? NOTHING;
-    words32[first32 + KEY] = record.key ?? NOTHING;
-    words32[first32 + MODEL] = record.model ?? NOTHING;
-    words32[first32 + UPSTREAM] = record.upstream ?? NOTHING;
-    const flags = (record.stream ? STREAM : 0) | (record.begun ? BEGUN : 0);
-    words32[first32 + OUTCOME] =
-      OUTCOMES.indexOf(record.outcome) |
-      ((usage?.source ?? NO_SOURCE) << SOURCE_SHIFT) |
-      (flags << FLAGS_SHIFT);
-    Atomics.store(words32, APPENDED, (appended + 1) | 0);
+    const first32 = (at + FIELDS_AT) >> 2;
+    ints[first32 + ACCOUNT] = record.account ?? NOTHING;
+    ints[first32 + KEY] = record.key ?? NOTHING;
+    ints[first32 + MODEL] = record.model ?? NOTHING;
+    ints[first32 + UPSTREAM] = record.upstream ?? NOTHING;
+    ints[first32 + OUTCOME] = OUTCOMES.indexOf(record.outcome);
+    ints[first32 + SOURCE] = usage?.source ?? NOTHING;
+    ints[first32 + FLAGS] = (record.stream ? STREAM : 0) | (record.begun ? BEGUN : 0);
+    this.#ring.publish();
   }
 }
 
 /** The main thread's end. */
-export class AccessReader extends Ring {
-  #dropped = 0;
+export class AccessReader {
+  readonly #ring: SpscReader;
+  readonly #amounts: BigInt64Array;
+  readonly #dropped: Int32Array;
+  #droppedBefore = 0;
 
-  /** Visits what was appended before the call, oldest first. */
-  drain(visit: (record: AccessRecord) => void): void {
-    const { words32 } = this;
-    let drained = Atomics.load(words32, DRAINED);
-    const count = Ring.between(drained, Atomics.load(words32, APPENDED));
-    for (let taken = 0; taken < count; taken++) {
-      visit(this.#read(Ring.placeOf(drained)));
-      drained = (drained + 1) | 0;
-      Atomics.store(words32, DRAINED, drained);
-    }
+  constructor({ ring, dropped }: AccessBuffer) {
+    this.#ring = new SpscReader(ring);
+    this.#amounts = new BigInt64Array(ring);
+    this.#dropped = new Int32Array(dropped);
   }
 
-  /** Records that were dropped since this was last asked. */
+  /** Visits the records that were appended before the call, oldest first. */
+  drain(visit: (record: AccessRecord) => void): void {
+    const bytes = this.#ring.published();
+    if (bytes === 0) return;
+    this.#ring.read(bytes, (at) => {
+      const record = this.#recordAt(at);
+      this.#ring.giveBack();
+      visit(record);
+    });
+    this.#ring.giveBack();
+  }
+
+  /** Returns how many records were dropped since the last call. */
   takeDropped(): number {
-    const dropped = Atomics.load(this.words32, DROPPED);
-    const more = Ring.between(this.#dropped, dropped);
-    this.#dropped = dropped;
+    const dropped = Atomics.load(this.#dropped, 0);
+    const more = (dropped - this.#droppedBefore) >>> 0;
+    this.#droppedBefore = dropped;
     return more;
   }
 
-  #read(place: number): AccessRecord {
-    const first64 = HEAD_WORDS64 + place * RECORD_WORDS64;
-    const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
-    const { floats, words64, words32 } = this;
-    const outcome = words32[first32 + OUTCOME]!;
-    const source = (outcome >>> SOURCE_SHIFT) & BYTE_MASK;
-    const flags = outcome >>> FLAGS_SHIFT;
-    const account = indexOf(words32[first32 + ACCOUNT]!);
-    const key = indexOf(words32[first32 + KEY]!);
+  #recordAt(at: number): AccessRecord {
+    const { floats, ints } = this.#ring;
+    const first64 = (at + FIELDS_AT) >> 3;
+    const first32 = (at + FIELDS_AT) >> 2;
+    const account = valueOf(ints[first32 + ACCOUNT]!);
+    const key = valueOf(ints[first32 + KEY]!);
+    const source = valueOf(ints[first32 + SOURCE]!);
+    const flags = ints[first32 + FLAGS]!;
     return {
       request: floats[first64 + REQUEST]!,
       endedMs: asWallMs(floats[first64 + ENDED_MS]!),
-      outcome: OUTCOMES[outcome & BYTE_MASK]!,
+      outcome: OUTCOMES[ints[first32 + OUTCOME]!]!,
       begun: (flags & BEGUN) !== 0,
       stream: (flags & STREAM) !== 0,
       account: account === undefined ? undefined : asAccountIndex(account),
       key: key === undefined ? undefined : asKeyIndex(key),
-      model: indexOf(words32[first32 + MODEL]!),
-      upstream: indexOf(words32[first32 + UPSTREAM]!),
+      model: valueOf(ints[first32 + MODEL]!),
+      upstream: valueOf(ints[first32 + UPSTREAM]!),
       usage:
-        source === NO_SOURCE
+        source === undefined
           ? undefined
           : {
               promptTokens: floats[first64 + PROMPT]!,
               cachedTokens: floats[first64 + CACHED]!,
               completionTokens: floats[first64 + COMPLETION]!,
               source,
-              charged: asPicoUnits(words64[first64 + CHARGED]!),
+              charged: asPicoUnits(this.#amounts[first64 + CHARGED]!),
             },
-      firstTokenMs: indexOf(floats[first64 + FIRST_TOKEN_MS]!),
+      firstTokenMs: valueOf(floats[first64 + FIRST_TOKEN_MS]!),
       durationMs: floats[first64 + DURATION_MS]!,
     };
   }
 }
 
-function indexOf(word: number): number | undefined {
+function valueOf(word: number): number | undefined {
   return word === NOTHING ? undefined : word;
 }

@@ -5,7 +5,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/uni
 import { accessLine, usageLine } from '#src/gateway/call-lines.js';
 import { IdNames } from '#src/gateway/id-names.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import type { AccessRecord } from '#src/telemetry/access-layout.js';
+import type { AccessRecord } from '#src/telemetry/access-ring.js';
 import { StoppedClock } from '../store/support.js';
 
 const RECORD: AccessRecord = {

@@ -8,8 +8,12 @@ import { BodyBudget, createBodyBudget } from '#src/request/body-budget.js';
 import { ChatExchange, type Swept } from '#src/request/chat-exchange.js';
 import { admit } from '#src/request/admit.js';
 import { settle, type Settled } from '#src/request/settle.js';
-import { createAccessRing, type AccessRecord } from '#src/telemetry/access-layout.js';
-import { AccessReader, AccessWriter } from '#src/telemetry/access-ring.js';
+import {
+  AccessReader,
+  AccessWriter,
+  createAccessRing,
+  type AccessRecord,
+} from '#src/telemetry/access-ring.js';
 import { LogSwitch } from '#src/telemetry/log.js';
 import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import { NO_MODEL, OTHER_MODEL, createMetrics, modelSlotOf } from '#src/telemetry/metrics-layout.js';
