@@ -5,7 +5,7 @@
 import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { invalid } from '../registry/record-id.js';
-import type { RegistryService } from '../registry/registry-service.js';
+import type { RegistryService } from '../registry/registry.js';
 import { diskErrorOf } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { type AdminResponse, methodNotAllowed, responseOfError } from './http.js';

@@ -3,7 +3,7 @@
  */
 import { Type, type Static } from 'typebox';
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
-import type { KeyStatement } from '../registry/key-statement.js';
+import type { KeyStatement } from '../registry/keys.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { CreatedKey, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
 import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';

@@ -4,8 +4,7 @@
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
 import type { SettingChange, SettingInForce } from '../config/settings-in-force.js';
-import type { RegistryService } from '../registry/registry-service.js';
-import type { Registry } from '../registry/registry.js';
+import type { Registry, RegistryService } from '../registry/registry.js';
 import type { AccountSpan } from '../telemetry/account-history.js';
 import type { RingName } from '../telemetry/history.js';
 import type { LogChange, LogView } from '../telemetry/log.js';

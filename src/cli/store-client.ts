@@ -4,7 +4,8 @@ import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
 import { catalogOf } from '../gateway/snapshot.js';
 import { Registry } from '../registry/registry.js';
-import { ownRegistryService } from '../registry/registry-service.js';
+import { ownRegistryService } from '../registry/registry.js';
+import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
 import { createLog } from '../telemetry/log.js';
 import type { AdminClient } from './admin-client.js';
@@ -27,7 +28,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     clock: new SystemClock(),
     accountsMax: settings.limits.accounts,
     keysMax: settings.limits.keys,
-    live: undefined,
+    live: new StoreOnly(store),
   });
   const api = new AdminApi({
     registry,

@@ -14,9 +14,9 @@ import { createLedgerBuffers, type LedgerBuffers } from '../ledger/layout.js';
 import { Ledger } from '../ledger/ledger.js';
 import { Leases } from '../ledger/leases.js';
 import { AccountDirectory } from '../registry/account-directory.js';
-import { AccountUses } from '../registry/account-uses.js';
+import { OwnBuffers, SharedUses } from '../registry/registry-context.js';
 import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
-import { ownRegistryService, type RegistryService } from '../registry/registry-service.js';
+import { ownRegistryService, type RegistryService } from '../registry/registry.js';
 import { Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
 import { KeyUses } from '../store/key-uses.js';
@@ -163,17 +163,14 @@ export class Accounting {
       flush: () => this.flush.run(),
       refresh: () => void store.shared.feed.newest(),
     });
-    const uses = shared ? new AccountUses() : undefined;
+    const uses = shared ? new SharedUses(store, directory) : undefined;
     this.registry = new Registry({
       store,
       catalog,
       clock,
       accountsMax,
       keysMax,
-      live: shared ? undefined : buffers,
-      directory,
-      followed: shared,
-      uses,
+      live: uses ?? new OwnBuffers(store, buffers, directory),
     });
     this.#shared =
       this.leases === undefined || !(totals instanceof SharedTotals) || uses === undefined

@@ -19,7 +19,7 @@ import {
   NO_PLAN_INDEX,
   retireMissingPlans,
 } from '../registry/catalog.js';
-import { reopenPlanless } from '../registry/account-state.js';
+import { reopenPlanless } from '../registry/live-buffers.js';
 import type { RecordStore } from '../registry/record-store.js';
 import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';

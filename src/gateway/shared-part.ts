@@ -12,10 +12,10 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { Ledger } from '../ledger/ledger.js';
 import { Leases } from '../ledger/leases.js';
 import type { AccountDirectory } from '../registry/account-directory.js';
-import type { AccountUses } from '../registry/account-uses.js';
-import { ChangeApplier } from '../registry/change-applier.js';
+import type { SharedUses } from '../registry/registry-context.js';
+import { ChangeApplier } from '../registry/live-buffers.js';
 import type { KeyTable } from '../registry/key-table.js';
-import type { RegistryService } from '../registry/registry-service.js';
+import type { RegistryService } from '../registry/registry.js';
 import type { Registry } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';
 import type { ScopeLimits } from '../sharing/coordinator.js';
@@ -53,7 +53,7 @@ export interface SharedPartOptions {
   readonly keyTable: KeyTable;
   readonly directory: AccountDirectory;
   readonly registry: Registry;
-  readonly uses: AccountUses;
+  readonly uses: SharedUses;
   readonly totals: SharedTotals;
   readonly idNames: IdNames;
   /** `feed.newest()` of a moment before the buffers were filled from the store. */

@@ -5,9 +5,35 @@ import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
-import type { AccountUse, LeasedAhead } from './account-uses.js';
 
 const MINUTE_MS = 60_000;
+
+/** What processes were granted of an account in advance, and its calls do not use. */
+export interface LeasedAhead {
+  readonly minute: number;
+  readonly dayCalls: number;
+  readonly callsInFlight: number;
+  readonly money: PicoUnits;
+}
+
+/** What all processes that share an account or a key use of it. */
+export interface AccountUse {
+  /** Held by calls of this host, or charged by them and not in the store yet. */
+  readonly held: PicoUnits;
+  /** By all hosts. */
+  readonly spent: PicoUnits;
+  /** Permits of the current minute. Of other hosts, and of keys, this includes granted ones, as do the day's calls. */
+  readonly minuteUsed: number;
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  /** Of this host. */
+  readonly callsInFlight: number;
+  /** To all hosts; of other hosts it includes what their calls use. */
+  readonly leased: LeasedAhead;
+}
+
+/** By the id of an account or a key. */
+export type KnownUses = ReadonlyMap<string, AccountUse>;
 
 export interface AccountStatement {
   readonly record: AccountRecord;

@@ -5,19 +5,13 @@
 import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import type { AccountIndex, PicoUnits } from '../core/units.js';
-import { AccountDirectory } from './account-directory.js';
 import type { AccountRecord } from './account-record.js';
-import { accountStateOf, findPlanIndex } from './account-state.js';
 import { isListed } from './catalog.js';
-import {
-  flushedStatement,
-  liveStatement,
-  sharedStatement,
-  type AccountStatement,
-} from './account-statement.js';
+import type { AccountStatement } from './account-statement.js';
+import { findPlanIndex } from './live-buffers.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';
-import { recordMomentMs, type RegistryOptions } from './registry-options.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 export interface NewAccount {
   readonly name: string;
@@ -38,24 +32,22 @@ const ID_START = /^acct_[0-9a-z]{3,16}$/;
 const IDS_FOUND_MAX = 1_000;
 
 export class Accounts {
-  readonly #options: RegistryOptions;
-  #directory: AccountDirectory | undefined;
+  readonly #context: RegistryContext;
 
-  constructor(options: RegistryOptions) {
-    this.#options = options;
-    this.#directory = options.directory;
+  constructor(context: RegistryContext) {
+    this.#context = context;
   }
 
   /** Durable when it returns. Costs a disk flush. */
   create(request: NewAccount): AccountStatement {
-    const record = this.#options.store.commit(() => this.put(request));
+    const record = this.#context.store.commit(() => this.put(request));
     this.open(record);
     return this.statementOf(record);
   }
 
   /** From slot `from` on, in the order of creation. */
   list(from: number, limit: number): Page<AccountStatement> {
-    const { items, next } = this.#options.store.listAccounts(from, limit);
+    const { items, next } = this.#context.store.listAccounts(from, limit);
     return { items: items.map((record) => this.statementOf(record)), next };
   }
 
@@ -65,7 +57,7 @@ export class Accounts {
    */
   search({ text, planId, active }: AccountSearch, from: number, limit: number): Page<AccountStatement> {
     const search = text === undefined ? undefined : { text, ids: this.#idsFrom(text) };
-    const { found, next } = this.#filledDirectory().find({ search, planId, active }, from, limit);
+    const { found, next } = this.#context.live.directory().find({ search, planId, active }, from, limit);
     return { items: found.map((index) => this.statementOf(this.#recordAt(index))), next };
   }
 
@@ -74,28 +66,20 @@ export class Accounts {
   }
 
   setPlan(idOrName: string, planId: string): AccountStatement {
-    const planIndex = this.#planIndexOf(planId);
-    const record = this.#change(idOrName, (account) => ({ ...account, planId }));
-    const ledger = this.#options.live?.ledger;
-    ledger?.setPlan(record.index, planIndex);
-    // Recovery opens an account disabled whose plan has gone; it is on one again.
-    ledger?.setActive(record.index, record.active);
-    return this.statementOf(record);
+    this.#assertPlan(planId);
+    return this.#change(idOrName, (account) => ({ ...account, planId }));
   }
 
   /** A disabled account's keys are refused with `key_disabled`, on every thread from the moment this returns. */
   setActive(idOrName: string, active: boolean): AccountStatement {
-    const { catalog, live } = this.#options;
-    const record = this.#change(idOrName, (account) => ({ ...account, active }));
-    live?.ledger.setActive(record.index, active && findPlanIndex(catalog, record.planId) !== undefined);
-    return this.statementOf(record);
+    return this.#change(idOrName, (account) => ({ ...account, active }));
   }
 
   /** Puts a new account's record in a free slot, inside a commit; `open` follows when that is on disk. */
-  put({ name, planId, credit }: NewAccount, index = this.#options.store.freeAccountIndex()): AccountRecord {
-    const { store, accountsMax, clock } = this.#options;
+  put({ name, planId, credit }: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
+    const { store, accountsMax, clock } = this.#context;
     assertName('name', name);
-    this.#planIndexOf(planId);
+    this.#assertPlan(planId);
     if (credit < 0n) throw invalid(`credit must not be negative, got ${decimalOf(credit)}`);
     const taken = store.findAccountByName(name);
     if (taken !== undefined) throw invalid(`name must be unique, and ${taken.id} is named ${name} already`);
@@ -121,14 +105,13 @@ export class Accounts {
 
   /** Makes the ledger know an account that has just been put. */
   open(record: AccountRecord): void {
-    const { live, catalog } = this.#options;
-    live?.ledger.openAccount(record.index, accountStateOf(record, undefined, catalog));
-    this.#note(record);
+    const { live, catalog } = this.#context;
+    live.openAccount(record, catalog);
   }
 
   /** Throws `not_found`, or `invalid_parameters` where a key was given. */
   recordOf(idOrName: string): AccountRecord {
-    const { store } = this.#options;
+    const { store } = this.#context;
     assertReference('account', idOrName);
     const record = isId(idOrName) ? store.findAccount(idOrName) : store.findAccountByName(idOrName);
     if (record === undefined) throw notFound(`there is no account ${idOrName}: see the list of accounts`);
@@ -136,58 +119,39 @@ export class Accounts {
   }
 
   statementOf(record: AccountRecord): AccountStatement {
-    const statement = this.#moneyOf(record);
-    const planMissing = findPlanIndex(this.#options.catalog, record.planId) === undefined;
+    const { live, clock, catalog } = this.#context;
+    const statement = live.statementOf(record, recordMomentMs(clock));
+    const planMissing = findPlanIndex(catalog, record.planId) === undefined;
     return planMissing ? { ...statement, planMissing } : statement;
   }
 
-  #moneyOf(record: AccountRecord): AccountStatement {
-    const { live, store, clock, uses } = this.#options;
-    const nowMs = recordMomentMs(clock);
-    if (live !== undefined) return liveStatement(record, live.ledger.snapshot(record.index), nowMs);
-    const flushed = flushedStatement(record, store.findSpending(record.index), nowMs);
-    return uses === undefined ? flushed : sharedStatement(flushed, uses.find(record.id), nowMs);
-  }
-
-  #change(idOrName: string, change: (account: AccountRecord) => AccountRecord): AccountRecord {
-    const { store } = this.#options;
+  #change(idOrName: string, change: (account: AccountRecord) => AccountRecord): AccountStatement {
+    const { store, live, catalog } = this.#context;
     const changed = store.commit(() => {
       const record = change(this.recordOf(idOrName));
       store.putAccount(record);
       return record;
     });
-    this.#note(changed);
-    return changed;
-  }
-
-  #note(record: AccountRecord): void {
-    if (this.#options.followed !== true) this.#directory?.set(record);
-  }
-
-  #filledDirectory(): AccountDirectory {
-    if (this.#directory !== undefined) return this.#directory;
-    this.#directory = new AccountDirectory();
-    for (const record of this.#options.store.accounts()) this.#directory.set(record);
-    return this.#directory;
+    live.changeAccount(changed, catalog);
+    return this.statementOf(changed);
   }
 
   #idsFrom(text: string): Set<AccountIndex> {
     const start = text.toLowerCase();
     return new Set(
-      ID_START.test(start) ? this.#options.store.findAccountsByIdStart(start, IDS_FOUND_MAX) : [],
+      ID_START.test(start) ? this.#context.store.findAccountsByIdStart(start, IDS_FOUND_MAX) : [],
     );
   }
 
   #recordAt(index: AccountIndex): AccountRecord {
-    const id = this.#options.store.findAccountId(index);
+    const id = this.#context.store.findAccountId(index);
     invariant(id !== undefined, `slot ${index} of the directory has an account`);
     return this.recordOf(id);
   }
 
-  #planIndexOf(planId: string): number {
-    const { catalog } = this.#options;
-    const index = findPlanIndex(catalog, planId);
-    if (index !== undefined) return index;
+  #assertPlan(planId: string): void {
+    const { catalog } = this.#context;
+    if (findPlanIndex(catalog, planId) !== undefined) return;
     const known = catalog.plans
       .filter(isListed)
       .map(({ id }) => id)

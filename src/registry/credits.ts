@@ -11,7 +11,7 @@ import type { AccountStatement } from './account-statement.js';
 import type { Accounts } from './accounts.js';
 import { UNPRINTABLE, assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
 import type { Page } from './record-store.js';
-import { recordMomentMs, type RegistryOptions } from './registry-options.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
 /** Of a journal line: a sentence and a document's number, not the document. */
 const NOTE_CHARS_MAX = 500;
@@ -36,11 +36,11 @@ interface TransferHooks {
 const NO_HOOKS: TransferHooks = { before: () => undefined, after: () => undefined };
 
 export class Credits {
-  readonly #options: RegistryOptions;
+  readonly #context: RegistryContext;
   readonly #accounts: Accounts;
 
-  constructor(options: RegistryOptions, accounts: Accounts) {
-    this.#options = options;
+  constructor(context: RegistryContext, accounts: Accounts) {
+    this.#context = context;
     this.#accounts = accounts;
   }
 
@@ -55,7 +55,7 @@ export class Credits {
    * key came with another amount or note before.
    */
   addOnce(request: TransferOnce, responseOf: (statement: AccountStatement) => string): string {
-    const { store } = this.#options;
+    const { store } = this.#context;
     const { idempotencyKey, amount, note } = request;
     assertIdempotencyKey(idempotencyKey);
     let answer: string | undefined;
@@ -91,7 +91,7 @@ export class Credits {
 
   /** An account's journal from line `from` on, oldest first. */
   list(account: string, from: number, limit: number): Page<CreditRecord> {
-    return this.#options.store.listCredits(this.#accounts.recordOf(account).index, from, limit);
+    return this.#context.store.listCredits(this.#accounts.recordOf(account).index, from, limit);
   }
 
   #transfer(transfer: Transfer, hooks: TransferHooks): AccountStatement {
@@ -102,60 +102,47 @@ export class Credits {
   }
 
   #credit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
-    const { store, live } = this.#options;
+    const { store, live } = this.#context;
     const statement = store.commit(() => {
       const record = this.#put(transfer, hooks);
-      const before = this.#accounts.statementOf(record);
-      // The ledger gets the money when the disk has it; a statement without a ledger is made from the record.
-      const added = live === undefined ? 0n : transfer.amount;
-      const after = { ...before, available: asPicoUnits(before.available + added) };
+      const { held, spent, ...rest } = this.#accounts.statementOf(record);
+      // By the law of the account: a ledger gets the money when the disk has it.
+      const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
       hooks.after(after);
       return after;
     });
-    live?.ledger.credit(statement.record.index, transfer.amount);
+    live.credit(statement.record.index, transfer.amount);
     return statement;
   }
 
   /**
-   * The other way round than a credit: the live balance gives the money up before the disk hears of it, so that no call
-   * can spend it in between. Charges that are not flushed yet make the live balance the lower one, so what it covers the
-   * disk covers too.
+   * The other way round than a credit: a ledger gives the money up before it is taken on disk, so that no call can spend it
+   * in between. Charges that are not flushed yet make the ledger's balance the lower one, so what it covers the disk covers
+   * too. Without a ledger the disk decides, inside the transaction, so that two commands cannot take the same money.
    */
   #debit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
-    const { store, live } = this.#options;
-    if (live === undefined) return this.#debitOnDisk(transfer, hooks);
+    const { store, live } = this.#context;
     const account = this.#accounts.recordOf(transfer.account);
-    if (!live.ledger.credit(account.index, transfer.amount)) {
+    if (!live.credit(account.index, transfer.amount)) {
       throw notCovered(this.#accounts.statementOf(account).available);
     }
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
+        // Not `available`: what other processes hold they may give back, and whoever takes the money asks for that.
+        const unspent = asPicoUnits(statement.record.credited - statement.spent);
+        if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
         return statement;
       });
     } catch (error) {
-      live.ledger.credit(account.index, asPicoUnits(0n - transfer.amount));
+      live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
     }
   }
 
-  /** Looks and takes in one transaction, so that two commands at once cannot take the same money. */
-  #debitOnDisk(transfer: Transfer, hooks: TransferHooks): AccountStatement {
-    return this.#options.store.commit(() => {
-      const before = this.#accounts.find(transfer.account);
-      hooks.before(before.record);
-      // What processes that share the account hold of it they may give back: whoever takes the money asks for that.
-      const unspent = asPicoUnits(before.record.credited - before.spent);
-      if (unspent + transfer.amount < 0n) throw notCovered(unspent);
-      const statement = this.#accounts.statementOf(this.#put(transfer, NO_HOOKS));
-      hooks.after(statement);
-      return statement;
-    });
-  }
-
   #put({ account: idOrName, amount, note }: Transfer, hooks: TransferHooks): AccountRecord {
-    const { store, clock } = this.#options;
+    const { store, clock } = this.#context;
     const account = this.#accounts.recordOf(idOrName);
     hooks.before(account);
     const credited = asPicoUnits(account.credited + amount);

@@ -2,7 +2,7 @@
  * Keys: made, listed, disabled, rotated, deleted; on disk first and then in the key table, where it takes effect on all threads at
  * once. Main thread of the gateway; or a command, on the store alone, while none runs.
  */
-import { asWallMs, type KeyIndex, type WallMs } from '../core/units.js';
+import { asWallMs, type KeyIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
 import { digestOf, generateKey } from './key-digest.js';
@@ -10,19 +10,25 @@ import {
   assertRotatable,
   endOfGrace,
   expiryOf,
-  inheritedOf,
   type InheritedUse,
+  isExpired,
   isLimited,
   type KeyRecord,
-  type KeyUseRecord,
-  laterUse,
   prefixOf,
 } from './key-record.js';
-import { keyStatement, type KeyStatement } from './key-statement.js';
-import { keyUseOf, openKey, restoreKeyUse } from './key-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';
-import { recordMomentMs, type RegistryOptions } from './registry-options.js';
+import { recordMomentMs, type RegistryContext } from './registry-context.js';
+
+/** A key with the use that was made of it, as an operator reads it. */
+export interface KeyStatement {
+  readonly record: KeyRecord;
+  /** The name of its account; the id if the account is not there. */
+  readonly accountName: string;
+  readonly expired: boolean;
+  /** Unix seconds; undefined if it was never used. */
+  readonly lastUsedSeconds: number | undefined;
+}
 
 /** What a key may do less than its account. */
 export interface NewKey {
@@ -69,17 +75,17 @@ function assertUnique(name: string, ofName: readonly KeyRecord[]): void {
 }
 
 export class Keys {
-  readonly #options: RegistryOptions;
+  readonly #context: RegistryContext;
   readonly #accounts: Accounts;
 
-  constructor(options: RegistryOptions, accounts: Accounts) {
-    this.#options = options;
+  constructor(context: RegistryContext, accounts: Accounts) {
+    this.#context = context;
     this.#accounts = accounts;
   }
 
   /** Durable when it returns, and known to every thread. */
   create(request: NewKey & { readonly account: string }): CreatedKey {
-    const created = this.#options.store.commit(() =>
+    const created = this.#context.store.commit(() =>
       this.put(this.#accounts.recordOf(request.account), request),
     );
     this.insert(created.record);
@@ -89,7 +95,7 @@ export class Keys {
   /** From key slot `from` on; of all accounts where none is given. */
   list(account: string | undefined, from: number, limit: number): Page<KeyStatement> {
     const index = account === undefined ? undefined : this.#accounts.recordOf(account).index;
-    const { items, next } = this.#options.store.keys.list(index, from, limit);
+    const { items, next } = this.#context.store.keys.list(index, from, limit);
     return { items: items.map((record) => this.#statementOf(record)), next };
   }
 
@@ -99,13 +105,13 @@ export class Keys {
 
   /** Takes effect on every thread before it returns, as do `rotate` and `delete`. */
   setActive(idOrName: string, active: boolean): KeyStatement {
-    const { store, live } = this.#options;
+    const { store, live } = this.#context;
     const record = store.commit(() => {
       const changed = { ...this.#recordOf(idOrName), active };
       store.keys.put(changed);
       return changed;
     });
-    live?.keyTable.setActive(record.index, active);
+    live.putKey(record);
     return this.#statementOf(record);
   }
 
@@ -115,14 +121,14 @@ export class Keys {
    * anyway. One transaction: after a crash both changes are there or none.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
-    const { store, live, clock, uses } = this.#options;
+    const { store, live, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
     const { created, old, use } = store.commit(() => {
       const found = this.#recordOf(idOrName);
       assertRotatable(found, nowMs);
       const account = this.#accounts.recordOf(found.accountId);
-      const used = isLimited(found) ? this.#countsOf(found, nowMs) : undefined;
-      const inherited = uses === undefined ? undefined : used;
+      const used = isLimited(found) ? live.countsOf(found, nowMs) : undefined;
+      const inherited = live.inheritsByRecord ? used : undefined;
       const created = this.#make(account, found, this.takeSlots(1)[0]!, inherited);
       const old = {
         ...found,
@@ -134,38 +140,38 @@ export class Keys {
       if (use !== undefined) store.keys.putUse(created.record.index, use);
       return { created, old, use };
     });
-    this.insert(created.record);
-    if (use !== undefined && live !== undefined) restoreKeyUse(created.record.index, use, live, nowMs);
-    live?.keyTable.setExpiry(old.index, old.expiresSeconds);
+    live.putKey(created.record);
+    if (use !== undefined) live.restoreKeyUse(created.record.index, use, nowMs);
+    live.putKey(old);
     return { ...created, replaced: this.#statementOf(old) };
   }
 
   delete(idOrName: string): KeyRecord {
-    const { store, live, clock } = this.#options;
+    const { store, live, clock } = this.#context;
     const record = store.commit(() => {
       const found = this.#recordOf(idOrName);
       store.keys.remove(found, recordMomentMs(clock));
       return found;
     });
-    live?.keyTable.remove(record.index);
+    live.removeKey(record.index);
     return record;
   }
 
   /** Slots for so many new keys, inside the commit that puts them. */
   takeSlots(count: number): KeyIndex[] {
-    const { store, clock } = this.#options;
+    const { store, clock } = this.#context;
     return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - KEY_INDEX_REST_MS));
   }
 
   /** Makes a key in the slot and puts its record, inside a commit; `insert` follows when that is on disk. */
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
     assertName('name', request.name);
-    assertUnique(request.name, this.#options.store.keys.findOfAccount(account.index, request.name));
+    assertUnique(request.name, this.#context.store.keys.findOfAccount(account.index, request.name));
     return this.#make(account, request, index);
   }
 
   #make(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
-    const { store, keysMax, clock } = this.#options;
+    const { store, keysMax, clock } = this.#context;
     const { name, requestsPerMinute, callsPerDay } = request;
     const nowMs = recordMomentMs(clock);
     const expiresSeconds = expiryOf(request, nowMs);
@@ -198,33 +204,22 @@ export class Keys {
 
   /** Makes all threads know a key that has just been put. */
   insert(record: KeyRecord): void {
-    const { live } = this.#options;
-    if (live !== undefined) openKey(record, live);
+    this.#context.live.putKey(record);
   }
 
   #statementOf(record: KeyRecord): KeyStatement {
-    const { store, clock } = this.#options;
-    const accountName = store.findAccount(record.accountId)?.name ?? record.accountId;
-    return keyStatement(record, accountName, this.#useOf(record), recordMomentMs(clock));
-  }
-
-  /** As it is now, or, while no gateway runs, as of the last flush. */
-  #useOf({ index }: KeyRecord): KeyUseRecord | undefined {
-    const { live, store, clock } = this.#options;
-    return live === undefined ? store.keys.findUse(index) : keyUseOf(index, live, clock.wallMs());
-  }
-
-  /** What a key with limits has used of them, by all processes where they share them: what these were lent included. */
-  #countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
-    const { uses } = this.#options;
-    const shared = uses?.find(record.id);
-    if (shared === undefined) return inheritedOf(this.#useOf(record));
-    const { minuteUsed, dayNumber, dayCalls } = shared;
-    return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
+    const { store, live, clock } = this.#context;
+    const nowMs = recordMomentMs(clock);
+    return {
+      record,
+      accountName: store.findAccount(record.accountId)?.name ?? record.accountId,
+      expired: isExpired(record, nowMs),
+      lastUsedSeconds: live.keyUseOf(record.index, nowMs)?.lastUsedSeconds,
+    };
   }
 
   #recordOf(idOrName: string): KeyRecord {
-    const { store } = this.#options;
+    const { store } = this.#context;
     assertReference('key', idOrName);
     if (isId(idOrName)) {
       const record = store.keys.find(idOrName);

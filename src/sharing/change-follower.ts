@@ -6,7 +6,7 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { asAccountIndex, asKeyIndex } from '../core/units.js';
-import type { ChangeApplier } from '../registry/change-applier.js';
+import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, Touched } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 

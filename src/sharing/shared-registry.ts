@@ -11,8 +11,9 @@ import { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { notCovered } from '../registry/credits.js';
 import { invalid } from '../registry/record-id.js';
-import type { AccountUse, AccountUses, KnownUses } from '../registry/account-uses.js';
-import type { RegistryService } from '../registry/registry-service.js';
+import type { AccountUse, KnownUses } from '../registry/account-statement.js';
+import type { SharedUses } from '../registry/registry-context.js';
+import type { RegistryService } from '../registry/registry.js';
 import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Store } from '../store/store.js';
@@ -28,9 +29,9 @@ const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
 export interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared'>;
-  /** Made with `followed` and these `uses`, without live buffers. */
+  /** Made with these `uses`. */
   readonly registry: Registry;
-  readonly uses: AccountUses;
+  readonly uses: SharedUses;
   readonly coordinator: Pick<Coordinator, 'look'>;
   readonly debits: DebitService;
   readonly commit: CommitChange;

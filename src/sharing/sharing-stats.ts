@@ -4,7 +4,7 @@
  * admin interface read it. Pure; main thread.
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
-import type { AccountUse } from '../registry/account-uses.js';
+import type { AccountUse } from '../registry/account-statement.js';
 import type { RegistryState, SharingSnapshot, SharingState } from '../telemetry/metrics-snapshot.js';
 import type { ScopeView } from './coordinator.js';
 import type { EqualShare } from './equal-share.js';

@@ -8,8 +8,7 @@
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
-import { keyUseOf } from '../registry/key-use.js';
-import type { LiveBuffers } from '../registry/registry-options.js';
+import { keyUseOf, type LiveBuffers } from '../registry/live-buffers.js';
 
 /** The rows that several gateways add to. */
 export interface SharedKeyRows {

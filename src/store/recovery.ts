@@ -8,9 +8,8 @@
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { AccountDirectory } from '../registry/account-directory.js';
-import { accountStateOf, findPlanIndex } from '../registry/account-state.js';
 import type { Catalog } from '../registry/catalog.js';
-import { openKey, restoreKeyUse } from '../registry/key-use.js';
+import { accountStateOf, applyKey, findPlanIndex, restoreKeyUse } from '../registry/live-buffers.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { Clock } from '../core/clock.js';
 import { asPicoUnits, asWallMs, type WallMs } from '../core/units.js';
@@ -94,7 +93,7 @@ function recoverKeys(options: RecoveryOptions): number {
   let keys = 0;
   for (const record of store.keys.all()) {
     assertCapacity(record.index, keysMax, 'keys');
-    openKey(record, live);
+    applyKey(record, live);
     keys++;
   }
   // In the order of the table: 1.1 µs a row, against 1.9 where each key's is looked up.

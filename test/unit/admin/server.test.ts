@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import t from 'tap';
 import { ADMIN_BODY_BYTES_MAX } from '#src/admin/route.js';
 import { startAdmin } from '#src/admin/server.js';
-import { ownRegistryService } from '#src/registry/registry-service.js';
+import { ownRegistryService } from '#src/registry/registry.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';
 import { History } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';

@@ -5,7 +5,7 @@ import type { Test } from 'tap';
 import type { AdminContext, ReloadResult, SharedHosts } from '#src/admin/route.js';
 import type { LogView } from '#src/telemetry/log.js';
 import { startAdmin } from '#src/admin/server.js';
-import { ownRegistryService } from '#src/registry/registry-service.js';
+import { ownRegistryService } from '#src/registry/registry.js';
 import type { LiveSource } from '#src/admin/live-feed.js';
 import { History, type StatusStats } from '#src/telemetry/history.js';
 import { AccountHistory } from '#src/telemetry/account-history.js';

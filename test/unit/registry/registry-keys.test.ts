@@ -2,6 +2,7 @@
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
@@ -32,7 +33,7 @@ function withoutGateway(path: string, accounts: readonly string[]): Pick<House, 
     clock: new StoppedClock(),
     accountsMax: 1_000,
     keysMax: 1_000,
-    live: undefined,
+    live: new StoreOnly(store),
   });
   for (const name of accounts) registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) });
   return { registry, store };

@@ -7,6 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
+import { SharedUses } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { RegistryLog } from '#src/sharing/registry-log.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';
@@ -30,9 +31,7 @@ export class RegistryHost {
       clock: new SystemClock(),
       accountsMax: 10_000,
       keysMax: 10_000,
-      live: undefined,
-      directory: new AccountDirectory(),
-      followed: true,
+      live: new SharedUses(this.store, new AccountDirectory()),
     });
     this.clients = ['calls', 'waits'].map(
       (name) => new ValkeyClient({ url, name: `${host}-${name}`, deadlineMs: 2_000 }),

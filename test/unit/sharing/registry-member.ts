@@ -7,8 +7,9 @@ import { asAccountIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
-import { ChangeApplier } from '#src/registry/change-applier.js';
+import { ChangeApplier } from '#src/registry/live-buffers.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
+import { SharedUses } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
@@ -46,9 +47,7 @@ const registry = new Registry({
   catalog: CATALOG,
   clock,
   ...bounds,
-  live: undefined,
-  directory,
-  followed: true,
+  live: new SharedUses(store, directory),
 });
 const applier = new ChangeApplier({ store, live, directory, catalog: () => CATALOG, ...bounds, log });
 const follower = new ChangeFollower({ feed: store.shared.feed, applier, appliedTo, ...bounds, log });

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
-import { AccountUses } from '#src/registry/account-uses.js';
+import { SharedUses } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
 import type { CallsUse } from '#src/sharing/sharing-stats.js';
@@ -37,17 +37,14 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
   const connect = (slot: number): Coordinator =>
     authority.connect({ host: 'h', slot, incarnation: String(slot) });
   const [looking, debiting, other] = [connect(0), connect(1), connect(2)];
-  const uses = new AccountUses();
+  const uses = new SharedUses(store, new AccountDirectory());
   const registry = new Registry({
     store,
     catalog: CATALOG,
     clock,
     accountsMax: 10,
     keysMax: 10,
-    live: undefined,
-    directory: new AccountDirectory(),
-    followed: true,
-    uses,
+    live: uses,
   });
   const follows = { count: 0 };
   const here = commitHere(store, () => follows.count++);

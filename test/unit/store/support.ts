@@ -21,6 +21,7 @@ import { KeyUses } from '#src/store/key-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
 import type { Catalog } from '#src/registry/catalog.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
+import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { Store } from '#src/store/store.js';
 import type { Log } from '#src/telemetry/log.js';
@@ -109,7 +110,7 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
     clock,
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
-    live: { ledger, keyTable },
+    live: new OwnBuffers(store, { ledger, keyTable }),
   });
   const ring = createRing(16);
   const journal = new JournalWriter(ring, () => undefined);
@@ -126,7 +127,7 @@ export function offlineRegistry(store: Store, clock: Clock): Registry {
     clock,
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
-    live: undefined,
+    live: new StoreOnly(store),
   });
 }
 

@@ -1,6 +1,6 @@
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { accountStateOf, findPlanIndex } from '#src/registry/account-state.js';
+import { accountStateOf, findPlanIndex } from '#src/registry/live-buffers.js';
 import { CATALOG } from '../store/support.js';
 
 const record = {

@@ -1,0 +1,211 @@
+/**
+ * What Accounts, Credits and Keys work on: the store, the settings' part of it, and the live state. Which live state it is, is
+ * chosen once, by whoever makes the registry:
+ *
+ *     StoreOnly    a command, while no gateway runs
+ *     OwnBuffers   a gateway that is alone on its store
+ *     SharedUses   one of several processes or hosts that share the registry
+ *
+ * Main thread of a gateway process, or a command.
+ */
+import { asWallMs, type AccountIndex, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
+import type { Clock } from '../core/clock.js';
+import { AccountDirectory } from './account-directory.js';
+import type { AccountRecord } from './account-record.js';
+import {
+  type AccountStatement,
+  type AccountUse,
+  flushedStatement,
+  type KnownUses,
+  liveStatement,
+  sharedStatement,
+} from './account-statement.js';
+import type { Catalog } from './catalog.js';
+import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, laterUse } from './key-record.js';
+import {
+  accountStateOf,
+  applyAccount,
+  applyKey,
+  keyUseOf,
+  type LiveBuffers,
+  restoreKeyUse,
+} from './live-buffers.js';
+import type { RecordStore } from './record-store.js';
+
+export interface RegistryContext {
+  readonly store: RecordStore;
+  readonly catalog: Catalog;
+  readonly clock: Clock;
+  /** Slots of the ledger and of the key table (`limits.accounts`, `limits.keys`). */
+  readonly accountsMax: number;
+  readonly keysMax: number;
+  readonly live: LiveState;
+}
+
+/** Returns the time of a record: they hold whole milliseconds. */
+export function recordMomentMs(clock: Clock): WallMs {
+  return asWallMs(Math.floor(clock.wallMs()));
+}
+
+/** What is known beside the store, and follows its changes. All three have the methods of the first. */
+export type LiveState = StoreOnly | OwnBuffers | SharedUses;
+
+/**
+ * Nothing but the store: statements show the last flush, and a change takes effect when a gateway starts. Methods that change
+ * something are called after the transaction, the others may be called inside it.
+ */
+export class StoreOnly {
+  /** Whether what a key has used goes into the record of its successor, for processes that learn of it from there. */
+  readonly inheritsByRecord: boolean = false;
+  protected readonly store: RecordStore;
+  #directory: AccountDirectory | undefined;
+
+  constructor(store: RecordStore, directory?: AccountDirectory) {
+    this.store = store;
+    this.#directory = directory;
+  }
+
+  /** For searches. Filled from the store at the first search, unless recovery filled it. */
+  directory(): AccountDirectory {
+    if (this.#directory !== undefined) return this.#directory;
+    this.#directory = new AccountDirectory();
+    for (const record of this.store.accounts()) this.#directory.set(record);
+    return this.#directory;
+  }
+
+  openAccount(record: AccountRecord, _catalog: Catalog): void {
+    this.#directory?.set(record);
+  }
+
+  changeAccount(record: AccountRecord, _catalog: Catalog): void {
+    this.#directory?.set(record);
+  }
+
+  /** Gives money, or takes it if negative. False if calls in flight and charges leave too little to take. */
+  credit(_account: AccountIndex, _amount: PicoUnits): boolean {
+    return true;
+  }
+
+  /** Makes the key known, or changes it. */
+  putKey(_record: KeyRecord): void {
+    // No threads.
+  }
+
+  removeKey(_key: KeyIndex): void {
+    // No threads.
+  }
+
+  restoreKeyUse(_key: KeyIndex, _use: KeyUseRecord, _nowMs: WallMs): void {
+    // The store has it.
+  }
+
+  statementOf(record: AccountRecord, nowMs: WallMs): AccountStatement {
+    return flushedStatement(record, this.store.findSpending(record.index), nowMs);
+  }
+
+  /** Undefined for a key that was never used. */
+  keyUseOf(key: KeyIndex, _nowMs: WallMs): KeyUseRecord | undefined {
+    return this.store.keys.findUse(key);
+  }
+
+  /** What a key has used of its own limits, for the key that rotation puts in its place. */
+  countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
+    return inheritedOf(this.keyUseOf(index, nowMs));
+  }
+}
+
+/** The buffers of the only gateway: a change is in force on all its threads when the method returns. */
+export class OwnBuffers extends StoreOnly {
+  readonly #live: LiveBuffers;
+
+  constructor(store: RecordStore, live: LiveBuffers, directory?: AccountDirectory) {
+    super(store, directory);
+    this.#live = live;
+  }
+
+  override openAccount(record: AccountRecord, catalog: Catalog): void {
+    super.openAccount(record, catalog);
+    this.#live.ledger.openAccount(record.index, accountStateOf(record, undefined, catalog));
+  }
+
+  override changeAccount(record: AccountRecord, catalog: Catalog): void {
+    super.changeAccount(record, catalog);
+    applyAccount(record, this.#live, catalog);
+  }
+
+  override credit(account: AccountIndex, amount: PicoUnits): boolean {
+    return this.#live.ledger.credit(account, amount);
+  }
+
+  override putKey(record: KeyRecord): void {
+    applyKey(record, this.#live);
+  }
+
+  override removeKey(key: KeyIndex): void {
+    this.#live.keyTable.remove(key);
+  }
+
+  override restoreKeyUse(key: KeyIndex, use: KeyUseRecord, nowMs: WallMs): void {
+    restoreKeyUse(key, use, this.#live, nowMs);
+  }
+
+  override statementOf(record: AccountRecord, nowMs: WallMs): AccountStatement {
+    return liveStatement(record, this.#live.ledger.snapshot(record.index), nowMs);
+  }
+
+  override keyUseOf(key: KeyIndex, nowMs: WallMs): KeyUseRecord | undefined {
+    return keyUseOf(key, this.#live, nowMs);
+  }
+}
+
+/**
+ * What all processes together use of accounts and of keys with limits of their own, as far as it was asked for. Asking takes
+ * time and a transaction cannot wait, so the caller asks beforehand and runs the work with `show`. A ChangeApplier brings
+ * committed changes to buffers and directory, so nothing of a change that is undone gets there.
+ */
+export class SharedUses extends StoreOnly {
+  override readonly inheritsByRecord = true;
+  #known: KnownUses | undefined;
+  #missed: Set<string> | undefined;
+
+  /** Runs `work` with what is known; `missed` are the ids whose use it wanted beyond that. Not nested. */
+  show<Result>(
+    known: KnownUses,
+    work: () => Result,
+  ): { readonly result: Result; readonly missed: ReadonlySet<string> } {
+    const missed = new Set<string>();
+    this.#known = known;
+    this.#missed = missed;
+    try {
+      return { result: work(), missed };
+    } finally {
+      this.#known = undefined;
+      this.#missed = undefined;
+    }
+  }
+
+  override openAccount(_record: AccountRecord): void {
+    // The ChangeApplier does it.
+  }
+
+  override changeAccount(_record: AccountRecord): void {
+    // The ChangeApplier does it.
+  }
+
+  override statementOf(record: AccountRecord, nowMs: WallMs): AccountStatement {
+    return sharedStatement(super.statementOf(record, nowMs), this.#find(record.id), nowMs);
+  }
+
+  override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
+    const use = this.#find(record.id);
+    if (use === undefined) return super.countsOf(record, nowMs);
+    const { minuteUsed, dayNumber, dayCalls } = use;
+    return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
+  }
+
+  #find(id: string): AccountUse | undefined {
+    const use = this.#known?.get(id);
+    if (use === undefined) this.#missed?.add(id);
+    return use;
+  }
+}
