@@ -64,11 +64,7 @@ export class AttemptSpan {
     return parent && new AttemptSpan(begin(), parent, traceState, outbox);
   }
 
-  get isUnanswered(): boolean {
-    return this.#firstByteMs === null;
-  }
-
-  /** Said once. */
+  /** Called once. */
   firstByte(nowMs: number): void {
     this.#firstByteMs = nowMs;
   }

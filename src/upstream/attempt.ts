@@ -1,13 +1,18 @@
 /**
- * One try of a call on one upstream: judges the status, gives the body to its reader, and sees to it that the session hears
- * exactly one complete or reject and nothing after it. Upstream worker.
+ * One attempt of a call on one upstream: judges the status and gives the body to a reader, which writes to the session's sink.
+ * The session starts it and gets exactly one complete, reject or cut, and nothing after it. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { withModelName } from '../protocol/chat-body.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
-import { type ResponseBodyReader, ResponseReader, type ResponseSink } from './response-reader.js';
+import {
+  type ResponseBodyReader,
+  type ResponseOutcome,
+  ResponseReader,
+  type ResponseSink,
+} from './response-reader.js';
 import type { ResponseBudget } from './response-budget.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
@@ -26,28 +31,33 @@ import { StreamReader } from './stream-reader.js';
 import type { TakenTarget } from './target-choice.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** Of an error's body as much as a message can need; and of a body that nobody reads as much as a connection is worth. */
+/** Of an error's body, as much as a message can need; of a body that nobody reads, as much as keeping the connection is worth. */
 const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 
-/** A generation that goes on is cut by a setting of ours. */
+/** Our setting cuts a generation that still goes on. */
 const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
 
-/** The session's side; `crash` is for exceptions, which are bugs of ours. */
+/** The session, as its attempts and their readers see it. */
 export interface AttemptOwner extends ResponseSink {
-  /** For the response, if it is a whole one. */
+  /** Memory for the response, if it is not a stream. */
   readonly budget: ResponseBudget;
+  /** The response is whole and valid; `rest` are its last bytes. */
+  complete(rest: Uint8Array): void;
+  /** The attempt failed. */
+  reject(failure: AttemptFailure): void;
   /**
-   * In the place of `reject`, of a stream that has begun: it was cut by our clock or its caller, so what was relayed is charged.
-   * `isHeldUp`: by its caller.
+   * In place of `reject`, for a stream that has begun: our total timeout or its client cut it, so what was relayed is charged.
+   * `isHeldUp`: the client did, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
+  /** An exception, which is a bug of ours. */
   crash(error: unknown): void;
 }
 
-/** unanswered → reading or refused → drained; a fault or abort may come at any point. */
+/** unanswered → reading or refused → drained; an error or abort may come at any point. */
 type Phase = 'unanswered' | 'reading' | 'refused' | 'drained';
 
-export class Attempt implements HttpHandler, ResponseSink {
+export class Attempt implements HttpHandler, ResponseOutcome {
   readonly meter = new UsageMeter();
   readonly taken: TakenTarget;
   readonly #owner: AttemptOwner;
@@ -58,8 +68,8 @@ export class Attempt implements HttpHandler, ResponseSink {
   #phase: Phase = 'unanswered';
   #reader: ResponseBodyReader | undefined;
   #status = 0;
-  /** Of a stream: the client has some of it. */
-  #relayed = false;
+  /** The client has some of the response. */
+  #begun = false;
   #contentType: string | undefined;
   #unusedChunks: Uint8Array[] = [];
   #unusedBytes = 0;
@@ -93,7 +103,7 @@ export class Attempt implements HttpHandler, ResponseSink {
     this.#call.resume();
   }
 
-  /** Ends the connection at once; the owner hears nothing more. */
+  /** Closes the connection at once; the owner hears nothing more. */
   abort(): void {
     this.#phase = 'drained';
     this.#endSpan('cancelled');
@@ -101,7 +111,7 @@ export class Attempt implements HttpHandler, ResponseSink {
     this.#call.abort();
   }
 
-  // What throws below is a bug of ours; the client must not take it for a failure of the upstream.
+  // An exception below is a bug of ours; the HTTP client must not take it for a failure of the upstream.
 
   onStart(status: number, header: (name: string) => string | undefined): void {
     try {
@@ -138,12 +148,10 @@ export class Attempt implements HttpHandler, ResponseSink {
     }
   }
 
-  relay(bytes: Uint8Array): void {
-    if (this.#phase !== 'reading') return;
-    if (this.#span?.isUnanswered === true) this.#span.firstByte(this.#clock.monotonicMs());
+  begun(): void {
+    this.#span?.firstByte(this.#clock.monotonicMs());
     this.taken.answered();
-    this.#relayed = true;
-    this.#owner.relay(bytes);
+    this.#begun = true;
   }
 
   complete(rest: Uint8Array): void {
@@ -154,10 +162,10 @@ export class Attempt implements HttpHandler, ResponseSink {
     this.#owner.complete(rest);
   }
 
-  /** What breaks the protocol is not worth a connection. */
+  /** The connection of a response that breaks the protocol is closed. */
   reject(failure: AttemptFailure): void {
     if (this.#phase === 'drained') return;
-    if (this.#relayed && this.#call.isHeldUp) {
+    if (this.#begun && this.#call.isHeldUp) {
       this.#cut(failure, true);
       return;
     }
@@ -187,7 +195,7 @@ export class Attempt implements HttpHandler, ResponseSink {
     } else {
       this.#phase = 'reading';
       this.#reader = this.#request.stream
-        ? new StreamReader(this, this.meter, this.#request.includeUsage, this.#request.choices)
+        ? new StreamReader(this.#owner, this, this.meter, this.#request.includeUsage, this.#request.choices)
         : new ResponseReader(this, this.meter, this.#owner.budget);
     }
   }
@@ -202,13 +210,13 @@ export class Attempt implements HttpHandler, ResponseSink {
   }
 
   #error(fault: HttpFault): void {
-    // Its end is missing, and nothing else.
+    // Only the end is missing.
     if (this.#reader?.isWhole === true) {
       this.#reader.onEnd();
       return;
     }
     const failure = connectionFailure(fault);
-    if (this.#relayed) {
+    if (this.#begun) {
       const isHeldUp = this.#call.isHeldUp;
       if (isHeldUp || fault.code === TOTAL_TIMEOUT) {
         this.#cut(failure, isHeldUp);
@@ -221,7 +229,7 @@ export class Attempt implements HttpHandler, ResponseSink {
     this.#owner.reject(failure);
   }
 
-  /** It says nothing about the upstream's health. */
+  /** A cut says nothing about the upstream's health. */
   #cut(failure: AttemptFailure, isHeldUp: boolean): void {
     this.#endSpan(failure.kind);
     this.taken.release();
@@ -229,7 +237,7 @@ export class Attempt implements HttpHandler, ResponseSink {
     this.#owner.cut(failure, isHeldUp);
   }
 
-  /** The upstream found the request wrong; its message is there as far as it came. */
+  /** The upstream rejected the request; its message is read as far as it came. */
   #refuse(): void {
     if (this.#phase !== 'refused') return;
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
@@ -251,7 +259,7 @@ export class Attempt implements HttpHandler, ResponseSink {
     });
   }
 
-  /** The outcome is known. What is left of the body is let run off, so that the connection can be used again. */
+  /** The outcome is known. The rest of the body is read and dropped, so that the connection can be used again. */
   #settle(): void {
     this.#phase = 'drained';
     this.taken.release();
@@ -264,7 +272,7 @@ function headersOf({ trace }: UpstreamRequest, span: AttemptSpan | undefined): r
   return trace === undefined ? undefined : traceHeadersOf(trace);
 }
 
-/** The body with the model's name as the upstream knows it. */
+/** The body with the upstream's name of the model. */
 function bodyFor(model: string | undefined, request: UpstreamRequest): string | Uint8Array {
   const { largeBody } = request;
   if (model === undefined) return largeBody ?? request.body;
@@ -282,9 +290,9 @@ function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
 }
 
-/** A whole response without a type is let through: it is checked as JSON all the same. */
+/** A non-streamed response without a content type is accepted: it is checked as JSON anyway. */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
-  // Nearly all of them, as they come.
+  // Nearly all responses, without a parse.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;
   const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
   if (stream) return type === 'text/event-stream';

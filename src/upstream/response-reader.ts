@@ -10,16 +10,18 @@ import type { ResponseBudget } from './response-budget.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
-/*
- * What a reader of a response's body does with it: the words between attempt, readers and session. Upstream worker.
- */
-
+/** The session: takes bytes that the client may have now. */
 export interface ResponseSink {
-  /** Bytes that the client may have now. */
   relay(bytes: Uint8Array): void;
-  /** The response is whole and valid; `rest` are its last bytes. Said once, and nothing after it. */
+}
+
+/** The attempt: learns what becomes of the response. Exactly one of complete and reject is called, last. */
+export interface ResponseOutcome {
+  /** Called once, before the first `relay` to the sink. */
+  begun(): void;
+  /** The response is whole and valid; `rest` are its last bytes. */
   complete(rest: Uint8Array): void;
-  /** The response cannot be used (any further). Said once, and nothing after it. */
+  /** The response cannot be used (any further). */
   reject(failure: AttemptFailure): void;
 }
 
@@ -136,15 +138,15 @@ function isEscaped(text: Buffer, at: number): boolean {
 export class ResponseReader implements ResponseBodyReader {
   /** The client has nothing of it before `onEnd`. */
   readonly isWhole = false;
-  readonly #sink: ResponseSink;
+  readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #budget: ResponseBudget;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #over = false;
 
-  constructor(sink: ResponseSink, meter: UsageMeter, budget: ResponseBudget) {
-    this.#sink = sink;
+  constructor(outcome: ResponseOutcome, meter: UsageMeter, budget: ResponseBudget) {
+    this.#outcome = outcome;
     this.#meter = meter;
     this.#budget = budget;
   }
@@ -172,13 +174,13 @@ export class ResponseReader implements ResponseBodyReader {
     this.#over = true;
     this.#meter.report(reportIn(members), members.model);
     this.#meter.answered(answer);
-    this.#sink.complete(answer);
+    this.#outcome.complete(answer);
   }
 
   #reject(failure: AttemptFailure): void {
     this.#over = true;
     this.#chunks = [];
-    this.#sink.reject(failure);
+    this.#outcome.reject(failure);
   }
 }
 

@@ -12,7 +12,7 @@
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
 import { latin1EventFrom, SSE_DONE, SSE_DONE_DATA, SseSplitter } from '../protocol/sse.js';
-import type { ResponseBodyReader, ResponseSink } from './response-reader.js';
+import type { ResponseBodyReader, ResponseOutcome, ResponseSink } from './response-reader.js';
 import { garbageFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -48,6 +48,7 @@ interface Garbage {
 
 export class StreamReader implements ResponseBodyReader {
   readonly #sink: ResponseSink;
+  readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
   readonly #includeUsage: boolean;
   readonly #choices: number;
@@ -64,8 +65,15 @@ export class StreamReader implements ResponseBodyReader {
   #relayed = false;
 
   /** `choices`: how many were asked for. */
-  constructor(sink: ResponseSink, meter: UsageMeter, includeUsage: boolean, choices: number) {
+  constructor(
+    sink: ResponseSink,
+    outcome: ResponseOutcome,
+    meter: UsageMeter,
+    includeUsage: boolean,
+    choices: number,
+  ) {
     this.#sink = sink;
+    this.#outcome = outcome;
     this.#meter = meter;
     this.#includeUsage = includeUsage;
     this.#choices = choices;
@@ -206,6 +214,7 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   #relay(events: Buffer): void {
+    if (!this.#relayed) this.#outcome.begun();
     this.#relayed = true;
     this.#meter.relayed(events);
     this.#sink.relay(events);
@@ -214,7 +223,7 @@ export class StreamReader implements ResponseBodyReader {
   #complete(): void {
     if (this.#over) return;
     this.#over = true;
-    this.#sink.complete(DONE_BYTES);
+    this.#outcome.complete(DONE_BYTES);
   }
 
   /** What is no event after the end of the text, or tells of an error, is no reason to give the text away. */
@@ -224,7 +233,7 @@ export class StreamReader implements ResponseBodyReader {
       return;
     }
     this.#over = true;
-    this.#sink.reject(garbageFailure(what));
+    this.#outcome.reject(garbageFailure(what));
   }
 
   #isOver(): boolean {

@@ -3,7 +3,7 @@
  * the same usage, and both are what a plain reading of the whole stream finds.
  */
 import t, { type Test } from 'tap';
-import type { ResponseSink } from '#src/upstream/response-reader.js';
+import type { ResponseOutcome, ResponseSink } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
@@ -26,13 +26,20 @@ interface Outcome {
   readonly usage: string;
 }
 
-class Sink implements ResponseSink {
+class Sink implements ResponseSink, ResponseOutcome {
+  begins = 0;
   readonly pieces: Uint8Array[] = [];
   rest: string | undefined;
   failure: AttemptFailure | undefined;
   endings = 0;
 
+  begun(): void {
+    if (this.begins > 0 || this.pieces.length > 0) throw new Error('begun too late or twice');
+    this.begins++;
+  }
+
   relay(bytes: Uint8Array): void {
+    if (this.begins === 0) throw new Error('relayed before it has begun');
     if (this.endings > 0) throw new Error('relayed after the end');
     this.pieces.push(Uint8Array.from(bytes));
   }
@@ -52,7 +59,7 @@ class Sink implements ResponseSink {
 function outcomeOf(bytes: Buffer, cuts: readonly number[], includeUsage: boolean): Outcome {
   const sink = new Sink();
   const meter = new UsageMeter();
-  const reader = new StreamReader(sink, meter, includeUsage, 1);
+  const reader = new StreamReader(sink, sink, meter, includeUsage, 1);
   let start = 0;
   for (const cut of [...cuts, bytes.length]) {
     // A copy of its own size: a reader that looks beyond its chunk is found out.

@@ -3,7 +3,12 @@
  * on as good, and what it finds good is never refused.
  */
 import t from 'tap';
-import { membersOfResponse, ResponseReader, type ResponseSink } from '#src/upstream/response-reader.js';
+import {
+  membersOfResponse,
+  ResponseReader,
+  type ResponseOutcome,
+  type ResponseSink,
+} from '#src/upstream/response-reader.js';
 import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-budget.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
@@ -14,12 +19,19 @@ import { newSeed, random } from '../../support/protocol-values.js';
 const FULL = process.env.TOLLGATE_HOSTILE_FULL !== undefined;
 const MUTATIONS = FULL ? 400_000 : 20_000;
 
-class Sink implements ResponseSink {
+class Sink implements ResponseSink, ResponseOutcome {
+  begins = 0;
   readonly relayed: Uint8Array[] = [];
   rest: Uint8Array | undefined;
   rejected = false;
 
+  begun(): void {
+    if (this.begins > 0 || this.relayed.length > 0) throw new Error('begun too late or twice');
+    this.begins++;
+  }
+
   relay(bytes: Uint8Array): void {
+    if (this.begins === 0) throw new Error('relayed before it has begun');
     this.relayed.push(bytes);
   }
 
@@ -50,7 +62,7 @@ function readWhole(answer: Uint8Array): Sink {
 
 function readStream(stream: Uint8Array, pieceBytes = stream.length): Sink {
   const sink = new Sink();
-  const reader = new StreamReader(sink, new UsageMeter(), true, 1);
+  const reader = new StreamReader(sink, sink, new UsageMeter(), true, 1);
   for (let at = 0; at < stream.length; at += pieceBytes) reader.onData(stream.subarray(at, at + pieceBytes));
   reader.onEnd();
   return sink;

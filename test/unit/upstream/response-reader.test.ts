@@ -15,7 +15,7 @@ function read(chunks: readonly Uint8Array[], { budget = AMPLE } = {}) {
   const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
   const reader = new ResponseReader(
     {
-      relay: () => t.fail('a whole answer is not relayed in parts'),
+      begun: () => t.fail('a whole answer is not relayed in parts'),
       complete: (rest) => {
         outcome.rest = Buffer.from(rest).toString('utf8');
         outcome.endings++;

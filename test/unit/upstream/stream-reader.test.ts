@@ -1,19 +1,26 @@
 /** What of a stream is relayed, what is held for the end, and what is refused. */
 import t from 'tap';
 import { SSE_EVENT_BYTES_MAX } from '#src/core/limits.js';
-import type { ResponseSink } from '#src/upstream/response-reader.js';
+import type { ResponseOutcome, ResponseSink } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';
 
-class Sink implements ResponseSink {
+class Sink implements ResponseSink, ResponseOutcome {
+  begins = 0;
   relayed = '';
   rest: string | undefined;
   failure: AttemptFailure | undefined;
   endings = 0;
 
+  begun(): void {
+    if (this.begins > 0 || this.relayed !== '') throw new Error('begun too late or twice');
+    this.begins++;
+  }
+
   relay(bytes: Uint8Array): void {
+    if (this.begins === 0) throw new Error('relayed before it has begun');
     if (this.endings > 0) throw new Error('relayed after the end');
     this.relayed += Buffer.from(bytes).toString('utf8');
   }
@@ -37,7 +44,7 @@ function read(
 ): { sink: Sink; meter: UsageMeter; reader: StreamReader } {
   const sink = new Sink();
   const meter = new UsageMeter();
-  const reader = new StreamReader(sink, meter, includeUsage, choices);
+  const reader = new StreamReader(sink, sink, meter, includeUsage, choices);
   for (const chunk of chunks) reader.onData(typeof chunk === 'string' ? Buffer.from(chunk) : chunk);
   if (end) reader.onEnd();
   return { sink, meter, reader };
