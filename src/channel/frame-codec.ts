@@ -7,8 +7,8 @@
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, wait in ms; the bytes
  *
- * A Fail is not worth a record. What is too long for a record or finds no room is posted too, and so is a large body, because
- * its memory can be handed over.
+ * A Fail is not worth a record. What is too long for a record or finds no room is posted too. The large body of a call is always
+ * posted, behind the call's record, because its memory can be transferred.
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
@@ -51,7 +51,7 @@ const ASCII = 4;
 /** The call belongs to a trace; if it has no text, the trace is unrecorded. */
 const TRACED = 8;
 
-/** False if nothing was written: the caller posts the frame. */
+/** False if nothing was written: the caller posts the frame. A call is written without its large body. */
 export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
   switch (frame.kind) {
     case FRAME_CALL:
@@ -104,7 +104,6 @@ function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): numbe
 }
 
 function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
-  if (request.largeBody !== undefined) return false;
   const { requestId, body, bodyIsAscii, trace } = request;
   const hasText = trace !== undefined && trace !== UNRECORDED;
   const traceParent = hasText ? trace[0] : '';

@@ -8,6 +8,7 @@
  * it. A turn that produces much (500 fast streams at once: 32 MB) is sent as several messages, so that no batch grows with it.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { invariant } from '../core/errors.js';
 import { createSpscRing, SpscReader, SpscWriter } from '../core/spsc-ring.js';
 import { readFrame, writeFrame } from './frame-codec.js';
 import { FRAME_CALL, type DataFrame, type EndFrame, type Frame } from './messages.js';
@@ -40,8 +41,8 @@ export function createFrameChannel(): readonly [FrameChannel, FrameChannel] {
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
-/** Bytes of records that have been written, or a frame that is posted. */
-type Item = number | PostedFrame;
+/** Bytes of records that have been written, the large body of the call in the record before it, or a frame that is posted. */
+type Item = number | Uint8Array | PostedFrame;
 
 const STRING_BYTES_MAX = 4 * 1024;
 
@@ -62,7 +63,7 @@ export class FramePort {
   #transfer: ArrayBuffer[] = [];
   #postedBytes = 0;
   #scheduled = false;
-  /** Of the message that is being read: the frame before the next one, which says whether it is of the same call. */
+  /** The frame that was read last: what follows may be its body, and says whether the next frame is of the same call. */
   #taken: Frame | undefined;
 
   /**
@@ -80,6 +81,8 @@ export class FramePort {
   /** Queues a frame. Its bytes are copied; only those of a large body are transferred, with their whole buffer. */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
+    else if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)
+      this.#add(frame.request.largeBody, frame.request.largeBody);
     if (this.#postedBytes >= BATCH_BYTES_MAX) {
       this.#flush();
     } else if (!this.#scheduled) {
@@ -107,20 +110,20 @@ export class FramePort {
   }
 
   #post(frame: Frame): void {
-    const recordBytes = this.#out.takeUnreported();
-    if (recordBytes > 0) this.#items.push(recordBytes);
     if ('bytes' in frame) {
       const bytes = packed(frame.bytes);
-      this.#items.push({ ...frame, bytes });
-      this.#count(bytes);
+      this.#add({ ...frame, bytes }, bytes);
     } else {
-      this.#items.push(frame);
-      if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)
-        this.#count(frame.request.largeBody);
+      this.#add(frame, frame.kind === FRAME_CALL ? frame.request.largeBody : undefined);
     }
   }
 
-  #count(bytes: string | Uint8Array): void {
+  /** `bytes` are those in the item that count, and are transferred. */
+  #add(item: Item, bytes: string | Uint8Array | undefined): void {
+    const recordBytes = this.#out.takeUnreported();
+    if (recordBytes > 0) this.#items.push(recordBytes);
+    this.#items.push(item);
+    if (bytes === undefined) return;
     this.#postedBytes += bytes.length;
     if (typeof bytes !== 'string') this.#transfer.push(bytes.buffer as ArrayBuffer);
   }
@@ -131,11 +134,18 @@ export class FramePort {
     } else {
       for (const item of message) {
         if (typeof item === 'number') this.#in.read(item, this.#onRecord);
+        else if (item instanceof Uint8Array) this.#takeBody(item);
         else this.#take(unpacked(item));
       }
     }
     this.#take(undefined);
     this.#in.giveBack();
+  }
+
+  #takeBody(largeBody: Uint8Array): void {
+    const frame = this.#taken;
+    invariant(frame?.kind === FRAME_CALL, 'a body follows its call');
+    this.#taken = { ...frame, request: { ...frame.request, largeBody } };
   }
 
   #take(next: Frame | undefined): void {

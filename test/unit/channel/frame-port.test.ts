@@ -169,3 +169,39 @@ void t.test('small calls and answers are not serialised: their message is a numb
   t.equal(messages.length, 1, 'one for the turn');
   t.type(messages[0], 'number');
 });
+
+void t.test('a large body follows the record of its call, and is transferred', async (t) => {
+  const { ports, heard } = bed(t);
+  const request = {
+    requestId: 'req_1',
+    modelIndex: 2,
+    stream: true,
+    includeUsage: true,
+    modelStart: 3,
+    modelEnd: 9,
+    body: '',
+    bodyIsAscii: true,
+    largeBody: Uint8Array.of(1, 2, 3),
+    trace: undefined,
+    account: asAccountIndex(3),
+    outputTokensMax: 16,
+    choices: 1,
+  };
+  const sent = [1, 2, 3].map((id) => {
+    const frame = {
+      kind: FRAME_CALL,
+      id,
+      request: { ...request, largeBody: Uint8Array.of(id, 2, 3) },
+    } as const;
+    return { frame, text: textOf(frame) };
+  });
+  for (const { frame } of sent) {
+    ports[0]!.push(frame);
+    ports[0]!.push({ kind: FRAME_CANCEL, id: frame.id });
+  }
+  await until(() => heard[1]!.length === 6);
+  for (const [index, { frame, text }] of sent.entries()) {
+    t.equal(heard[1]![2 * index], text);
+    t.equal(frame.request.largeBody.length, 0, 'its memory belongs to the other end');
+  }
+});
