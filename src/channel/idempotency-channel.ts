@@ -1,28 +1,24 @@
 /**
- * The listener's side of claims: its port to the main thread, and the bound on what is collected. Listener thread.
+ * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that it collects. Both
+ * ends import the messages.
+ *
+ *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
+ *                       LockMessage             what became of the call; no reply
+ *
+ * A listener sends `keep` before it appends the call's charge to its journal, and every LockMessage before the client can know of
+ * it. So whoever sees the charge finds the message in the port, and so does whoever serves a client that has seen the response.
  */
 import type { MessagePort } from 'node:worker_threads';
+import { AskPort } from '../core/ask-port.js';
 import type { ResponseKey } from '../registry/stored-response.js';
-import { AskPort } from './ask-port.js';
 
-/*
- * What passes between a listener and the main thread about calls with an `Idempotency-Key`. Both ends import this file.
- *
- *     listener → main   Question<Claim>   before the call is admitted; answered by a ClaimAnswer
- *                       ClaimNote         what became of it; not answered
- *
- * A listener says `keep` before it appends the call's charge to its journal, and all notes before the client can know:
- * so who sees the charge finds the note in the port, and so does who serves a client that has seen the response.
- */
-
-/** Of `Question.ask`. */
 export interface LockRequest extends ResponseKey {
   /** SHA-256 of the request's body, as hex digits. */
   readonly bodyDigest: string;
 }
 
 export type LockReply =
-  /** The caller has the key now, until it says `keep` or `abandon`. */
+  /** The caller holds the lock now, until it sends `keep` or `abandon`. */
   | { readonly state: 'new' }
   | { readonly state: 'in_progress' }
   /** The key was used with another body. */
@@ -31,7 +27,7 @@ export type LockReply =
   | { readonly state: 'not_kept' }
   /** More calls or responses are on their way than may be. */
   | { readonly state: 'busy' }
-  /** The response of the first call; `replayed` is owed when its bytes are no longer held. */
+  /** The response of the first call; the caller sends `replayed` when its bytes are no longer held. */
   | { readonly state: 'finished'; readonly stream: boolean; readonly bytes: Uint8Array };
 
 export type LockMessage =
@@ -40,7 +36,7 @@ export type LockMessage =
       readonly kind: 'keep';
       readonly lock: LockRequest;
       readonly stream: boolean;
-      /** Undefined where they were too many. */
+      /** Undefined if they were too many. */
       readonly bytes: Uint8Array | undefined;
       /** Where its charge will be in the listener's journal. */
       readonly position: number;
@@ -51,32 +47,29 @@ export type LockMessage =
   | { readonly kind: 'forget'; readonly lock: LockRequest; readonly position: number }
   | { readonly kind: 'replayed'; readonly bytes: number };
 
-/** Bytes of responses that a listener collects at a time, of all its calls: what comes beyond is served and not kept. */
+/** Bytes of responses that a listener collects at a time, of all its calls; responses beyond are served and not stored. */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
 export class IdempotencyChannel {
-  /** A longer answer is not kept. */
+  /** A longer response is not stored. */
   readonly answerBytesMax: number;
-  readonly #port: MessagePort;
-  readonly #asks: AskPort<LockRequest, LockReply>;
+  readonly #asks: AskPort<LockRequest, LockReply, LockMessage>;
   #collectedBytes = 0;
 
   constructor(port: MessagePort, replyBytesMax: number) {
     this.answerBytesMax = replyBytesMax;
-    this.#port = port;
     this.#asks = new AskPort(port);
   }
 
-  /** Rejects with `AskRefused` where the books cannot be read. */
+  /** Rejects with `AskRefused` if the stored responses cannot be read. */
   lock(lock: LockRequest): Promise<LockReply> {
     return this.#asks.ask(lock);
   }
 
-  /** Hands over the buffer of a note's `bytes`. */
-  tell(note: LockMessage): void {
-    const transfer =
-      note.kind === 'keep' && note.bytes !== undefined ? [note.bytes.buffer as ArrayBuffer] : [];
-    this.#port.postMessage(note, transfer);
+  /** The buffer of `bytes` in a `keep` is transferred. */
+  tell(message: LockMessage): void {
+    const bytes = message.kind === 'keep' ? message.bytes : undefined;
+    this.#asks.tell(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
   /** Whether so many bytes more may be collected; they count until `giveBack`. */

@@ -18,7 +18,7 @@ import {
   COUNTER_THREADS_MAX,
 } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
-import type { AskReply, Question, Withdrawal } from '../channel/ask-port.js';
+import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
 import { createPool } from './thread-pool.js';
 import { giveBackCounterStripe } from '../telemetry/thread-health.js';
 import type { Log } from '../telemetry/log.js';

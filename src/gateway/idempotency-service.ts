@@ -14,7 +14,7 @@ import type { Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { JournalReader } from '../ledger/journal.js';
-import type { AskReply, Question } from '../channel/ask-port.js';
+import type { AskReply, Question } from '../core/ask-port.js';
 import type { LockRequest, LockReply, LockMessage } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 import {

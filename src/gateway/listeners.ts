@@ -4,6 +4,7 @@
 import { once } from 'node:events';
 import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
+import { PendingReplies } from '../core/ask-port.js';
 import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import { createRequestPrefix, requestIdOf } from '../request/request-head.js';
 import type {
@@ -16,7 +17,6 @@ import type {
 import type { FrameChannel } from '../channel/frame-port.js';
 import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
-import { Acknowledgements } from './acknowledgements.js';
 
 /** More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
@@ -54,6 +54,8 @@ export interface ListenersOptions {
 
 interface Listener {
   readonly thread: Worker;
+  /** Whether the listener has taken new settings. */
+  readonly taken: PendingReplies<boolean>;
   drained: boolean;
 }
 
@@ -64,7 +66,6 @@ export class Listeners {
   readonly #requestPrefixes = new Map<number, string>();
   /** What a listener that is started now gets. */
   #settings: ListenerSettings;
-  readonly #settingsTaken = new Acknowledgements(SETTINGS_WAIT_MS_MAX);
   #port = 0;
   #deathsAtMs: number[] = [];
   #draining = false;
@@ -109,12 +110,15 @@ export class Listeners {
    * Requests are served by these from now on, also by listeners that are started later. Resolves when every listener has
    * taken them, with the indices of those that have not in time.
    */
-  replaceSettings(settings: ListenerSettings): Promise<number[]> {
+  async replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
-    return this.#settingsTaken.collect(this.#listeners.keys(), (index, turn) => {
-      const order: ToListener = { kind: 'settings', settings, turn };
-      this.#listeners.get(index)?.thread.postMessage(order);
-    });
+    const listeners = [...this.#listeners];
+    const taken = await Promise.all(
+      listeners.map(([, { thread, taken }]) =>
+        taken.ask((turn) => thread.postMessage({ kind: 'settings', settings, turn } satisfies ToListener)),
+      ),
+    );
+    return listeners.flatMap(([index], at) => (taken[at] ? [] : [index]));
   }
 
   /**
@@ -182,7 +186,8 @@ export class Listeners {
       this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
     );
     thread.on('exit', () => this.#onExit(shape));
-    const listener: Listener = { thread, drained: false };
+    const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
+    const listener: Listener = { thread, taken, drained: false };
     this.#listeners.set(shape.index, listener);
     for (const workerIndex of this.#options.workerIndices()) this.#attach(thread, shape.index, workerIndex);
 
@@ -201,7 +206,7 @@ export class Listeners {
             this.#noteDrained();
             return;
           case 'settings_taken':
-            this.#settingsTaken.note(shape.index, message.turn);
+            taken.reply(message.turn, true);
             return;
           case 'commit':
             this.#options.onCommitAsked(shape.index);
@@ -219,8 +224,9 @@ export class Listeners {
   }
 
   #onExit(shape: ListenerShape): void {
+    // The listener that follows starts with what is new.
+    this.#listeners.get(shape.index)?.taken.replyToAll(true);
     this.#listeners.delete(shape.index);
-    this.#settingsTaken.noteEnd(shape.index);
     this.#options.onLost(shape);
     if (this.#draining) {
       this.#noteDrained();

@@ -4,6 +4,7 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Piscina } from 'piscina';
+import { PendingReplies } from '../core/ask-port.js';
 import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
@@ -13,7 +14,6 @@ import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
-import { Acknowledgements } from './acknowledgements.js';
 import type { CounterPool } from './counter-pool.js';
 
 /** A worker that died is replaced after so long, so that one that dies at once does not take a core. */
@@ -39,14 +39,19 @@ export interface UpstreamWorkersOptions {
   readonly onLost: (workerIndex: number) => void;
 }
 
+interface WorkerControl {
+  readonly port: MessagePort;
+  /** Whether the worker has taken new routes. */
+  readonly taken: PendingReplies<boolean>;
+}
+
 /** Upstream workers, each kept alive: its task is started again whenever its thread has died. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
-  readonly #controls = new Map<number, MessagePort>();
+  readonly #controls = new Map<number, WorkerControl>();
   /** What a worker that is started now gets. */
   #routes: readonly ModelRoute[];
-  readonly #routesTaken = new Acknowledgements(SETTINGS_WAIT_MS_MAX);
   readonly #tasks: Promise<void>[] = [];
   #closing = false;
 
@@ -77,7 +82,7 @@ export class UpstreamWorkers {
   connect(workerIndex: number, listenerIndex: number): FrameChannel {
     const [ours, theirs] = createFrameChannel();
     const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };
-    this.#controls.get(workerIndex)?.postMessage(message, [theirs.port]);
+    this.#controls.get(workerIndex)?.port.postMessage(message, [theirs.port]);
     return ours;
   }
 
@@ -85,24 +90,28 @@ export class UpstreamWorkers {
    * Calls go here from now on, also in workers that are started later. Resolves when every worker has taken the routes, with
    * the indices of those that have not in time.
    */
-  replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
+  async replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
     this.#routes = routes;
-    return this.#routesTaken.collect(this.#controls.keys(), (index, turn) => {
-      this.#controls.get(index)?.postMessage({ kind: 'routes', routes, turn } satisfies ToUpstreamWorker);
-    });
+    const controls = [...this.#controls];
+    const taken = await Promise.all(
+      controls.map(([, { port, taken }]) =>
+        taken.ask((turn) => port.postMessage({ kind: 'routes', routes, turn } satisfies ToUpstreamWorker)),
+      ),
+    );
+    return controls.flatMap(([index], at) => (taken[at] ? [] : [index]));
   }
 
   /** Upstreams of that model, or of all, are called again at once. A worker that is started later knows nothing bad of them. */
   resetUpstreams(model: string | undefined): void {
-    for (const control of this.#controls.values())
-      control.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);
+    for (const { port } of this.#controls.values())
+      port.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);
   }
 
   /** Ends all tasks, then the threads. */
   async close(): Promise<void> {
     this.#closing = true;
-    for (const control of this.#controls.values())
-      control.postMessage({ kind: 'close' } satisfies ToUpstreamWorker);
+    for (const { port } of this.#controls.values())
+      port.postMessage({ kind: 'close' } satisfies ToUpstreamWorker);
     await Promise.race([Promise.all(this.#tasks), delay(WORKER_CLOSE_MS, undefined, { ref: false })]);
     await this.#pool?.destroy();
   }
@@ -112,8 +121,9 @@ export class UpstreamWorkers {
       const ended = this.#run(index, pool);
       this.#options.onStarted(index);
       const fault = await ended;
+      // The worker that follows starts with what is new.
+      this.#controls.get(index)?.taken.replyToAll(true);
       this.#controls.delete(index);
-      this.#routesTaken.noteEnd(index);
       if (this.#isClosing()) return;
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
         worker: index,
@@ -135,8 +145,9 @@ export class UpstreamWorkers {
     const control = new MessageChannel();
     const counter = new MessageChannel();
     this.#options.counter.serve(counter.port1);
-    this.#controls.set(index, control.port1);
-    control.port1.on('message', ({ turn }: FromUpstreamWorker) => this.#routesTaken.note(index, turn));
+    const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
+    this.#controls.set(index, { port: control.port1, taken });
+    control.port1.on('message', ({ turn }: FromUpstreamWorker) => taken.reply(turn, true));
     const spans = this.#options.newSpanOutlet();
     const task: UpstreamTask = {
       index,

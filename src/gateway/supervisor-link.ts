@@ -2,7 +2,7 @@
  * What a gateway asks its supervisor for its operators, and tells it at its end: the supervisor alone reads the settings'
  * file, and reaches the other gateways. Main thread.
  */
-import { PendingReplies } from '../core/pending-answers.js';
+import { PendingReplies } from '../core/ask-port.js';
 import type { LogChange } from '../telemetry/log.js';
 import type {
   AskSnapshots,
@@ -83,7 +83,7 @@ export class SupervisorLink {
   }
 
   onResponse(answer: ReloadReply | SnapshotsReply): void {
-    if (answer.kind === 'outcome') this.#reloads.answer(answer.id, answer.outcome);
-    else this.#snapshots.answer(answer.id, answer.readings);
+    if (answer.kind === 'outcome') this.#reloads.reply(answer.id, answer.outcome);
+    else this.#snapshots.reply(answer.id, answer.readings);
   }
 }

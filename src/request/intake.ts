@@ -12,7 +12,7 @@
  * a caller who has a permit.
  */
 import type { HttpRequest } from 'uWebSockets.js';
-import { AskRefused, type Asked, type AskPort } from '../channel/ask-port.js';
+import { AskRefused, type Asked, type AskPort } from '../core/ask-port.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';

@@ -13,7 +13,7 @@ import { clockOf } from '../ledger/coordinator-clock.js';
 import { JournalWriter } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
 import { ModelAccess } from './admit.js';
-import { AskPort } from '../channel/ask-port.js';
+import { AskPort } from '../core/ask-port.js';
 import { BodyBudget } from './body-budget.js';
 import { CallTable } from '../channel/call-table.js';
 import { IdempotencyChannel } from '../channel/idempotency-channel.js';

@@ -7,7 +7,8 @@
  * coordinator is lost: an idle gateway sends nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { FromLeaseChannel, LeaseReplies, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { FromLeaseChannel, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { AskReply } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asWallMs, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
@@ -313,19 +314,25 @@ export class LeaseManager {
  * thread ends; replies after that go nowhere.
  */
 export function serveLeases(manager: LeaseManager, port: MessagePort): void {
-  let replies: { id: number; end: LeaseReplies[number]['end'] }[] = [];
-  const reply = (id: number, end: LeaseReplies[number]['end']): void => {
+  let replies: AskReply<LeaseEnd>[] = [];
+  const reply = (id: number, answer: LeaseEnd): void => {
     // Replies of one event-loop turn are sent as one message.
-    if (replies.push({ id, end }) > 1) return;
+    if (replies.push({ id, ok: true, answer }) > 1) return;
     setImmediate(() => {
-      port.postMessage(replies satisfies LeaseReplies);
+      port.postMessage(replies);
       replies = [];
     });
   };
-  port.on('message', ({ questions, lowAccounts, lowKeys }: FromLeaseChannel) => {
-    for (const { id, account, key, need } of questions) {
-      void manager.wait(account, key, need).then((end) => reply(id, end));
+  port.on('message', (messages: FromLeaseChannel) => {
+    const accounts: AccountIndex[] = [];
+    const keys: KeyIndex[] = [];
+    for (const message of messages) {
+      if ('ask' in message) {
+        const { account, key, need } = message.ask;
+        void manager.wait(account, key, need).then((end) => reply(message.id, end));
+      } else if (message.kind === 'account') accounts.push(message.account);
+      else keys.push(message.key);
     }
-    if (lowAccounts.length > 0 || lowKeys.length > 0) manager.low(lowAccounts, lowKeys);
+    if (accounts.length > 0 || keys.length > 0) manager.low(accounts, keys);
   });
 }

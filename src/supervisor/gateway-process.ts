@@ -2,7 +2,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from '../config/schema.js';
-import { PendingReplies } from '../core/pending-answers.js';
+import { PendingReplies } from '../core/ask-port.js';
 import {
   GATEWAY_REFUSED_EXIT_CODE,
   type FromGateway,
@@ -216,11 +216,11 @@ export class GatewayProcess {
         this.#callbacks.onLeads();
         return;
       case 'reloaded':
-        this.#reloads.answer(message.id, message.problems);
+        this.#reloads.reply(message.id, message.problems);
         return;
       case 'reading':
         if (message.id === 0) this.#callbacks.onLastReading(message.reading);
-        else this.#reads.answer(message.id, message.reading);
+        else this.#reads.reply(message.id, message.reading);
         return;
       case 'ask_readings':
         void this.#callbacks
@@ -242,8 +242,8 @@ export class GatewayProcess {
 
   #onEnd(how: string, clean: boolean): void {
     clearTimeout(this.#killTimer);
-    this.#reloads.answerAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
-    this.#reads.answerAll({});
+    this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
+    this.#reads.replyToAll({});
     this.#callbacks.onExit({
       how: this.#readyTimedOut ? `not ready after ${this.#options.readyMsMax} ms, killed` : how,
       clean,

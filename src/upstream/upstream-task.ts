@@ -6,7 +6,7 @@ import type { ErrorRecord } from '../core/errors.js';
 import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../protocol/usage.js';
-import { AskPort } from '../channel/ask-port.js';
+import { AskPort } from '../core/ask-port.js';
 import { CallTable } from '../channel/call-table.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';

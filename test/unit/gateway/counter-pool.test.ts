@@ -6,7 +6,7 @@ import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { CounterPool } from '#src/gateway/counter-pool.js';
-import { AskPort, AskRefused, type Asked } from '#src/channel/ask-port.js';
+import { AskPort, AskRefused, type Asked } from '#src/core/ask-port.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import type { CounterAsk } from '#src/upstream/worker-messages.js';

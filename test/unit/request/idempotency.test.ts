@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { KeyedCall, bodyDigestOf, checkIdempotencyKey } from '#src/request/idempotency.js';
 import { IdempotencyChannel, type LockMessage, type LockReply } from '#src/channel/idempotency-channel.js';
-import type { Question } from '#src/channel/ask-port.js';
+import type { Question } from '#src/core/ask-port.js';
 
 const ACCOUNT = asAccountIndex(0);
 const ANSWER_BYTES_MAX = 300 * 1024 * 1024;

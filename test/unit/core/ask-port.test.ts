@@ -5,7 +5,14 @@
 import { MessageChannel } from 'node:worker_threads';
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { AskPort, AskRefused, type AskReply, type Question, type Withdrawal } from '#src/channel/ask-port.js';
+import {
+  AskPort,
+  AskRefused,
+  PendingReplies,
+  type AskReply,
+  type Question,
+  type Withdrawal,
+} from '#src/core/ask-port.js';
 import { newSeed, random } from '../../support/protocol-values.js';
 
 const LATE: ErrorRecord = { code: 'overloaded', message: 'late' };
@@ -96,4 +103,59 @@ void t.test('to take back what was answered, or twice, does nothing', async (t) 
   t.equal(await messageOf(second.reply), 'gone');
   t.equal(await asks.ask('first'), 1, 'an answer still comes through');
   t.match(heard, [{ ask: 'first' }, { ask: 'second' }, { withdrawn: true }, { ask: 'first' }]);
+});
+
+void t.test(
+  'what is asked and told in one turn is one message, in its order; replies may come together',
+  async (t) => {
+    const { port1, port2 } = new MessageChannel();
+    t.teardown(() => port1.close());
+    const heard: unknown[][] = [];
+    port2.on('message', (messages: (Question<string> | { readonly low: number })[]) => {
+      heard.push(messages.map((message) => ('ask' in message ? message.ask : message)));
+      const replies: AskReply<string>[] = [];
+      for (const message of messages)
+        if ('ask' in message) replies.push({ id: message.id, ok: true, answer: message.ask.toUpperCase() });
+      port2.postMessage(replies);
+    });
+    const asks = new AskPort<string, string, { readonly low: number }>(port1, { inTurns: true });
+    const one = asks.ask('one');
+    asks.tell({ low: 7 });
+    const two = asks.ask('two');
+    t.same(await Promise.all([one, two]), ['ONE', 'TWO']);
+    t.equal(await asks.ask('three'), 'THREE');
+    t.same(heard, [['one', { low: 7 }, 'two'], ['three']]);
+  },
+);
+
+void t.test('each who waits gets the reply of its own id, in time or what is taken for it', async (t) => {
+  // The timers of those who wait do not keep a thread alive.
+  const alive = setInterval(() => undefined, 1_000);
+  t.teardown(() => clearInterval(alive));
+  const pending = new PendingReplies({ waitMsMax: 20, onTimeout: () => 'late' });
+  const ids: number[] = [];
+  const ask = (): Promise<string> => pending.ask((id) => ids.push(id));
+  const [first, second, third] = [ask(), ask(), ask()];
+  t.equal(pending.size, 3);
+  pending.reply(ids[1]!, 'two');
+  pending.reply(ids[1]!, 'twice');
+  t.same([await first, await second, await third], ['late', 'two', 'late']);
+  const fourth = ask();
+  pending.reply(ids[0]!, 'of an earlier question');
+  pending.reply(ids[1]!, 'of an earlier question');
+  pending.reply(ids[2]!, 'of an earlier question');
+  pending.reply(0, 'of none');
+  t.equal(pending.size, 1);
+  pending.reply(ids[3]!, 'four');
+  t.equal(await fourth, 'four');
+  t.equal(await pending.ask((id) => pending.reply(id, 'at once')), 'at once');
+  t.equal(new Set(ids).size, 4, 'no id is used twice');
+});
+
+void t.test('when the far end is gone, all who wait get a reply', async (t) => {
+  const pending = new PendingReplies({ waitMsMax: LONG_MS, onTimeout: () => false });
+  const waiting = [1, 2, 3].map(() => pending.ask(() => undefined));
+  pending.replyToAll(true);
+  t.same(await Promise.all(waiting), [true, true, true]);
+  t.equal(pending.size, 0);
 });
