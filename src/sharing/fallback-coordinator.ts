@@ -1,93 +1,92 @@
 /**
- * Sees to it that a node which is cut off can go on: of what is left of each account and key that it served lately, one part in as
- * many as share is set aside, so that nobody else is granted it, and is kept until the coordinator is lost. Main thread.
+ * Sets a fallback quota aside for each account and key that this process served lately, so that the process
+ * can go on when the coordinator cannot be reached. `EqualShare` reports what was served, and grants calls
+ * from here once the coordinator is lost. Main thread.
  *
- * It is a node of its own at the coordinator, beside that of the calls, so that what is set aside is no part of their leases: they
- * are served from those first, and where the coordinator has nothing left for them, what is set aside goes back to it. When the
- * coordinator is lost, calls are granted from here (`lend`). From then on this node says nothing until the node of the calls has told
- * the coordinator what it was granted: so it is counted all the time, at one of the two or for a moment at both.
+ * It is a node of its own at the coordinator. What it holds is therefore no part of the calls' leases: calls
+ * are served from their leases first, and what the coordinator has nothing left for goes back to it from
+ * here. Once the coordinator is lost this node is silent until the calls' node has reported what it was
+ * granted from here. So each amount is counted all the time, at one of the two nodes or for a moment at both.
  *
- * Bounded: SUBJECTS_MAX of them, who comes when there are as many has nothing set aside; each costs an ask a second.
+ * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
  */
 import type { Clock } from '../core/clock.js';
 import { dayNumberOf } from '../ledger/day.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
-import { FallbackQuota, type Granted } from './fallback-quota.js';
+import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
 
-/** A reserve that is not told of for so long is out of date by as much. */
-const RENEW_MS = 1_000;
-/** Who was not served for so long has what was set aside for it given back. */
+/** How often the quotas are reported: how old the coordinator's record of them can be. */
+const REPORT_MS = 1_000;
+/** The quota of a scope that was not served for so long is given back. */
 const SERVED_MS_MAX = 120_000;
-/** At the server some 50 µs each a second, so that twenty hosts take half of its time at the most. */
+/** An ask costs the server some 50 µs, so twenty hosts take half of its time at the most. */
 const SCOPES_MAX = 500;
 
-export interface StandByOptions {
-  /** The node's own. */
+export interface FallbackOptions {
+  /** This node's own end. */
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** Nodes of all hosts. */
+  /** The nodes of all hosts. */
   readonly shares: number;
   readonly nodeExpiryMs: number;
-  /** False while the coordinator has not been told of all that was granted from here. */
-  readonly mayTell: () => boolean;
+  /** False while the coordinator has not heard of all that was granted from here. */
+  readonly mayReport: () => boolean;
 }
 
-export class StandBy {
-  readonly #options: StandByOptions;
-  readonly #reserves = new Map<string, FallbackQuota>();
+export class FallbackCoordinator {
+  readonly #options: FallbackOptions;
+  readonly #quotas = new Map<string, FallbackQuota>();
   #stopTimer: (() => void) | undefined;
-  #telling: Promise<void> | undefined;
+  #reporting: Promise<void> | undefined;
   #joined = false;
-  #toldMs = -Infinity;
+  #reportedMs = -Infinity;
   #closed = false;
 
-  constructor(options: StandByOptions) {
+  constructor(options: FallbackOptions) {
     this.#options = options;
   }
 
-  /** Begins to join; it is tried again for as long as it fails. */
+  /** Begins to join, and tries again while that fails. */
   start(): void {
-    this.#keepTime(0);
+    this.#reportAfter(0);
   }
 
-  /** Calls were answered by the coordinator: `answer` is to `ask`. */
+  /** The coordinator has replied to an ask of calls. */
   served(ask: LeaseAsk, reply: LeaseReply): void {
     const nowMs = this.#nowMs;
-    const { scope: subject } = ask;
-    let reserve = this.#reserves.get(subject);
-    if (reserve === undefined) {
-      if (this.#reserves.size >= SCOPES_MAX) return;
-      reserve = new FallbackQuota(ask, this.#options.shares, nowMs);
-      this.#reserves.set(subject, reserve);
+    let quota = this.#quotas.get(ask.scope);
+    if (quota === undefined) {
+      if (this.#quotas.size >= SCOPES_MAX) return;
+      quota = new FallbackQuota(ask, this.#options.shares, nowMs);
+      this.#quotas.set(ask.scope, quota);
     }
-    if (reserve.serve(ask, reply, nowMs)) this.#keepTime(0);
-    if (this.#stopTimer === undefined) this.#keepTime(RENEW_MS);
+    if (quota.serve(ask, reply, nowMs)) this.#reportAfter(0);
+    if (this.#stopTimer === undefined) this.#reportAfter(REPORT_MS);
   }
 
-  /** Whether there is anything to lend. */
+  /** Whether there is anything to grant. */
   get holdsAny(): boolean {
     const nowMs = this.#nowMs;
-    if (nowMs - this.#toldMs > this.#options.nodeExpiryMs) return false;
-    for (const reserve of this.#reserves.values()) if (reserve.holds(nowMs)) return true;
+    if (this.#isExpired) return false;
+    for (const quota of this.#quotas.values()) if (quota.holds(nowMs)) return true;
     return false;
   }
 
-  /** Lends to the node of the calls, which the coordinator has to be told of; nothing where a life that is silent for so long is over. */
-  lend(ask: LeaseAsk): Granted | undefined {
-    const { clock, nodeExpiryMs } = this.#options;
-    const nowMs = this.#nowMs;
-    if (nowMs - this.#toldMs > nodeExpiryMs) return undefined;
-    return this.#reserves.get(ask.scope)?.lend(ask, dayNumberOf(clock.wallMs()), nowMs);
+  /** Grants to the calls' node, which has to report it to the coordinator; undefined if there is nothing. */
+  grant(ask: LeaseAsk): FallbackGrant | undefined {
+    if (this.#isExpired) return undefined;
+    const dayNumber = dayNumberOf(this.#options.clock.wallMs());
+    return this.#quotas.get(ask.scope)?.grant(ask, dayNumber, this.#nowMs);
   }
 
-  /** Gives all back. Rejects with AuthorityLost. */
+  /** Gives all back. Rejects with CoordinatorLost. */
   async leave(): Promise<void> {
     this.#stop();
-    await this.#telling;
+    await this.#reporting;
     if (!this.#joined) return;
-    const asks = [...this.#reserves.values()].map((reserve) => reserve.ask(this.#nowMs, true));
+    const asks = [...this.#quotas.values()].map((quota) => quota.ask(this.#nowMs, true));
     if (asks.length > 0) await this.#options.coordinator.exchange(asks);
     await this.#options.coordinator.leave();
   }
@@ -101,12 +100,17 @@ export class StandBy {
     return this.#options.clock.monotonicMs();
   }
 
+  /** Silent for so long that the coordinator has ended this life: others may have what it held. */
+  get #isExpired(): boolean {
+    return this.#nowMs - this.#reportedMs > this.#options.nodeExpiryMs;
+  }
+
   #stop(): void {
     this.#closed = true;
     this.#stopTimer?.();
   }
 
-  #keepTime(ms: number): void {
+  #reportAfter(ms: number): void {
     if (this.#closed) return;
     this.#stopTimer?.();
     this.#stopTimer = this.#options.timers.after(ms, () => {
@@ -116,42 +120,46 @@ export class StandBy {
   }
 
   async #onTime(): Promise<void> {
-    this.#telling ??= this.#tell();
-    await this.#telling;
-    this.#telling = undefined;
-    if (this.#stopTimer === undefined && (this.#reserves.size > 0 || !this.#joined)) this.#keepTime(RENEW_MS);
+    this.#reporting ??= this.#report();
+    await this.#reporting;
+    this.#reporting = undefined;
+    if (this.#stopTimer === undefined && (this.#quotas.size > 0 || !this.#joined))
+      this.#reportAfter(REPORT_MS);
   }
 
-  /** Tells and asks of all; of some twice, where the first response calls for it. Never rejects with AuthorityLost. */
-  async #tell(): Promise<void> {
-    if (!this.#options.mayTell()) return;
+  /** Reports and asks for all, and a second time for those whose reply calls for it. Does not reject. */
+  async #report(): Promise<void> {
+    const { coordinator, mayReport } = this.#options;
+    if (!mayReport()) return;
     try {
-      if (!this.#joined) await this.#options.coordinator.join();
+      if (!this.#joined) await coordinator.join();
       this.#joined = true;
-      const again = await this.#exchange([...this.#reserves]);
-      if (again.length > 0 && this.#options.mayTell()) await this.#exchange(again);
+      const again = await this.#exchange([...this.#quotas]);
+      if (again.length > 0 && mayReport()) await this.#exchange(again);
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
       if (error.reason !== 'unknown_node') return;
-      // What a life held that is not known any more, others may have been granted.
+      // The coordinator may have granted to others what this life held.
       this.#joined = false;
-      for (const reserve of this.#reserves.values()) reserve.drop();
+      for (const quota of this.#quotas.values()) quota.drop();
     }
   }
 
+  /** Returns those that want another ask at once. */
   async #exchange(
-    reserves: readonly (readonly [string, FallbackQuota])[],
-  ): Promise<[string, FallbackQuota][]> {
-    if (reserves.length === 0) return [];
+    quotas: readonly (readonly [string, FallbackQuota])[],
+  ): Promise<(readonly [string, FallbackQuota])[]> {
+    if (quotas.length === 0) return [];
     const sentMs = this.#nowMs;
-    const asks = reserves.map(([, reserve]) => reserve.ask(sentMs, this.#isForgotten(reserve)));
+    const asks = quotas.map(([, quota]) => quota.ask(sentMs, this.#isForgotten(quota)));
     const { answers: replies } = await this.#options.coordinator.exchange(asks);
-    this.#toldMs = sentMs;
-    const again: [string, FallbackQuota][] = [];
-    for (const [at, [scope, reserve]] of reserves.entries()) {
-      const asksMore = reserve.take(replies[at]!, sentMs);
-      if (asksMore || reserve.returns) again.push([scope, reserve]);
-      else if (reserve.isEmpty && this.#isForgotten(reserve)) this.#reserves.delete(scope);
+    this.#reportedMs = sentMs;
+    const again: (readonly [string, FallbackQuota])[] = [];
+    for (const [at, entry] of quotas.entries()) {
+      const [scope, quota] = entry;
+      const asksMore = quota.take(replies[at]!, sentMs);
+      if (asksMore || quota.returns) again.push(entry);
+      else if (quota.isEmpty && this.#isForgotten(quota)) this.#quotas.delete(scope);
     }
     return again;
   }

@@ -10,7 +10,7 @@ import type { Log } from '../telemetry/log.js';
 import { CoordinatorMemory } from './coordinator-memory.js';
 import type { Coordinator } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
-import { StandBy } from './fallback-coordinator.js';
+import { FallbackCoordinator } from './fallback-coordinator.js';
 import { hostAccounting } from './host-accounting.js';
 import { HostDirectory } from './host-directory.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
@@ -26,10 +26,10 @@ import { ValkeyCoordinator } from './valkey-coordinator.js';
 
 /** A request waits for its exchange; a server that needs longer is taken for lost. */
 const EXCHANGE_DEADLINE_MS = 1_000;
-/** As on one host: see open-coordinator.ts. */
+/** As on one host: see lmdb-coordinator.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
 /** What is set aside for a time without the server is leased by a third one. */
-const STAND_BY_SLOTS_FROM = 2_000_000;
+const FALLBACK_SLOTS_FROM = 2_000_000;
 
 export interface HostCoordinatorOptions {
   /** With `sharing`. */
@@ -83,9 +83,16 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
     });
     return new EqualShare({ coordinator, node, clock, shares: 0, nodeExpiryMs, ...more });
   };
-  const openStandBy = (mayTell: () => boolean): StandBy => {
-    const coordinator = open(STAND_BY_SLOTS_FROM + slot);
-    return new StandBy({ coordinator, clock, timers: SYSTEM_TIMERS, shares, nodeExpiryMs, mayTell });
+  const openFallback = (mayReport: () => boolean): FallbackCoordinator => {
+    const coordinator = open(FALLBACK_SLOTS_FROM + slot);
+    return new FallbackCoordinator({
+      coordinator,
+      clock,
+      timers: SYSTEM_TIMERS,
+      shares,
+      nodeExpiryMs,
+      mayReport,
+    });
   };
   const onAlone = (reason: string | undefined): void => {
     if (reason === undefined) log.warn('calls are not served from what was set aside any more', {});
@@ -94,7 +101,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
         error: reason,
       });
   };
-  return { calls: open(slot, { shares, openStandBy, onAlone }), debits: open(DEBIT_SLOTS_FROM + slot) };
+  return { calls: open(slot, { shares, openFallback, onAlone }), debits: open(DEBIT_SLOTS_FROM + slot) };
 }
 
 /** An operator waits for it; calls have deadlines of their own where more is sent. */

@@ -7,7 +7,7 @@ import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { EqualShare } from '#src/sharing/equal-share.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { StandBy } from '#src/sharing/fallback-coordinator.js';
+import { FallbackCoordinator } from '#src/sharing/fallback-coordinator.js';
 import {
   EventTime,
   GOOD_NETWORK,
@@ -41,7 +41,7 @@ class Host {
   readonly node: LeaseNode;
   readonly ends: CallEnd[] = [];
   share!: EqualShare;
-  #standBy!: PlayedAuthority;
+  #fallback!: PlayedAuthority;
   served = 0;
 
   constructor(
@@ -61,20 +61,20 @@ class Host {
       1_000,
       (authority) => {
         const common = { clock: time.clock, nodeExpiryMs: EXPIRY_MS, timers, random };
-        this.#standBy = new PlayedAuthority(time, shared, { ...identity, slot: 9 }, random, GOOD_NETWORK);
+        this.#fallback = new PlayedAuthority(time, shared, { ...identity, slot: 9 }, random, GOOD_NETWORK);
         this.share = new EqualShare({
           ...common,
           coordinator: authority,
           node: identity,
           shares: NODES,
-          openStandBy: (mayTell) =>
-            new StandBy({
+          openFallback: (mayReport) =>
+            new FallbackCoordinator({
               ...common,
               shares: NODES,
-              mayTell,
+              mayReport,
               coordinator: new EqualShare({
                 ...common,
-                coordinator: this.#standBy,
+                coordinator: this.#fallback,
                 node: { ...identity, slot: 9 },
                 shares: 0,
               }),
@@ -93,7 +93,7 @@ class Host {
 
   set network(network: Network) {
     this.node.authority.network = network;
-    this.#standBy.network = network;
+    this.#fallback.network = network;
   }
 
   async call(): Promise<CallEnd> {

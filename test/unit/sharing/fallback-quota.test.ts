@@ -41,17 +41,17 @@ function answerTo({ minute, day, money }: LeaseAsk, nowMs: number): LeaseReply {
   };
 }
 
-function filledReserve(): FallbackQuota {
-  const reserve = new FallbackQuota(ASK, SHARES, 0);
-  reserve.serve(ASK, answerTo(ASK, 0), 0);
+function filledQuota(): FallbackQuota {
+  const quota = new FallbackQuota(ASK, SHARES, 0);
+  quota.serve(ASK, answerTo(ASK, 0), 0);
   // The first response says how much there is.
-  for (let count = 0; count < 2; count++) reserve.take(answerTo(reserve.ask(0, false), 0), 0);
-  return reserve;
+  for (let count = 0; count < 2; count++) quota.take(answerTo(quota.ask(0, false), 0), 0);
+  return quota;
 }
 
 void t.test('a part of each is set aside', (t) => {
-  const reserve = filledReserve();
-  const { minute, day, money } = reserve.lend(
+  const quota = filledQuota();
+  const { minute, day, money } = quota.grant(
     {
       ...ASK,
       minute: { ...ASK.minute!, most: 60 },
@@ -69,24 +69,24 @@ void t.test('a part of each is set aside', (t) => {
 
 for (const lacked of ['minute', 'day', 'money'] as const) {
   void t.test(`calls lack ${lacked}: that is given back for a while, and nothing else`, (t) => {
-    const reserve = filledReserve();
+    const quota = filledQuota();
     const answer = answerTo(ASK, 1_000);
     const none = { ...answer, [lacked]: { ...answer[lacked]!, granted: lacked === 'money' ? pico(0n) : 0 } };
-    t.notOk(reserve.serve(ASK, answer, 1_000), 'nothing is lacking');
-    t.ok(reserve.serve(ASK, none, 1_000), 'some of it is here');
-    const ask = reserve.ask(1_000, false);
+    t.notOk(quota.serve(ASK, answer, 1_000), 'nothing is lacking');
+    t.ok(quota.serve(ASK, none, 1_000), 'some of it is here');
+    const ask = quota.ask(1_000, false);
     t.equal(ask.minute!.returned.length > 0, lacked === 'minute', 'permits are given back');
     t.equal(ask.day!.unused, lacked === 'day' ? 0 : 500);
     t.equal(ask.money!.outstanding, lacked === 'money' ? 0n : 50_000n);
     t.equal(ask[lacked]!.most, lacked === 'money' ? 0n : 0, 'and not asked for');
-    reserve.take(answerTo(ask, 1_000), 1_000);
-    t.notOk(reserve.serve(ASK, none, 1_500), 'there is none of it');
-    reserve.take(answerTo(reserve.ask(4_000, false), 4_000), 4_000);
+    quota.take(answerTo(ask, 1_000), 1_000);
+    t.notOk(quota.serve(ASK, none, 1_500), 'there is none of it');
+    quota.take(answerTo(quota.ask(4_000, false), 4_000), 4_000);
     t.ok(
-      reserve.ask(4_000, false)[lacked]!.most === (lacked === 'money' ? 0n : 0),
+      quota.ask(4_000, false)[lacked]!.most === (lacked === 'money' ? 0n : 0),
       'there is enough of it again',
     );
-    t.ok(reserve.serve(ASK, none, 5_000), 'as before');
+    t.ok(quota.serve(ASK, none, 5_000), 'as before');
     t.end();
   });
 }
