@@ -11,10 +11,9 @@ import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { SystemClock } from '#src/core/clock.js';
 import { asPicoUnits } from '#src/core/units.js';
-import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import { createMetrics, modelSlotOf, type Outcome } from '#src/telemetry/metrics-layout.js';
 import { ThreadHealth } from '#src/telemetry/thread-health.js';
-import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { ListenerMetrics, UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 
 const ROUNDS = 7;
 const MODELS = 8;

@@ -10,8 +10,16 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import { AccessReader, type AccessBuffer } from '../telemetry/access-ring.js';
 import { LineFile } from '../telemetry/line-file.js';
-import { type Log, LogSwitch, type LogSwitchBuffer, type LogChange, type LogView } from '../telemetry/log.js';
-import { StandardErrorLines } from '../telemetry/standard-error.js';
+import {
+  isPretty,
+  lineFormat,
+  LogSwitch,
+  type Log,
+  type LogChange,
+  type LogSwitchBuffer,
+  type LogView,
+} from '../telemetry/log.js';
+import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import { accessLine, usageLine, type AccessNames, type CallNames } from './call-lines.js';
 
 /** A busy listener's calls of this time fit its ring eight times; a reader of a screen does not feel the wait. */
@@ -125,6 +133,33 @@ export class GatewayLogs {
       dropped: this.#dropped,
     });
     this.#dropped = 0;
+  }
+}
+
+/** The access log on standard error, between the lines of events. */
+class StandardErrorLines {
+  readonly #format = isPretty() ? lineFormat() : undefined;
+
+  /** Writes as many lines at once as the system writes whole: those of other threads come between, not within. */
+  append(lines: readonly string[]): void {
+    let piece = '';
+    let count = 0;
+    const write = (): void => {
+      if (count > 0) standardError().write(Buffer.from(piece), count);
+      piece = '';
+      count = 0;
+    };
+    for (const line of lines) {
+      const text = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
+      if (Buffer.byteLength(piece) + Buffer.byteLength(text) > WHOLE_BYTES_MAX) write();
+      piece += text;
+      count += 1;
+    }
+    write();
+  }
+
+  close(): void {
+    standardError().flush();
   }
 }
 

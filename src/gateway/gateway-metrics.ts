@@ -16,10 +16,9 @@ import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { MetricsSnapshot, SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
-import type { AccountSample, MetricsSource } from '../telemetry/metrics-source.js';
+import { UpstreamNames, type AccountSample, type MetricsSource } from '../telemetry/metrics-source.js';
 import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
-import { UpstreamNames } from '../telemetry/upstream-names.js';
 
 /** Accounts that have labels, oldest first, where they are switched on: three samples each, some 10 ms a scrape. */
 const ACCOUNT_LABELS_MAX = 1_000;

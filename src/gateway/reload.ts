@@ -23,7 +23,7 @@ import { reopenPlanless } from '../registry/live-buffers.js';
 import type { RecordStore } from '../registry/record-store.js';
 import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
-import type { UpstreamNames } from '../telemetry/upstream-names.js';
+import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute } from '../upstream/target.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 

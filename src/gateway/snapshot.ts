@@ -11,7 +11,7 @@ import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
-import type { UpstreamNames } from '../telemetry/upstream-names.js';
+import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
 import { containerMemoryBytes } from './container-memory.js';
 

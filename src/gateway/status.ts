@@ -19,7 +19,7 @@ import {
 import type { MetricsReader, ModelSnapshot } from '../telemetry/metrics-reader.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
-import type { NamedUpstream } from '../telemetry/upstream-names.js';
+import type { NamedUpstream } from '../telemetry/metrics-source.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { ModelStatus, ProcessStatus } from './snapshots.js';
 import { sharingStatusOf } from './group-status.js';

@@ -7,7 +7,7 @@ import { isRecord, parsedJson } from '../core/json.js';
 import { packageVersion } from '../core/version.js';
 import { Http1Client } from '../http1/client.js';
 import type { HttpClient } from '../http1/http-client.js';
-import { UpstreamNames } from '../telemetry/upstream-names.js';
+import { UpstreamNames } from '../telemetry/metrics-source.js';
 import { isHtml, UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';

@@ -4,16 +4,20 @@
  *     POST /v1/chat/completions   answers as the options say, or as `x-mock` says for one call: a header, or the first
  *                                 line of the last user message, with a query string (mock-options.ts)
  *     GET  /v1/models             one model
- *     GET  /mock/stats            mock-stats.ts as JSON
+ *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  */
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import { responseTo, plainResponse, type Response } from './mock-answer.js';
-import { Delivery } from './mock-delivery.js';
+import {
+  plainResponse,
+  readMockRequest,
+  responseTo,
+  type MockRequest,
+  type Response,
+} from './mock-answer.js';
+import { createMockStats, Delivery, resetMockStats, type MockStats } from './mock-delivery.js';
 import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
-import { readMockRequest, type MockRequest } from './mock-request.js';
-import { createMockStats, resetMockStats, type MockStats } from './mock-stats.js';
 
 export interface MockUpstreamOptions {
   readonly host: string;

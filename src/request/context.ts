@@ -13,7 +13,7 @@ import type { ChatCall } from '../protocol/chat-call.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { AccessWriter } from '../telemetry/access-ring.js';
-import type { ListenerMetrics } from '../telemetry/listener-metrics.js';
+import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import type { ModelAccess } from './admit.js';
 import type { CallTrace } from './call-trace.js';
 import type { PendingCommits } from './settle.js';

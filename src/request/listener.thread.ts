@@ -22,7 +22,7 @@ import { ListenerChannel } from '../channel/listener-channel.js';
 import { KeyTable } from '../registry/key-table.js';
 import { AccessWriter } from '../telemetry/access-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
-import { ListenerMetrics } from '../telemetry/listener-metrics.js';
+import { ListenerMetrics } from '../telemetry/metrics-writers.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { CallTracer } from './call-trace.js';

@@ -10,10 +10,10 @@ import {
   histogramSamples,
   type MetricFamily,
   type MetricsSource,
+  type NamedUpstream,
   type Sample,
   secondsOf,
 } from './metrics-source.js';
-import type { NamedUpstream } from './upstream-names.js';
 
 /*
  * Metrics of the upstreams. Main thread, at a scrape.

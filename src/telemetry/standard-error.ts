@@ -1,6 +1,6 @@
 /**
  * Standard error as an output that never blocks: writes to a reader that has stopped or gone fail at once, what does
- * not fit waits up to a bound, and is then dropped and counted. log.ts and gateway-logs.ts write here. Any thread;
+ * not fit waits up to a bound, and is then dropped and counted. log.ts and the access log (gateway-logs.ts) write here. Any thread;
  * each has one of its own, all on the same open file.
  *
  * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node has no call that
@@ -15,7 +15,6 @@
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
-import { isPretty, lineFormat } from './log.js';
 
 /** Names the log's descriptor in a process whose own standard error is not the log: see supervisor/stray-output.ts. */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
@@ -116,32 +115,5 @@ function openStandardError(): number {
     // Node's stream makes the descriptor non-blocking for all threads; the main thread has one before it starts the others.
     if (isMainThread) held ??= new Socket({ fd: STANDARD_ERROR, readable: false, writable: true });
     return STANDARD_ERROR;
-  }
-}
-
-/** The access log on standard error, between the lines of events. Main thread of a gateway process. */
-export class StandardErrorLines {
-  readonly #format = isPretty() ? lineFormat() : undefined;
-
-  /** Writes as many lines at once as the system writes whole: those of other threads come between, not within. */
-  append(lines: readonly string[]): void {
-    let piece = '';
-    let count = 0;
-    const write = (): void => {
-      if (count > 0) standardError().write(Buffer.from(piece), count);
-      piece = '';
-      count = 0;
-    };
-    for (const line of lines) {
-      const text = this.#format === undefined ? `${line}\n` : this.#format(`${line}\n`);
-      if (Buffer.byteLength(piece) + Buffer.byteLength(text) > WHOLE_BYTES_MAX) write();
-      piece += text;
-      count += 1;
-    }
-    write();
-  }
-
-  close(): void {
-    standardError().flush();
   }
 }

@@ -20,7 +20,7 @@ import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
-import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { ResponseBudgetBuffer, ResponseBudget } from './response-budget.js';
 import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';

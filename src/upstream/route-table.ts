@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
-import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { TargetChoice } from './target-choice.js';
 import type { ModelRoute, UpstreamTarget } from './target.js';
 

@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
-import type { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type UpstreamTarget } from './target.js';

@@ -12,7 +12,7 @@ import { WorkerChannel } from '../channel/worker-channel.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
-import { UpstreamMetrics } from '../telemetry/upstream-metrics.js';
+import { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { ErrorLog } from './error-log.js';

@@ -2,7 +2,7 @@
  * The mock upstream as a child process, as the command line starts it.
  */
 import { startChild, type Child } from '../../bench/support/child.js';
-import type { MockStats } from '#src/mock/mock-stats.js';
+import type { MockStats } from '#src/mock/mock-delivery.js';
 import { request } from './http.js';
 
 export interface Mock {

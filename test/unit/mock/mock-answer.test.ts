@@ -1,8 +1,13 @@
 /** The mock's answers: text, events, usage and faults. */
 import t from 'tap';
-import { responseTo, contentPieces, wordNumbers, type Response } from '#src/mock/mock-answer.js';
+import {
+  contentPieces,
+  readMockRequest,
+  responseTo,
+  wordNumbers,
+  type Response,
+} from '#src/mock/mock-answer.js';
 import { MOCK_DEFAULTS, steeredOptions } from '#src/mock/mock-options.js';
-import { readMockRequest } from '#src/mock/mock-request.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 
 const whole = readMockRequest('{"model":"m","messages":[{"role":"user","content":"12345678"}]}')!;

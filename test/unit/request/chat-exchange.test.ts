@@ -15,7 +15,7 @@ import {
   type AccessRecord,
 } from '#src/telemetry/access-ring.js';
 import { LogSwitch } from '#src/telemetry/log.js';
-import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
+import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { NO_MODEL, OTHER_MODEL, createMetrics, modelSlotOf } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
 import { chatCall, knownCaller, openHouse } from './support.js';

@@ -21,7 +21,7 @@ import { digestOf, generateKey } from '#src/registry/key-digest.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
 import { AccessWriter, createAccessRing } from '#src/telemetry/access-ring.js';
 import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
-import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
+import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 
 const pico = (amount: string) => picoUnitsOf(amount)!;

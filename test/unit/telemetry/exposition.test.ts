@@ -5,7 +5,7 @@
 import t from 'tap';
 import { Exposition, METRIC_FAMILIES, formatOf } from '#src/telemetry/exposition.js';
 import { emptyHistogram } from '#src/telemetry/histogram.js';
-import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
+import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
 import {
   THREAD_HEAP_BYTES,
   THREAD_STRIPE_WORDS,

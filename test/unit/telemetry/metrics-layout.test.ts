@@ -5,7 +5,6 @@
 import t from 'tap';
 import { CATALOG_ENTRIES_MAX } from '#src/core/limits.js';
 import { asWallMs } from '#src/core/units.js';
-import { ListenerMetrics } from '#src/telemetry/listener-metrics.js';
 import {
   DISBELIEF_REASONS,
   FAILURE_KINDS,
@@ -26,7 +25,7 @@ import {
   upstreamAt,
 } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
-import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { ListenerMetrics, UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 
 const NOW = asWallMs(1_763_800_000_000);
 const LINE_BYTES = 64;

@@ -6,7 +6,7 @@ import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
-import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { RouteTable } from '#src/upstream/route-table.js';
 import type { ModelRoute, UpstreamTarget } from '#src/upstream/target.js';
 import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';

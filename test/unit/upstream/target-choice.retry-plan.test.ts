@@ -3,7 +3,7 @@ import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
-import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan, TargetChoice } from '#src/upstream/target-choice.js';
 import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';

@@ -4,7 +4,7 @@ import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { MetricsReader } from '#src/telemetry/metrics-reader.js';
-import { UpstreamMetrics } from '#src/telemetry/upstream-metrics.js';
+import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';

@@ -1,6 +1,6 @@
 /** What the mock reads of a request. */
 import t from 'tap';
-import { readMockRequest } from '#src/mock/mock-request.js';
+import { readMockRequest } from '#src/mock/mock-answer.js';
 
 const body = (messages: readonly object[], more: object = {}): string =>
   JSON.stringify({ model: 'm', messages, ...more });

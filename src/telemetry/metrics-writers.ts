@@ -1,0 +1,167 @@
+/**
+ * What the threads that serve calls count, each in its own stripe of the shared metrics (metrics-layout.ts): a
+ * listener by ListenerMetrics, an upstream worker by UpstreamMetrics. Plain stores without allocation; the main
+ * thread reads them (metrics-reader.ts).
+ */
+import type { WallMs } from '../core/units.js';
+import { observe } from './histogram.js';
+import {
+  BREAKER_STATES,
+  CHAT_ROUTE,
+  DISBELIEF_REASONS,
+  DURATION_BOUNDS_MS,
+  FAILURE_KINDS,
+  FIRST_TOKEN_BOUNDS_MS,
+  IN_FLIGHT,
+  LISTENER_STRIPE_WORDS,
+  MODEL_BROKEN,
+  MODEL_CACHED_TOKENS,
+  MODEL_COST,
+  MODEL_DURATION,
+  MODEL_FIRST_TOKEN,
+  MODEL_INPUT,
+  MODEL_OUTPUT,
+  MODEL_TOLD,
+  NO_MODEL,
+  OTHER_ROUTES,
+  OUTCOMES,
+  OVERHEAD_BOUNDS_MS,
+  OVERHEAD_STREAM,
+  OVERHEAD_WHOLE,
+  REFUSALS,
+  REFUSAL_REASONS,
+  ROUTES,
+  TOKENS_BOUNDS,
+  UPSTREAM_ATTEMPTS,
+  UPSTREAM_BREAKER,
+  UPSTREAM_DISBELIEVED,
+  UPSTREAM_FAILED_AT,
+  UPSTREAM_FAILED_KIND,
+  UPSTREAM_FAILURES,
+  UPSTREAM_IN_FLIGHT,
+  UPSTREAM_RETRIES,
+  UPSTREAM_SLOTS_MAX,
+  UPSTREAM_STRIPE_WORDS,
+  modelAt,
+  openStripe,
+  upstreamAt,
+  type BreakerState,
+  type DisbeliefReason,
+  type FailureKind,
+  type MetricsBuffers,
+  type Outcome,
+  type RefusalReason,
+  type Route,
+} from './metrics-layout.js';
+
+/** The tokens that a call was charged for. */
+export interface CountedTokens {
+  readonly promptTokens: number;
+  /** Part of `promptTokens`. */
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+}
+
+export class ListenerMetrics {
+  readonly #words: Float64Array;
+
+  /** Begins with no call in flight: those of a listener that had this index before and died are gone. */
+  constructor(buffers: MetricsBuffers, listenerIndex: number) {
+    this.#words = openStripe(buffers.listeners, listenerIndex, LISTENER_STRIPE_WORDS);
+    this.#words[IN_FLIGHT] = 0;
+  }
+
+  /** A call has been given to a worker. */
+  callBegun(): void {
+    this.#words[IN_FLIGHT]! += 1;
+  }
+
+  /** Its worker has sent its last frame. */
+  callEnded(): void {
+    this.#words[IN_FLIGHT]! -= 1;
+  }
+
+  /** Counts a request whose model does not matter, or is not known. */
+  countRequest(route: Route, outcome: Outcome): void {
+    if (route === CHAT_ROUTE) this.countCall(NO_MODEL, outcome, false);
+    else
+      this.#words[ROUTES + OTHER_ROUTES.indexOf(route) * OUTCOMES.length + OUTCOMES.indexOf(outcome)]! += 1;
+  }
+
+  /** Counts the end of a chat call; `broken` if its response had begun with 200 before it failed. */
+  countCall(modelSlot: number, outcome: Outcome, broken: boolean): void {
+    const column = broken ? MODEL_BROKEN : MODEL_TOLD;
+    this.#words[modelAt(modelSlot) + column + OUTCOMES.indexOf(outcome)]! += 1;
+  }
+
+  countRefusal(reason: RefusalReason): void {
+    this.#words[REFUSALS + REFUSAL_REASONS.indexOf(reason)]! += 1;
+  }
+
+  /** Counts what a call was charged for, and how much. */
+  countUsage(modelSlot: number, tokens: CountedTokens, chargedPicoUnits: bigint): void {
+    const words = this.#words;
+    const model = modelAt(modelSlot);
+    observe(words, model + MODEL_INPUT, TOKENS_BOUNDS, tokens.promptTokens);
+    observe(words, model + MODEL_OUTPUT, TOKENS_BOUNDS, tokens.completionTokens);
+    words[model + MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
+    words[model + MODEL_COST]! += Number(chargedPicoUnits);
+  }
+
+  observeDuration(modelSlot: number, durationMs: number): void {
+    observe(this.#words, modelAt(modelSlot) + MODEL_DURATION, DURATION_BOUNDS_MS, durationMs);
+  }
+
+  observeFirstToken(modelSlot: number, firstTokenMs: number): void {
+    observe(this.#words, modelAt(modelSlot) + MODEL_FIRST_TOKEN, FIRST_TOKEN_BOUNDS_MS, firstTokenMs);
+  }
+
+  observeOverhead(stream: boolean, overheadMs: number): void {
+    observe(this.#words, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS, overheadMs);
+  }
+}
+
+/** All methods take the slot that the main thread gave the upstream (UpstreamNames). */
+export class UpstreamMetrics {
+  readonly #words: Float64Array;
+
+  /** Begins with no attempt in flight: those of a worker that had this index before and died are gone. */
+  constructor(buffers: MetricsBuffers, workerIndex: number) {
+    this.#words = openStripe(buffers.upstreams, workerIndex, UPSTREAM_STRIPE_WORDS);
+    for (let slot = 0; slot < UPSTREAM_SLOTS_MAX; slot += 1) {
+      const at = upstreamAt(slot);
+      // Storing a zero into each block would make the kernel give it a page.
+      if (this.#words[at + UPSTREAM_ATTEMPTS] !== 0) this.#words[at + UPSTREAM_IN_FLIGHT] = 0;
+    }
+  }
+
+  /** An attempt begins; `retry` if an earlier one of the same call has failed. */
+  attemptBegun(slot: number, retry: boolean): void {
+    const at = upstreamAt(slot);
+    this.#words[at + UPSTREAM_ATTEMPTS]! += 1;
+    this.#words[at + UPSTREAM_IN_FLIGHT]! += 1;
+    if (retry) this.#words[at + UPSTREAM_RETRIES]! += 1;
+  }
+
+  attemptEnded(slot: number): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_IN_FLIGHT]! -= 1;
+  }
+
+  countFailure(slot: number, kind: FailureKind, nowMs: WallMs): void {
+    const at = upstreamAt(slot);
+    const kindIndex = FAILURE_KINDS.indexOf(kind);
+    this.#words[at + UPSTREAM_FAILURES + kindIndex]! += 1;
+    // A reader between the two stores takes this failure's kind for that of the one before.
+    this.#words[at + UPSTREAM_FAILED_KIND] = kindIndex;
+    this.#words[at + UPSTREAM_FAILED_AT] = nowMs;
+  }
+
+  /** Counts a report of usage that was not believed. */
+  countDisbelieved(slot: number, reason: DisbeliefReason): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.indexOf(reason)]! += 1;
+  }
+
+  setBreaker(slot: number, state: BreakerState): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_BREAKER] = BREAKER_STATES.indexOf(state);
+  }
+}
