@@ -1,6 +1,6 @@
 /** Last build step: what neither tsc nor build-validators.js does. Run from the package's root. */
 import { chmodSync, copyFileSync, writeFileSync } from 'node:fs';
-import { settingsSchemaText } from '../dist/config/json-schema.js';
+import { settingsSchemaText } from '../dist/config/schema.js';
 
 // tsc does not copy declarations that are written by hand.
 for (const declaration of ['protocol/generated-validators.d.ts', 'protocol/generated-openapi.d.ts']) {

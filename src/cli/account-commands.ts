@@ -1,23 +1,18 @@
-/**
- * `tollgate accounts …`; what moves money is in credit-commands.ts. What they need is loaded when one of them runs.
- */
+/** `tollgate accounts …`, over the admin interface. The commands that move money are in credit-commands.ts. */
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/views.js';
 import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';
+import { addCreditCommands } from './credit-commands.js';
 import {
   addConfirmation,
+  addDataOptions,
   confirm,
   type ConfirmationOptions,
+  type DataOptions,
   exampleText,
   nonEmpty,
-  printFields,
-  printJson,
-  printTable,
-  timeText,
-  yesNo,
-} from './output.js';
-import { addCreditCommands } from './credit-commands.js';
-import { addDataOptions, type DataOptions } from './data-options.js';
+} from './options.js';
+import { printFields, printJson, printTable, timeText, yesNo } from './output.js';
 import type { Column } from './table.js';
 
 interface ListOptions extends DataOptions {
@@ -118,7 +113,7 @@ function noneOf({ search, plan }: ListOptions): string {
     : 'No account matches.';
 }
 
-/** Most commands answer with the account as it is then. */
+/** Calls the admin interface and prints the account that it responds with. */
 export function showAccount(
   options: DataOptions,
   call: (client: AdminClient) => Promise<unknown>,
@@ -154,7 +149,7 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
   ];
 }
 
-/** Only where processes share the account. */
+/** Only if processes share the account. */
 function leasedOf({ leased }: AccountView): (readonly [string, string])[] {
   if (leased === undefined) return [];
   const { balance, calls_today: ofDay, requests_this_minute: ofMinute, calls_in_flight: calls } = leased;

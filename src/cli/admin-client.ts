@@ -1,29 +1,34 @@
 /**
- * How commands reach accounts and keys: over the admin interface of the gateway that runs on the data directory, or, while
- * none runs, on the store itself. Both take the same requests and give the same responses.
+ * How commands reach accounts and keys: over HTTP at the admin interface of the gateway that runs on the data directory, or
+ * through store-client.ts if none runs. Both clients take the same requests and give the same responses.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
-import { openHttpClient } from './http-client.js';
-import { Misuse, CommandError } from './output.js';
-import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './data-options.js';
+import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
+import { CommandError, Misuse } from './output.js';
 
-export type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
+/** The most items that the interface gives at once. */
+const PAGE_ITEMS = 1_000;
+
+type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface AdminClient {
-  /** The response's body, as its path gives it: a view of the admin folder. `path` is below `/admin/v1`, encoded. Throws `Refusal` with the gateway's own words. */
+  /**
+   * Returns the response's body, a view that the admin folder declares. `path` is encoded and below `/admin/v1`. Throws
+   * CommandError with the gateway's message.
+   */
   call(method: AdminCallMethod, path: string, body?: object): Promise<unknown>;
-  /** As `call` of a GET, but the body as it came: CSV. */
+  /** GETs `path` and returns the body as text: CSV. */
   text(path: string): Promise<string>;
   close(): Promise<void>;
 }
 
-/** Opens a client, lets `use` work with it and closes it. */
+/** Opens a client, calls `use` with it and closes it. */
 export async function withAdminClient(
-  place: DataOptions,
+  options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
-  const client = await openClient(place);
+  const client = await openClient(options);
   try {
     await use(client);
   } finally {
@@ -31,17 +36,17 @@ export async function withAdminClient(
   }
 }
 
-/** As `withAdminClient`, for what a gateway alone can tell. Throws `Refusal` where none runs. */
+/** The same for commands that only a running gateway can do. Throws CommandError if none runs. */
 export async function withGateway(
-  place: DataOptions,
+  options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
 ): Promise<void> {
-  const adminUrl = adminUrlOf(place);
+  const adminUrl = adminUrlOf(options);
   if (adminUrl !== undefined) {
-    await use(await openHttpClient(place.data, adminUrl));
+    await use(await openHttpClient(options.data, adminUrl));
     return;
   }
-  const settings = await settingsOf(place);
+  const settings = await settingsOf(options);
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(settings.data);
   if (address === undefined) throw new CommandError(`No gateway serves from ${settings.data}.`);
@@ -61,18 +66,20 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-async function openClient(place: DataOptions): Promise<AdminClient> {
-  const adminUrl = adminUrlOf(place);
-  return adminUrl === undefined ? openNearest(await settingsOf(place)) : openHttpClient(place.data, adminUrl);
+async function openClient(options: DataOptions): Promise<AdminClient> {
+  const adminUrl = adminUrlOf(options);
+  return adminUrl === undefined
+    ? openNearest(await settingsOf(options))
+    : openHttpClient(options.data, adminUrl);
 }
 
-/** A start reads the store and opens ports: seconds with large books. A stop ends its calls: `drain_timeout_ms`, 30 s by default. */
+/** A start takes seconds to read a large store, and a stop waits for its calls: `drain_timeout_ms`, 30 s by default. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
 
 /**
- * The gateway, or the store where none runs. One that starts or stops has the store and cannot be asked: it is waited for,
- * and so is another command.
+ * Opens a client of the gateway, or of the store if none runs. A gateway that starts or stops, or another command, holds the
+ * store without responding: then this waits for it. Throws CommandError after HELD_WAIT_MS_MAX.
  */
 async function openNearest(settings: Settings): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
@@ -96,7 +103,7 @@ async function openNearest(settings: Settings): Promise<AdminClient> {
   }
 }
 
-/** All items of a list, page by page, which may be of the route's own size. `path` may have a query already. */
+/** Returns all items of a list, page by page. `path` may have a query; `pageItems` may be the route's default. */
 export async function listAll<Item>(
   client: AdminClient,
   path: string,
@@ -114,14 +121,14 @@ export async function listAll<Item>(
   return items;
 }
 
-/** `path` with those of `parameters` that are given; it may have a query already. */
+/** Returns `path` with `parameters` added to its query. */
 export function withQuery(path: string, parameters: URLSearchParams): string {
   const query = parameters.toString();
   if (query === '') return path;
   return `${path}${path.includes('?') ? '&' : '?'}${query}`;
 }
 
-/** Query parameters, without those that are not given. */
+/** Query parameters, without those that are undefined. */
 export function queryOf(parameters: Readonly<Record<string, string | undefined>>): URLSearchParams {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
@@ -130,5 +137,58 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
   return query;
 }
 
-/** As many as the interface gives at once. */
-const PAGE_ITEMS = 1_000;
+/** A change waits for the disk, which takes a second if the disk is busy. */
+const CALL_TIMEOUT_MS = 30_000;
+
+/** `dataPath`, if known, is the folder of the token's file. Throws CommandError if there is no token. */
+export async function openHttpClient(
+  dataPath: string | undefined,
+  origin: string,
+  timeoutMs = CALL_TIMEOUT_MS,
+): Promise<AdminClient> {
+  const { findAdminToken, tokenPath } = await import('../admin/token.js');
+  const token = findAdminToken(dataPath, process.env);
+  if (token === undefined) {
+    const place = dataPath === undefined ? 'known' : `in ${tokenPath(dataPath)}`;
+    throw new CommandError(
+      `A gateway runs, but its token is not ${place}: set TOLLGATE_ADMIN_TOKEN as for the gateway.`,
+    );
+  }
+  const exchange = async (method: string, path: string, body: object | undefined) => {
+    const response = await fetch(`${origin}/admin/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
+      body: body === undefined ? null : JSON.stringify(body),
+      signal: AbortSignal.timeout(timeoutMs),
+      redirect: 'error',
+    });
+    return { status: response.status, text: await response.text(), warning: response.headers.get('warning') };
+  };
+  const answered = async (method: string, path: string, body?: object): Promise<string> => {
+    const { status, text, warning } = await exchange(method, path, body).catch((error: unknown) => {
+      throw new CommandError(noResponseText(origin, error));
+    });
+    if (warning !== null) process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
+    return textOfResponse(status, text);
+  };
+  return {
+    call: async (method, path, body) => JSON.parse(await answered(method, path, body)) as unknown,
+    text: (path) => answered('GET', path),
+    close: () => Promise.resolve(),
+  };
+}
+
+/** The reason is in the cause of fetch's error. */
+function noResponseText(origin: string, error: unknown): string {
+  const reason = error instanceof Error ? (error.cause ?? error) : error;
+  return (
+    `The gateway at ${origin} did not answer: ${reason instanceof Error ? reason.message : String(reason)}. ` +
+    'A change may have been made or not: look before trying again.'
+  );
+}
+
+/** Returns the body. Throws CommandError with the body's message if the status is an error. */
+export function textOfResponse(status: number, text: string): string {
+  if (status < 400) return text;
+  throw new CommandError((JSON.parse(text) as { error: { message: string } }).error.message);
+}

@@ -1,18 +1,18 @@
-/** `tollgate audit`: whether the books on disk balance; reads them itself, beside a running gateway too. */
+/** `tollgate audit`: checks that the books on disk balance. It reads them itself, also while a gateway runs. */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
-import { openHttpClient } from './http-client.js';
-import { exampleText, printFields, printJson, printLine } from './output.js';
-import { addStoreOptions, type DataOptions } from './data-options.js';
+import { openHttpClient } from './admin-client.js';
+import { addStoreOptions, type DataOptions, exampleText } from './options.js';
+import { printFields, printJson, printLine } from './output.js';
 
 interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
-/** Of those in the report, so that a terminal shows their beginning; `--json` gives all of the report. */
+/** More differences would push the first ones off a terminal; `--json` prints all. */
 const LINES_MAX = 50;
 
-/** For all processes of a running gateway to write what they have settled: the books can be audited without that too. */
+/** How long a running gateway has to write what its processes have settled. The audit goes on without it. */
 const FLUSH_MS_MAX = 5_000;
 
 const EXIT_DIFFERS = 1;
@@ -24,7 +24,7 @@ export function addAuditCommand(program: Command): void {
     .description(
       'Check that the books on disk balance: credits, charges, usage, names. Exits with 1 where anything differs.',
     )
-    // Asked for often enough to deserve a response.
+    // People ask for it often enough that it deserves a response.
     .addOption(new Option('--repair').hideHelp());
   addStoreOptions(command)
     .option('--json', 'print JSON')
@@ -41,7 +41,7 @@ export function addAuditCommand(program: Command): void {
     });
 }
 
-/** Throws StoreFault, and ConfigError, where there is nothing that could be checked. */
+/** Throws ConfigError or StoreFault if there are no books to check. */
 async function run(options: AuditOptions): Promise<void> {
   const [{ loadSettings }, { audit }] = await Promise.all([
     import('../config/load.js'),
@@ -59,7 +59,7 @@ async function run(options: AuditOptions): Promise<void> {
   if (report.differencesCount > 0) process.exitCode = EXIT_DIFFERS;
 }
 
-/** The running gateway's last calls belong to its books. Where it cannot be had to write them, that is said. */
+/** Asks the running gateway to write its last calls to the books. If it does not, standard error says so. */
 async function flushGateway(dataPath: string): Promise<void> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(dataPath);
@@ -69,7 +69,7 @@ async function flushGateway(dataPath: string): Promise<void> {
   process.stderr.write(`Calls of the last moments may be missing here: ${error}\n`);
 }
 
-/** Undefined where all is written. */
+/** Returns why not all is written, or undefined if all is. */
 async function askToFlush(dataPath: string, origin: string): Promise<string | undefined> {
   try {
     const client = await openHttpClient(dataPath, origin, FLUSH_MS_MAX);

@@ -1,9 +1,10 @@
-/** `tollgate plans list` and `tollgate models list`: what the settings in force offer. */
+/** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and the providers behind the models. */
 import type { Command } from 'commander';
-import type { ModelView, PlanView } from '../admin/views.js';
-import { withAdminClient } from './admin-client.js';
-import { exampleText, printJson, printTable } from './output.js';
-import { addDataOptions, type DataOptions } from './data-options.js';
+import type { ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
+import type { ProbeView } from '../gateway/upstream-probe.js';
+import { withAdminClient, withGateway } from './admin-client.js';
+import { addConfigOption, addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { CommandError, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
 export function addCatalogCommands(program: Command): void {
@@ -48,3 +49,81 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'MAX OUTPUT TOKENS', text: (model) => String(model.max_output_tokens), align: 'right' },
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), align: 'left', cut: true },
 ];
+
+export function addUpstreamCommands(program: Command): void {
+  const upstreams = program
+    .command('upstreams')
+    .description('Test the providers behind the models, and call those again that are left alone.');
+
+  addConfigOption(
+    upstreams
+      .command('test')
+      .description(
+        'Call each upstream of the configuration once, with a request of a few tokens, and say what came back and what to do; exits with 1 where one does not serve.',
+      ),
+  )
+    .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
+    .option('--json', 'print JSON')
+    .addHelpText('after', exampleText('upstreams test', 'upstreams test gpt-4o-mini --json'))
+    .action(testUpstreams);
+
+  addDataOptions(
+    upstreams
+      .command('reset')
+      .description(
+        'Call upstreams again at once that are left alone because they failed or asked for a pause, in all workers and processes.',
+      ),
+  )
+    .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
+    .addHelpText('after', exampleText('upstreams reset', 'upstreams reset gpt-4o-mini'))
+    .action(resetUpstreams);
+}
+
+function resetUpstreams(model: string | undefined, options: DataOptions): Promise<void> {
+  return withGateway(options, async (client) => {
+    const body = model === undefined ? {} : { model };
+    const view = (await client.call('POST', '/upstreams/reset', body)) as UpstreamResetView;
+    if (options.json === true) printJson(view);
+    else printLine(`All upstreams are called again: ${view.models.join(', ')}`);
+  });
+}
+
+async function testUpstreams(
+  model: string | undefined,
+  { config, json }: Pick<DataOptions, 'config' | 'json'>,
+): Promise<void> {
+  const [{ loadSettings }, { probeUpstreams }] = await Promise.all([
+    import('../config/load.js'),
+    import('../gateway/upstream-probe.js'),
+  ]);
+  const views = await probeUpstreams(loadSettings({ config }).settings, model);
+  if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
+  if (json === true) printJson({ data: views });
+  else await printProbes(views);
+  if (!views.every(({ ok }) => ok)) process.exitCode = 1;
+}
+
+const PROBE_COLUMNS: readonly Column<ProbeView>[] = [
+  { title: 'model', align: 'left', cut: true, text: ({ model }) => model },
+  { title: 'upstream', align: 'left', text: ({ upstream }) => upstream },
+  { title: 'serves', align: 'left', text: ({ ok }) => (ok ? 'yes' : 'NO') },
+  {
+    title: 'first byte',
+    align: 'right',
+    text: ({ first_byte_ms: ms }) => (ms === null ? '-' : `${ms} ms`),
+  },
+  { title: 'answered by', align: 'left', cut: true, text: ({ answered_model: name }) => name ?? '-' },
+  {
+    title: 'usage',
+    align: 'left',
+    text: ({ usage_reported: reported }) => (reported === null ? '-' : reported ? 'reported' : 'none'),
+  },
+  { title: 'what came back', align: 'left', cut: true, text: ({ result }) => result },
+];
+
+/** Prints the table that `upstreams test` and `config check --probe` end with. */
+export async function printProbes(views: readonly ProbeView[]): Promise<void> {
+  await printTable(PROBE_COLUMNS, views, 'There is no upstream.');
+  for (const { model, upstream, advice } of views)
+    if (advice !== null) printLine(`${model} at ${upstream}: ${advice}`);
+}

@@ -1,18 +1,16 @@
-/** `tollgate config check | schema | example`; `import-litellm` is in import-command.ts. */
+/** `tollgate config check | schema | example | import-litellm`. */
 import { relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { addConfigOption } from './data-options.js';
-import { exampleText, nonEmpty, printJson, CommandError } from './output.js';
+import { addConfigOption, exampleText, nonEmpty } from './options.js';
+import { CommandError, printJson } from './output.js';
 
-/* `tollgate config import-litellm FILE`: settings on standard output, what was left behind on standard error. */
-
-/** The settings were printed and are not all of the file's. */
+/** The printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
 
-export function addImportCommand(config: Command): void {
+function addImportCommand(config: Command): void {
   config
     .command('import-litellm')
     .description(
@@ -25,6 +23,7 @@ export function addImportCommand(config: Command): void {
     .action(importFile);
 }
 
+/** Prints the settings on standard output, and what was not carried over on standard error. */
 async function importFile(file: string, options: { readonly json?: boolean }): Promise<void> {
   const [{ importLitellm, remarkLine }, { CONFIG_BYTES_MAX, readBounded }] = await Promise.all([
     import('../config/litellm/import.js'),
@@ -40,7 +39,7 @@ async function importFile(file: string, options: { readonly json?: boolean }): P
   }
   if (text === undefined) throw new CommandError(`${file}: longer than ${CONFIG_BYTES_MAX} bytes`);
   const { yaml, remarks, variables, leftOut } = importLitellm(text, file);
-  // A script that goes on would serve fewer models than before.
+  // A script must not go on: the gateway would serve fewer models than before.
   if (leftOut > 0) process.exitCode = EXIT_LEFT_OUT;
   if (options.json === true) {
     printJson({ yaml, remarks, variables, leftOut });
@@ -78,20 +77,20 @@ export function addConfigCommands(program: Command): void {
       'Print every setting with unit, default and environment variable, as JSON Schema (in the package: dist/tollgate.schema.json).',
     )
     .action(async () => {
-      const { settingsSchemaText } = await import('../config/json-schema.js');
+      const { settingsSchemaText } = await import('../config/schema.js');
       process.stdout.write(settingsSchemaText());
     });
   config
     .command('example')
     .description('Print a commented configuration to start from.')
     .action(async () => {
-      const { exampleYaml } = await import('../config/example.js');
+      const { exampleYaml } = await import('../config/examples.js');
       process.stdout.write(exampleYaml(schemaPath()));
     });
   addImportCommand(config);
 }
 
-/** Of the file that the build makes, as an editor finds it from a tollgate.yaml in the working directory. */
+/** Path of the schema that the build writes, relative to the working directory if it is below it. */
 function schemaPath(): string {
   const path = fileURLToPath(new URL('../tollgate.schema.json', import.meta.url));
   const fromHere = relative(process.cwd(), path);
@@ -111,7 +110,7 @@ async function check(options: CheckOptions): Promise<void> {
     const report = { ok, source: loaded.source ?? null, problems: [], ...(views && { upstreams: views }) };
     process.stdout.write(options.json === true ? `${JSON.stringify(report)}\n` : `${summaryOf(loaded)}\n`);
     if (views !== undefined && options.json !== true)
-      await (await import('./upstream-test-view.js')).printProbes(views);
+      await (await import('./catalog-commands.js')).printProbes(views);
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;
     process.stdout.write(`${JSON.stringify({ ok: false, source: null, problems: error.problems })}\n`);

@@ -1,9 +1,9 @@
-/** `tollgate accounts credit | debit | credits`: the money of an account. */
+/** `tollgate accounts credit | debit | credits`: the money of an account, over the admin interface. */
 import { InvalidArgumentError, type Command } from 'commander';
 import { accountPath, showAccount } from './account-commands.js';
 import { listAll, withAdminClient } from './admin-client.js';
-import { exampleText, nonEmpty, printJson, printTable, timeText } from './output.js';
-import { addDataOptions, type DataOptions } from './data-options.js';
+import { addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
 interface CreditOptions extends DataOptions {
@@ -49,7 +49,7 @@ export function addCreditCommands(accounts: Command): void {
     );
 }
 
-/** A line of the account's journal. */
+/** One entry of the account's journal. */
 interface CreditView {
   readonly amount: string;
   readonly note: string;
@@ -84,7 +84,7 @@ function credit(account: string, amount: string, options: CreditOptions): Promis
   );
 }
 
-/** A debit of less than nothing would be a credit. */
+/** A debit of a negative amount would be a credit. */
 function positive(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
   return nonEmpty(text);

@@ -1,60 +1,23 @@
-/**
- * `tollgate keys …`. What they need is loaded when one of them runs.
- */
-import { type Command, InvalidArgumentError } from 'commander';
+/** `tollgate keys …`: makes, lists, shows, disables, rotates and deletes keys over the admin interface. */
+import type { Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
 import { listAll, withAdminClient } from './admin-client.js';
-import { addDataOptions, type DataOptions } from './data-options.js';
 import {
   addConfirmation,
+  addDataOptions,
   confirm,
   type ConfirmationOptions,
+  type DataOptions,
+  durationSeconds,
   exampleText,
+  momentSeconds,
   nonEmpty,
-  printFields,
-  printJson,
-  printLine,
-  printTable,
-  timeText,
-} from './output.js';
+  wholeNumber,
+} from './options.js';
+import { printFields, printJson, printLine, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
-/*
- * What the options of `tollgate keys` mean: durations, moments, counts. Pure.
- */
-
-const SECONDS_OF_UNIT: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
-
-/** Seconds of `90`, `90s`, `15m`, `24h` or `30d`. */
-export function durationSeconds(text: string): number {
-  const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
-  if (count === undefined)
-    throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted.');
-  return Number(count) * SECONDS_OF_UNIT[unit]!;
-}
-
-/** Unix seconds of `2030-01-31`, `2030-01-31T12:00Z` or such seconds themselves. A day begins at 00:00 UTC. */
-export function momentSeconds(text: string): number {
-  const ms = /^\d{1,11}$/.test(text)
-    ? Number(text) * 1_000
-    : /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
-      ? Date.parse(text)
-      : NaN;
-  if (!Number.isNaN(ms)) return Math.floor(ms / 1_000);
-  throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
-}
-
-/** A whole number; its bounds are the registry's to say. */
-export function wholeNumber(text: string): number {
-  if (/^\d{1,15}$/.test(text)) return Number(text);
-  throw new InvalidArgumentError('A whole number is wanted.');
-}
-
-/*
- * How commands show keys to people. Pure.
- */
-
-export const KEY_COLUMNS: readonly Column<KeyView>[] = [
+const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
   { title: 'ID', text: ({ id }) => id, align: 'left' },
   { title: 'ACCOUNT', text: ({ account_name: name }) => name, align: 'left', cut: true },
@@ -64,8 +27,8 @@ export const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
-/** `shown` is the key itself when it is new, else its beginning. Limits and successors are told where there are any. */
-export function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
+/** `shown` is the whole key if it is new, else its prefix. Limits and successors are listed only if the key has them. */
+function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
   const fields: (readonly [string, string])[] = [
     ['name', key.name],
     ['id', key.id],
@@ -120,7 +83,7 @@ export function addKeyCommands(program: Command): void {
         const created = (await client.call('POST', '/keys', {
           account: options.account,
           name: options.name,
-          // What was not given is undefined, and not in the JSON.
+          // JSON.stringify leaves out the options that are undefined.
           expires: options.expires,
           expires_in: options.expiresIn,
           requests_per_minute: options.requestsPerMinute,

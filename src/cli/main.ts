@@ -1,10 +1,11 @@
 #!/usr/bin/env node
-/** The command line's entry. What the commands need is loaded only on a Node that can run it. */
+/** The entry of the command line. It imports the commands only if this Node can run them. */
 import { unsupportedNode } from './runtime-support.js';
 
 const unsupported = unsupportedNode(process.versions.node);
 if (unsupported === undefined) {
-  await import('./run.js');
+  const { runProgram } = await import('./program.js');
+  await runProgram();
 } else {
   process.stderr.write(`${unsupported}\n`);
   process.exitCode = 1;

@@ -1,9 +1,7 @@
-/**
- * `tollgate mock-upstream`: a scripted upstream for trials, tests and benches. Its own process.
- */
+/** `tollgate mock-upstream`: serves a scripted upstream for trials, tests and benches, until a signal ends it. */
 import type { Command } from 'commander';
-import { exampleText } from './output.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
+import { exampleText } from './options.js';
 
 const STEERING_HELP = `
 One call is steered by the header x-mock, or where a gateway stands in between by the first line of the last user
@@ -32,7 +30,6 @@ function optionsOf(command: Command, flags: Flags): { readonly port: number; rea
   }
 }
 
-/** Adds the command; what it needs is loaded when it runs. */
 export function addMockUpstreamCommand(program: Command): void {
   const command = program
     .command('mock-upstream')

@@ -1,29 +1,29 @@
-/** All commands, by who adds them. What a command needs is imported by its action, so that `--help` is quick. */
-import { Command } from 'commander';
+/**
+ * All commands, and the end of the process: exit code 0 if the command is done, 1 if it was refused, 2 if it was called in a
+ * wrong way, 141 if nobody reads its output. Each command's action imports what it needs, so that `--help` is quick.
+ */
+import { Command, CommanderError } from 'commander';
 import { packageVersion } from '../core/version.js';
 import { addAccountCommands } from './account-commands.js';
 import { addAuditCommand } from './audit-command.js';
-import { addCatalogCommands } from './catalog-commands.js';
+import { addCatalogCommands, addUpstreamCommands } from './catalog-commands.js';
 import { addConfigCommands } from './config-command.js';
-import { addHealthCommand } from './health-command.js';
-import { addHostCommands } from './host-commands.js';
+import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
 import { addKeyCommands } from './key-commands.js';
-import { addLogCommand } from './log-command.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
-import { addReloadCommand } from './reload-command.js';
-import { addServeCommand } from './serve.js';
+import { Misuse } from './output.js';
+import { addServeCommand } from './serve-command.js';
 import { addStatusCommand } from './status-command.js';
-import { addUpstreamCommands } from './upstream-commands.js';
 import { addUsageCommand } from './usage-command.js';
 
-/** A new one; parsing throws `CommanderError` in place of ending the process. */
+/** Returns a new program. Parsing with it throws CommanderError where Commander would end the process. */
 export function createProgram(): Command {
   const program = new Command('tollgate');
   program
     .description('Self-hosted gateway for chat-completion models.')
     .version(packageVersion())
     .showHelpAfterError('(--help shows what can be given)')
-    // Before the commands are added: each copies it.
+    // Before the commands are added, because each copies it.
     .exitOverride();
   addServeCommand(program);
   addConfigCommands(program);
@@ -40,4 +40,36 @@ export function createProgram(): Command {
   addHealthCommand(program);
   addMockUpstreamCommand(program);
   return program;
+}
+
+const EXIT_REFUSED = 1;
+const EXIT_USAGE = 2;
+/** What a shell reports of a program that SIGPIPE has ended, as `head` ends its writers. */
+const EXIT_PIPE = 141;
+/** These go on if nobody reads what they printed at their start. */
+const SERVERS: readonly (string | undefined)[] = ['serve', 'mock-upstream'];
+
+/** Runs the command that the process's arguments name, and sets the exit code. */
+export async function runProgram(): Promise<void> {
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EPIPE') throw error;
+    if (!SERVERS.includes(process.argv[2])) process.exit(EXIT_PIPE);
+  });
+  try {
+    await createProgram().parseAsync();
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      // Commander has printed its message. `--help` and `--version` end with an error of exit code 0.
+      process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
+    } else {
+      process.stderr.write(`${textOf(error)}\n`);
+      process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_REFUSED;
+    }
+  }
+}
+
+/** An error with a code explains itself; any other is a bug, and its stack is printed. */
+function textOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return 'code' in error ? error.message : (error.stack ?? error.message);
 }

@@ -1,18 +1,18 @@
 /**
- * Whether Tollgate can serve on this Node and this system, and if not, a sentence that says what to do. Nothing but modules of
- * Node is imported, so that the sentence comes before any dependency can fail with a stack trace of its own. Any process.
+ * Says whether Tollgate can serve on this Node and this system, and if not, what to do. main.ts and `serve` call it first.
+ * It imports only modules of Node, so that its sentence comes before a dependency fails with a stack trace.
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 
-/** The first release whose syntax and modules the program and its packages use. */
+/** The oldest release with the syntax and the modules that the program and its packages use. */
 const NODE_MIN = [20, 18] as const;
 
 /** Node's releases by the number of their native interface, `process.versions.modules`. */
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
-/** What decides; strings as Node gives them. */
+/** Facts that the support depends on; strings as Node gives them. */
 export interface RuntimeFacts {
   /** `process.versions.node`. */
   readonly node: string;
@@ -22,19 +22,19 @@ export interface RuntimeFacts {
   readonly arch: string;
   /** Version of the C library; undefined if it is not glibc. */
   readonly glibc: string | undefined;
-  /** Names of the native binaries that the network library brings. */
+  /** Names of the native binaries in the package of µWebSockets.js. */
   readonly binaries: readonly string[];
-  /** The newest glibc that the binary for this Node asks for; undefined if there is no such binary, or it asks for none. */
+  /** The newest glibc that the binary for this Node needs; undefined if there is no such binary, or it needs none. */
   readonly glibcWanted: string | undefined;
 }
 
-/** Why no command runs on this Node; undefined if they do. */
+/** Says why no command runs on this Node; undefined if they do. */
 export function unsupportedNode(node: string): string | undefined {
   if (!isOlder(node, NODE_MIN.join('.'))) return undefined;
   return `Tollgate needs Node 20.18 or newer and this is Node ${node}. Install Node 24 (or 22) and run the command again.`;
 }
 
-/** Why `serve` cannot run here; undefined if it can. Pure. */
+/** Says why `serve` cannot run with these facts; undefined if it can. Pure. */
 export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   const { node, abi, platform, arch, glibc, binaries, glibcWanted } = facts;
   const prefix = `uws_${platform}_${arch}_`;
@@ -59,7 +59,7 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   return undefined;
 }
 
-/** Facts of this process. Costs some 15 ms: the binary is searched for the versions that it names. Throws nothing. */
+/** Facts of this process. Takes some 15 ms to search the binary for the versions that it names. Throws nothing. */
 export function runtimeFacts(): RuntimeFacts {
   const { node, modules: abi } = process.versions;
   const { platform, arch } = process;
@@ -76,7 +76,7 @@ export function runtimeFacts(): RuntimeFacts {
   };
 }
 
-/** Undefined if the package is not installed: then its import says so. */
+/** Undefined if the package is not installed. Its import says so later. */
 function libraryFolder(): string | undefined {
   try {
     return dirname(createRequire(import.meta.url).resolve('uWebSockets.js'));
@@ -86,13 +86,13 @@ function libraryFolder(): string | undefined {
 }
 
 function glibcVersion(): string | undefined {
-  // Looking up the names of the network's addresses can take seconds. Node's types do not know the switch yet.
+  // Looking up the network's names would take seconds. Node's types do not know the switch yet.
   Object.assign(process.report, { excludeNetwork: true });
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   return header?.glibcVersionRuntime;
 }
 
-/** ELF binaries name each version of glibc that they want in clear text. */
+/** An ELF binary names each version of glibc that it needs in plain text. */
 function glibcNamedIn(path: string): string | undefined {
   const binary = readFileSync(path);
   let newest: string | undefined;

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import { withGateway, type AdminClient } from './admin-client.js';
-import { addDataOptions, type DataOptions } from './data-options.js';
-import { CommandError, exampleText, printJson, printLine, wholeNumberFrom } from './output.js';
+import { addDataOptions, type DataOptions, exampleText, wholeNumberFrom } from './options.js';
+import { CommandError, printJson, printLine } from './output.js';
 import type { StatusSample, StatusView } from './status-text.js';
 
 /** Rates are taken over at least this long. */

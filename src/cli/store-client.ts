@@ -1,4 +1,4 @@
-/** The admin interface without a gateway: on the store itself. */
+/** The admin interface without a gateway: its routes, called in this process on the store. admin-client.ts opens it. */
 import { AdminApi } from '../admin/api.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -8,18 +8,17 @@ import { ownRegistryService } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
 import { createLog } from '../telemetry/log.js';
-import type { AdminClient } from './admin-client.js';
-import { textOfResponse } from './http-client.js';
+import { type AdminClient, textOfResponse } from './admin-client.js';
 import { CommandError } from './output.js';
 
 const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
 
-/** A change of this store alone would not be one of what hosts share. */
+/** A change here would be a change of this host's copy alone. */
 const SHARED =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';
 
-/** Throws `StoreHeld` where a gateway or another command works on the store, `StoreFault` where there is none to work on. */
+/** Throws StoreHeld if a gateway or another command works on the store, StoreFault if there is no store to work on. */
 export function openStoreClient(settings: Settings): AdminClient {
   const store = Store.hold(settings.data, { kind: 'command' });
   const registry = new Registry({

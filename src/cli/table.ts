@@ -1,29 +1,29 @@
-/** Tables as lines of text, by the width that a terminal gives each character. Pure. */
+/** Formats tables as lines of text, by the width that a terminal gives each character. Pure. */
 import stringWidth from 'string-width';
 
 export interface Column<Row> {
   readonly title: string;
   readonly text: (row: Row) => string;
-  /** Numbers stand under each other's last digit. */
+  /** `right` for numbers, so that their last digits are below each other. */
   readonly align: 'left' | 'right';
-  /** Loses its end first on a narrow terminal: names and notes before ids and amounts, which are nothing without it. */
+  /** Whether a narrow terminal may cut its end: of names and notes, never of ids and amounts. */
   readonly cut?: boolean;
 }
 
 export interface TableText {
   readonly lines: readonly string[];
-  /** Whether something lost its end, which `…` shows. */
+  /** Whether anything was cut; `…` shows where. */
   readonly narrowed: boolean;
 }
 
 const GAP = '  ';
-/** Less than this of a name tells nothing. */
+/** Fewer characters of a name say nothing. */
 const CUT_COLUMNS_MIN = 8;
-/** What would move a terminal's cursor, or turn the direction of writing: names come from whoever made them. */
+/** Characters that move a terminal's cursor or change the direction of writing. Anybody may have chosen the names. */
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 const PLAIN = /^[ -~]*$/;
 
-/** A title line and one for each row. `terminalColumns` is undefined where there is no terminal, and nothing is cut. */
+/** A title line, and one line for each row. Without `terminalColumns` nothing is cut. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -39,14 +39,14 @@ export function tableText<Row>(
   return {
     lines: lines.map((line) => {
       const cells = line.map((cell, at) => pad(cutTo(cell, widths[at]!), widths[at]!, columns[at]!.align));
-      // Broken by the terminal, a table is none.
+      // A terminal would break a longer line, and the columns with it.
       return cutTo(cells.join(GAP).trimEnd(), room);
     }),
     narrowed: totalOf(wanted) > room,
   };
 }
 
-/** Takes from the widest column that may be cut until the line fits, or nothing more can be taken. */
+/** Shrinks the widest column that may be cut, until the line fits or no column can shrink further. */
 function narrowed<Row>(columns: readonly Column<Row>[], wanted: readonly number[], room: number): number[] {
   const widths = [...wanted];
   for (let over = totalOf(widths) - room; over > 0; over--) {
@@ -65,12 +65,12 @@ function totalOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
 }
 
-/** The text on one line, with what cannot be shown as `�`. */
+/** The text on one line, with `�` for each control character. */
 export function visible(text: string): string {
   return PLAIN.test(text) ? text : text.replace(CONTROL, '\u{fffd}');
 }
 
-/** Columns of a terminal that the text takes. */
+/** The columns that the text takes on a terminal. */
 export function widthOf(text: string): number {
   return PLAIN.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
@@ -82,7 +82,7 @@ export function pad(text: string, width: number, align: 'left' | 'right'): strin
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** The text, or as much of its beginning as leaves room for `…`. */
+/** The text, or its beginning and `…`, in at most `width` columns. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let kept = '';

@@ -1,9 +1,9 @@
-/** `tollgate usage`: calls, tokens and cost, summed up. */
+/** `tollgate usage`: sums of calls, tokens and cost, over the admin interface. */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
 import { listAll, queryOf, withAdminClient, withQuery } from './admin-client.js';
-import { exampleText, Misuse, nonEmpty, printJson, printTable, timeText } from './output.js';
-import { addDataOptions, type DataOptions } from './data-options.js';
+import { addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
+import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
 const GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
@@ -75,7 +75,7 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   ];
 }
 
-/** What people call what the line is of; nothing is left of the name of a key that was deleted. */
+/** The names of the account and the key that a line is about. A deleted key has no name any more. */
 function nameColumnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const key: Column<UsageView> = {
     title: 'KEY',

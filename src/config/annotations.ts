@@ -1,8 +1,13 @@
 /**
- * What a setting's declaration says beyond JSON Schema's own words. The `x-` words are read by the settings reader and
- * travel with `tollgate config schema`, where tools ignore them. Main threads and commands.
+ * What a setting's declaration says beyond the words of JSON Schema, and helpers for the schema files. The settings reader
+ * reads the `x-` words; `tollgate config schema` prints them, and tools ignore them. Main threads and commands.
  */
 import { Type } from 'typebox';
+
+/** A request's body is in memory until it is checked: a few callers times this. */
+export const BODY_BYTES_MAX = 256 * 1024 * 1024;
+/** A lower bound would refuse a question of a few sentences. */
+export const BODY_BYTES_MIN = 1_024;
 
 /**
  * When a changed setting takes effect: `reload` at the next reload, `replacement` if the gateway processes are replaced
@@ -13,17 +18,17 @@ export type Applies = 'reload' | 'replacement' | 'restart';
 export interface Annotations {
   readonly [jsonSchemaWord: string]: unknown;
   readonly description: string;
-  /** What the number counts: `milliseconds`. */
+  /** What the number counts, such as `milliseconds`. */
   readonly 'x-unit'?: string;
   /** The environment variable that overrides the file. */
   readonly 'x-environment'?: string;
-  /** Ends the sentence "want …" of a refusal, where type and bounds do not say it. */
+  /** The end of the sentence "want …" in an error, if type and bounds do not say it. */
   readonly 'x-want'?: string;
-  /** Follows it in brackets: the reason, or the fine print. */
+  /** Follows `x-want` in brackets: the reason, or a detail. */
   readonly 'x-hint'?: string;
-  /** The value is never shown, and stands in the file only as a reference to the environment. */
+  /** The value is never printed, and the file must refer to the environment for it. */
   readonly 'x-secret'?: boolean;
-  /** Of a map with free names: a pattern that each must match, one that it must not, and one that marks its value secret. */
+  /** For a map with free names: a pattern that each name must match, one that none may, and one of names with a secret value. */
   readonly 'x-names'?: string;
   readonly 'x-names-refused'?: string;
   readonly 'x-names-secret'?: string;
@@ -31,14 +36,14 @@ export interface Annotations {
   readonly 'x-applies'?: Applies;
 }
 
-/** A declaration as the settings reader sees it: the words of JSON Schema that this folder uses, and ours. */
+/** A declaration as the settings reader sees it: the words of JSON Schema that this folder uses, and the `x-` words. */
 export interface Declaration extends Partial<Annotations> {
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly enum?: readonly string[];
   readonly default?: unknown;
   readonly properties?: Readonly<Record<string, Declaration>>;
   readonly required?: readonly string[];
-  /** Set on maps with free names alone; its one entry declares the values. */
+  /** Only on maps with free names. Its one entry declares the values. */
   readonly patternProperties?: Readonly<Record<string, Declaration>>;
   readonly maxProperties?: number;
   readonly items?: Declaration;
@@ -49,13 +54,13 @@ export interface Declaration extends Partial<Annotations> {
   readonly pattern?: string;
   readonly minLength?: number;
   readonly maxLength?: number;
-  /** TypeBox keeps what `Type.Refine` adds here, out of the printed schema. */
+  /** What `Type.Refine` adds. TypeBox keeps it out of the printed schema. */
   readonly '~refine'?: readonly { check(value: unknown): boolean }[];
 }
 
 export const IDENTIFIER_PATTERN = '^[!-)+-~]{1,128}$';
 
-/** A name that callers, commands and files write: visible ASCII, but no `*`, which is for patterns. */
+/** A name that callers, commands and files use. `*` is for patterns. */
 export const identifier = (description: string) =>
   Type.String({
     pattern: IDENTIFIER_PATTERN,
@@ -63,7 +68,7 @@ export const identifier = (description: string) =>
     'x-want': 'a name of 1 to 128 visible ASCII characters without *',
   } satisfies Annotations);
 
-/** A count or an amount in whole units. */
+/** A whole number with a default. */
 export const whole = (
   minimum: number,
   maximum: number,
@@ -81,7 +86,16 @@ export const whole = (
     ...(applies && { 'x-applies': applies }),
   } satisfies Annotations);
 
-/** Relative ones are resolved by whoever reads the settings. */
+/** Options of a map of settings that may be left out. */
+export const section = (description: string, applies?: Applies) =>
+  ({
+    default: {},
+    description,
+    'x-want': 'a map of settings',
+    ...(applies && { 'x-applies': applies }),
+  }) satisfies Annotations;
+
+/** A path of a file. load.ts makes it absolute. */
 export const filePath = (description: string) =>
   Type.String({
     minLength: 1,

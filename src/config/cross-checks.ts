@@ -1,15 +1,12 @@
 /**
- * What single declarations cannot say: names that must be unique or must exist, settings that exclude each other, and what
- * this version does not have yet. Works on the sound parts of settings with faults. Pure; any thread.
+ * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that exclude or need each
+ * other. Works on settings with errors too: what was refused is undefined. Pure; load.ts calls it.
  */
 import type { SettingPath } from './config-error.js';
 import { nearestName } from './nearest-name.js';
 import type { SettingsDraft } from './schema.js';
-import { checkSharing } from './sharing-schema.js';
 
-/* Which models a plan names. Pure; any thread. */
-
-/** Whether `pattern`, in which `*` stands for any characters, names the model `id`. Cost: linear in both, no regexp. */
+/** Whether `pattern`, in which `*` stands for any characters, matches the model's id. Linear in both; no regexp. */
 export function matchesModel(pattern: string, id: string): boolean {
   const [head = '', ...rest] = pattern.split('*');
   const tail = rest.pop();
@@ -27,7 +24,7 @@ export function matchesModel(pattern: string, id: string): boolean {
 
 type Report = (path: SettingPath, text: string) => void;
 
-/** Reports every fault between settings. */
+/** Reports every error between settings. */
 export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkModelNames(draft.models, report);
   checkPlanNames(draft.plans, report);
@@ -37,7 +34,7 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkSharing(draft, report);
 }
 
-/** No two models share a name, be it an id or an alias: a caller may use either. */
+/** No two models may share a name, because callers use ids and aliases alike. */
 function checkModelNames(models: SettingsDraft['models'], report: Report): void {
   const owners = new Map<string, string>();
   const take = (name: string | undefined, path: SettingPath, owner: string): void => {
@@ -46,7 +43,7 @@ function checkModelNames(models: SettingsDraft['models'], report: Report): void 
     if (first === undefined) owners.set(name, owner);
     else report(path, `got "${name}", which is already ${first}`);
   };
-  // Ids first: where an id and an alias are the same, it is the alias that is to be changed.
+  // Ids first: if an id equals an alias, the alias is to be changed.
   models?.forEach((model, index) => take(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
   models?.forEach((model, index) =>
     model?.aliases?.forEach((alias, aliasIndex) =>
@@ -68,7 +65,7 @@ function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
 function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const models = draft.models;
   const ids = (models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
-  // With a model whose id was refused, a plan that names it would be called wrong without reason.
+  // If a model's id was refused, the plan that names it may be right.
   if (models === undefined || ids.length < models.length) return;
   draft.plans?.forEach((plan, planIndex) => {
     plan?.models?.forEach((pattern, index) => {
@@ -99,9 +96,27 @@ function checkSources(draft: SettingsDraft, report: Report): void {
   });
 }
 
-/** Both sockets would open, because listeners share their port, and callers would meet the admin interface by chance. */
+/** Listeners share their port, so both sockets would open, and callers would reach the admin interface by chance. */
 function checkPorts(draft: SettingsDraft, report: Report): void {
   const port = draft.admin?.port;
   if (port === undefined || port === 0 || port !== draft.listen?.port) return;
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
+}
+
+function checkSharing(draft: SettingsDraft, report: Report): void {
+  const { sharing } = draft;
+  if (sharing === undefined) return;
+  if (sharing.on_authority_loss === 'equal_share' && sharing.hosts === undefined)
+    report(
+      ['sharing', 'hosts'],
+      'missing, want the number of hosts: on_authority_loss equal_share divides by it',
+    );
+  const upstreams = draft.models?.flatMap((model) => model?.upstreams ?? []) ?? [];
+  const longestMs = Math.max(0, ...upstreams.map((upstream) => upstream?.total_timeout_ms ?? 0));
+  const expirySeconds = sharing.node_expiry_seconds;
+  if (expirySeconds !== undefined && expirySeconds * 1_000 < longestMs)
+    report(
+      ['sharing', 'node_expiry_seconds'],
+      `got ${expirySeconds}, want at least ${Math.ceil(longestMs / 1_000)}, the longest total_timeout_ms of an upstream in seconds`,
+    );
 }

@@ -1,23 +1,26 @@
 /**
- * From file, environment and command line to the settings. Precedence: command line, environment, file, defaults.
- * Reads files synchronously: main threads and commands, at start.
+ * Loads the settings from the command line, the environment, the file and the defaults, in this order of precedence, with the
+ * keys and certificates that the file names. Supervisor and commands, at start and at reloads; it reads files synchronously.
  */
+import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
 import { crossCheck } from './cross-checks.js';
-import { DEMO_SETTINGS } from './defaults.js';
+import { DEMO_SETTINGS } from './examples.js';
 import { type Environment, type Override, SettingsReader } from './settings-reader.js';
-import { CA_BYTES_MAX, isCertificates } from './model-schema.js';
+import { CA_BYTES_MAX, isCertificates } from './catalog-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './config-error.js';
 import { settingsDeclaration, type Settings, type SettingsDraft } from './schema.js';
 import { isWritten, settingsInForce, type SettingInForce } from './settings-in-force.js';
-import { readTlsFiles } from './tls.js';
+import type { TlsSettings } from './listen-schema.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
 
 export const CONFIG_FILE_NAME = 'tollgate.yaml';
-/** Keys are some hundred characters; signed tokens some thousand. */
+/** Keys have some hundred characters, signed tokens some thousand. */
 const KEY_FILE_BYTES_MAX = 16 * 1024;
+/** A chain of ten certificates with long names; a key has some 3 KB. */
+const TLS_FILE_BYTES_MAX = 256 * 1024;
 const KEY_PATTERN = /^[!-~]{1,4096}$/;
 
 export interface LoadOptions {
@@ -27,28 +30,28 @@ export interface LoadOptions {
   readonly port?: number | undefined;
   readonly adminPort?: number | undefined;
   readonly data?: string | undefined;
-  /** False for a command that calls no upstream: providers' keys are not looked for then, and may be absent. Default true. */
+  /** False for a command that calls no upstream: then the providers' keys are not read and may be missing. Default true. */
   readonly secrets?: boolean | undefined;
 }
 
-/** Where the process stands; tests give their own. */
+/** The process's surroundings; tests pass their own. */
 export interface Surroundings {
   readonly environment: Environment;
   readonly workingDirectory: string;
 }
 
 export interface LoadedSettings {
-  /** Complete and deeply frozen. Paths are absolute; `upstreams[].key` holds the key, wherever it came from. */
+  /** Complete and deeply frozen. Paths are absolute; `upstreams[].key` is the key, wherever it came from. */
   readonly settings: Settings;
-  /** Absolute path of the file; undefined where there is none. */
+  /** Absolute path of the file; undefined if there is none. */
   readonly source: string | undefined;
-  /** Whether there was no file at all, and the built-in demo runs. */
+  /** Whether there is no file, so that the built-in demo runs. */
   readonly demo: boolean;
-  /** The same, setting by setting, for those who look. */
+  /** The settings as text, one by one, for operators. */
   readonly inForce: readonly SettingInForce[];
 }
 
-/** Throws ConfigError (`config_refused`) with one line for each fault: `tollgate.yaml:12: models[0].id: …`. */
+/** Throws ConfigError (`config_refused`) with one line for each error: `tollgate.yaml:12: models[0].id: …`. */
 export function loadSettings(
   options: LoadOptions = {},
   surroundings: Surroundings = { environment: process.env, workingDirectory: process.cwd() },
@@ -88,9 +91,9 @@ export function loadSettings(
 
   if (errors.length > 0) {
     errors.sort((left, right) => left.line - right.line);
-    throw new ConfigError(errors.map((fault) => fault.text));
+    throw new ConfigError(errors.map(({ text }) => text));
   }
-  // Without a fault nothing is missing: the reader filled every declared setting.
+  // Without an error nothing is missing: the reader has filled in every declared setting.
   const settings = freezeDeep(draft) as Settings;
   const originOf = (path: SettingPath): string => {
     const override = reader.overrideAt(path);
@@ -102,15 +105,17 @@ export function loadSettings(
   return { settings, source: file?.path, demo: file === undefined, inForce };
 }
 
+type Report = (path: SettingPath, text: string) => void;
+
 interface LoadError {
-  /** 0 for what was not written in the file. */
+  /** 0 if the setting is not in the file. */
   readonly line: number;
   readonly text: string;
 }
 
 interface ConfigFile {
   readonly path: string;
-  /** As the operator named it. */
+  /** The path as the operator gave it. */
   readonly shown: string;
 }
 
@@ -148,13 +153,8 @@ function flagsOf(options: LoadOptions): Map<string, Override> {
   return flags;
 }
 
-/** Puts each key file's content in `key`, so that whoever calls upstreams need not know where keys come from. */
-function readKeyFiles(
-  draft: SettingsDraft,
-  folder: string,
-  secrets: boolean,
-  report: (path: SettingPath, text: string) => void,
-): void {
+/** Sets each upstream's `key` to the content of its key file. */
+function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, report: Report): void {
   draft.models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((upstream, index) => {
       if (upstream?.key_file === undefined) return;
@@ -172,12 +172,8 @@ function readKeyFiles(
   });
 }
 
-/** Puts each certificate file's content in `ca`. */
-function readCaFiles(
-  draft: SettingsDraft,
-  folder: string,
-  report: (path: SettingPath, text: string) => void,
-): void {
+/** Sets each upstream's `ca` to the content of its certificate file. */
+function readCaFiles(draft: SettingsDraft, folder: string, report: Report): void {
   draft.models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((upstream, index) => {
       if (upstream?.ca_file === undefined) return;
@@ -192,6 +188,69 @@ function readCaFiles(
       }
     });
   });
+}
+
+type TlsDraft = { [Name in keyof TlsSettings]?: TlsSettings[Name] | undefined };
+
+/** Makes the paths of `listen.tls` absolute, reports files that cannot be used, and adds the digest of files that can. */
+export function readTlsFiles(tls: TlsDraft | undefined, folder: string, nowMs: number, report: Report): void {
+  if (tls?.cert_file === undefined || tls.key_file === undefined) return;
+  tls.cert_file = resolve(folder, tls.cert_file);
+  tls.key_file = resolve(folder, tls.key_file);
+  const certificate = readTlsFile('cert_file', tls.cert_file, report);
+  const key = readTlsFile('key_file', tls.key_file, report);
+  if (certificate === undefined || key === undefined) return;
+  const error = tlsFileErrorOf(tls, certificate, key, nowMs);
+  if (error === undefined) tls.digest = createHash('sha256').update(certificate).update(key).digest('hex');
+  else report(['listen', 'tls', error.setting], error.text);
+}
+
+function readTlsFile(setting: 'cert_file' | 'key_file', file: string, report: Report): string | undefined {
+  try {
+    const text = readBounded(file, TLS_FILE_BYTES_MAX);
+    if (text === undefined)
+      report(['listen', 'tls', setting], `${file}: longer than ${TLS_FILE_BYTES_MAX} bytes`);
+    return text;
+  } catch (error) {
+    report(['listen', 'tls', setting], `cannot be read: ${reasonOf(error)}`);
+    return undefined;
+  }
+}
+
+interface TlsFileError {
+  readonly setting: 'cert_file' | 'key_file';
+  readonly text: string;
+}
+
+function tlsFileErrorOf(
+  { cert_file: certFile, key_file: keyFile, passphrase }: TlsDraft,
+  certificate: string,
+  key: string,
+  nowMs: number,
+): TlsFileError | undefined {
+  let leaf: X509Certificate;
+  try {
+    leaf = new X509Certificate(certificate);
+  } catch {
+    return { setting: 'cert_file', text: `${certFile}: holds no certificate, want one or more in PEM form` };
+  }
+  if (nowMs > Date.parse(leaf.validTo))
+    return { setting: 'cert_file', text: `${certFile}: the certificate has expired, on ${leaf.validTo}` };
+  if (nowMs < Date.parse(leaf.validFrom))
+    return {
+      setting: 'cert_file',
+      text: `${certFile}: the certificate is not valid before ${leaf.validFrom}`,
+    };
+  try {
+    const belongs = leaf.checkPrivateKey(
+      createPrivateKey({ key, ...(passphrase === undefined ? {} : { passphrase }) }),
+    );
+    if (belongs) return undefined;
+    return { setting: 'key_file', text: `${keyFile}: is not the key of the certificate in ${certFile}` };
+  } catch (error) {
+    const text = `${keyFile}: no private key in PEM form can be read from it, with the passphrase as it is: ${reasonOf(error)}`;
+    return { setting: 'key_file', text };
+  }
 }
 
 function reasonOf(error: unknown): string {

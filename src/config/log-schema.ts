@@ -1,13 +1,11 @@
-/**
- * The settings of what is logged: events, each call as it ends, each charge. Main threads and commands.
- */
+/** Declares the sections `log`, `access_log` and `usage_log`. Main threads and commands. */
 import { Type } from 'typebox';
 import { filePath, whole, type Annotations } from './annotations.js';
 
-/** A smaller file would be rotated several times in one second of a busy gateway. */
+/** A busy gateway would rotate a smaller file several times a second. */
 const FILE_BYTES_MIN = 1024 * 1024;
 const FILE_BYTES_MAX = 1024 ** 4;
-/** Each rotation renames all of them. */
+/** Each rotation renames all files. */
 const FILES_MAX = 1_000;
 
 const rotation = {

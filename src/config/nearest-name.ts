@@ -1,9 +1,9 @@
-/** The known name that a mistyped one most likely meant. Pure; any thread. */
+/** Finds the known name that a mistyped one most likely meant. Pure; the settings reader and the cross checks call it. */
 
-/** Names are short; a longer one is no typing error of ours. */
+/** Names are short. A longer text is compared by its beginning. */
 const NAME_CHARS_MAX = 64;
 
-/** Levenshtein distance: insertions, deletions and replacements. Cost: the product of both lengths, at most 64². */
+/** The Levenshtein distance: insertions, deletions and replacements. At most 64² steps. */
 export function editDistance(left: string, right: string): number {
   const a = left.slice(0, NAME_CHARS_MAX);
   const b = right.slice(0, NAME_CHARS_MAX);
@@ -19,7 +19,7 @@ export function editDistance(left: string, right: string): number {
   return above[b.length]!;
 }
 
-/** What other gateways call a setting of ours: too far from its name to be found by distance. */
+/** Names of other gateways for settings of this one. They are too different to be found by distance. */
 const SYNONYMS: Readonly<Record<string, string>> = {
   rpm: 'requests_per_minute',
   rpm_limit: 'requests_per_minute',
@@ -34,13 +34,13 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   base_url: 'url',
 };
 
-/** The name here of what others call so; undefined if it is none of theirs. */
+/** Returns the setting that other gateways call `name`; undefined if none does. */
 export function synonymOf(name: string): string | undefined {
   const plain = name.toLowerCase().replaceAll('-', '_');
   return Object.hasOwn(SYNONYMS, plain) ? SYNONYMS[plain] : undefined;
 }
 
-/** The first of the candidates with the smallest distance to `name`; undefined where there is none. */
+/** Returns the first candidate with the smallest distance to `name`; undefined if there are no candidates. */
 export function nearestName<C>(
   name: string,
   candidates: readonly C[],

@@ -1,6 +1,7 @@
 /**
- * Every setting of `tollgate.yaml`, declared once: type, bounds, unit, default, description and environment variable.
- * The type that the program uses is derived from it. Main threads and commands; workers get plain records made from it.
+ * Declares every setting of `tollgate.yaml` once: type, bounds, unit, default, description, environment variable, and when a
+ * change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a reload adopts are derived from it.
+ * Main threads and commands; listeners and workers get plain records that gateway/snapshot.ts makes of the settings.
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -8,100 +9,75 @@ import {
   CALLS_IN_FLIGHT_MAX,
   FRAME_BYTES_MAX,
   KEYS_MAX,
-  LISTENERS_MAX,
+  UPSTREAM_RESPONSE_BYTES_MAX,
   WORKERS_MAX,
 } from '../core/limits.js';
-import { whole, type Annotations, type Applies, type Declaration } from './annotations.js';
-import { corsSchema } from './cors-schema.js';
-import { idempotencySchema } from './idempotency-schema.js';
+import {
+  BODY_BYTES_MAX,
+  BODY_BYTES_MIN,
+  section,
+  whole,
+  type Annotations,
+  type Declaration,
+} from './annotations.js';
+import { MODELS_MAX, modelSchema, planSchema } from './catalog-schema.js';
+import { adminSchema, listenSchema } from './listen-schema.js';
 import { accessLogSchema, logSchema, usageLogSchema } from './log-schema.js';
-import { MODELS_MAX, modelSchema } from './model-schema.js';
-import { BODY_BYTES_MAX, BODY_BYTES_MIN, planSchema } from './plan-schema.js';
 import { sharingSchema } from './sharing-schema.js';
-import { tlsSchema } from './tls.js';
 
-/** Every listener and worker holds the whole catalogue. */
+/** Every listener and worker has a copy of all plans in memory. */
 const PLANS_MAX = 1_000;
-/** Names that one admin port has. */
-const ADMIN_HOSTS_MAX = 100;
-/** Processes that one supervisor could watch. */
+/** A supervisor can watch so many processes. */
 const PROCESSES_MAX = 64;
-/** A listener parses smaller bodies itself: beyond 1 MiB every other call of its thread would wait for milliseconds. */
+/** A listener parses bodies up to `parse_inline_bytes` itself. Above 1 MiB its other calls would wait for milliseconds. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
-/** Held per stream with a slow reader; times `calls_in_flight` it is memory. */
+/** Memory for each stream with a slow reader. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
-/** A terabyte; the sums are of 32 bits and count KiB. */
+/** A terabyte: the counters have 32 bits and count KiB. */
 const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
-const host = (environment: string, description: string) =>
-  Type.String({
-    pattern: '^[0-9A-Za-z.:_-]{1,255}$',
-    default: '127.0.0.1',
-    description,
-    'x-environment': environment,
-    'x-want': 'an address or a host name such as 127.0.0.1 or 0.0.0.0',
-    'x-applies': 'restart',
-  } satisfies Annotations);
+/** A month. A repeat after a month is no retry. */
+const KEEP_HOURS_MAX = 744;
+/** From room for the longest response, to half of what the store's file may grow to. */
+const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
+const STORE_BYTES_MAX = 8 * 1024 ** 3;
+const ANSWER_BYTES_MIN = 1_024;
 
-const port = (environment: string, preset: number, description: string) =>
-  Type.Integer({
-    minimum: 0,
-    maximum: 65_535,
-    default: preset,
-    description: `${description} 0 takes a free one.`,
-    'x-environment': environment,
-    'x-applies': 'restart',
-  } satisfies Annotations);
-
-const section = (description: string, applies?: Applies) =>
-  ({
+const idempotencySchema = Type.Object(
+  {
+    keep_hours: whole(
+      1,
+      KEEP_HOURS_MAX,
+      24,
+      'hours',
+      'How long a repeat with the same Idempotency-Key gets the answer of the first.',
+    ),
+    store_bytes: whole(
+      STORE_BYTES_MIN,
+      STORE_BYTES_MAX,
+      268_435_456,
+      'bytes',
+      'Answers that are kept, of all accounts; the oldest go first.',
+    ),
+    answer_bytes: whole(
+      ANSWER_BYTES_MIN,
+      UPSTREAM_RESPONSE_BYTES_MAX,
+      4_194_304,
+      'bytes',
+      'Longest answer that is kept; a repeat of a longer one is refused with 400, and not charged again.',
+    ),
+  },
+  {
     default: {},
-    description,
+    description: 'Answers that are kept for repeats with the same Idempotency-Key.',
     'x-want': 'a map of settings',
-    ...(applies && { 'x-applies': applies }),
-  }) satisfies Annotations;
+    'x-applies': 'replacement',
+  } satisfies Annotations,
+);
 
 export const settingsSchema = Type.Object(
   {
-    listen: Type.Object(
-      {
-        host: host('TOLLGATE_HOST', 'Address that callers reach.'),
-        port: port('TOLLGATE_PORT', 8080, 'Port that callers reach.'),
-        listeners: whole(
-          1,
-          LISTENERS_MAX,
-          1,
-          'threads',
-          'Threads that accept calls, all on one port.',
-          'replacement',
-        ),
-        tls: Type.Optional(tlsSchema),
-        cors: Type.Optional(corsSchema),
-      },
-      section('Where callers are served.'),
-    ),
-    admin: Type.Object(
-      {
-        host: host('TOLLGATE_ADMIN_HOST', 'Address of the admin interface, health and metrics.'),
-        port: port('TOLLGATE_ADMIN_PORT', 8081, 'Port of the admin interface, health and metrics.'),
-        hosts: Type.Array(
-          Type.String({
-            pattern: '^(?:\\*|(?:\\*\\.)?[0-9A-Za-z._-]{1,253}|\\[[0-9A-Fa-f:.]{2,45}\\])$',
-            description: 'A name, an address, *.name for all names below it, or * for every Host.',
-            'x-want': 'a host name or address without scheme and port, such as gateway.example or [fd00::1]',
-          } satisfies Annotations),
-          {
-            default: [],
-            maxItems: ADMIN_HOSTS_MAX,
-            description:
-              'Names that the admin port is reached by beside localhost, 127.0.0.1, [::1] and admin.host; any address where admin.host is not of the loopback. Under another Host it answers only /healthz, /readyz and who sends the admin token, so that no web page can read it by DNS rebinding. In the variable separated by commas.',
-            'x-environment': 'TOLLGATE_ADMIN_HOSTS',
-            'x-applies': 'restart',
-            'x-want': 'a list of host names',
-          } satisfies Annotations,
-        ),
-      },
-      section('Where operators are served.'),
-    ),
+    listen: listenSchema,
+    admin: adminSchema,
     workers: whole(
       1,
       WORKERS_MAX,
@@ -195,7 +171,7 @@ export const settingsSchema = Type.Object(
           'Calls at a time of one account; one more is told 503, so that no account takes all of calls_in_flight.',
           'reload',
         ),
-        // A worker sends whole frames, so a stream that could not hold one would never move.
+        // A worker sends whole frames: a stream without room for one would never move.
         stream_buffer_bytes: whole(
           FRAME_BYTES_MAX,
           STREAM_BUFFER_BYTES_MAX,
@@ -283,18 +259,54 @@ export const settingsSchema = Type.Object(
   { description: 'Settings of Tollgate.', 'x-want': 'a map of settings' } satisfies Annotations,
 );
 
-/** The same as data, for the settings reader and for printing. TypeBox's types do not tell the words that it keeps. */
+/** The schema as data. TypeBox's types do not show the words of JSON Schema that its values have. */
 export const settingsDeclaration = settingsSchema as unknown as Declaration;
 
 export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
 
-/** The settings, complete and frozen, with the names of the file. `upstreams[].key` holds a secret. */
+/** The settings with the names of the file, complete and frozen. `upstreams[].key` is a secret. */
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
 
-/** Settings in the making: what was refused is undefined. */
+/** Settings that are being read: what was refused is undefined. */
 export type Draft<T> = T extends object
   ? T extends readonly (infer Item)[]
     ? (Draft<Item> | undefined)[]
     : { [K in keyof T]?: Draft<T[K]> | undefined }
   : T;
 export type SettingsDraft = Draft<Static<typeof settingsSchema>>;
+
+/**
+ * JSON Schema 2020-12 of the file. It requires fewer members than the declaration: a setting with a default may be left out
+ * of the file, but is always in the program's settings.
+ */
+export function settingsJsonSchema(): object {
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    ...asWritten(settingsDeclaration),
+  };
+}
+
+/** The schema as text: `tollgate config schema` prints it, and the build writes it to `dist/tollgate.schema.json`. */
+export function settingsSchemaText(): string {
+  return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
+}
+
+function asWritten(declaration: Declaration): Declaration {
+  const properties = Object.entries(declaration.properties ?? {});
+  return {
+    ...declaration,
+    ...(declaration.properties === undefined
+      ? {}
+      : {
+          properties: Object.fromEntries(properties.map(([name, property]) => [name, asWritten(property)])),
+          required: properties
+            .filter(
+              ([name, property]) =>
+                declaration.required?.includes(name) === true && property.default === undefined,
+            )
+            .map(([name]) => name),
+          additionalProperties: false,
+        }),
+    ...(declaration.items === undefined ? {} : { items: asWritten(declaration.items) }),
+  };
+}

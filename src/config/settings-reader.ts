@@ -1,15 +1,13 @@
 /**
- * Walks raw configuration along its declaration: puts variables in, lets overrides win, fills defaults, refuses what does
- * not fit and goes on, so that one run tells every fault. Main threads and commands.
+ * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults, and reports each
+ * value that does not fit. It goes on after an error, so that one run reports all. load.ts calls it.
  */
 import { wantedBy } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
 import { describe, formatPath, type SettingPath } from './config-error.js';
 import { nearestName, synonymOf } from './nearest-name.js';
 
-/* `${NAME}` in the strings of a configuration file. Pure; any thread. */
-
-/** `$${` is a literal `${`; a name is what a shell would take. */
+/** `$${` is a plain `${`. A variable's name is what a shell accepts. */
 const REFERENCE = /\$(\$?)\{([^}]*)\}/g;
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
@@ -17,14 +15,14 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 export interface Interpolation {
   readonly text: string;
-  /** How many variables were put in. */
+  /** The number of variables in the text. */
   readonly references: number;
   readonly unset: readonly string[];
-  /** What stands in `${…}` and cannot be a variable's name. */
+  /** Contents of `${…}` that cannot be a variable's name. */
   readonly malformed: readonly string[];
 }
 
-/** The text with each variable's value in its place. Cost: one pass. */
+/** Replaces each `${NAME}` by the variable's value, in one pass. */
 export function interpolate(raw: string, environment: Environment): Interpolation {
   const unset: string[] = [];
   const malformed: string[] = [];
@@ -43,7 +41,7 @@ export function interpolate(raw: string, environment: Environment): Interpolatio
   return { text, references, unset, malformed };
 }
 
-/** A value that wins over the file's, and where it came from: `--port` or `TOLLGATE_PORT`. */
+/** A value that replaces the file's, and its origin: `--port` or `TOLLGATE_PORT`. */
 export interface Override {
   readonly origin: string;
   readonly value: string | number;
@@ -51,15 +49,15 @@ export interface Override {
 
 export interface ReaderOptions {
   readonly environment: Environment;
-  /** By the setting's path: the command line's words. */
+  /** Values of the command line, by the setting's path. */
   readonly flags: ReadonlyMap<string, Override>;
-  /** False where a command does without the providers' secrets: variables missing there are no fault then. */
+  /** False for commands without providers' secrets: then the variables of secrets may be unset. */
   readonly secrets: boolean;
-  /** Takes a fault: its setting, and where it was written if not in the file. */
+  /** Called with each error. `origin` says where the value came from if not from the file. */
   readonly report: (path: SettingPath, text: string, origin?: string) => void;
 }
 
-/** Every setting's name with its path, lists written `models[]`: for the nearest known name. */
+/** A setting's name with its path, such as `models[].price`: a candidate for the nearest known name. */
 interface KnownName {
   readonly name: string;
   readonly path: string;
@@ -77,24 +75,24 @@ export class SettingsReader {
     this.#collectNames(root, '');
   }
 
-  /** The settings as far as they are sound; what is not is undefined and was reported. `raw` stays as it is. */
+  /** Returns the settings; a value with an error is undefined. Does not change `raw`. */
   read(raw: unknown): unknown {
     return this.#read(this.#root, raw, []);
   }
 
-  /** The option or variable that the last reading took the setting's value from; undefined where it took the file's. */
+  /** The option or variable that the last `read` took the setting's value from; undefined if it took the file's. */
   overrideAt(path: SettingPath): string | undefined {
     return this.#overridden.get(formatPath(path));
   }
 
-  /** What overrides a setting: the command line, else the environment, where an empty variable counts as none. */
+  /** The command line overrides the environment. An empty variable counts as unset. */
   #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
     const flag = this.#options.flags.get(formatPath(path));
     if (flag !== undefined) return flag;
     const origin = declaration['x-environment'];
     const value = origin === undefined ? undefined : this.#options.environment[origin];
     if (origin === undefined || value === undefined || value === '') return undefined;
-    // A variable is text; a whole number written in it is meant as one.
+    // A variable is text: digits in it are a number if the setting is one.
     return {
       origin,
       value: declaration.type === 'integer' && /^\d{1,15}$/.test(value) ? Number(value) : value,
@@ -150,11 +148,11 @@ export class SettingsReader {
       return undefined;
     }
     const items = declaration.items ?? {};
-    // Null and not undefined, which would stand for a setting that was left out.
+    // Null, because undefined means that the setting was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
-  /** A list from a variable or an option: texts between commas. */
+  /** Reads a list from a variable or an option: texts between commas. */
   #readWords(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
     const { items = {}, maxItems = Infinity } = declaration;
     const words = String(value)
@@ -168,7 +166,7 @@ export class SettingsReader {
     return words.map((word, index) => this.#readLeaf(items, word, [...path, index], origin));
   }
 
-  /** A map whose names are the operator's own, as headers are. */
+  /** Reads a map whose names the operator chooses, such as headers. */
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!isMap(raw)) return this.#refuse(declaration, raw, path);
     const [values = {}] = Object.values(declaration.patternProperties ?? {});
@@ -184,23 +182,23 @@ export class SettingsReader {
       pattern !== undefined && new RegExp(pattern, 'i').test(name);
     const entries: [string, unknown][] = [];
     for (const name of names) {
-      const place = [...path, name];
+      const entryPath = [...path, name];
       const given = raw[name] ?? null;
       if (!matches(declaration['x-names'], name) || matches(declaration['x-names-refused'], name)) {
-        this.#options.report(place, 'a name that cannot be set here');
+        this.#options.report(entryPath, 'a name that cannot be set here');
         continue;
       }
       const secret = matches(declaration['x-names-secret'], name);
       const value =
         typeof given === 'string'
-          ? this.#readText(values, given, place, secret)
-          : this.#readLeaf({ ...values, 'x-secret': secret }, given, place);
+          ? this.#readText(values, given, entryPath, secret)
+          : this.#readLeaf({ ...values, 'x-secret': secret }, given, entryPath);
       if (value !== undefined) entries.push([name, value]);
     }
     return Object.fromEntries(entries);
   }
 
-  /** Text of the file: its variables are put in first, and a secret must have come from one. */
+  /** Reads a text of the file: replaces its variables, and refuses a secret without one. */
   #readText(declaration: Declaration, raw: string, path: SettingPath, secret: boolean): unknown {
     const put = interpolate(raw, this.#options.environment);
     if (secret && put.references === 0) {
@@ -231,7 +229,7 @@ export class SettingsReader {
 
   #refuse(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
     const { type } = declaration;
-    // The value's type is told where it is what is wrong.
+    // The message names the value's type if the type is wrong.
     const fitting =
       typeof value === (type === 'integer' ? 'number' : 'string') &&
       type !== 'object' &&
@@ -250,7 +248,7 @@ export class SettingsReader {
     const synonym = synonymOf(name);
     const meant = siblings.find((sibling) => sibling.name === synonym);
     if (meant !== undefined) return meant.path;
-    // Siblings come first, so that another section's setting is named only where it is nearer.
+    // Siblings come first: a setting of another section must be nearer to be named.
     const known = [...siblings, ...this.#knownNames];
     return nearestName(name, known, (candidate) => candidate.name)?.path ?? 'none';
   }
@@ -269,7 +267,7 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether a value without children keeps its declaration. */
+/** Whether a value without children fits its declaration. */
 function fits(declaration: Declaration, value: unknown): boolean {
   if (declaration.enum !== undefined) return typeof value === 'string' && declaration.enum.includes(value);
   if (declaration.type === 'integer') {

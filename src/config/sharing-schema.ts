@@ -1,19 +1,71 @@
 /**
- * The settings of gateways on several hosts that share their limits and their registry through a Valkey or Redis: one
- * declaration each, and what must hold between them. Main threads and commands.
+ * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a Valkey or Redis, and
+ * parses its address. Main threads and commands.
  */
 import { Type } from 'typebox';
 import { whole, type Annotations } from './annotations.js';
-import type { SettingPath } from './config-error.js';
-import type { SettingsDraft } from './schema.js';
-import { parseSharingUrl } from './sharing-url.js';
 
-/** The coordinator looks at every host when it is asked whether all have reported. */
+/** The coordinator looks at every host to know whether all have reported. */
 export const SHARING_HOSTS_MAX = 1_000;
-/** A partition is one script call of an exchange: more than servers of a Cluster are calls for nothing. */
+/** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
 const PARTITIONS_MAX = 64;
-/** A day: a host that has been silent for longer is not coming back by itself. */
+/** A day. A host that was silent for longer does not come back by itself. */
 const NODE_EXPIRY_SECONDS_MAX = 86_400;
+
+export interface ServerAddress {
+  readonly host: string;
+  readonly port: number;
+}
+
+export interface SharingAddress {
+  readonly kind: 'server' | 'sentinel' | 'cluster';
+  readonly tls: boolean;
+  /** At least one; exactly one if `kind` is `server`. */
+  readonly servers: readonly ServerAddress[];
+  /** 0 for a Cluster, which has no other. */
+  readonly database: number;
+  /** The name by which the Sentinels know the master; empty without Sentinels. */
+  readonly master: string;
+}
+
+/** A client needs few servers to find the rest. */
+const SERVERS_MAX = 16;
+const FORM =
+  /^redis(?<tls>s?)(?:-(?<kind>sentinel|cluster))?:\/\/(?<servers>[^/#?@]+)(?:\/(?<database>\d{1,4})?)?(?:#(?<master>[A-Za-z0-9._-]{1,128}))?$/;
+const SERVER = /^(?:\[(?<v6>[0-9A-Fa-f:.]{2,64})\]|(?<host>[0-9A-Za-z._-]{1,255}))(?::(?<port>\d{1,5}))?$/;
+const SERVER_PORT = 6_379;
+const SENTINEL_PORT = 26_379;
+
+/**
+ * Parses the address of one server, of the servers of a Cluster, or of the Sentinels that know the master:
+ *
+ *     redis://10.0.0.5:6379/0                                   one server, database 0
+ *     redis-sentinel://10.0.0.5:26379,10.0.0.6:26379/0#main     Sentinels, and their name for the master
+ *     redis-cluster://10.0.0.5:6379,10.0.0.6:6379               some servers of a Cluster
+ *
+ * `rediss…` is the same over TLS, as clients of Redis write it; the two longer forms are those of Lettuce. Returns undefined
+ * if the text has none of these forms.
+ */
+export function parseSharingUrl(text: string): SharingAddress | undefined {
+  const form = FORM.exec(text)?.groups;
+  if (form === undefined) return undefined;
+  const kind = form.kind === 'sentinel' || form.kind === 'cluster' ? form.kind : 'server';
+  const servers = form.servers!.split(',').map((server) => serverOf(server, kind));
+  const sound = servers.filter((server) => server !== undefined);
+  const database = Number(form.database ?? 0);
+  if (sound.length < servers.length || servers.length > SERVERS_MAX) return undefined;
+  if (kind === 'server' && servers.length > 1) return undefined;
+  if (kind === 'cluster' && database !== 0) return undefined;
+  if ((kind === 'sentinel') !== (form.master !== undefined)) return undefined;
+  return { kind, tls: form.tls === 's', servers: sound, database, master: form.master ?? '' };
+}
+
+function serverOf(text: string, kind: SharingAddress['kind']): ServerAddress | undefined {
+  const parts = SERVER.exec(text)?.groups;
+  if (parts === undefined) return undefined;
+  const port = Number(parts.port ?? (kind === 'sentinel' ? SENTINEL_PORT : SERVER_PORT));
+  return port >= 1 && port <= 65_535 ? { host: (parts.v6 ?? parts.host)!, port } : undefined;
+}
 
 export const sharingSchema = Type.Object(
   {
@@ -84,24 +136,3 @@ export const sharingSchema = Type.Object(
     'x-applies': 'restart',
   } satisfies Annotations,
 );
-
-type Report = (path: SettingPath, text: string) => void;
-
-/** What single declarations cannot say. */
-export function checkSharing(draft: SettingsDraft, report: Report): void {
-  const { sharing } = draft;
-  if (sharing === undefined) return;
-  if (sharing.on_authority_loss === 'equal_share' && sharing.hosts === undefined)
-    report(
-      ['sharing', 'hosts'],
-      'missing, want the number of hosts: on_authority_loss equal_share divides by it',
-    );
-  const upstreams = draft.models?.flatMap((model) => model?.upstreams ?? []) ?? [];
-  const longestMs = Math.max(0, ...upstreams.map((upstream) => upstream?.total_timeout_ms ?? 0));
-  const expirySeconds = sharing.node_expiry_seconds;
-  if (expirySeconds !== undefined && expirySeconds * 1_000 < longestMs)
-    report(
-      ['sharing', 'node_expiry_seconds'],
-      `got ${expirySeconds}, want at least ${Math.ceil(longestMs / 1_000)}, the longest total_timeout_ms of an upstream in seconds`,
-    );
-}

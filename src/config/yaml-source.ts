@@ -1,4 +1,4 @@
-/** Reads `tollgate.yaml` into plain values that know their lines. Main threads and commands. */
+/** Parses YAML into plain values, and finds the line of each. Main threads and commands. */
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
   isAlias,
@@ -15,25 +15,24 @@ import { ConfigError, type SettingPath } from './config-error.js';
 
 /** A thousand models with comments are some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;
-/** Aliases that may be unfolded: enough to share a block among upstreams, too few for a bomb. */
+/** YAML aliases that may be expanded: enough to share a block among upstreams, too few for a bomb. */
 export const ALIASES_MAX = 100;
 
 export interface YamlSource {
-  /** Plain values; `{}` of an empty file. */
+  /** Plain values; `{}` for an empty file. */
   readonly value: unknown;
-  /** Line, from 1, of the setting, or of the nearest one above it that the file has. */
+  /** The line, from 1, of the setting, or of the nearest one above it that the file has. */
   lineOf(path: SettingPath): number;
-  /** A scalar's characters in the file, without quotes; undefined where nothing is written at exactly this place. */
+  /** A scalar's characters in the file, without quotes; undefined if the file has no scalar at exactly this path. */
   writtenAt(path: SettingPath): string | undefined;
 }
 
-/** How a file is read that is not Tollgate's own. */
 export interface YamlOptions {
-  /** Whether `<<` takes another map's entries in, as YAML 1.1 has it. Default false. */
+  /** Whether `<<` merges another map's entries, as in YAML 1.1. Default false. */
   readonly merge?: boolean;
 }
 
-/** The text of a file of at most `bytesMax` bytes; undefined where it is longer. Throws what node:fs throws. */
+/** Returns the text of a file, or undefined if it is longer than `bytesMax`. Throws what node:fs throws. */
 export function readBounded(path: string, bytesMax: number): string | undefined {
   const file = openSync(path, 'r');
   try {
@@ -50,7 +49,7 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
   }
 }
 
-/** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with a line for each fault, as `name:line: …`. */
+/** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with a line for each error: `name:line: …`. */
 export function parseYaml(text: string, name: string, { merge = false }: YamlOptions = {}): YamlSource {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, {
@@ -65,14 +64,14 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
     intAsBigInt: false,
     keepSourceTokens: false,
     prettyErrors: false,
-    // 'silent' would keep silent about a second document too.
+    // 'silent' would hide the error of a second document too.
     logLevel: 'error',
     lineCounter,
   });
   const errors = [...document.errors, ...document.warnings];
   if (errors.length > 0) {
     throw new ConfigError(
-      errors.map((fault) => `${name}:${lineCounter.linePos(fault.pos[0]).line}: ${fault.message}`),
+      errors.map(({ pos, message }) => `${name}:${lineCounter.linePos(pos[0]).line}: ${message}`),
     );
   }
   let value: unknown;

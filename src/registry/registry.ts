@@ -4,7 +4,7 @@
  *
  * Expected failures are `invalid_parameters` (naming the field and the rule) and `not_found`.
  */
-import { DEMO_PLAN } from '../config/defaults.js';
+import { DEMO_PLAN } from '../config/examples.js';
 import { asAccountIndex, asPicoUnits } from '../core/units.js';
 import { ProxyError } from '../core/errors.js';
 import type { AccountStatement } from './account-statement.js';

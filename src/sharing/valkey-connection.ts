@@ -11,7 +11,7 @@ import {
   ErrorReply,
   RESP_TYPES,
 } from '@redis/client';
-import { parseSharingUrl, type SharingAddress } from '../config/sharing-url.js';
+import { parseSharingUrl, type SharingAddress } from '../config/sharing-schema.js';
 
 export type ValkeyArgument = string | Buffer;
 /** Replies of the second version of the protocol; texts come as Buffer where the call was binary. */

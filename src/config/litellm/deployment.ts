@@ -7,7 +7,7 @@ import {
   HEADER_NAMES_SECRET,
   OUTPUT_TOKENS_MAX,
   TIMEOUT_MS_MAX,
-} from '../model-schema.js';
+} from '../catalog-schema.js';
 import { importPrice, type ImportedPrice } from './price.js';
 import { azurePlace, openaiPlace, type Parameter, providerModelOf } from './provider.js';
 import type { ImportMap } from './remarks.js';

@@ -4,7 +4,7 @@
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
-import { MODELS_MAX } from '../model-schema.js';
+import { MODELS_MAX } from '../catalog-schema.js';
 import { parseYaml } from '../yaml-source.js';
 import { importAliases, type ImportedModel, importModel, MODEL_NAME, MODEL_NAME_RULE } from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';

@@ -1,7 +1,7 @@
 /**
  * The entries of one `model_name` as one model of Tollgate with several upstreams. Main thread of a command.
  */
-import { ALIASES_MAX, UPSTREAMS_MAX } from '../model-schema.js';
+import { ALIASES_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { type Deployment, PRICE_NAMES, type PriceName, type Upstream } from './deployment.js';
 import { higherPrice, type ImportedPrice } from './price.js';
 import type { ImportMap } from './remarks.js';

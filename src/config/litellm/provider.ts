@@ -3,7 +3,7 @@
  *
  * The names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT).
  */
-import { isUpstreamUrl } from '../model-schema.js';
+import { isUpstreamUrl } from '../catalog-schema.js';
 import type { ImportMap } from './remarks.js';
 import type { Variables } from './variables.js';
 

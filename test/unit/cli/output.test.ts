@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { Test } from 'tap';
-import { nonEmpty, printFields, printJson, printTable, timeText } from '#src/cli/output.js';
+import { printFields, printJson, printTable, timeText } from '#src/cli/output.js';
 
 async function printed(t: Test, print: () => void | Promise<void>): Promise<string> {
   const write = t.capture(process.stdout, 'write', () => true);
@@ -41,10 +41,4 @@ void t.test('fields, JSON, times', async (t) => {
   t.equal(await printed(t, () => printJson({ a: [1, null] })), '{"a":[1,null]}\n');
   t.equal(timeText(1_738_324_800), '2025-01-31 12:00:00Z');
   t.equal(timeText(0), '1970-01-01 00:00:00Z');
-});
-
-void t.test('an empty word is misuse', (t) => {
-  t.equal(nonEmpty(' '), ' ');
-  t.throws(() => nonEmpty(''), { code: 'commander.invalidArgument' });
-  t.end();
 });

@@ -6,9 +6,13 @@ import { readFileSync } from 'node:fs';
 import t from 'tap';
 import { Check } from 'typebox/value';
 import type { Declaration } from '#src/config/annotations.js';
-import { settingsJsonSchema, settingsSchemaText } from '#src/config/json-schema.js';
-import { settingsDeclaration, settingsSchema } from '#src/config/schema.js';
-import { exampleYaml } from '#src/config/example.js';
+import {
+  settingsDeclaration,
+  settingsJsonSchema,
+  settingsSchema,
+  settingsSchemaText,
+} from '#src/config/schema.js';
+import { exampleYaml } from '#src/config/examples.js';
 import { worldOf } from './support.js';
 
 void t.test('what the loader makes, TypeBox accepts', (t) => {
@@ -30,7 +34,7 @@ void t.test('the example passes with its variable and names it without', (t) => 
 });
 
 void t.test('the schema in the package is the one of the settings', (t) => {
-  const file = new URL('../tollgate.schema.json', import.meta.resolve('#src/config/json-schema.js'));
+  const file = new URL('../tollgate.schema.json', import.meta.resolve('#src/config/schema.js'));
   t.equal(readFileSync(file, 'utf8'), settingsSchemaText());
   t.match(exampleYaml('./a.json'), /^# yaml-language-server: \$schema=\.\/a\.json\n/);
   t.end();

@@ -1,5 +1,5 @@
 import t from 'tap';
-import { durationSeconds, momentSeconds, wholeNumber } from '#src/cli/key-commands.js';
+import { durationSeconds, momentSeconds, nonEmpty, wholeNumber, wholeNumberFrom } from '#src/cli/options.js';
 
 void t.test('durations, moments and counts', (t) => {
   for (const [text, seconds] of [
@@ -31,6 +31,21 @@ void t.test('durations, moments and counts', (t) => {
   }
   for (const wrong of ['', '-1', '1.5', '1e3', '1'.repeat(16)]) {
     t.throws(() => wholeNumber(wrong), { code: 'commander.invalidArgument' }, wrong);
+  }
+  t.end();
+});
+
+void t.test('an empty word is misuse', (t) => {
+  t.equal(nonEmpty(' '), ' ');
+  t.throws(() => nonEmpty(''), { code: 'commander.invalidArgument' });
+  t.end();
+});
+
+void t.test('whole numbers between two bounds', (t) => {
+  const port = wholeNumberFrom(1, 65_535);
+  t.same(['1', '080', '65535'].map(port), [1, 80, 65_535]);
+  for (const wrong of ['', '0', '65536', '-1', '1.5', '1e3', ' 1', '1'.repeat(16)]) {
+    t.throws(() => port(wrong), { code: 'commander.invalidArgument', message: /from 1 to 65535/ }, wrong);
   }
   t.end();
 });

@@ -1,9 +1,9 @@
 /** The settings of hosts that share: forms of the address, secrets, and what must hold between them. */
 import t from 'tap';
-import { DEMO_SETTINGS } from '#src/config/defaults.js';
+import { DEMO_SETTINGS } from '#src/config/examples.js';
 import { settingsDeclaration, type SettingsDraft } from '#src/config/schema.js';
 import { SettingsReader } from '#src/config/settings-reader.js';
-import { parseSharingUrl } from '#src/config/sharing-url.js';
+import { parseSharingUrl } from '#src/config/sharing-schema.js';
 import { SOUND_YAML, worldOf } from './support.js';
 
 const PASSWORD = { VALKEY_PASSWORD: 's3cret' };

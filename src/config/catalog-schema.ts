@@ -1,44 +1,42 @@
-/**
- * The settings of one model and of its upstreams: one declaration each. Main threads and commands; never imported by a
- * listener or a worker.
- */
+/** Declares the settings of models, their upstreams, and plans. Main threads and commands; no listener or worker imports it. */
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
+import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 import { picoUnitsPerToken } from '../core/money.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
-import { filePath, identifier, type Annotations } from './annotations.js';
+import { BODY_BYTES_MAX, BODY_BYTES_MIN, filePath, identifier, type Annotations } from './annotations.js';
 
-/** Every listener and worker holds the whole catalogue. */
+/** Every listener and worker has a copy of all models and plans in memory. */
 export const MODELS_MAX = 1_000;
-/** Other names of one model: every listener holds them all. */
+/** Every listener has all aliases in memory. */
 export const ALIASES_MAX = 64;
-/** A route with more than this is a list that nobody can reason about; a worker looks at each for every call. */
+/** A worker looks at each upstream of a model for every call. */
 export const UPSTREAMS_MAX = 64;
-/** Headers that go along with every call upstream; each costs bytes on each call. */
+/** Each header costs bytes in every call. */
 const HEADERS_MAX = 64;
-/** What providers document is far below; the dearest price times this still fits the 64-bit words of the ledger. */
+/** Far above what providers document. The highest price times this fits the 64-bit words of the ledger. */
 export const OUTPUT_TOKENS_MAX = 10_000_000;
-/** A day: an upstream call that lasts longer is stuck. */
+/** A day. */
 export const TIMEOUT_MS_MAX = 86_400_000;
 
-/** A worker's connections to one origin: more than one process has ports for. */
+/** Connections of a worker to one origin. A process has no ports for more. */
 const CONNECTIONS_MAX = 60_000;
-/** An upstream that fails so often is used for longer than a breaker is for. */
+/** A breaker that waits for more failures would protect nobody. */
 const BREAKER_FAILURES_MAX = 10_000;
-/** What an upstream asks for is kept to for a minute at most. */
+/** A minute: no upstream may hold back calls for longer. */
 const PARK_MS_MAX = 60_000;
-/** The bundles of operating systems have some 220 KB. */
+/** The certificate bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
 
-/** Patterns of header names, in any case: what is a name, */
+/** Patterns of header names, case-insensitive. What is a name: */
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
- * what cannot be set (those that frame the message belong to the HTTP client: set twice they would desynchronise the
- * connection; with an encoding the responses could not be read; the request's id is the gateway's),
+ * Names that a configuration cannot set. The HTTP client sets those that frame the message, and a second one would
+ * desynchronise the connection. The gateway cannot read encoded responses, and it sets the request's id itself.
  */
 export const HEADER_NAMES_REFUSED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
-/** and whose value is a secret. */
+/** Names whose value is a secret. */
 export const HEADER_NAMES_SECRET = '^(cookie|(.*-)?(authorization|key|token|secret))$';
 
 const price = (description: string) =>
@@ -61,7 +59,7 @@ const timeout = (presetMs: number, description: string) =>
     'x-unit': 'milliseconds',
   } satisfies Annotations);
 
-/** `echo:` is the built-in model; a user and password in a URL would be a secret written inline. */
+/** `echo:` is the built-in model. A user and a password in the URL would be a secret written inline. */
 export function isUpstreamUrl(text: string): boolean {
   if (text === 'echo:') return true;
   if (!URL.canParse(text)) return false;
@@ -223,7 +221,7 @@ export const modelSchema = Type.Object(
         ),
       },
       {
-        // Both or neither: a price that names input alone would give every response away.
+        // Input and output have no defaults of their own: a price of input alone would give every response away.
         default: { input: '0', output: '0' },
         description: 'What tokens cost; nothing where it is left out.',
         'x-want': 'a map with input and output',
@@ -259,4 +257,65 @@ export const modelSchema = Type.Object(
     } satisfies Annotations),
   },
   { description: 'One model.', 'x-want': 'a map of settings' } satisfies Annotations,
+);
+
+/** A whole number without a default: a plan sets its limits itself. */
+const limit = (minimum: number, maximum: number, unit: string, description: string) =>
+  Type.Integer({ minimum, maximum, description, 'x-unit': unit } satisfies Annotations);
+
+export const planSchema = Type.Object(
+  {
+    id: identifier('The name that accounts refer to.'),
+    requests_per_minute: limit(
+      1,
+      REQUESTS_PER_MINUTE_MAX,
+      'requests',
+      'Requests that an account may make in any span of 60 seconds.',
+    ),
+    calls_per_day: limit(
+      1,
+      CALLS_PER_DAY_MAX,
+      'calls',
+      'Calls that an account may make in a day; the day begins at 00:00 UTC+8.',
+    ),
+    models: Type.Array(
+      Type.String({
+        pattern: '^[!-~]{1,128}$',
+        description: "A model's id, or a pattern in which * stands for any characters.",
+        'x-want': "a model's id, or a pattern with *",
+      } satisfies Annotations),
+      {
+        minItems: 1,
+        maxItems: MODELS_MAX,
+        default: ['*'],
+        description: 'Models that the plan may use, under their ids and their aliases.',
+        'x-want': 'a list of at least one model',
+      } satisfies Annotations,
+    ),
+    max_tokens: Type.Optional(
+      limit(
+        1,
+        OUTPUT_TOKENS_MAX,
+        'tokens',
+        'The most that a call may ask for in max_tokens or max_completion_tokens, and gets where it asks for nothing; where it is left out, what the model generates at most.',
+      ),
+    ),
+    calls_in_flight: Type.Optional(
+      limit(
+        1,
+        CALLS_IN_FLIGHT_MAX,
+        'calls',
+        'Calls at a time of one account on the plan, where it is lower than limits.calls_in_flight_per_account.',
+      ),
+    ),
+    body_bytes: Type.Optional(
+      limit(
+        BODY_BYTES_MIN,
+        BODY_BYTES_MAX,
+        'bytes',
+        'Largest body of a request, where it is lower than limits.body_bytes.',
+      ),
+    ),
+  },
+  { description: 'One plan.', 'x-want': 'a map of settings' } satisfies Annotations,
 );

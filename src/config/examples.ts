@@ -1,6 +1,33 @@
-/** What `tollgate config example` prints: a file to start from, which passes `tollgate config check`. Main threads. */
+/** Two sets of settings to begin with: the demo that `tollgate serve` runs, and the file of `tollgate config example`. */
+import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 
-/** `schemaPath` is where an editor finds the settings' JSON Schema, from the file's folder or absolute. */
+export const DEMO_MODEL = 'echo';
+export const DEMO_PLAN = 'demo';
+
+/** What `tollgate serve` runs without a configuration file: plain values, which the settings reader completes. */
+export const DEMO_SETTINGS = {
+  models: [
+    {
+      id: DEMO_MODEL,
+      owned_by: 'tollgate',
+      // The price of a small hosted model, so that an operator sees a balance fall.
+      price: { input: '0.15', output: '0.60' },
+      tokenizer: 'o200k_base',
+      upstreams: [{ url: 'echo:' }],
+    },
+  ],
+  plans: [
+    {
+      id: DEMO_PLAN,
+      // The largest limits, so that a first load test measures the gateway and not a limit.
+      requests_per_minute: REQUESTS_PER_MINUTE_MAX,
+      calls_per_day: CALLS_PER_DAY_MAX,
+      models: ['*'],
+    },
+  ],
+};
+
+/** The example file. `schemaPath` says where an editor finds the JSON Schema: absolute, or from the file's folder. */
 export function exampleYaml(schemaPath: string): string {
   return `# yaml-language-server: $schema=${schemaPath}\n\n${EXAMPLE}`;
 }

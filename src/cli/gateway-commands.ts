@@ -1,0 +1,216 @@
+/**
+ * Commands for a gateway that runs: `tollgate reload`, `log`, `health` and `hosts …`. All but `health` call its admin
+ * interface; `health` asks the address in its data directory whether it is ready, for the health checks of containers.
+ */
+import { Option, type Command } from 'commander';
+import type { HostView, ReloadView } from '../admin/views.js';
+import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
+import { listAll, withAdminClient, withGateway } from './admin-client.js';
+import {
+  addConfirmation,
+  addDataOptions,
+  addStoreOptions,
+  confirm,
+  type ConfirmationOptions,
+  type DataOptions,
+  exampleText,
+  nonEmpty,
+  wholeNumberFrom,
+} from './options.js';
+import { CommandError, printFields, printJson, printLine, printTable, timeText, yesNo } from './output.js';
+import type { Column } from './table.js';
+
+interface ReloadOptions extends DataOptions {
+  readonly dryRun?: boolean;
+  readonly restart?: boolean;
+}
+
+export function addReloadCommand(program: Command): void {
+  addDataOptions(
+    program
+      .command('reload')
+      .description(
+        'Apply the settings anew without dropping a call: models, prices, plans, limits, keys of upstreams. A wrong file is refused whole; what needs a restart is named.',
+      )
+      .option('--dry-run', 'only tell what would change')
+      .option(
+        '--restart',
+        'then replace the gateway processes one by one, for what needs a restart or a new version (processes: 2 or more, or sharing)',
+      ),
+  )
+    .addHelpText('after', exampleText('reload --dry-run', 'reload --restart'))
+    .action(reload);
+}
+
+/** Throws CommandError with every error of the file. */
+function reload({ dryRun = false, restart = false, ...place }: ReloadOptions): Promise<void> {
+  return withAdminClient(place, async (client) => {
+    const view = (await client.call('POST', '/reload', { dry_run: dryRun, restart })) as ReloadView;
+    if (place.json === true) printJson(view);
+    else printReload(view);
+  });
+}
+
+function printReload({
+  dry_run: dryRun,
+  applied,
+  restart_needed: restartNeeded,
+  changes = [],
+  replacing = 0,
+}: ReloadView): void {
+  const values = new Map(changes.map((change) => [change.setting, valuesOf(change)]));
+  const print = (what: string, path: string): void => printLine(`${what}  ${path}${values.get(path) ?? ''}`);
+  for (const path of applied) print(dryRun ? 'would apply' : 'applied', path);
+  for (const path of restartNeeded) print('needs a restart', path);
+  if (replacing > 0)
+    printLine(`replacing ${replacing} gateway processes, one by one; tollgate status shows them`);
+  else if (applied.length === 0 && restartNeeded.length === 0) printLine('nothing has changed');
+}
+
+/** `: refuse -> clamp`; empty for a whole entry that is added or removed. */
+function valuesOf({ before, after }: NonNullable<ReloadView['changes']>[number]): string {
+  return before === null && after === null ? '' : `: ${before ?? 'not set'} -> ${after ?? 'not set'}`;
+}
+
+interface LogOptions extends DataOptions {
+  readonly level?: LogLevel;
+  readonly accessLog?: 'on' | 'off';
+  readonly samplePercent?: number;
+}
+
+export function addLogCommand(program: Command): void {
+  addDataOptions(
+    program
+      .command('log')
+      .description(
+        'Show or change what the running gateway logs. Changes hold until the next reload or restart, which go by the settings.',
+      )
+      .addOption(new Option('--level <level>', 'least severe events').choices(LOG_LEVELS))
+      .addOption(new Option('--access-log <state>', 'a line for each chat call').choices(['on', 'off']))
+      .option(
+        '--sample-percent <n>',
+        'share of the calls that went well in the access log',
+        wholeNumberFrom(0, 100),
+      ),
+  )
+    .addHelpText('after', exampleText('log --level warn', 'log --access-log on --sample-percent 10'))
+    .action(showLog);
+}
+
+function showLog({ level, accessLog, samplePercent, ...place }: LogOptions): Promise<void> {
+  const change: LogChange = {
+    ...(level === undefined ? {} : { level }),
+    ...(accessLog === undefined ? {} : { access_log: accessLog === 'on' }),
+    ...(samplePercent === undefined ? {} : { sample_percent: samplePercent }),
+  };
+  return withGateway(place, async (client) => {
+    const changes = Object.keys(change).length > 0;
+    const view = (await (changes
+      ? client.call('PUT', '/log', change)
+      : client.call('GET', '/log'))) as LogView;
+    if (place.json === true) printJson(view);
+    else await printLog(view);
+  });
+}
+
+async function printLog(view: LogView): Promise<void> {
+  await printFields([
+    ['level', view.level],
+    ['access log', view.access_log ? 'on' : 'off'],
+    ['sample percent', String(view.sample_percent)],
+  ]);
+}
+
+/** A response takes a millisecond. Health checks are repeated, and hanging ones must not pile up. */
+const HEALTH_TIMEOUT_MS = 3_000;
+
+export function addHealthCommand(program: Command): void {
+  addStoreOptions(
+    program
+      .command('health')
+      .description(
+        'Say whether the gateway takes calls: exit 0 if it does, 1 if it starts, drains or is not there.',
+      ),
+  )
+    .addHelpText('after', exampleText('health --data /var/lib/tollgate'))
+    .action(checkHealth);
+}
+
+/** Throws CommandError if the gateway takes no calls. */
+async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promise<void> {
+  const { adminOrigin, readGatewayFile } = await import('../admin/gateway-file.js');
+  const data = await dataPathOf(options);
+  const address = readGatewayFile(data);
+  if (address === undefined)
+    throw new CommandError(`No gateway serves from ${data}: there is no gateway.json.`);
+  const url = `${adminOrigin(address)}/readyz`;
+  const status = await fetch(url, { signal: AbortSignal.timeout(HEALTH_TIMEOUT_MS), redirect: 'error' }).then(
+    (response) => response.status,
+    () => undefined,
+  );
+  if (status === undefined) throw new CommandError(`${url} does not answer: the gateway has ended or hangs.`);
+  if (status !== 200) throw new CommandError(`${url} answers ${status}: the gateway starts or drains.`);
+  process.stdout.write('ready\n');
+}
+
+/** Reads the settings only if nothing else names the data directory: reading them takes 0.2 s of CPU. */
+async function dataPathOf({ config, data }: Pick<DataOptions, 'config' | 'data'>): Promise<string> {
+  const named = data ?? process.env.TOLLGATE_DATA;
+  if (named !== undefined && named !== '') return named;
+  const { loadSettings } = await import('../config/load.js');
+  return loadSettings({ config, secrets: false }).settings.data;
+}
+
+const HOST_COLUMNS: readonly Column<HostView>[] = [
+  { title: 'id', align: 'left', text: ({ id }) => id },
+  { title: 'this one', align: 'left', text: ({ self }) => yesNo(self) },
+  { title: 'state', align: 'left', text: ({ state }) => state },
+  {
+    title: 'last heard',
+    align: 'left',
+    text: ({ last_heard: heard }) => (heard === null ? '-' : timeText(heard)),
+  },
+];
+
+export function addHostCommands(program: Command): void {
+  const hosts = program
+    .command('hosts')
+    .description('List the hosts that share with this one, and forget one that is gone.');
+
+  addDataOptions(
+    hosts
+      .command('list')
+      .description(
+        'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
+      ),
+  )
+    .addHelpText('after', exampleText('hosts list'))
+    .action((options: DataOptions) =>
+      withGateway(options, async (client) => {
+        const data = await listAll<HostView>(client, '/hosts', 'default');
+        if (options.json) printJson({ data, next: null });
+        else await printTable(HOST_COLUMNS, data, 'No host is known.');
+      }),
+    );
+
+  addConfirmation(
+    addDataOptions(
+      hosts
+        .command('forget')
+        .description('Forget a host that will not come back, and ask before. One that is alive is refused.'),
+    ),
+  )
+    .argument('<host>', "the host's id: see hosts list", nonEmpty)
+    .addHelpText('after', exampleText('hosts forget 1f0c5a5e --yes'))
+    .action(async (host: string, options: DataOptions & ConfirmationOptions) => {
+      await confirm(
+        `Forget host ${host}? The money it was lent is free again, and what it charged and did not tell is not counted.`,
+        options,
+      );
+      await withGateway(options, async (client) => {
+        const answer = (await client.call('DELETE', `/hosts/${encodeURIComponent(host)}`)) as { id: string };
+        if (options.json) printJson(answer);
+        else printLine(`Forgot ${answer.id}.`);
+      });
+    });
+}

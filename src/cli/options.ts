@@ -1,0 +1,136 @@
+/**
+ * What commands are given: options that several of them have, parsers of arguments, and the question before a dangerous
+ * change. A parser throws InvalidArgumentError, which Commander prints with the option's name.
+ */
+import { once } from 'node:events';
+import { createInterface } from 'node:readline/promises';
+import { type Command, InvalidArgumentError } from 'commander';
+import { CommandError, Misuse } from './output.js';
+
+export interface DataOptions {
+  readonly config?: string;
+  readonly data?: string;
+  readonly adminUrl?: string;
+  readonly json?: boolean;
+}
+
+/** Adds the option of commands that read the settings. */
+export function addConfigOption(command: Command): Command {
+  return command.option(
+    '--config <file>',
+    'configuration file (TOLLGATE_CONFIG; default: tollgate.yaml, where there is one)',
+    nonEmpty,
+  );
+}
+
+/** Adds the options of commands that read the data directory. */
+export function addStoreOptions(command: Command): Command {
+  return addConfigOption(command).option(
+    '--data <folder>',
+    'folder of the books (TOLLGATE_DATA; default: that of the configuration)',
+    nonEmpty,
+  );
+}
+
+/** Adds the options of commands that call the admin interface. */
+export function addDataOptions(command: Command): Command {
+  return addStoreOptions(command)
+    .option(
+      '--admin-url <url>',
+      'admin interface of a gateway elsewhere (TOLLGATE_ADMIN_URL), with its token in TOLLGATE_ADMIN_TOKEN',
+      originOf,
+    )
+    .option('--json', 'print JSON');
+}
+
+function originOf(text: string): string {
+  const origin = adminOriginOf(text);
+  if (origin === undefined) throw new InvalidArgumentError(ADMIN_URL_RULE);
+  return origin;
+}
+
+export const ADMIN_URL_RULE = 'Want an address such as http://10.0.0.5:8081.';
+
+/** Returns undefined unless the text is an http:// or https:// address without user, path, query and fragment. */
+export function adminOriginOf(text: string): string | undefined {
+  if (!URL.canParse(text)) return undefined;
+  const { protocol, username, password, pathname, search, hash, origin } = new URL(text);
+  const isPlain = username + password + search + hash === '' && pathname === '/';
+  return isPlain && (protocol === 'http:' || protocol === 'https:') ? origin : undefined;
+}
+
+/** Refuses an empty argument: a shell makes one of a variable that is not set. */
+export function nonEmpty(text: string): string {
+  if (text === '') throw new InvalidArgumentError('It is empty.');
+  return text;
+}
+
+/** Returns a parser for whole numbers between two bounds. */
+export function wholeNumberFrom(minimum: number, maximum: number): (text: string) => number {
+  return (text) => {
+    if (/^\d{1,15}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum) return Number(text);
+    throw new InvalidArgumentError(`Want a whole number from ${minimum} to ${maximum}.`);
+  };
+}
+
+const SECONDS_OF_UNIT: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+
+/** Parses `90`, `90s`, `15m`, `24h` or `30d` to seconds. */
+export function durationSeconds(text: string): number {
+  const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
+  if (count === undefined)
+    throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted.');
+  return Number(count) * SECONDS_OF_UNIT[unit]!;
+}
+
+/** Parses `2030-01-31` (00:00 UTC), `2030-01-31T12:00Z` or Unix seconds to Unix seconds. */
+export function momentSeconds(text: string): number {
+  const ms = /^\d{1,11}$/.test(text)
+    ? Number(text) * 1_000
+    : /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2})?(Z|[+-]\d{2}:\d{2}))?$/.test(text)
+      ? Date.parse(text)
+      : NaN;
+  if (!Number.isNaN(ms)) return Math.floor(ms / 1_000);
+  throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
+}
+
+/** Parses a whole number of any size: the registry knows the bounds. */
+export function wholeNumber(text: string): number {
+  if (/^\d{1,15}$/.test(text)) return Number(text);
+  throw new InvalidArgumentError('A whole number is wanted.');
+}
+
+/** The last lines of a command's help. */
+export function exampleText(...lines: string[]): string {
+  return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
+}
+
+export interface ConfirmationOptions {
+  readonly yes?: boolean;
+}
+
+export function addConfirmation(command: Command): Command {
+  return command.option('--yes', 'do not ask');
+}
+
+/**
+ * Asks before a change that cannot be undone or that stops callers. Returns if `--yes` was given or a person at the terminal
+ * says yes. Throws Misuse if standard input is no terminal, and CommandError for any answer but yes.
+ */
+export async function confirm(question: string, { yes }: ConfirmationOptions): Promise<void> {
+  if (yes === true) return;
+  if (!process.stdin.isTTY)
+    throw new Misuse('Nobody is here to confirm: give --yes to go on without asking.');
+  // Standard error, because a script may capture standard output.
+  const terminal = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    // Ctrl-D rejects the question. If the input ends otherwise it never settles, so the end is awaited too.
+    const answer = await Promise.race([
+      terminal.question(`${question} [y/N] `).catch(() => ''),
+      once(terminal, 'close').then(() => ''),
+    ]);
+    if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('Nothing was changed.');
+  } finally {
+    terminal.close();
+  }
+}
