@@ -19,7 +19,8 @@ import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../regist
 import { ownRegistryService, type RegistryService } from '../registry/registry.js';
 import { Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
-import { KeyUses } from '../store/key-uses.js';
+import { KeyUses, SharedKeyUses } from '../store/key-uses.js';
+import { SharedUsageBook, UsageBook } from '../store/usage-book.js';
 import { recover } from '../store/recovery.js';
 import { SharedTotals, SpentTotals } from '../store/spent-totals.js';
 import { Store } from '../store/store.js';
@@ -139,12 +140,13 @@ export class Accounting {
       log,
     });
     const buffers = { ledger, keyTable };
+    const modelIdOf = (index: number): string => live.catalog.models[index]!.id;
     this.flush = new LedgerFlush({
       ledger,
       journals,
       totals,
       store,
-      modelIdOf: (index) => live.catalog.models[index]!.id,
+      usage: shared ? new SharedUsageBook(store, modelIdOf) : new UsageBook(store, modelIdOf),
       refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
       usageLog: this.#usageLog,
       tally: this.tally,
@@ -152,7 +154,7 @@ export class Accounting {
       uncoveredCharges: shared
         ? { note: (journal, record) => this.#shared?.uncoveredCharges.record(journal, record) }
         : undefined,
-      keyUses: new KeyUses(buffers, clock, shared ? store.keys : undefined),
+      keyUses: shared ? new SharedKeyUses(buffers, clock, store.keys) : new KeyUses(buffers, clock),
       mark: options.group === undefined ? undefined : store.newFlushMark(options.group.slot, randomUUID()),
       clock,
       log,

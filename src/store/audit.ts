@@ -1,26 +1,217 @@
 /**
- * The audit: whether the books on disk balance, at this moment, beside a running gateway or without one. Main thread of a
- * command. It only reads; what differs is not mended, because no rule says which of two figures is the true one.
+ * The audit: whether the accounting on disk balances at one moment, with or without a running gateway.
+ * `tollgate audit` calls it on the main thread of a command. It only reads. It mends nothing, because no rule
+ * says which of two numbers is true.
  *
- * The law, for each account: credited = the sum of its journal; 0 ≤ spent ≤ credited; spent and uncovered = the sums of its
- * usage. And what names something names it both ways: slots, names, keys, accounts, stored responses.
+ * The law for each account: credited = the sum of its journal; 0 ≤ spent ≤ credited; spent and uncovered =
+ * the sums of its usage. And references hold both ways: slots, names, keys, accounts, stored responses.
  */
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
+import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
+import type { AccountRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
-import { auditAccounts } from './audit-accounts.js';
 import { type AuditBounds, AuditScope, type Difference, type AuditSubject } from './audit-scope.js';
 import { readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
-import { readResponse } from './record-codec.js';
+import {
+  readAccount,
+  readCredit,
+  readCreditRequest,
+  readResponse,
+  readSpending,
+  readUsage,
+} from './record-codec.js';
 import { StoreSnapshot } from './store-snapshot.js';
 import { responseBytesOf } from './stored-responses.js';
 
-/*
- * The audit of the marks that flushes of a group's gateways have left: none is newer than their number. Main thread of a
- * command.
- */
+export interface AuditReport {
+  readonly path: string;
+  readonly format: number;
+  readonly accounts: number;
+  readonly keys: number;
+  /** Sums over all accounts. What calls in flight hold is still in `available` here. */
+  readonly credited: PicoUnits;
+  readonly available: PicoUnits;
+  readonly spent: PicoUnits;
+  readonly uncovered: PicoUnits;
+  /** At most the first thousand of `differencesCount`. */
+  readonly differences: readonly Difference[];
+  readonly differencesCount: number;
+}
 
-export function auditFlushes(scope: AuditScope): void {
+/** Throws StoreError if there is no store that can be read. 100,000 accounts with 200,000 keys took 10 s. */
+export async function audit(dataPath: string, bounds: AuditBounds): Promise<AuditReport> {
+  const snapshot = new StoreSnapshot(dataPath);
+  try {
+    const scope = new AuditScope(snapshot, bounds);
+    const sums = auditAccounts(scope);
+    const keys = auditKeys(scope);
+    auditStoredResponses(scope);
+    auditFlushes(scope);
+    return {
+      path: snapshot.path,
+      format: snapshot.format,
+      accounts: sums.accounts,
+      keys,
+      credited: asPicoUnits(sums.credited),
+      available: asPicoUnits(sums.credited - sums.spent),
+      spent: asPicoUnits(sums.spent),
+      uncovered: asPicoUnits(sums.uncovered),
+      differences: scope.differences,
+      differencesCount: scope.differencesCount,
+    };
+  } finally {
+    await snapshot.close();
+  }
+}
+
+interface AccountSums {
+  accounts: number;
+  credited: bigint;
+  spent: bigint;
+  uncovered: bigint;
+}
+
+/**
+ * Checks all accounts, and rows that belong to none. Returns the sums of what the accounts' own records say.
+ */
+function auditAccounts(scope: AuditScope): AccountSums {
+  const sums: AccountSums = { accounts: 0, credited: 0n, spent: 0n, uncovered: 0n };
+  for (const { key: id, value } of scope.snapshot.rows('accounts')) {
+    sums.accounts++;
+    const record = scope.read(readAccount, 'accounts', id, value, id);
+    if (record === undefined) continue;
+    auditIndexes(scope, id, record);
+    auditMoney(scope, record, sums);
+    auditCreditRequests(scope, record);
+  }
+  auditAccountReferences(scope);
+  auditOwners(scope);
+  return sums;
+}
+
+function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): void {
+  const { snapshot, bounds } = scope;
+  const subject: AuditSubject = { account: id, place: snapshot.place('accounts', id) };
+  scope.expect(subject, 'the id', record.id, id);
+  if (record.index >= bounds.accountsMax) {
+    scope.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
+  }
+  scope.expect(subject, `the owner of slot ${record.index}`, scope.accountIdOf(record.index), id);
+  scope.expect(
+    subject,
+    `the owner of the name ${record.name}`,
+    textOf(snapshot.get('account_names', record.name)),
+    id,
+  );
+}
+
+/** credited = sum of the journal; 0 ≤ spent ≤ credited; spent and uncovered = sums of the usage. */
+function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
+  const { snapshot } = scope;
+  const { id: account, index, credited } = record;
+  const ofAccount: AuditSubject = { account, place: snapshot.place('accounts', account) };
+  scope.expect(ofAccount, 'credited', credited, journalSum(scope, record));
+  if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
+    scope.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
+  }
+
+  const stored = snapshot.get('spending', index);
+  const spending =
+    stored === undefined ? undefined : scope.read(readSpending, 'spending', index, stored, account);
+  const damaged = stored !== undefined && spending === undefined;
+  const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
+  const ofSpending: AuditSubject = { account, place: snapshot.place('spending', index) };
+  if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
+  if (spent > credited) scope.differs(ofSpending, 'spent', spent, `not more than was credited`);
+  if (uncovered < 0n) scope.differs(ofSpending, 'uncovered', uncovered, 'not negative');
+  const usage = usageSums(scope, record);
+  if (!damaged) {
+    scope.expect(ofSpending, 'spent', spent, usage.cost);
+    scope.expect(ofSpending, 'uncovered', uncovered, usage.uncovered);
+  }
+  sums.credited += credited;
+  sums.spent += spent;
+  sums.uncovered += uncovered;
+}
+
+/** Damaged lines are reported and left out. */
+function journalSum(scope: AuditScope, { id, index }: AccountRecord): bigint {
+  let sum = 0n;
+  for (const { key, value } of scope.snapshot.rows('credits', [index], [index + 1])) {
+    sum += scope.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
+  }
+  return sum;
+}
+
+function auditCreditRequests(scope: AuditScope, { id, index }: AccountRecord): void {
+  for (const { key, value } of scope.snapshot.rows('credit_requests', [index], [index + 1])) {
+    scope.read(readCreditRequest, 'credit_requests', key, value, id);
+  }
+}
+
+function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
+  let cost = 0n;
+  let uncovered = 0n;
+  /** Whether the key may be named by this account's rows. */
+  const keys = new Map<string, boolean>();
+  for (const { key, value } of scope.snapshot.rows('usage', [index], [index + 1])) {
+    const totals = scope.read(readUsage, 'usage', key, value, id);
+    cost += totals?.cost ?? 0n;
+    // Stops growing at the bound at which the account's own sum does.
+    uncovered = uncoveredAfter(uncovered, totals?.uncovered ?? 0n);
+    const keyId = key[2];
+    let known = keys.get(keyId);
+    if (known === undefined) {
+      // A key that was deleted leaves its usage.
+      const owner = scope.peek(readKey, 'keys', keyId)?.accountIndex;
+      known = keyId.startsWith('key_') && (owner === undefined || owner === index);
+      keys.set(keyId, known);
+    }
+    if (!known) {
+      const subject: AuditSubject = { account: id, place: scope.snapshot.place('usage', key) };
+      scope.differs(subject, 'the key', keyId, 'a key of the account');
+    }
+  }
+  return { cost, uncovered };
+}
+
+/** Follows slots and names back to accounts. */
+function auditAccountReferences(scope: AuditScope): void {
+  const { snapshot } = scope;
+  for (const { key: slot, value } of snapshot.rows('account_slots')) {
+    const record = typeof value === 'string' ? scope.peek(readAccount, 'accounts', value) : undefined;
+    const subject: AuditSubject = {
+      account: record?.id ?? null,
+      place: snapshot.place('account_slots', slot),
+    };
+    scope.expect(subject, `the slot of account ${textOf(value)}`, record?.index, slot);
+  }
+  for (const { key: name, value } of snapshot.rows('account_names')) {
+    const record = typeof value === 'string' ? scope.peek(readAccount, 'accounts', value) : undefined;
+    const subject: AuditSubject = {
+      account: record?.id ?? null,
+      place: snapshot.place('account_names', name),
+    };
+    scope.expect(subject, `the name of account ${textOf(value)}`, record?.name, name);
+  }
+}
+
+/** Finds rows of slots that no account has. */
+function auditOwners(scope: AuditScope): void {
+  const { snapshot } = scope;
+  for (const name of ['credits', 'credit_requests', 'spending', 'usage'] as const) {
+    for (const { key } of snapshot.rows(name)) {
+      const slot = typeof key === 'number' ? key : key[0];
+      if (scope.accountIdOf(slot) !== undefined) continue;
+      const subject: AuditSubject = { account: null, place: snapshot.place(name, key) };
+      scope.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
+    }
+  }
+}
+
+/** The mark of each gateway is at most the number of all flushes. */
+function auditFlushes(scope: AuditScope): void {
   const { snapshot } = scope;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
@@ -34,14 +225,10 @@ export function auditFlushes(scope: AuditScope): void {
   }
 }
 
-/*
- * The audit of stored responses: each has its age, each age its response, and together they are the bytes that are counted. Main
- * thread of a command.
- */
-
 type Age = [endedMs: number, account: number, key: string];
 
-export function auditStoredResponses(scope: AuditScope): void {
+/** Each response has its age, each age its response, and their bytes add up to what is counted. */
+function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
   let answers = 0;
   for (const { key: place, value } of snapshot.rows('answers')) {
@@ -78,17 +265,13 @@ function auditAges(scope: AuditScope, answers: number): void {
   scope.expect(subject, 'the bytes of all answers', figureOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
 }
 
-/** Of what should be a number. */
+/** For a value that should be a number. */
 function figureOf(value: unknown): number | string | undefined {
   return typeof value === 'number' || value === undefined ? value : 'damaged';
 }
 
-/*
- * The audit of keys: their records, their slots, and the tables by which they are found. Main thread of a command.
- */
-
-/** How many keys there are. */
-export function auditKeys(scope: AuditScope): number {
+/** Returns how many keys there are. */
+function auditKeys(scope: AuditScope): number {
   const { snapshot } = scope;
   const used = snapshot.get('meta', 'key_slots_used') ?? 0;
   let keys = 0;
@@ -97,7 +280,7 @@ export function auditKeys(scope: AuditScope): number {
     const record = scope.read(readKey, 'keys', id, value);
     if (record !== undefined) auditKey(scope, id, record, Number(used));
   }
-  auditBackReferences(scope);
+  auditKeyReferences(scope);
   return keys;
 }
 
@@ -129,8 +312,8 @@ function auditKey(scope: AuditScope, id: string, record: KeyRecord, used: number
   }
 }
 
-/** From slots, accounts and names back to keys. */
-function auditBackReferences(scope: AuditScope): void {
+/** Follows slots, accounts and names back to keys. */
+function auditKeyReferences(scope: AuditScope): void {
   const { snapshot } = scope;
   for (const { key: slot, value } of snapshot.rows('key_slots')) {
     const record = keyOf(scope, value);
@@ -170,48 +353,7 @@ function subjectOf(record: KeyRecord | undefined, place: string): AuditSubject {
   return { account: record?.accountId ?? null, place };
 }
 
-/** Of what should be an id. */
+/** For a value that should be an id. */
 function textOf(value: unknown): string | undefined {
   return typeof value === 'string' || value === undefined ? value : 'damaged';
-}
-
-export interface AuditReport {
-  readonly path: string;
-  readonly format: number;
-  readonly accounts: number;
-  readonly keys: number;
-  /** Sums over all accounts; what is held by calls in flight is still in `available` here. */
-  readonly credited: PicoUnits;
-  readonly available: PicoUnits;
-  readonly spent: PicoUnits;
-  readonly uncovered: PicoUnits;
-  /** At most the first thousand of `differencesCount`. */
-  readonly differences: readonly Difference[];
-  readonly differencesCount: number;
-}
-
-/** Throws `StoreFault` where there is no store that can be read. 100,000 accounts with 200,000 keys took 10 s. */
-export async function audit(dataPath: string, bounds: AuditBounds): Promise<AuditReport> {
-  const snapshot = new StoreSnapshot(dataPath);
-  try {
-    const scope = new AuditScope(snapshot, bounds);
-    const sums = auditAccounts(scope);
-    const keys = auditKeys(scope);
-    auditStoredResponses(scope);
-    auditFlushes(scope);
-    return {
-      path: snapshot.path,
-      format: snapshot.format,
-      accounts: sums.accounts,
-      keys,
-      credited: asPicoUnits(sums.credited),
-      available: asPicoUnits(sums.credited - sums.spent),
-      spent: asPicoUnits(sums.spent),
-      uncovered: asPicoUnits(sums.uncovered),
-      differences: scope.differences,
-      differencesCount: scope.differencesCount,
-    };
-  } finally {
-    await snapshot.close();
-  }
 }

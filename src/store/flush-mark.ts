@@ -1,15 +1,21 @@
 /**
- * The mark that each flush of a group's gateway leaves in its own transaction, so that one whose outcome was not told can be
- * recognised. Main thread.
+ * What a flush leaves beside its rows, in the same transaction. Main thread of a gateway process.
  *
- *     flushes   slot of the gateway  → its life, and the number of that life's last flush
- *     meta      'books_version'      → number of all flushes of this store that left a mark, and of lives that began
+ *     flushes   slot of the gateway → the life of that gateway, and the number of its last flush
+ *     meta      'books_version'     → number of all flushes of this store that left a mark, and of lives that began
+ *     meta      'clocks'            → the boot, its monotonic clock, and how far the calendar was ahead of that
  *
- * Rows of a group are sums that each member adds to, so a flush that got to the disk must not be made again. A gateway without
- * a group writes totals, which it may write as often as it likes, and leaves no mark.
+ * A gateway that shares its store leaves a mark. Its rows are sums that each gateway adds to, so a flush that
+ * got to the disk must not be made again: the mark tells whether one whose commit failed did. A gateway that
+ * is alone writes totals, which it may write as often as it likes. It leaves the clocks, so that a start
+ * knows by how much the calendar was set since, and how old the counts of a minute are. After a boot, or if
+ * the boot is unknown, ages go by the calendar. A machine that sleeps stops the monotonic clock: then a
+ * minute weighs too long rather than too short.
  */
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
+import type { Clock } from '../core/clock.js';
+import { bootId } from './process-identity.js';
 import { Count, FORMAT, Format, damaged, fast } from './record-codec.js';
 import type { Tables } from './tables.js';
 
@@ -22,7 +28,7 @@ const StoredFlush = Type.Object(
 
 const flushes = fast(Compile(StoredFlush));
 
-/** Throws `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readFlush(stored: unknown, place: string): Static<typeof StoredFlush> {
   if (!flushes.Check(stored)) throw damaged(place);
   return stored;
@@ -32,19 +38,18 @@ type MarkTables = Pick<Tables, 'path' | 'environment' | 'meta' | 'flushes'>;
 
 type MetaTable = Pick<Tables, 'path' | 'meta'>;
 
-/** Grows with every flush of a group's gateway. In a transaction, or of the moment. Throws `StoreFault`. */
+/** Returns a number that grows with every flush that leaves a mark. Throws StoreError `damaged`. */
 export function accountingVersionOf({ path, meta }: MetaTable): number {
   const version = meta.get(ACCOUNTING_VERSION) ?? 0;
   if (typeof version !== 'number') throw damaged(`${path}: record ${ACCOUNTING_VERSION} of table meta`);
   return version;
 }
 
-/** In a transaction. */
 function raiseAccountingVersion(tables: MetaTable): void {
   tables.meta.putSync(ACCOUNTING_VERSION, accountingVersionOf(tables) + 1);
 }
 
-/** The marks of one gateway's life. */
+/** The marks of one gateway process from its start to its end. */
 export class FlushMark {
   readonly #tables: MarkTables;
   readonly #slot: number;
@@ -52,8 +57,8 @@ export class FlushMark {
   #sequence = 0;
 
   /**
-   * `life` is text that no other gateway has had, also none in the same `slot`. Raises the version: a gateway without a group,
-   * which leaves no marks, may have kept the books meanwhile. Costs a disk flush.
+   * `life` is text that no other process ever has. Raises the version, because a gateway that leaves no marks
+   * may have written meanwhile. Costs a disk flush.
    */
   constructor(tables: MarkTables, slot: number, life: string) {
     this.#tables = tables;
@@ -62,18 +67,23 @@ export class FlushMark {
     tables.environment.write(() => raiseAccountingVersion(tables));
   }
 
-  /** Before the transaction of a flush: one that fails as it begins is not taken for the one before. */
+  /**
+   * Called before the transaction, so that a flush that fails as it begins is not taken for the one before.
+   */
   begin(): void {
     this.#sequence += 1;
   }
 
-  /** In the transaction. */
+  /** Called in the transaction. */
   put(): void {
     this.#tables.flushes.putSync(this.#slot, { format: FORMAT, life: this.#life, sequence: this.#sequence });
     raiseAccountingVersion(this.#tables);
   }
 
-  /** Whether the flush that was begun last is on disk, where its commit has failed. Throws what the store throws. */
+  /**
+   * Whether the flush that was begun last is on disk although its commit failed. Throws what the store
+   * throws.
+   */
   hasReachedDisk(): boolean {
     const { environment, path, flushes: table } = this.#tables;
     environment.refresh();
@@ -82,4 +92,39 @@ export class FlushMark {
     const { life, sequence } = readFlush(stored, `${path}: record ${this.#slot} of table flushes`);
     return life === this.#life && sequence === this.#sequence;
   }
+}
+
+const CLOCKS = 'clocks';
+
+const StoredClocks = Type.Object(
+  { format: Format, boot: Type.String(), monotonicMs: Type.Number(), aheadMs: Type.Number() },
+  { additionalProperties: false },
+);
+
+const clocks = fast(Compile(StoredClocks));
+
+export type HostClocks = Readonly<Static<typeof StoredClocks>>;
+
+/** Reads the machine's clocks; undefined if the boot is unknown. */
+export function hostClocks(clock: Clock, boot = bootId()): HostClocks | undefined {
+  if (boot === undefined) return undefined;
+  const monotonicMs = clock.monotonicMs();
+  return { format: FORMAT, boot, monotonicMs, aheadMs: clock.wallMs() - monotonicMs };
+}
+
+/** Called in the transaction. */
+export function putClocks({ meta }: MetaTable, now: HostClocks): void {
+  meta.putSync(CLOCKS, now);
+}
+
+/**
+ * Returns by how much the calendar was set forward since the last flush, negative if back; 0 if that is
+ * unknown.
+ */
+export function steppedMs({ path, meta }: MetaTable, now: HostClocks | undefined): number {
+  const then = meta.get(CLOCKS);
+  if (then === undefined || now === undefined) return 0;
+  if (!clocks.Check(then)) throw damaged(`${path}: record ${CLOCKS} of table meta`);
+  const sameClock = then.boot === now.boot && then.monotonicMs <= now.monotonicMs;
+  return sameClock ? now.aheadMs - then.aheadMs : 0;
 }

@@ -1,52 +1,69 @@
 /**
- * The books: from the journals and the ledger to the store. Main thread, on the flush timer, when a listener asks, and at
- * shutdown.
+ * The flush: from the journals and the ledger to the store. Main thread of a gateway process: on the flush
+ * timer, when a listener asks, and at shutdown.
  *
- * Money and usage come from the journals alone, so that on disk they always agree; day counts and minutes come from the
- * ledger. Rows are absolute totals: one that is written twice, or again after a crash, changes nothing. Where several gateways
- * add to the same rows, each row is read in the transaction that writes it, and a mark tells which flush it was. What the disk
- * does not take waits in memory, and is written as soon as it does.
+ * Money and usage come from the journals alone, so that they always agree on disk; day counts and minutes
+ * come from the ledger. Rows are absolute totals: writing one twice, or again after a crash, changes nothing.
+ * If several gateways add to the same rows, each row is read in the transaction that writes it, and a mark
+ * tells which flush it was. What the disk does not take waits in memory, and is written as soon as the disk
+ * takes it.
  */
 import type { Clock } from '../core/clock.js';
-import { asWallMs, type AccountIndex } from '../core/units.js';
+import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
+import { asWallMs, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
+import type { KeyUseRecord } from '../registry/key-record.js';
+import type { UsageRecord } from '../registry/usage-report.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
 import type { ResponseChanges } from './stored-responses.js';
 import type { KeyUses } from './key-uses.js';
-import type { FlushMark } from './flush-mark.js';
-import { hostClocks } from './host-clocks.js';
+import { type FlushMark, type HostClocks, hostClocks } from './flush-mark.js';
 import { bootId } from './process-identity.js';
 import type { SpendingTotals } from './spent-totals.js';
-import { FlushHealth } from './flush-health.js';
-import type { FlushRows } from './flush-rows.js';
-import { UsageBook, type UsageStore } from './usage-book.js';
+import type { UsageBook, UsageStore } from './usage-book.js';
 
-/** Dirty accounts, and keys, of one transaction: it blocks the main thread for some 100 ms, and the admin interface with it. */
+/**
+ * Changed accounts, and keys, of one transaction. It blocks the main thread, and so the admin interface, for
+ * some 100 ms.
+ */
 const ACCOUNTS_MAX = 20_000;
 const KEYS_MAX = 20_000;
 
-/** Transactions of one run: all accounts that a ledger can have, some of them twice. */
+/** Transactions of one run: enough for all accounts that a ledger can have, some of them twice. */
 const BATCHES_MAX = 500;
 
-/** Responses that are to be on disk in the same transaction as their charges. */
+/** A disk that stays full is logged this often, not at every flush. */
+const LOG_PERIOD_MS = 10_000;
+
+/** What a flush writes in one transaction, because the rows agree with each other. */
+export interface FlushRows {
+  readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
+  readonly usages: Iterable<UsageRecord>;
+  /** Of calls that are charged with these rows. */
+  readonly answers?: ResponseChanges | undefined;
+  /** Of the moment of these rows; absent if several gateways share the limits. */
+  readonly clocks?: HostClocks | undefined;
+  readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
+}
+
+/** Responses that are written in the same transaction as their charges. */
 export interface FlushedResponses {
-  /** Those whose charges have been drained; undefined where there are none. */
+  /** Those whose charges have been drained; undefined if there are none. */
   due(): ResponseChanges | undefined;
   /** They are on disk now. */
   noteWritten(changes: ResponseChanges): void;
-  /** They could not be written: charges must not wait for a disk that has room for them and not for answers. */
+  /** They could not be written. The disk may have room for charges only, and those must not wait. */
   noteFailed(): void;
 }
 
-/** The store's part of the bargain. */
 export interface FlushStore extends UsageStore {
-  /** All that `work` puts, durable when it returns, or nothing. */
+  /** Writes all that `work` puts, durable when it returns, or nothing. */
   commit<Result>(work: () => Result): Result;
   /** In a transaction. */
   putAccounting(rows: FlushRows): void;
@@ -62,23 +79,24 @@ export interface LedgerFlushOptions {
   readonly ledger: Ledger;
   /** One a listener. */
   readonly journals: readonly JournalReader[];
-  /** As the store has them. */
+  /** These three are the shared kind if other gateways write to the store too, and `mark` is present. */
   readonly totals: SpendingTotals;
-  /** Present where other gateways work on the store too; `totals` and `keyUses` are then those of a group. */
+  readonly usage: UsageBook;
+  /** Absent if nobody asks when keys were used. */
+  readonly keyUses?: KeyUses;
   readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
-  /** Of the catalogue that runs: a reload may add models. */
-  readonly modelIdOf: (modelIndex: number) => string;
-  /** Whether new calls are refused while the store fails, as the settings say at the moment. */
+  /** Whether new calls are refused while the store fails. The setting may be changed by a reload. */
   readonly refuseOnError: () => boolean;
-  /** Absent where nobody asks when keys were used. */
-  readonly keyUses?: KeyUses;
   /** Absent if there is no usage log. */
   readonly usageLog?: UsageLogLines | undefined;
-  /** Absent where nobody looks at who calls. */
+  /** Absent if nobody looks at who calls. */
   readonly tally?: Pick<TopAccounts, 'note'>;
   readonly answers?: FlushedResponses | undefined;
-  /** Told of each call that has left something uncovered, or takes that back; absent where the balance is this gateway's alone. */
+  /**
+   * Gets each call that leaves something uncovered, or takes that back. Absent if this gateway alone has the
+   * balances.
+   */
   readonly uncoveredCharges?: { note(journal: number, record: JournalRecord): void } | undefined;
   readonly clock: Clock;
   readonly log: Log;
@@ -100,41 +118,42 @@ export interface FlushLoad {
 
 export class LedgerFlush {
   readonly #options: LedgerFlushOptions;
-  readonly #usage: UsageBook;
   readonly #meter: FlushMeter;
-  readonly #health: FlushHealth;
   readonly #bootId = bootId();
-  /** Accounts whose rows are to be written; those of a run that failed are written by the next. */
+  /** Accounts whose rows are to be written. A run that fails leaves them to the next. */
   readonly #accounts = new Set<AccountIndex>();
-  /** The commit of the last rows has failed, and whether they are on disk has not been looked up yet. */
+  /** The last commit failed, and it is not known yet whether its rows are on disk all the same. */
   #inDoubt = false;
-  /** Records that are no listener's, to be counted with the next drain. */
+  /** Undefined while the disk takes everything. */
+  #lastError: string | undefined;
+  #loggedAtMs = -Infinity;
+  /** Records of the main thread, to be counted with the next drain. */
   readonly #corrections: { readonly journal: number; readonly record: JournalRecord }[] = [];
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
-    this.#usage = new UsageBook(options.store, options.modelIdOf, options.mark !== undefined);
     this.#meter = new FlushMeter(options.clock);
-    this.#health = new FlushHealth(options);
   }
 
   /**
-   * Writes all that has changed. True when it is on disk; false after a failure, which is logged and loses nothing. Costs
-   * some microseconds a row, and a disk flush where there is any.
+   * Writes all that has changed. Returns true when it is on disk; false after a failure, which is logged and
+   * loses nothing. Costs some microseconds a row, and a disk flush if there is any row.
    */
   run(): boolean {
     return this.#meter.measure(() => this.#writeAll());
   }
 
-  /** Writes what the journals hold, and no more: the short way for responses that wait for it. Returns as `run` does. */
+  /**
+   * Writes what the journals hold and no more, for responses that wait for it. Returns what `run` returns.
+   */
   commit(): boolean {
     return this.#meter.measure(() => this.drain() && this.#write());
   }
 
-  /** Takes the journals into memory. False where a row could not be read: what is behind it stays in its journal. */
+  /** Takes the journals into memory. False if a row could not be read: what follows stays in its journal. */
   drain(): boolean {
     try {
-      // Before anything is added to rows that may be on disk.
+      // First: nothing may be added to rows that may be on disk.
       this.#settleDoubt();
       this.#options.journals.forEach((journal, index) =>
         journal.drain((record) => this.#note(index, record)),
@@ -150,15 +169,15 @@ export class LedgerFlush {
     }
   }
 
-  /** Counts a record that corrects one of that journal with the next flush. */
+  /** Counts, with the next flush, a record that corrects one of that journal. */
   correct(journal: number, record: JournalRecord): void {
     this.#corrections.push({ journal, record });
   }
 
   get state(): FlushState {
     return {
-      ok: this.#health.lastError === undefined,
-      lastError: this.#health.lastError,
+      ok: this.#lastError === undefined,
+      lastError: this.#lastError,
       unflushedAccounts: this.#accounts.size,
     };
   }
@@ -173,7 +192,7 @@ export class LedgerFlush {
   #writeAll(): boolean {
     if (!this.drain()) return false;
     for (let batches = 0; batches < BATCHES_MAX; batches++) {
-      // After the journals: the day's call of every charge that they had is then in this transaction or in an earlier one.
+      // After the journals: so the day's call of each charge is in this transaction or an earlier one.
       const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
       const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;
       if (!this.#write()) return false;
@@ -183,14 +202,15 @@ export class LedgerFlush {
   }
 
   #note(journal: number, record: JournalRecord): void {
+    const { usage, totals, usageLog, tally, uncoveredCharges } = this.#options;
     // First what may throw: a record is counted whole or not at all.
-    const row = this.#usage.rowOf(record);
-    this.#options.totals.add(record.account, record.charged, record.uncovered);
-    this.#usage.add(row, record);
+    const row = usage.rowOf(record);
+    totals.add(record.account, record.charged, record.uncovered);
+    usage.add(row, record);
     this.#accounts.add(record.account);
-    this.#options.usageLog?.note(journal, record, row);
-    this.#options.tally?.note(record);
-    if (record.uncovered !== 0n) this.#options.uncoveredCharges?.note(journal, record);
+    usageLog?.note(journal, record, row);
+    tally?.note(record);
+    if (record.uncovered !== 0n) uncoveredCharges?.note(journal, record);
   }
 
   #write(): boolean {
@@ -200,17 +220,18 @@ export class LedgerFlush {
   }
 
   #writeRows(): boolean {
-    const { store, mark, journals, keyUses, answers: storedResponses } = this.#options;
+    const { store, mark, usage, journals, keyUses, answers: storedResponses } = this.#options;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0) {
-        // After the journals: a response is handed over before its charge is appended, so none of these charges lacks its own.
+        // After the journals: a listener hands its response over before it appends the charge, so no charge
+        // lacks its response.
         const answers = storedResponses?.due();
         mark?.begin();
         store.commit(() => {
           mark?.put();
           store.putAccounting({
             spendings: this.#spendings(),
-            usages: this.#usage.rows(),
+            usages: usage.rows(),
             answers,
             clocks: mark === undefined ? hostClocks(this.#options.clock, this.#bootId) : undefined,
             keyUses: keyUses?.rows(),
@@ -226,18 +247,19 @@ export class LedgerFlush {
       return false;
     }
     for (const journal of journals) journal.noteCommitted();
-    this.#health.noteWritten();
+    this.#noteHealthy();
     return true;
   }
 
   #noteWritten(): void {
-    for (const account of this.#accounts) this.#options.totals.noteWritten?.(account);
+    const { totals, keyUses, usage } = this.#options;
+    for (const account of this.#accounts) totals.noteWritten?.(account);
     this.#accounts.clear();
-    this.#options.keyUses?.noteWritten();
-    this.#usage.noteCommitted();
+    keyUses?.noteWritten();
+    usage.noteCommitted();
   }
 
-  /** Throws what the store throws: then it is as much in doubt as before. */
+  /** If the last commit got to the disk after all, its rows are done with. Throws what the store throws. */
   #settleDoubt(): void {
     if (!this.#inDoubt) return;
     if (this.#options.mark!.hasReachedDisk()) this.#noteWritten();
@@ -256,9 +278,34 @@ export class LedgerFlush {
     return records;
   }
 
+  /**
+   * Logs the failure, and has the listeners refuse new calls if the settings or the rows that wait say so.
+   */
   #fail(error: unknown): void {
+    const { usage, keyUses, refuseOnError, clock, log } = this.#options;
     const accounts = this.#accounts.size;
-    const rows = accounts + this.#usage.waiting.size + (this.#options.keyUses?.size ?? 0);
-    this.#health.noteFailed(error, { accounts, rows });
+    const rows = accounts + usage.waiting.size + (keyUses?.size ?? 0);
+    this.#lastError = error instanceof Error ? error.message : String(error);
+    const refusing = refuseOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
+    this.#setRefusing(refusing);
+    if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
+    this.#loggedAtMs = clock.monotonicMs();
+    log.error('the books cannot be written: is the disk full or read-only? they are kept and tried again', {
+      error: this.#lastError,
+      accounts,
+      newCalls: refusing ? 'refused' : 'served',
+    });
+  }
+
+  #noteHealthy(): void {
+    if (this.#lastError === undefined) return;
+    this.#lastError = undefined;
+    this.#loggedAtMs = -Infinity;
+    this.#setRefusing(false);
+    this.#options.log.warn('the books are written again; nothing was lost');
+  }
+
+  #setRefusing(refusing: boolean): void {
+    for (const journal of this.#options.journals) journal.setRefusing(refusing);
   }
 }

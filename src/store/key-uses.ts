@@ -1,14 +1,59 @@
 /**
- * The use of keys on its way to disk: which have been used since it was last written. Main thread, as a part of a flush.
+ * The use of keys on its way to disk: which keys were used since their rows were written. The flush uses it
+ * on the main thread. KeyUses if this gateway alone writes the rows, SharedKeyUses if several gateways add to
+ * them.
  *
- * A key in use is marked once a second, and at each call where it has limits of its own, so a flush has one row for it, as
- * it has one for its account. Where several gateways work on the store, what this one has counted since its last flush is
- * added to the row, which is read in the transaction that writes it.
+ * A key is marked once a second while it is used, and at each call if it has limits of its own, so a flush
+ * writes one row for it, as it does for its account.
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import { keyUseOf, type LiveBuffers } from '../registry/live-buffers.js';
+
+export class KeyUses {
+  readonly #live: LiveBuffers;
+  readonly #clock: Clock;
+  /** Keys whose rows are to be written. A flush that fails leaves them to the next. */
+  readonly #waiting = new Set<KeyIndex>();
+
+  constructor(live: LiveBuffers, clock: Clock) {
+    this.#live = live;
+    this.#clock = clock;
+  }
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** Takes over marked keys, at most `max`; returns how many. */
+  drain(max: number): number {
+    return this.#live.ledger.keys.drainDirty((key) => this.#waiting.add(key), max);
+  }
+
+  /**
+   * Returns the rows of all waiting keys, without deleted ones. Called in the transaction that writes them.
+   */
+  rows(): Map<KeyIndex, KeyUseRecord> {
+    const rows = new Map<KeyIndex, KeyUseRecord>();
+    const nowMs = this.#clock.wallMs();
+    for (const key of this.#waiting) {
+      const use = keyUseOf(key, this.#live, nowMs);
+      const row = use && this.rowOf(key, use);
+      if (row !== undefined) rows.set(key, row);
+    }
+    return rows;
+  }
+
+  /** What `rows` returned is on disk. */
+  noteWritten(): void {
+    this.#waiting.clear();
+  }
+
+  protected rowOf(_key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
+    return use;
+  }
+}
 
 /** The rows that several gateways add to. */
 export interface SharedKeyRows {
@@ -21,54 +66,31 @@ type Day = Pick<KeyUseRecord, 'dayNumber' | 'dayCalls'>;
 
 const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
 
-export class KeyUses {
-  readonly #live: LiveBuffers;
-  readonly #clock: Clock;
-  readonly #shared: SharedKeyRows | undefined;
-  /** Of keys with limits, what this gateway has counted and has on disk; and what is being written. */
+/**
+ * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
+ * writes it.
+ */
+export class SharedKeyUses extends KeyUses {
+  readonly #rows: SharedKeyRows;
+  /** Of keys with limits: what this gateway has counted and has on disk, and what is being written. */
   readonly #written = new Map<KeyIndex, Day>();
   readonly #writing = new Map<KeyIndex, Day>();
-  /** Those of a flush that failed are written by the next. */
-  readonly #waiting = new Set<KeyIndex>();
 
-  /** `shared` where other gateways work on the store too. */
-  constructor(live: LiveBuffers, clock: Clock, shared?: SharedKeyRows) {
-    this.#live = live;
-    this.#clock = clock;
-    this.#shared = shared;
+  constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows) {
+    super(live, clock);
+    this.#rows = rows;
   }
 
-  get size(): number {
-    return this.#waiting.size;
-  }
-
-  /** Takes over the keys that were marked, at most `max`; returns how many. */
-  drain(max: number): number {
-    return this.#live.ledger.keys.drainDirty((key) => this.#waiting.add(key), max);
-  }
-
-  /** Rows for all that wait, as it is now; none for a key that has been deleted. In the transaction that writes them. */
-  rows(): Map<KeyIndex, KeyUseRecord> {
-    const rows = new Map<KeyIndex, KeyUseRecord>();
-    const nowMs = this.#clock.wallMs();
-    for (const key of this.#waiting) {
-      const use = keyUseOf(key, this.#live, nowMs);
-      if (use === undefined) continue;
-      if (this.#shared === undefined) rows.set(key, use);
-      else if (this.#shared.has(key)) rows.set(key, this.#added(key, use, this.#shared.findUse(key)));
-    }
-    return rows;
-  }
-
-  /** What `rows` gave is on disk. */
-  noteWritten(): void {
-    this.#waiting.clear();
+  override noteWritten(): void {
+    super.noteWritten();
     for (const [key, day] of this.#writing) this.#written.set(key, day);
     this.#writing.clear();
   }
 
-  /** The row with what was counted here since it was last written. A day that is past on disk is over for all. */
-  #added(key: KeyIndex, use: KeyUseRecord, stored: KeyUseRecord | undefined): KeyUseRecord {
+  /** A row whose day is later than the gateway's keeps its day: that day has begun for all. */
+  protected override rowOf(key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
+    if (!this.#rows.has(key)) return undefined;
+    const stored = this.#rows.findUse(key);
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
     const before = this.#written.get(key) ?? NO_DAY;

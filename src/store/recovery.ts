@@ -1,9 +1,9 @@
 /**
- * From the store to the shared buffers, at start. Main thread, before any listener runs. Other gateways of the group may work
- * on the store meanwhile: all rows are read from one snapshot of it.
+ * From the store to the shared buffers, at start. Main thread, before any listener runs. Other gateways of
+ * the group may work on the store meanwhile: all rows are read from one snapshot of it.
  *
- * What an account can spend is what was credited less what was spent: holds are not kept, for the calls that had them are
- * gone. What cannot be right stops the start and is named.
+ * What an account can spend is what was credited less what was spent: holds are not kept, for the calls that
+ * had them are gone. What cannot be right stops the start and is named.
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -13,7 +13,7 @@ import { accountStateOf, applyKey, findPlanIndex, restoreKeyUse } from '../regis
 import type { KeyTable } from '../registry/key-table.js';
 import type { Clock } from '../core/clock.js';
 import { asPicoUnits, asWallMs, type WallMs } from '../core/units.js';
-import { hostClocks } from './host-clocks.js';
+import { hostClocks } from './flush-mark.js';
 import type { SpentTotals } from './spent-totals.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountRecord, SpendingRecord } from '../registry/account-record.js';
@@ -30,7 +30,10 @@ const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, da
 export interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
-  /** Empty; gets what each account has spent. Absent where other gateways share the limits: an coordinator lends from them. */
+  /**
+   * Empty; gets what each account has spent. Absent where other gateways share the limits: an coordinator
+   * lends from them.
+   */
   readonly totals: SpentTotals | undefined;
   readonly keyTable: KeyTable;
   /** Empty; gets every account. */
@@ -103,7 +106,10 @@ function recoverKeys(options: RecoveryOptions): number {
   return keys;
 }
 
-/** Now, by the calendar of the last flush: the age of what that wrote must not depend on how the clock was set since. */
+/**
+ * Now, by the calendar of the last flush: the age of what that wrote must not depend on how the clock was set
+ * since.
+ */
 function momentOf({ store, clock }: RecoveryOptions): WallMs {
   return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));
 }
@@ -115,9 +121,10 @@ function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'):
 }
 
 /**
- * Where hosts share the registry, `isCopy`, a credit may have been spent here before the change that says so came: what an account
- * can spend is the coordinator's to know then. Else a debit is refused beyond the balance and a charge stops at it, so no run of this program leaves less than nothing, nor
- * more than the ledger's words can hold.
+ * Where hosts share the registry, `isCopy`, a credit may have been spent here before the change that says so
+ * came: what an account can spend is the coordinator's to know then. Else a debit is refused beyond the
+ * balance and a charge stops at it, so no run of this program leaves less than nothing, nor more than the
+ * ledger's words can hold.
  */
 function assertSound(
   store: Store,

@@ -1,7 +1,8 @@
 /**
- * The store: records in LMDB under the data directory. Main thread of the gateway, or a command while no gateway runs.
+ * The store: records in LMDB in the data directory. The registry, the flush and recovery use it, on the main
+ * thread of a gateway process or in a command.
  *
- * Every method reads or writes synchronously; a lookup costs some microseconds, a commit one disk flush.
+ * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one disk flush.
  */
 import { statfsSync } from 'node:fs';
 import {
@@ -20,19 +21,21 @@ import type {
 import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
 import { ResponseTable } from './stored-responses.js';
-import type { FlushRows } from './flush-rows.js';
-import { CreditRows } from './credit-rows.js';
-import { FlushMark, accountingVersionOf } from './flush-mark.js';
+import type { FlushRows } from './flush.js';
+import { FlushMark, type HostClocks, accountingVersionOf, putClocks, steppedMs } from './flush-mark.js';
 import {
   damaged,
   packAccount,
+  packCredit,
+  packCreditRequest,
   packSpending,
   packUsage,
   readAccount,
+  readCredit,
+  readCreditRequest,
   readSpending,
   readUsage,
 } from './record-codec.js';
-import { putClocks, steppedMs, type HostClocks } from './host-clocks.js';
 import { HistoryRows } from './history-rows.js';
 import { KeyRows } from './key-rows.js';
 import { RegistryCopy } from './registry-copy.js';
@@ -40,19 +43,21 @@ import { SharedChanges } from './change-feed.js';
 import { StoreHold, type StoreHolder } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
+/** Above the number of every journal line, and still a key that LMDB orders after them. */
+const AFTER_ALL_LINES = Number.MAX_SAFE_INTEGER;
+
 export class Store implements RecordStore {
   readonly answers: ResponseTable;
   readonly keys: KeyRows;
-  /** For processes that share the registry: their changes are made through it. */
+  /** Processes that share the registry make their changes through it. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
   /** For hosts that share the registry. */
   readonly copy: RegistryCopy;
   readonly #tables: Tables;
   #hold: StoreHold | undefined;
-  readonly #credits: CreditRows;
 
-  /** Opens or makes the store under `dataPath`. Throws `StoreFault`. */
+  /** Opens or makes the store in `dataPath`. Throws StoreError. */
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
     this.answers = new ResponseTable(this.#tables);
@@ -60,17 +65,17 @@ export class Store implements RecordStore {
     this.copy = new RegistryCopy(this.#tables, this, this.keys);
     this.shared = new SharedChanges(this.#tables, this.copy);
     this.history = new HistoryRows(this.#tables);
-    this.#credits = new CreditRows(this.#tables);
   }
 
-  /** Of the file, for messages. */
+  /** Path of the file, for messages. */
   get path(): string {
     return this.#tables.path;
   }
 
   /**
-   * As the constructor, and keeps gateways of other groups and commands from changing the store until `close`. Throws
-   * `StoreHeld` too; `onAlone` as in `StoreHold.take`. Costs a disk flush.
+   * Opens the store, and keeps commands and gateways of other groups from changing it until `close`.
+   * `onAlone` as in `StoreHold.take`. Throws StoreError, and StoreHeld if another process has it. Costs a
+   * disk flush.
    */
   static hold(dataPath: string, holder: StoreHolder, onAlone?: () => void): Store {
     const hold = StoreHold.take(dataPath, holder, onAlone);
@@ -84,7 +89,7 @@ export class Store implements RecordStore {
     }
   }
 
-  /** Of the disk that the file is on, for this user. Some µs. */
+  /** Free bytes of the file's disk for this user. Some µs. */
   freeBytes(): number {
     const { bavail, bsize } = statfsSync(this.path);
     return bavail * bsize;
@@ -108,7 +113,10 @@ export class Store implements RecordStore {
     });
   }
 
-  /** What is read from now on is as new as what other processes have committed by now; else it may be older by a turn. */
+  /**
+   * Later reads see what other processes have committed by now. Otherwise they may be older by one event-loop
+   * turn.
+   */
   refresh(): void {
     this.#tables.environment.refresh();
   }
@@ -139,7 +147,7 @@ export class Store implements RecordStore {
   }
 
   findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
-    // Ids have no character after z.
+    // No character of an id comes after z.
     const range = this.#tables.accounts.getRange({ start, end: `${start}~`, limit });
     return Array.from(range, ({ key, value }) => readAccount(value, this.#place('accounts', key)).index);
   }
@@ -162,24 +170,40 @@ export class Store implements RecordStore {
   }
 
   openCredits(account: AccountIndex, record: CreditRecord): void {
-    this.#credits.open(account, record);
+    this.#tables.credits.putSync([account, 0], packCredit(record));
   }
 
   addCredit(account: AccountIndex, record: CreditRecord): void {
-    this.#credits.add(account, record);
+    const { credits } = this.#tables;
+    const range = { start: [account, AFTER_ALL_LINES], end: [account], reverse: true, limit: 1 };
+    const [last] = Array.from(credits.getKeys(range));
+    credits.putSync([account, last === undefined ? 0 : last[1] + 1], packCredit(record));
   }
 
   /** The sum of all lines is the record's `credited`. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord> {
-    return this.#credits.list(account, from, limit);
+    const range = this.#tables.credits.getRange({
+      start: [account, from],
+      end: [account, AFTER_ALL_LINES],
+      limit: limit + 1,
+    });
+    const entries = Array.from(range);
+    return {
+      items: entries
+        .slice(0, limit)
+        .map(({ key, value }) => readCredit(value, this.#place('credits', key.join('/')))),
+      next: entries[limit]?.key[1],
+    };
   }
 
   findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined {
-    return this.#credits.findRequest(account, idempotencyKey);
+    const stored = this.#tables.creditRequests.get([account, idempotencyKey]);
+    if (stored === undefined) return undefined;
+    return readCreditRequest(stored, this.#place('credit_requests', `${account}/${idempotencyKey}`));
   }
 
   putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void {
-    this.#credits.putRequest(account, idempotencyKey, record);
+    this.#tables.creditRequests.putSync([account, idempotencyKey], packCreditRequest(record));
   }
 
   findSpending(account: AccountIndex): SpendingRecord | undefined {
@@ -187,14 +211,17 @@ export class Store implements RecordStore {
     return stored === undefined ? undefined : readSpending(stored, this.#place('spending', account));
   }
 
-  /** What all gateways of this data directory have charged an account, with the version of the books that says so. */
+  /**
+   * What all gateways of this data directory have charged an account, and the version (flush-mark.ts) that
+   * says so.
+   */
   findHostSpent(account: AccountIndex): { readonly totalPicoUnits: PicoUnits; readonly version: number } {
-    // First: an older version with a newer total does no harm.
+    // The version first: an older version with a newer total does no harm.
     const version = accountingVersionOf(this.#tables);
     return { totalPicoUnits: this.findSpending(account)?.spent ?? asPicoUnits(0n), version };
   }
 
-  /** Writes absolute totals; in a transaction. */
+  /** Writes the rows of a flush. Called in a transaction. */
   putAccounting({ spendings, usages, answers, clocks, keyUses }: FlushRows): void {
     const { spending, usage } = this.#tables;
     for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
@@ -206,24 +233,24 @@ export class Store implements RecordStore {
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
   }
 
-  /** See host-clocks.ts. */
+  /** See flush-mark.ts. */
   steppedMs(now: HostClocks | undefined): number {
     return steppedMs(this.#tables, now);
   }
 
-  /** Of the flushes of one life of a gateway that shares the store with others; see `FlushMark`. */
+  /** For a gateway that shares the store with others; see `FlushMark`. */
   newFlushMark(slot: number, life: string): FlushMark {
     return new FlushMark(this.#tables, slot, life);
   }
 
-  /** Undefined where there was no such call in that hour. */
+  /** Undefined if there was no such call in that hour. */
   findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
     const key: [number, number, string, string] = [account, hour, keyId, modelId];
     const stored = this.#tables.usage.get(key);
     return stored === undefined ? undefined : readUsage(stored, this.#place('usage', key.join('/')));
   }
 
-  /** In the order of accounts and, within one, of hours. */
+  /** Ordered by account, then by hour. */
   *usages({ account, fromHour, toHour }: UsageRange): Generator<UsageRecord> {
     const range =
       account === undefined
@@ -240,7 +267,7 @@ export class Store implements RecordStore {
     }
   }
 
-  /** For the books; see `KeyRows.findId`. */
+  /** See `KeyRows.findId`. */
   findKeyId(index: KeyIndex): string | undefined {
     return this.keys.findId(index);
   }
@@ -251,7 +278,7 @@ export class Store implements RecordStore {
     return record;
   }
 
-  /** Names a record for whoever has to look at a damaged one. */
+  /** Names a record in an error about it. */
   #place(table: string, key: string | number): string {
     return `${this.#tables.path}: record ${key} of table ${table}`;
   }

@@ -1,10 +1,11 @@
 /**
- * The usage rows that are growing: absolute totals of account, key, model and hour, in memory from the first call of their
- * hour until they are on disk and the hour is over. Where several gateways add to the rows, what is in memory is this one's
- * part since its last flush. Main thread.
+ * The usage rows that are growing: totals by account, key, model and hour. A row is in memory from the first
+ * call of its hour until it is on disk and the hour is over. The flush uses it on the main thread. Two kinds,
+ * chosen by whoever makes the flush: UsageBook if this gateway alone writes the rows, SharedUsageBook if
+ * several gateways add to them.
  */
 import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
-import { asPicoUnits, type KeyIndex } from '../core/units.js';
+import { asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
 import { uncoveredAfter } from '../ledger/balance.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
@@ -16,10 +17,10 @@ import {
   type UsageTotals,
 } from '../registry/usage-report.js';
 
-/** What is on disk already; reads may throw `StoreFault`. */
+/** What is on disk already. Reads may throw `StoreError`. */
 export interface UsageStore {
   findUsage(key: UsageKey): UsageTotals | undefined;
-  /** Who has the key's slot, or had it last. */
+  /** The key that has the slot, or had it last. */
   findKeyId(index: KeyIndex): string | undefined;
 }
 
@@ -27,53 +28,51 @@ export type GrowingUsage = { -readonly [Field in keyof UsageRecord]: UsageRecord
 
 const ESTIMATED = USAGE_SOURCES.indexOf('estimated');
 
-/** A key that was made before the store kept who had which slot. */
+/** For a key that was made before the store kept who had which slot. */
 const UNKNOWN_KEY = 'key_unknown';
 
+/** Rows in memory are absolute totals, so writing one twice changes nothing. */
 export class UsageBook {
-  readonly #store: UsageStore;
-  readonly #modelIdOf: (modelIndex: number) => string;
-  readonly #shared: boolean;
+  protected readonly store: UsageStore;
   /**
-   * By hour, and in it by slot of the key and index of the model. A key's slot rests for a day after its key was deleted,
-   * so within an hour it is one key, and so one account.
+   * By hour, then by the key's slot and the model's index. A slot rests for a day after its key was deleted,
+   * so within an hour it means one key, and so one account.
    */
-  readonly #hours = new Map<number, Map<number, GrowingUsage>>();
-  readonly #waiting = new Set<GrowingUsage>();
+  protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
+  readonly #changed = new Set<GrowingUsage>();
+  readonly #modelIdOf: (modelIndex: number) => string;
 
-  /** `shared` where other gateways add to the same rows. */
-  constructor(store: UsageStore, modelIdOf: (modelIndex: number) => string, shared: boolean) {
-    this.#store = store;
+  constructor(store: UsageStore, modelIdOf: (modelIndex: number) => string) {
+    this.store = store;
     this.#modelIdOf = modelIdOf;
-    this.#shared = shared;
   }
 
-  /** The row that the call belongs to; where it is not in memory, as the store has it, or empty where it is shared. Changes no total. Throws what the store throws. */
+  /** Returns the row that the call belongs to, and changes no total. Throws what the store throws. */
   rowOf(record: JournalRecord): GrowingUsage {
     const hour = hourOf(record.endedMs);
-    let rows = this.#hours.get(hour);
+    let rows = this.hours.get(hour);
     if (rows === undefined) {
       rows = new Map();
-      this.#hours.set(hour, rows);
+      this.hours.set(hour, rows);
     }
-    const place = record.key * CATALOG_ENTRIES_MAX + record.model;
-    let row = rows.get(place);
+    const index = record.key * CATALOG_ENTRIES_MAX + record.model;
+    let row = rows.get(index);
     if (row === undefined) {
       const key: UsageKey = {
         account: record.account,
         hour,
-        keyId: this.#store.findKeyId(record.key) ?? UNKNOWN_KEY,
+        keyId: this.store.findKeyId(record.key) ?? UNKNOWN_KEY,
         modelId: this.#modelIdOf(record.model),
       };
-      row = rowWith(key, (this.#shared ? undefined : this.#store.findUsage(key)) ?? NO_USAGE);
-      rows.set(place, row);
+      row = rowWith(key, this.startOf(key));
+      rows.set(index, row);
     }
     return row;
   }
 
   /** Counts a call in its row. */
   add(row: GrowingUsage, record: JournalRecord): void {
-    // What is taken back was counted as a served call before: it remains a call, and is a failed one now.
+    // A call that is taken back was counted as served before. It remains a call, and is a failed one now.
     const { outcome } = record;
     if (outcome !== 'collected') {
       const isReversal = outcome === 'reversed';
@@ -81,43 +80,82 @@ export class UsageBook {
       if (outcome !== 'served') row.failedCalls += 1;
       if (record.source === ESTIMATED) row.estimatedCalls += isReversal ? -1 : 1;
     }
-    // A part may be less than nothing: what it takes back is on disk.
-    const least = this.#shared ? Number.MIN_SAFE_INTEGER : 0;
-    row.promptTokens = sum(row.promptTokens, record.promptTokens, least);
-    row.cachedTokens = sum(row.cachedTokens, record.cachedTokens, least);
-    row.completionTokens = sum(row.completionTokens, record.completionTokens, least);
+    row.promptTokens = this.sum(row.promptTokens, record.promptTokens);
+    row.cachedTokens = this.sum(row.cachedTokens, record.cachedTokens);
+    row.completionTokens = this.sum(row.completionTokens, record.completionTokens);
     row.cost = asPicoUnits(row.cost + record.charged);
-    row.uncovered = this.#shared
-      ? asPicoUnits(row.uncovered + record.uncovered)
-      : uncoveredAfter(row.uncovered, record.uncovered);
-    this.#waiting.add(row);
+    row.uncovered = this.uncovered(row.uncovered, record.uncovered);
+    this.#changed.add(row);
   }
 
-  /** Rows that have changed since the last `noteCommitted`. */
+  /** Rows that changed since the last `noteCommitted`. */
   get waiting(): ReadonlySet<UsageRecord> {
-    return this.#waiting;
+    return this.#changed;
   }
 
-  /** The same, as they are to be on disk; in the transaction that writes them. Throws what the store throws. */
+  /**
+   * Returns them as they are to be on disk. Called in the transaction that writes them; throws what the store
+   * throws.
+   */
   rows(): Iterable<UsageRecord> {
-    if (!this.#shared) return this.#waiting;
-    return Array.from(this.#waiting, (part) =>
-      rowWith(part, sumOf(this.#store.findUsage(part) ?? NO_USAGE, part)),
-    );
+    return this.#changed;
   }
 
-  /** All that waits is on disk: hours that are past are forgotten, and the present one too where it has grown too large. */
+  /** The changed rows are on disk. Forgets past hours, and the present one if it has grown too large. */
   noteCommitted(): void {
-    this.#waiting.clear();
-    if (this.#shared) this.#hours.clear();
-    const newest = Math.max(...this.#hours.keys());
-    for (const [hour, rows] of this.#hours) {
-      if (hour !== newest || rows.size > USAGE_ROWS_HOT_MAX) this.#hours.delete(hour);
+    this.#changed.clear();
+    const newest = Math.max(...this.hours.keys());
+    for (const [hour, rows] of this.hours) {
+      if (hour !== newest || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
     }
+  }
+
+  protected startOf(key: UsageKey): UsageTotals {
+    return this.store.findUsage(key) ?? NO_USAGE;
+  }
+
+  protected sum(before: number, amount: number): number {
+    return clamped(before + amount, 0);
+  }
+
+  protected uncovered(before: PicoUnits, amount: PicoUnits): PicoUnits {
+    return uncoveredAfter(before, amount);
   }
 }
 
-/** Field by field: of two spread objects V8 makes a dictionary, and to count a call in one took seven times as long. */
+/**
+ * Rows in memory are this gateway's part since its last flush. The row on disk is read in the transaction
+ * that writes it. A part may be negative: it then takes back what is on disk.
+ */
+export class SharedUsageBook extends UsageBook {
+  override rows(): Iterable<UsageRecord> {
+    return Array.from(this.waiting, (part) =>
+      rowWith(part, sumOf(this.store.findUsage(part) ?? NO_USAGE, part)),
+    );
+  }
+
+  override noteCommitted(): void {
+    this.hours.clear();
+    super.noteCommitted();
+  }
+
+  protected override startOf(): UsageTotals {
+    return NO_USAGE;
+  }
+
+  protected override sum(before: number, amount: number): number {
+    return clamped(before + amount, Number.MIN_SAFE_INTEGER);
+  }
+
+  protected override uncovered(before: PicoUnits, amount: PicoUnits): PicoUnits {
+    return asPicoUnits(before + amount);
+  }
+}
+
+/**
+ * Field by field: V8 makes a dictionary of two spread objects, and counting a call in one took seven times as
+ * long.
+ */
 function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
   return {
     account: key.account,
@@ -135,9 +173,9 @@ function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
   };
 }
 
-/** Stops where numbers cease to be exact: an upstream can report any figures, for years. */
-function sum(before: number, amount: number, least: number): number {
-  return Math.max(least, Math.min(Number.MAX_SAFE_INTEGER, before + amount));
+/** Stops where numbers cease to be exact: an upstream can report any number of tokens, for years. */
+function clamped(sum: number, least: number): number {
+  return Math.max(least, Math.min(Number.MAX_SAFE_INTEGER, sum));
 }
 
 function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
@@ -145,9 +183,9 @@ function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
     calls: before.calls + part.calls,
     failedCalls: before.failedCalls + part.failedCalls,
     estimatedCalls: before.estimatedCalls + part.estimatedCalls,
-    promptTokens: sum(before.promptTokens, part.promptTokens, 0),
-    cachedTokens: sum(before.cachedTokens, part.cachedTokens, 0),
-    completionTokens: sum(before.completionTokens, part.completionTokens, 0),
+    promptTokens: clamped(before.promptTokens + part.promptTokens, 0),
+    cachedTokens: clamped(before.cachedTokens + part.cachedTokens, 0),
+    completionTokens: clamped(before.completionTokens + part.completionTokens, 0),
     cost: asPicoUnits(before.cost + part.cost),
     uncovered: uncoveredAfter(before.uncovered, part.uncovered),
   };

@@ -10,8 +10,9 @@ import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { LedgerFlush, type FlushStore } from '#src/store/flush.js';
-import { KeyUses } from '#src/store/key-uses.js';
+import { SharedKeyUses } from '#src/store/key-uses.js';
 import { recover } from '#src/store/recovery.js';
+import { SharedUsageBook } from '#src/store/usage-book.js';
 import { SharedTotals } from '#src/store/spent-totals.js';
 import type { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog } from '../unit/store/support.js';
@@ -66,9 +67,9 @@ export function joinBooks(
     totals,
     mark: store.newFlushMark(slot, life),
     store: through,
-    modelIdOf: (index) => CATALOG.models[index]!.id,
+    usage: new SharedUsageBook(through, (index) => CATALOG.models[index]!.id),
     refuseOnError: () => false,
-    keyUses: new KeyUses({ ledger, keyTable }, clock, store.keys),
+    keyUses: new SharedKeyUses({ ledger, keyTable }, clock, store.keys),
     clock,
     log,
   });

@@ -3,7 +3,7 @@ import { viewOfAccount } from '#src/admin/account-routes.js';
 import { asAccountIndex, asCallSlot, asPicoUnits } from '#src/core/units.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { digestOf } from '#src/registry/key-digest.js';
-import { hostClocks } from '#src/store/host-clocks.js';
+import { hostClocks } from '#src/store/flush-mark.js';
 import { recover } from '#src/store/recovery.js';
 import { Store } from '#src/store/store.js';
 import {

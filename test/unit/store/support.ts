@@ -23,6 +23,7 @@ import type { Catalog } from '#src/registry/catalog.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
+import { UsageBook } from '#src/store/usage-book.js';
 import { Store } from '#src/store/store.js';
 import type { Log } from '#src/telemetry/log.js';
 import { picoUnitsPerToken } from '#src/core/money.js';
@@ -144,7 +145,7 @@ export function flushOf(
     journals: [journalReader],
     totals,
     store,
-    modelIdOf: (index) => CATALOG.models[index]!.id,
+    usage: new UsageBook(store, (index) => CATALOG.models[index]!.id),
     refuseOnError: () => false,
     keyUses: new KeyUses(house, clock),
     clock,
