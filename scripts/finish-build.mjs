@@ -1,11 +1,9 @@
-/** Last build step: what neither tsc nor build-validators.js does. Run from the package's root. */
+/** Last build step: what neither tsc nor build-generated.js does. Run from the package's root. */
 import { chmodSync, copyFileSync, writeFileSync } from 'node:fs';
 import { settingsSchemaText } from '../dist/config/schema.js';
 
-// tsc does not copy declarations that are written by hand.
-for (const declaration of ['protocol/generated-validators.d.ts', 'protocol/generated-openapi.d.ts']) {
-  copyFileSync(`src/${declaration}`, `dist/${declaration}`);
-}
+// tsc does not copy a declaration that is written by hand.
+copyFileSync('src/protocol/generated.d.ts', 'dist/protocol/generated.d.ts');
 
 // For editors: the package's path of it stays the same, whatever moves inside.
 writeFileSync('dist/tollgate.schema.json', settingsSchemaText());

@@ -1,9 +1,14 @@
 /**
- * What the gateway has to know of a chat-completion request; everything else of the body passes through untouched.
- * Plain record: it crosses from the counter pool to a listener for large bodies. Any thread.
+ * What the gateway has to know of a chat-completion request, and the changes to its body on the way upstream.
+ * All other members of the body pass untouched: it is spliced and never encoded anew, so it stays byte for
+ * byte what the client sent everywhere else. A ChatCall is a plain record: for a large body it crosses from
+ * the counter pool to a listener. Pure; any thread.
+ *
+ * A call knows where to splice since its body was read: to look for it again would cost a listener 10 to 60
+ * ms for a body of 10 MB.
  */
+import type { ErrorRecord } from '../core/errors.js';
 import type { RoutingMember } from '../core/routing-members.js';
-
 import type { Span } from './chat-scan.js';
 
 /** The members in which a request bounds its output. */
@@ -14,28 +19,145 @@ export interface ChatCall {
   readonly stream: boolean;
   /** Whether the client asked for the usage chunk of a stream (`stream_options.include_usage`). */
   readonly includeUsage: boolean;
-  /** `max_completion_tokens` or `max_tokens`, the larger where both were given; undefined where neither was. */
+  /** `max_completion_tokens` or `max_tokens`, the larger if both were given; undefined if neither was. */
   readonly outputTokensMax: number | undefined;
-  /** Which of the two that was; undefined where neither was given. */
+  /** Which of the two that was; undefined if neither was given. */
   readonly outputTokensField: OutputTokensField | undefined;
-  /** `n`, 1 where it was not given. */
+  /** `n`, or 1. */
   readonly choices: number;
   /** Those of ROUTING_MEMBERS that were given. */
   readonly routingMembers: readonly RoutingMember[];
-  /** The body as it goes upstream but for the model's name: byte for byte the client's, except that a stream asks for usage. */
+  /**
+   * The body as it goes upstream but for the model's name: the client's, except that a stream asks for usage.
+   */
   readonly body: string;
   /** Each character of `body` is a byte of its UTF-8. */
   readonly bodyIsAscii: boolean;
-  /** In the place of `body`, which is then empty, for a body of some KB: its UTF-8, in memory of its own. */
+  /** For a body of some KB, in place of `body`, which is then empty: its UTF-8, in memory of its own. */
   readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent: no tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
-  /** Where the value of `model` (with its quotes) stands in `body` or, in bytes, in `largeBody`. */
+  /** Positions of the value of `model`, with its quotes, in `body` or, in bytes, in `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
-  /** Where, by the same measure, the values of the two fields stand; both places are 0 where it was not given. */
+  /** The values of the two fields, measured alike; 0 to 0 if it was not given. */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
-  /** And the brace that closes the body. */
+  /** Position of the brace that closes the body. */
   readonly bodyEnd: number;
+}
+
+/** The outcome of reading a body. */
+export type ChatRequestResult =
+  { readonly ok: true; readonly call: ChatCall } | { readonly ok: false; readonly error: ErrorRecord };
+
+/** `text` replaces `[start, end)` of a text, or of its bytes. */
+export interface Splice {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+}
+
+/** A body, and the position of the model's name with its quotes. */
+export type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
+
+/** The body with the upstream's own name of the model. The result is copied when it is written. */
+export function withModelName(call: ModelBody, name: string): string {
+  return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
+}
+
+/**
+ * The call with the model's `id`, for a request that names the model by an alias. Costs a copy of the body.
+ */
+export function withModelId(call: ChatCall, id: string): ChatCall {
+  const name = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
+  return { ...spliced(call, [name]), model: id };
+}
+
+/**
+ * The call with at most `value` output tokens, an integer from 0, for an account that can afford no more.
+ * Lowers the field that the client used (both, if it used both), or adds `max_tokens`. Costs a copy of the
+ * body.
+ */
+export function withOutputTokensMax(call: ChatCall, value: number): ChatCall {
+  const text = String(value);
+  const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
+  // NaN for a null.
+  const given = fields.map((span) => Number(textAt(call, span)));
+  const outputTokensMax = Math.min(call.outputTokensMax ?? value, value);
+  if (given.some((asked) => !Number.isNaN(asked))) {
+    const tooHigh = fields.filter((_, index) => given[index]! > value).sort((a, b) => a.start - b.start);
+    const splices = tooHigh.map((span) => ({ ...span, text }));
+    return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
+  }
+  const [unset] = fields;
+  if (unset !== undefined) return { ...spliced(call, [{ ...unset, text }]), outputTokensMax };
+  const { bodyEnd } = call;
+  const member = spliced(call, [{ start: bodyEnd, end: bodyEnd, text: `,"max_tokens":${text}` }]);
+  const maxTokens = { start: member.bodyEnd - text.length, end: member.bodyEnd };
+  return { ...member, maxTokens, outputTokensMax };
+}
+
+function textAt({ body, largeBody }: ChatCall, { start, end }: Span): string {
+  if (largeBody === undefined) return body.slice(start, end);
+  return Buffer.from(largeBody.buffer, largeBody.byteOffset + start, end - start).toString('latin1');
+}
+
+/**
+ * Makes `splices` in the call's body. They are in order, each at a value, or before the brace at the body's
+ * end.
+ */
+function spliced(call: ChatCall, splices: readonly Splice[]): ChatCall {
+  const { body, largeBody } = call;
+  const growths = splices.map(({ start, end, text }) =>
+    largeBody === undefined ? text.length - (end - start) : Buffer.byteLength(text) - (end - start),
+  );
+  const sum = growths.reduce((left, right) => left + right, 0);
+  const moved = ({ start, end }: Span): Span => {
+    if (end === 0) return { start, end };
+    let shift = 0;
+    let growth = 0;
+    for (const [index, splice] of splices.entries()) {
+      if (splice.start < start) shift += growths[index]!;
+      else if (splice.start === start) growth = growths[index]!;
+    }
+    return { start: start + shift, end: end + shift + growth };
+  };
+  const model = moved({ start: call.modelStart, end: call.modelEnd });
+  return {
+    ...call,
+    body: largeBody === undefined ? splicedText(body, splices) : '',
+    largeBody: largeBody && splicedBytes(largeBody, splices, sum),
+    modelStart: model.start,
+    modelEnd: model.end,
+    maxTokens: moved(call.maxTokens),
+    maxCompletionTokens: moved(call.maxCompletionTokens),
+    bodyEnd: call.bodyEnd + sum,
+  };
+}
+
+/** The text with `splices` made, which are in order. */
+export function splicedText(text: string, splices: readonly Splice[]): string {
+  let result = '';
+  let at = 0;
+  for (const splice of splices) {
+    result += text.slice(at, splice.start) + splice.text;
+    at = splice.end;
+  }
+  return result + text.slice(at);
+}
+
+/** The same with bytes, in memory of its own, which may be transferred. The result is longer by `growth`. */
+export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
+  const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
+  let from = 0;
+  let to = 0;
+  for (const splice of splices) {
+    copy.set(bytes.subarray(from, splice.start), to);
+    to += splice.start - from;
+    to += copy.write(splice.text, to);
+    from = splice.end;
+  }
+  copy.set(bytes.subarray(from), to);
+  return copy;
 }

@@ -1,9 +1,16 @@
 /**
- * The numbers and words of the request's rules, apart from the schema so that the threads that face the network can name them
- * in a refusal without loading TypeBox. Pure; any thread.
+ * The rules of a chat-completion request: their numbers and words, and the sentence for a body that breaks
+ * one. Apart from chat-schema.ts, which has the same rules for the compiled validator, so that the threads
+ * that face the network need not load TypeBox; a test compares the two. Pure; any thread.
  */
+import { invariant } from '../core/errors.js';
+import { MESSAGES_MAX } from '../core/limits.js';
+import { clipped } from '../core/wrong-input.js';
 
-/** The specification shows three roles; the others are in use with tools (tool, function) and newer models (developer). */
+/**
+ * The specification shows three roles; the others are in use with tools (tool, function) and newer models
+ * (developer).
+ */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
 export const TEMPERATURE_MIN = 0;
@@ -11,9 +18,131 @@ export const TEMPERATURE_MAX = 2;
 export const TOP_P_MIN = 0;
 export const TOP_P_MAX = 1;
 
-/** Zero is valid: the specification forbids negative values alone. */
+/** Zero is valid: the specification forbids only negative values. */
 export const OUTPUT_TOKENS_MIN = 0;
 
-/** `n` multiplies the bill, so it is not passed on unread; 128 is the most that the known providers make of one prompt. */
+/** `n` multiplies the bill, so it is checked. The known providers make at most 128 choices of one prompt. */
 export const CHOICES_MIN = 1;
 export const CHOICES_MAX = 128;
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/**
+ * Characters of the sender's own text that a message repeats: enough to recognize it, too few to fill a log.
+ */
+const GOT_CHARS_MAX = 40;
+const ROLES: readonly string[] = CHAT_ROLES;
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
+}
+
+/** A value in words: `"some text…"`, `3`, `null`, `an array`, `nothing`. */
+export function got(value: unknown): string {
+  if (value === undefined) return 'nothing';
+  if (Array.isArray(value)) return 'an array';
+  if (typeof value === 'object' && value !== null) return 'an object';
+  if (typeof value === 'string') return JSON.stringify(clipped(value, GOT_CHARS_MAX));
+  return typeof value === 'number' ? String(value) : JSON.stringify(value);
+}
+
+function broken(field: string, rule: string, value: unknown): string {
+  return `${field} must ${rule}, got ${got(value)}`;
+}
+
+function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
+  if (!isGiven(value)) return undefined;
+  if (typeof value !== 'number') return broken(field, `be a number between ${min} and ${max}`, value);
+  return value >= min && value <= max ? undefined : broken(field, `be between ${min} and ${max}`, value);
+}
+
+function outputTokensError(field: string, value: unknown): string | undefined {
+  if (!isGiven(value)) return undefined;
+  if (!Number.isInteger(value)) return broken(field, 'be an integer', value);
+  return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken(field, 'not be negative', value);
+}
+
+function choicesError(value: unknown): string | undefined {
+  if (!isGiven(value)) return undefined;
+  const isInRange =
+    Number.isInteger(value) && (value as number) >= CHOICES_MIN && (value as number) <= CHOICES_MAX;
+  return isInRange
+    ? undefined
+    : broken('n', `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`, value);
+}
+
+function booleanError(field: string, value: unknown): string | undefined {
+  return !isGiven(value) || typeof value === 'boolean' ? undefined : broken(field, 'be true or false', value);
+}
+
+function streamOptionsError(value: unknown): string | undefined {
+  if (!isGiven(value)) return undefined;
+  if (!isFields(value)) return broken('stream_options', 'be an object', value);
+  return booleanError('stream_options.include_usage', value.include_usage);
+}
+
+function contentError(field: string, message: Fields): string | undefined {
+  const content = message.content;
+  if (typeof content === 'string') return undefined;
+  if (!isGiven(content) && Array.isArray(message.tool_calls)) return undefined;
+  if (!Array.isArray(content))
+    return broken(field, 'be a string, an array of parts, or null beside tool_calls', content);
+  for (const [index, part] of (content as unknown[]).entries()) {
+    if (!isFields(part)) return broken(`${field}[${index}]`, 'be an object', part);
+    if (typeof part.type !== 'string') return broken(`${field}[${index}].type`, 'be a string', part.type);
+  }
+  return undefined;
+}
+
+/** What is wrong with the message at `index`, which the validator rejected. */
+export function explainMessage(message: unknown, index: number): string {
+  const field = `messages[${index}]`;
+  if (!isFields(message)) return broken(field, 'be an object', message);
+  const role = message.role;
+  if (typeof role !== 'string' || !ROLES.includes(role)) {
+    return broken(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
+  }
+  const found = contentError(`${field}.content`, message);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}
+
+/** What is wrong with the number of messages: there must be at least one and at most MESSAGES_MAX. */
+export function messagesCountError(count: number): string {
+  return count === 0
+    ? 'messages must have at least 1 item, got 0'
+    : `messages must have at most ${MESSAGES_MAX} items, got ${count}`;
+}
+
+function modelError(value: unknown): string | undefined {
+  return typeof value === 'string' && value !== ''
+    ? undefined
+    : broken('model', 'be a non-empty string', value);
+}
+
+/**
+ * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has, as
+ * in `temperature must be between 0 and 2, got 3`. `messagesError` is what was found wrong with the messages,
+ * if they are an array. Throws if `body` breaks no rule, which is a bug here.
+ */
+export function explain(body: unknown, messagesError: string | undefined): string {
+  if (!isFields(body)) return broken('the request body', 'be a JSON object', body);
+  const found =
+    modelError(body.model) ??
+    (Array.isArray(body.messages)
+      ? messagesError
+      : broken('messages', 'be an array of messages', body.messages)) ??
+    outputTokensError('max_tokens', body.max_tokens) ??
+    outputTokensError('max_completion_tokens', body.max_completion_tokens) ??
+    numberError('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??
+    numberError('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
+    choicesError(body.n) ??
+    booleanError('stream', body.stream) ??
+    streamOptionsError(body.stream_options);
+  invariant(found !== undefined, 'the validator and its explanation agree');
+  return found;
+}

@@ -1,47 +1,35 @@
 /**
- * Reads a chat-completion request from its bytes in one pass: which call it is, where the members stand that may be changed, and
- * whether it means the same to every decoder. Makes no tree: the values of the members that have rules are put into a small stand-in of the
- * request, for the compiled validator, and each message into one that is used for the next again. Pure; any thread.
+ * Reads a chat-completion request from its bytes in one pass: which call it is, the positions of the members
+ * that may be changed, and whether it means the same to every decoder. It makes no tree: the values that have
+ * rules go into a small stand-in of the request, for the compiled validator, and each message into one that
+ * is reused for the next. Called by request-bytes.ts; pure, any thread.
  *
- * Memory is some KB beside the bytes, 8 bytes for each part of a message's content, and the names of one object that are
- * not known (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name that is compared.
+ * Memory is some KB beside the bytes, 8 bytes for each part of a message's content, and the unknown names of
+ * one object (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name.
  */
-import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, MESSAGES_MAX } from '../core/limits.js';
+import { MESSAGES_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
-import { CHAT_ROLES } from './chat-rules.js';
-import { explain, explainMessage, messagesCountError } from './explain.js';
-import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
-import {
-  FOLDED,
-  foldedName,
-  hashWith,
-  MESSAGE,
-  PART,
-  REQUEST,
-  STREAM_OPTIONS,
-  UNKNOWN,
-  type Level,
-} from './known-members.js';
-import { steeringOf, type Steering } from './steering-members.js';
+import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
+import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
+import { MESSAGE, PART, REQUEST, STREAM_OPTIONS, UNKNOWN, type Steering } from './known-members.js';
+import { MemberReader, NAME_CHARS_MAX } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
-/** Where something stands in the body, in bytes. */
+/** Positions in the body, in bytes. */
 export interface Span {
   readonly start: number;
   readonly end: number;
 }
 
-/** The span of what is not there: no value stands at the start of a body. */
+/** The span of a member that was not given: no value is at the start of a body. */
 export const NOWHERE: Span = { start: 0, end: 0 };
 
-/** Characters of a member's name that a refusal repeats. */
-const NAME_CHARS_MAX = 40;
-/** Bytes of a string that a refusal may repeat: enough for the characters that explain.ts shows. */
+/** Bytes of a string that a rejection may repeat: enough for the characters that `got` shows. */
 const SHOWN_BYTES_MAX = 512;
-/** So many digits are an integer without rounding. */
+/** An integer of so many digits is exact. */
 const DIGITS_EXACT_MAX = 15;
-/** No number with a rule needs more; a longer one is read differently by decoders, or costs them. */
+/** No number with a rule needs more. Decoders read a longer one differently, or at a cost. */
 const NUMBER_CHARS_MAX = 64;
 
 const REQUEST_MODEL = REQUEST.indexOf('model');
@@ -61,21 +49,12 @@ const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 
 const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
 
-/** Stand-ins of values whose insides have no rule. */
+/** Stand-ins for values whose contents have no rule. */
 const ANY_OBJECT = Object.freeze({});
 const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 const ANY_PART = Object.freeze({ type: '' });
 
-/** Of the open objects and arrays, by depth. A pass is never interrupted, so one set serves all of a thread. */
-const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 }, () => undefined);
-/** The index of the item, or of the member's name, that is being read. */
-const PLACES = new Int32Array(BODY_NESTING_MAX + 1);
-/** A bit for each known name that was given. */
-const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
-/** The other names that were given, folded: none, one or more. */
-const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
-
-/** What the validator takes for the request; `messages` are valid here, or are no array. */
+/** The request, as the validator sees it. `messages` are valid, or no array. */
 class StandIn {
   model: unknown = undefined;
   messages: unknown = undefined;
@@ -88,7 +67,7 @@ class StandIn {
   stream_options: unknown = undefined;
 }
 
-/** One message, for the validator to look at as the only one of a request. */
+/** One message, as the validator sees it: the only one of a request. */
 const MESSAGE_STAND_IN: { role: unknown; content: unknown; tool_calls: unknown } = {
   role: undefined,
   content: undefined,
@@ -98,36 +77,32 @@ const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messag
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
-/** A request that was read. Places are in bytes of the body. */
+/** A request that was read. */
 export class ChatScan {
-  /** Place of the body's last brace. */
+  /** Position of the body's last brace. */
   end = 0;
-  /** Values of members, as those below. */
   model: Span = NOWHERE;
   maxTokens: Span = NOWHERE;
   maxCompletionTokens: Span = NOWHERE;
-  /** The value of `stream_options`, and within it that of `include_usage`; NOWHERE where it is not given. */
+  /** `includeUsage` is within `streamOptions`. */
   streamOptions: Span = NOWHERE;
   includeUsage: Span = NOWHERE;
   /** Whether `stream_options` has members. */
   hasStreamOptions = false;
-  /** Those that were given. */
   routingMembers = NO_MEMBERS;
-  /** Valid, but that `messages` stand for those that were read. */
+  /** Valid. Its `messages` are stand-ins. */
   readonly request: ChatRequest;
-  readonly #reader: JsonReader;
+  readonly #reader: MemberReader;
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
   /** What is wrong with the first wrong message. */
   #messagesError: string | undefined;
-  /** A number that is right by its value and written as some decoders do not read it. */
+  /** A number whose value is right, but which some decoders don't read as it is written. */
   #numberError: string | undefined;
-  /** Of the name that was read last and is not known. */
-  #steering: Steering | undefined;
 
-  /** Throws a BodyFault with the words for the sender. `bytes` are valid UTF-8, and `isAscii` where all of them are ASCII. */
+  /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError with a sentence for the sender. */
   constructor(bytes: Uint8Array, isAscii: boolean) {
-    const reader = new JsonReader(bytes);
+    const reader = new MemberReader(bytes);
     this.#reader = reader;
     this.#isAscii = isAscii;
     const standIn = this.#standIn;
@@ -148,7 +123,6 @@ export class ChatScan {
     this.request = standIn;
   }
 
-  /** The body. */
   get bytes(): Buffer {
     return this.#reader.bytes;
   }
@@ -156,9 +130,9 @@ export class ChatScan {
   #readRequest(): void {
     const reader = this.#reader;
     const standIn = this.#standIn;
-    if (this.#open(REQUEST)) {
+    if (reader.openLevel(REQUEST)) {
       do {
-        const index = this.#name(REQUEST);
+        const index = reader.name(REQUEST);
         const first = reader.colon();
         const start = reader.at;
         if (index === REQUEST_MODEL) {
@@ -179,15 +153,15 @@ export class ChatScan {
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
         else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
         else {
-          if (index === UNKNOWN && this.#steering !== undefined) this.#noteSteering(this.#steering, first);
-          this.#inner(REQUEST, index);
+          if (index === UNKNOWN && reader.steering !== undefined) this.#noteSteering(reader.steering, first);
+          reader.skipMember(REQUEST, index);
         }
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
   }
 
-  /** `first` is the value's first byte: that of `null` and `false`, which ask for nothing, or another. */
+  /** `first` is the value's first byte: `null` and `false` ask for nothing. */
   #noteSteering(steering: Steering, first: number): void {
     if (first === 110 || first === 102) return;
     if (steering.kind === 'routing') this.routingMembers = [...this.routingMembers, steering.name];
@@ -198,10 +172,9 @@ export class ChatScan {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACKET) return this.#value();
     let count = 0;
-    if (this.#openArray()) {
-      const { depth } = reader;
+    if (reader.openItems()) {
       do {
-        PLACES[depth] = count;
+        reader.item(count);
         const message = this.#message();
         if (this.#messagesError === undefined) {
           ONE_MESSAGE.messages[0] = message;
@@ -214,23 +187,23 @@ export class ChatScan {
     return VALID_MESSAGES;
   }
 
-  /** The stand-in of the message, valid until the next is read. */
+  /** Returns the message's stand-in, valid until the next message is read. */
   #message(): unknown {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return this.#value();
     let role: unknown;
     let content: unknown;
     let toolCalls: unknown;
-    if (this.#open(MESSAGE)) {
+    if (reader.openLevel(MESSAGE)) {
       do {
-        const index = this.#name(MESSAGE);
+        const index = reader.name(MESSAGE);
         const first = reader.colon();
         if (index === MESSAGE_ROLE) role = first === QUOTE ? this.#role() : this.#value();
         else if (index === MESSAGE_CONTENT) content = this.#content(first);
         else if (index === MESSAGE_TOOL_CALLS) {
           toolCalls = first === BRACKET ? ANY_ARRAY : null;
-          this.#inner(MESSAGE, index);
-        } else this.#inner(MESSAGE, index);
+          reader.skipMember(MESSAGE, index);
+        } else reader.skipMember(MESSAGE, index);
       } while (reader.moreMembers());
     }
     MESSAGE_STAND_IN.role = role;
@@ -261,11 +234,10 @@ export class ChatScan {
       return '';
     }
     if (first !== BRACKET) return this.#value();
-    if (!this.#openArray()) return ANY_ARRAY;
-    const { depth } = reader;
+    if (!reader.openItems()) return ANY_ARRAY;
     const parts: unknown[] = [];
     do {
-      PLACES[depth] = parts.length;
+      reader.item(parts.length);
       parts.push(this.#part());
     } while (reader.moreItems());
     return parts;
@@ -275,12 +247,12 @@ export class ChatScan {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return this.#value();
     let type: unknown;
-    if (this.#open(PART)) {
+    if (reader.openLevel(PART)) {
       do {
-        const index = this.#name(PART);
+        const index = reader.name(PART);
         reader.colon();
         if (index === PART_TYPE) type = this.#value();
-        else this.#inner(PART, index);
+        else reader.skipMember(PART, index);
       } while (reader.moreMembers());
     }
     return typeof type === 'string' ? ANY_PART : { type };
@@ -290,163 +262,22 @@ export class ChatScan {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return this.#value();
     let includeUsage: unknown;
-    if (this.#open(STREAM_OPTIONS)) {
+    if (reader.openLevel(STREAM_OPTIONS)) {
       this.hasStreamOptions = true;
       do {
-        const index = this.#name(STREAM_OPTIONS);
+        const index = reader.name(STREAM_OPTIONS);
         reader.colon();
         const start = reader.at;
         if (index === INCLUDE_USAGE) {
           includeUsage = this.#value();
           this.includeUsage = { start, end: reader.at };
-        } else this.#inner(STREAM_OPTIONS, index);
+        } else reader.skipMember(STREAM_OPTIONS, index);
       } while (reader.moreMembers());
     }
     return { include_usage: includeUsage };
   }
 
-  /** The value of a member that has no rule: names within it are compared where its level has them. */
-  #inner(level: Level, index: number): void {
-    const inner = index < 0 ? undefined : level.inner[index];
-    if (inner === undefined) this.#reader.skipValue();
-    else this.#objects(inner);
-  }
-
-  /** An object, or an array of them. */
-  #objects(level: Level): void {
-    const reader = this.#reader;
-    const first = reader.bytes[reader.at];
-    if (first !== BRACKET) {
-      if (first === BRACE) this.#object(level);
-      else reader.skipValue();
-      return;
-    }
-    if (!this.#openArray()) return;
-    const { depth } = reader;
-    let count = 0;
-    do {
-      PLACES[depth] = count++;
-      if (reader.bytes[reader.at] === BRACE) this.#object(level);
-      else reader.skipValue();
-    } while (reader.moreItems());
-  }
-
-  #object(level: Level): void {
-    const reader = this.#reader;
-    if (!this.#open(level)) return;
-    do {
-      const index = this.#name(level);
-      reader.colon();
-      this.#inner(level, index);
-    } while (reader.moreMembers());
-  }
-
-  #open(level: Level): boolean {
-    const isFilled = this.#reader.openObject();
-    if (!isFilled) return false;
-    const { depth } = this.#reader;
-    LEVELS[depth] = level;
-    SEEN[depth] = 0;
-    OTHERS[depth] = undefined;
-    return true;
-  }
-
-  #openArray(): boolean {
-    if (!this.#reader.openArray()) return false;
-    LEVELS[this.#reader.depth] = undefined;
-    return true;
-  }
-
-  /** Steps over the name at hand; its index in `level`, below 0 where it is not known. */
-  #name(level: Level): number {
-    const reader = this.#reader;
-    const { bytes, end, depth } = reader;
-    const start = reader.at + 1;
-    let at = start;
-    let hash = 0;
-    let byte = -1;
-    while (at < end) {
-      byte = bytes[at]!;
-      // The quote, a backslash, a control character, a byte beyond ASCII.
-      if (byte === QUOTE || byte === 92 || byte < 32 || byte > 127) break;
-      hash = hashWith(hash, byte);
-      at++;
-    }
-    let name: string | undefined;
-    let index: number;
-    if (byte === QUOTE && at < end) {
-      reader.at = at + 1;
-      index = level.find(bytes, start, at, hash);
-    } else {
-      reader.skipString();
-      name = reader.decoded(start - 1, reader.at);
-      if (name.includes('\0'))
-        throw new BodyError(`a name in ${this.#path() || 'the request'} must not have NUL`);
-      index = level.findText(name);
-    }
-    if (index >= 0) {
-      const mark = 1 << index;
-      if ((SEEN[depth]! & mark) !== 0) throw this.#twice(level.names[index]!);
-      SEEN[depth]! |= mark;
-      PLACES[depth] = index;
-      return index;
-    }
-    name ??= bytes.toString('latin1', start, at);
-    if (index !== UNKNOWN) {
-      const meant = level.names[FOLDED - index]!;
-      throw new BodyError(`${this.#dotted()}${name.slice(0, NAME_CHARS_MAX)} must be written as ${meant}`);
-    }
-    this.#noteOther(name, depth);
-    return UNKNOWN;
-  }
-
-  #noteOther(name: string, depth: number): void {
-    const folded = foldedName(name);
-    if (depth === 1) {
-      this.#steering = steeringOf(folded);
-      if (this.#steering !== undefined && this.#steering.name !== name) {
-        throw new BodyError(`${name.slice(0, NAME_CHARS_MAX)} must be written as ${this.#steering.name}`);
-      }
-    }
-    const others = OTHERS[depth];
-    if (others === undefined) {
-      OTHERS[depth] = folded;
-      return;
-    }
-    const set = typeof others === 'string' ? new Set([others]) : others;
-    OTHERS[depth] = set;
-    if (set.has(folded)) throw this.#twice(name);
-    set.add(folded);
-    if (set.size > BODY_MEMBERS_MAX) {
-      throw new BodyError(
-        `${this.#path() || 'the request body'} must have at most ${BODY_MEMBERS_MAX} members`,
-      );
-    }
-  }
-
-  #twice(name: string): BodyError {
-    return new BodyError(
-      `${this.#dotted()}${name.slice(0, NAME_CHARS_MAX)} must be given once, in whatever case`,
-    );
-  }
-
-  /** Where the object at hand stands: `messages[3].content[0]`, empty for the request itself. */
-  #path(): string {
-    let path = '';
-    for (let depth = 1; depth < this.#reader.depth; depth++) {
-      const level = LEVELS[depth];
-      const place = PLACES[depth]!;
-      path += level === undefined ? `[${place}]` : `${path === '' ? '' : '.'}${level.names[place]!}`;
-    }
-    return path;
-  }
-
-  #dotted(): string {
-    const path = this.#path();
-    return path === '' ? '' : `${path}.`;
-  }
-
-  /** A string as a whole; the stand-in of any other value. */
+  /** Returns a string as a whole, and the stand-in of any other value. */
   #whole(first: number): unknown {
     const reader = this.#reader;
     const start = reader.at;
@@ -455,7 +286,7 @@ export class ChatScan {
     return reader.bytes.toString(this.#isAscii ? 'latin1' : 'utf8', start + 1, reader.at - 1);
   }
 
-  /** The value, or what explain.ts needs to tell it: the beginning of a string, an object without members. */
+  /** Returns the value, or its stand-in: the beginning of a string, an empty object or array. */
   #value(): unknown {
     const reader = this.#reader;
     const start = reader.at;
@@ -485,7 +316,9 @@ export class ChatScan {
     return Number(reader.bytes.toString('latin1', start, reader.at));
   }
 
-  /** A value of a member that must be an integer: every decoder reads it as one only where it is written as digits alone. */
+  /**
+   * The value of a member that must be an integer. Only one of digits alone is an integer to every decoder.
+   */
   #integer(): unknown {
     const reader = this.#reader;
     const start = reader.at;
@@ -495,7 +328,7 @@ export class ChatScan {
     while (at < reader.end && reader.bytes[at]! >= 48 && reader.bytes[at]! <= 57) at++;
     const isPlain = at === reader.at;
     if (isPlain && value <= Number.MAX_SAFE_INTEGER) return value;
-    const name = REQUEST.names[PLACES[reader.depth]!]!;
+    const name = reader.lastName();
     const rule = isPlain ? `be at most ${Number.MAX_SAFE_INTEGER}` : 'be written in digits alone';
     const text = reader.bytes.toString('latin1', start, reader.at);
     this.#numberError ??= `${name} must ${rule}, got ${text.slice(0, NAME_CHARS_MAX)}`;
@@ -504,18 +337,17 @@ export class ChatScan {
 
   #longNumber(): BodyError {
     const reader = this.#reader;
-    const level = LEVELS[reader.depth];
-    const name = reader.depth === 0 ? '' : (level?.names[PLACES[reader.depth]!] ?? '');
+    const name = reader.lastName() || 'a number';
     return new BodyError(
-      `${this.#dotted()}${name || 'a number'} must be written in at most ${NUMBER_CHARS_MAX} characters`,
+      `${reader.prefix()}${name} must be written in at most ${NUMBER_CHARS_MAX} characters`,
     );
   }
 
-  /** The text of a string that was read, or its beginning. */
+  /** Returns the text of a string that was read, or its beginning. */
   #shown(start: number, end: number): string {
     const reader = this.#reader;
     if (end - start <= SHOWN_BYTES_MAX) return reader.decoded(start, end);
-    // Cut before an escape or a character that would be cut.
+    // Not within an escape or a character.
     let at = start + 1;
     for (let next = at; next <= start + SHOWN_BYTES_MAX;) {
       at = next;

@@ -1,8 +1,8 @@
 /**
- * The schema of a chat-completion request. Loaded at build time alone: build-validators.ts makes a standalone module of it.
+ * The schema of a chat-completion request. Loaded only at build time: build-generated.ts compiles it.
  *
- * Members that are not named here pass unread. The optional ones may be null, which means "not given": common client
- * libraries send null for what their caller left out, and providers take it so.
+ * Members that are not named here pass unread. The optional ones may be null, which means "not given": common
+ * client libraries send null for what their caller left out, and providers accept it.
  */
 import Type, { type Static, type TSchema } from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';
@@ -29,7 +29,7 @@ const SpokenMessage = Type.Object({
   content: Type.Union([Type.String(), Type.Array(ContentPart)]),
 });
 
-/** What an assistant says when it calls tools; its content is null, or left out by some clients. */
+/** An assistant's message that calls tools. Its content is null; some clients leave it out. */
 const ToolCallingMessage = Type.Object({
   role: Role,
   content: Type.Optional(Type.Null()),

@@ -1,15 +1,17 @@
 /**
- * Reads JSON from bytes, as strictly as JSON.parse does, and makes nothing of it: what is asked for is where values begin and end.
- * Nesting and the number of values are bounded while it reads, so that no body costs more than its own bytes. Pure; any thread.
+ * Reads JSON from bytes as strictly as JSON.parse does, but builds nothing: it finds where values begin and
+ * end. It bounds nesting and the number of values, so that no body costs more than its own bytes. Used for
+ * the bodies of requests, and by the counter pool for prompts. Pure; any thread.
  *
- * The bytes are valid UTF-8. Beyond JSON.parse it refuses halves of surrogate pairs, written as escapes: some decoders refuse such a body
- * whole, some put another character in, some hold it until an encoder fails on it.
+ * The bytes are valid UTF-8. Beyond JSON.parse it rejects halves of surrogate pairs that are written as
+ * escapes: some decoders reject such a body, some replace the character, some keep it until an encoder fails
+ * on it.
  *
  * Costs 0.3 to 0.5 ms a megabyte of plain strings and at most 6 ms a megabyte of anything else.
  */
 import { BODY_NESTING_MAX, BODY_VALUES_MAX } from '../core/limits.js';
 
-/** Why a body is refused, in the words for its sender. */
+/** Why a body is rejected; its message is for the sender. */
 export class BodyError extends Error {}
 
 export const QUOTE = 34;
@@ -29,17 +31,17 @@ const LETTER_N = 110;
 const LETTER_T = 116;
 const LETTER_F = 102;
 const LETTER_U = 117;
-/** `E` is `e` but for this bit. */
+/** `E` and `e` differ in this bit. */
 const CASE_BIT = 32;
 const LETTER_E = 101;
 
-/** Shorter bodies are read byte by byte: a view of four bytes at a time costs more to make than it saves. */
+/** Shorter bodies are read byte by byte: to make a view of four bytes at a time costs more than it saves. */
 const VIEW_BYTES_MIN = 1024;
 
-/** What may follow a backslash, but for `u`. */
+/** 1 for a byte that may follow a backslash, except `u`. */
 const ESCAPES = new Uint8Array(256);
 for (const letter of '"\\/bfnrt') ESCAPES[letter.charCodeAt(0)] = 1;
-/** Value of a hexadecimal digit and 1, or 0. */
+/** The value of a hexadecimal digit plus 1; else 0. */
 const HEX_DIGITS = new Uint8Array(256);
 for (let digit = 0; digit < 16; digit++) {
   HEX_DIGITS[digit.toString(16).charCodeAt(0)] = digit + 1;
@@ -51,7 +53,8 @@ const FALSE = Buffer.from('false');
 const NULL = Buffer.from('null');
 
 /**
- * Stands at `at`. Methods that read a value expect its first byte there and leave `at` behind its last; they throw a BodyFault.
+ * The position is `at`. Methods that read a value expect its first byte there, leave `at` behind its last,
+ * and throw a BodyError.
  *
  *     if (reader.openObject()) do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
  */
@@ -59,7 +62,7 @@ export class JsonReader {
   at = 0;
   /** Open brackets and braces. */
   depth = 0;
-  /** Values that have begun, those within others counted too. */
+  /** Values that have begun, including those within others. */
   values = 0;
   readonly bytes: Buffer;
   readonly end: number;
@@ -72,7 +75,7 @@ export class JsonReader {
     this.#view = length < VIEW_BYTES_MIN ? undefined : new DataView(buffer, byteOffset, length);
   }
 
-  /** Steps over white space; the byte that stands there, -1 at the end. */
+  /** Skips white space. Returns the byte at hand, -1 at the end. */
   space(): number {
     const { bytes, end } = this;
     let at = this.at;
@@ -88,7 +91,7 @@ export class JsonReader {
     return -1;
   }
 
-  /** Enters the object at `at`: true with `at` on the quote of its first name, false behind an empty one. */
+  /** Enters an object. Returns true with `at` on the quote of its first name, false behind an empty one. */
   openObject(): boolean {
     this.#enter();
     const byte = this.space();
@@ -97,7 +100,9 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Behind a member's value: true with `at` on the quote of the next name, false behind the object. */
+  /**
+   * After a member's value. Returns true with `at` on the quote of the next name, false behind the object.
+   */
   moreMembers(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -107,13 +112,13 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Enters the array at `at`: true with `at` on its first item, false behind an empty one. */
+  /** Enters an array. Returns true with `at` on its first item, false behind an empty one. */
   openArray(): boolean {
     this.#enter();
     return this.space() === BRACKET_END ? this.#leave() : true;
   }
 
-  /** Behind an item: true with `at` on the next, false behind the array. */
+  /** After an item. Returns true with `at` on the next, false behind the array. */
   moreItems(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -125,7 +130,7 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Behind a name: steps to its value and gives the value's first byte. */
+  /** After a name. Goes to the value and returns its first byte. */
   colon(): number {
     if (this.space() !== COLON) throw this.unexpected();
     this.at++;
@@ -148,13 +153,13 @@ export class JsonReader {
     } else this.skipPlain(byte);
   }
 
-  /** A value that is a string. True where it has escapes. */
+  /** Skips a value that is a string. Returns whether it has escapes. */
   skipText(): boolean {
     this.#count();
     return this.skipString();
   }
 
-  /** A value that is neither object nor array; `byte` is its first. */
+  /** Skips a value that is neither object nor array; `byte` is its first. */
   skipPlain(byte: number): void {
     this.#count();
     if (byte === QUOTE) this.skipString();
@@ -164,7 +169,7 @@ export class JsonReader {
     else this.#skipNumber(byte);
   }
 
-  /** A string that is a name, or was counted as a value. True where it has escapes. */
+  /** Skips a name, or a string that was counted as a value. Returns whether it has escapes. */
   skipString(): boolean {
     const { bytes, end } = this;
     const view = this.#view;
@@ -172,7 +177,8 @@ export class JsonReader {
     let isEscaped = false;
     for (;;) {
       if (view !== undefined) {
-        // Four at a time while none of them is a quote, a control character (both below 33 once bit 1 is turned) or a backslash.
+        // Four bytes at a time while none is a quote, a control character (both below 33 once bit 1 is
+        // flipped) or a backslash.
         for (const last = end - 4; at <= last; at += 4) {
           const word = view.getInt32(at, true);
           const turned = word ^ 0x02020202;
@@ -202,12 +208,12 @@ export class JsonReader {
     }
   }
 
-  /** The text of the string between `start` and `end`, which has quotes there and was read. */
+  /** The text of a string that was skipped, from quote to quote. */
   decoded(start: number, end: number): string {
     return JSON.parse(this.bytes.toString('utf8', start, end)) as string;
   }
 
-  /** What to throw because of the byte at `at`. */
+  /** The error to throw because of the byte at `at`. */
   unexpected(): BodyError {
     return this.at >= this.end ? this.#endsEarly() : broken('an unexpected character', this.at);
   }
@@ -236,14 +242,14 @@ export class JsonReader {
     }
   }
 
-  /** Place after the escape whose backslash is at `at`, or after both of a surrogate pair. */
+  /** The position after the escape at `at`, or after both escapes of a surrogate pair. */
   #escapeEnd(at: number): number {
     const { bytes, end } = this;
     const kind = at + 1 < end ? bytes[at + 1]! : 0;
     if (ESCAPES[kind] === 1) return at + 2;
     const unit = this.#unit(at);
     if ((unit & 0xf800) !== 0xd800) return at + 6;
-    // The second of a pair must follow the first, and only there.
+    // The second half of a pair must follow the first, and may stand nowhere else.
     const follows = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
     if (unit < 0xdc00 && follows && (this.#unit(at + 6) & 0xfc00) === 0xdc00) return at + 12;
     throw new BodyError(
@@ -251,7 +257,7 @@ export class JsonReader {
     );
   }
 
-  /** The UTF-16 unit that is written as an escape at `at`. */
+  /** The UTF-16 unit of the escape at `at`. */
   #unit(at: number): number {
     const { bytes, end } = this;
     if (at + 6 > end) throw this.#endsEarly();
@@ -293,7 +299,7 @@ export class JsonReader {
     return at < this.end ? this.bytes[at]! : -1;
   }
 
-  /** One digit at least; the byte behind them. */
+  /** Skips at least one digit. Returns the byte behind them. */
   #skipDigits(first: number): number {
     if (first < ZERO || first > NINE) throw this.unexpected();
     const { bytes, end } = this;

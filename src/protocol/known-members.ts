@@ -1,23 +1,28 @@
 /**
- * The names of a request's members, at every level that the gateway reads or that changes what a call costs or means. A
- * name that is the same as one of them but for its case is refused: decoders that fold case (Go's encoding/json, and what is
- * set so in Java and .NET) take `Model` for `model`, the last of the two. Pure; any thread.
+ * The names of a request's members, at every level that the gateway reads or that changes what a call costs
+ * or means. Used by MemberReader; pure, any thread.
  *
- * What is here is compared and otherwise passed on; which values the members may have is in chat-schema.ts.
+ * A name that differs from one of them only in case is rejected, because decoders that fold case (Go's
+ * encoding/json, and Java and .NET if so configured) take `Model` for `model`, and the last of the two wins.
+ * Which values the members may have is in chat-schema.ts.
  */
 import { invariant } from '../core/errors.js';
+import { ROUTING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
 
-/** What `Level.find` gives for a name that is not known. One that folds onto the known name `i` gives `FOLDED - i`. */
+/**
+ * `Level.find` returns UNKNOWN for an unknown name, and `FOLDED - i` for one that folds onto the known name
+ * `i`.
+ */
 export const UNKNOWN = -1;
 export const FOLDED = -2;
 
-/** Names of a level, some of them the marks of its members that were seen: 32 bits. */
+/** MemberReader marks the names that it has seen in 32 bits. */
 const NAMES_MAX = 31;
 const SLOTS = 128;
 const CASE_BIT = 32;
 const HASH_FACTOR = 31;
 
-/** Hash of a name so far, and of its next byte: the same for both cases of a letter. */
+/** Adds the next byte of a name to the hash so far. It is the same for both cases of a letter. */
 export function hashWith(hash: number, byte: number): number {
   return (Math.imul(hash, HASH_FACTOR) + (byte | CASE_BIT)) | 0;
 }
@@ -26,29 +31,30 @@ function slotOf(hash: number): number {
   return (hash ^ (hash >>> 7) ^ (hash >>> 14)) & (SLOTS - 1);
 }
 
-/** The letter's small form; other bytes as they are. */
+/** A letter's lower case; other bytes as they are. */
 function lowerByte(byte: number): number {
   return byte >= 65 && byte <= 90 ? byte | CASE_BIT : byte;
 }
 
 /**
- * What is the same for two names that a decoder may take for one: simple case folding of Unicode, by which the Kelvin sign is a
- * `k` and the long s an `s`, and the two Turkish letters taken for an `i`, as some do.
+ * Returns the same for two names that a decoder may take for one. It folds case as Unicode's simple case
+ * folding does, by which the Kelvin sign is a `k` and the long s an `s`, and takes the two Turkish letters
+ * for an `i`, as some do.
  */
 export function foldedName(name: string): string {
   return name.replaceAll('\u0130', 'i').toUpperCase().toLowerCase();
 }
 
-/** An object whose members' names are compared. */
+/** The known names of one kind of object. */
 export class Level {
   readonly names: readonly string[];
-  /** By the name's index: the level of the object, or of the objects in the array, that is its value. */
+  /** By the name's index: the level of the member's value, an object or an array of objects. */
   readonly inner: readonly (Level | undefined)[];
   readonly #bytes: readonly Uint8Array[];
-  /** Index of a name and 1, by its hash, in the next free slot where that is taken. */
+  /** Index of a name plus 1, by its hash, or in the next free slot. */
   readonly #slots = new Int8Array(SLOTS);
 
-  /** The names must be of small letters, digits and `_`. */
+  /** The names consist of lower-case letters, digits and `_`. */
   constructor(members: Readonly<Record<string, Level | undefined>>) {
     this.names = Object.keys(members);
     this.inner = Object.values(members);
@@ -61,7 +67,9 @@ export class Level {
     });
   }
 
-  /** Index of the known name that `bytes` have from `start` to `end`, FOLDED less it where only the case differs, or UNKNOWN. ASCII. */
+  /**
+   * Finds the ASCII name in `bytes` from `start` to `end`. Returns its index, `FOLDED - index`, or UNKNOWN.
+   */
   find(bytes: Uint8Array, start: number, end: number, hash: number): number {
     for (let slot = slotOf(hash); ; slot = (slot + 1) & (SLOTS - 1)) {
       const index = this.#slots[slot]! - 1;
@@ -80,7 +88,7 @@ export class Level {
     }
   }
 
-  /** The same of a decoded name. */
+  /** The same for a decoded name. */
   findText(name: string): number {
     const index = this.names.indexOf(name);
     if (index >= 0) return index;
@@ -95,14 +103,14 @@ export class Level {
   }
 }
 
-/** Members of which nothing is read within. */
+/** Members whose values are not looked into. */
 function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
 
 const CALLED = new Level(plain('name', 'arguments', 'input'));
 const TOOL_CALL = new Level({ ...plain('id', 'type', 'index'), function: CALLED, custom: CALLED });
-/** What a content part has in the member named by its type. */
+/** The value of a content part's member that is named by its type. */
 const SOURCE = new Level(
   plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
 );
@@ -140,3 +148,31 @@ export const REQUEST = new Level({
   tool_choice: CHOICE,
   function_call: CHOICE,
 });
+
+/**
+ * Members that make more output than the hold covers, with the member to use instead. llama.cpp takes
+ * `n_predict` over `max_tokens` and `n_cmpl` over `n` (tools/server: `oaicompat_chat_params_parse` and its
+ * task's parameters); `best_of` makes responses that no usage reports (vLLM up to 0.8).
+ */
+const OUTPUT_MEMBERS: Readonly<Record<string, string>> = {
+  n_predict: 'max_tokens',
+  n_cmpl: 'n',
+  best_of: 'n',
+};
+
+/** A member by which a caller would get another call than the one that is admitted and held. */
+export type Steering =
+  | { readonly kind: 'routing'; readonly name: RoutingMember }
+  | { readonly kind: 'output'; readonly name: string; readonly instead: string };
+
+const STEERING_BY_FOLDED_NAME: ReadonlyMap<string, Steering> = new Map<string, Steering>([
+  ...ROUTING_MEMBERS.map((name) => [foldedName(name), { kind: 'routing', name }] as const),
+  ...Object.entries(OUTPUT_MEMBERS).map(
+    ([name, instead]) => [name, { kind: 'output', name, instead }] as const,
+  ),
+]);
+
+/** Undefined for every other name. */
+export function steeringOf(folded: string): Steering | undefined {
+  return STEERING_BY_FOLDED_NAME.get(folded);
+}

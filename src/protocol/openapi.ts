@@ -1,15 +1,12 @@
 /**
- * The OpenAPI document of the public interface, from its schemas and the error catalogue. Loaded at build time alone.
+ * The OpenAPI document of the public interface, from its schemas and the error catalogue. Loaded only at
+ * build time, by tests, and by admin/ for the parts that both documents share.
  */
 import Type from 'typebox';
 import { ERROR_KINDS, type ErrorCode } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import { ChatRequestSchema } from './chat-schema.js';
-
-/*
- * The error catalogue as OpenAPI responses, for the documents of both interfaces. Pure; main thread, and the build.
- */
 
 export const ERROR_SCHEMA = {
   type: 'object',
@@ -34,7 +31,7 @@ const RETRY_AFTER = {
 };
 const WITH_RETRY_AFTER: readonly number[] = [429, 503];
 
-/** Responses by status, each with the codes that it may have; the document has `ERROR_SCHEMA` as component `Error`. */
+/** Responses by status, each with its codes. The document must have ERROR_SCHEMA as component `Error`. */
 export function errorResponses(codes: readonly ErrorCode[]): Record<string, object> {
   const byStatus = new Map<number, ErrorCode[]>();
   for (const code of codes) {
@@ -53,10 +50,7 @@ export function errorResponses(codes: readonly ErrorCode[]): Record<string, obje
   );
 }
 
-/*
- * Schemas of what the public interface answers, for its document and for tests. Loaded at build time alone. Providers may
- * add members of their own, which are handed on, so objects are open.
- */
+// Schemas of the responses. Providers may add members of their own, which are passed on, so objects are open.
 
 const Usage = Type.Object({
   prompt_tokens: Type.Integer({ minimum: 0 }),
@@ -149,7 +143,7 @@ const CHAT_HEADERS = {
 
 const reference = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
 
-/** JSON-ready. */
+/** Can be encoded as JSON as it is. */
 export function publicDocument(): object {
   return {
     openapi: '3.1.0',

@@ -1,23 +1,33 @@
 /**
- * From a body's bytes to what the gateway has to know of it, or to the 400 that its sender gets. Pure; listener thread, and the
- * counter pool for large bodies. Small or large, in one piece or in many, a body is judged by the same pass.
+ * Turns the bytes of a body into a ChatCall, or into the 400 that its sender gets. Called by Intake, and by
+ * the counter pool for large bodies: small or large, in one piece or in many, a body is judged by the same
+ * pass. Pure; any thread.
  *
- * A body of some KB goes on as bytes, which threads hand to each other without a copy: a string of 4 MB costs each of them
- * milliseconds.
+ * A body of some KB goes on as bytes, which threads hand to each other without a copy: a string of 4 MB costs
+ * each of them milliseconds.
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
-import { splicedBytes, splicedText, type Splice } from './chat-body.js';
-import { callOf, usageSplice, type BodyForm, type ChatRequestResult } from './chat-request.js';
+import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
+import {
+  splicedBytes,
+  splicedText,
+  type ChatCall,
+  type ChatRequestResult,
+  type OutputTokensField,
+  type Splice,
+} from './chat-call.js';
 import { ChatScan, NOWHERE, type Span } from './chat-scan.js';
-import { BodyError } from './json-reader.js';
+import type { ChatRequest } from './chat-schema.js';
+import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
- * Below it a string costs less than memory outside of the heap; such a one is a record of a ring (frame-codec.ts). With 24 KB a call with
- * a body of 16 KB took 1.09 times the CPU: the string is copied four times on its way, the memory is handed over.
+ * Below it a string costs less than memory outside of the heap, and the body travels as a record of a ring
+ * (frame-codec.ts). With 24 KB a call with a body of 16 KB took 1.09 times the CPU: the string is copied four
+ * times on its way, the memory is handed over.
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
-/** Room behind a large body for what is put into it. */
+/** Space behind a large body for what is put into it. */
 const SPLICE_BYTES_MAX = 64;
 
 const INVALID_UTF8: ChatRequestResult = {
@@ -28,7 +38,7 @@ const INVALID_UTF8: ChatRequestResult = {
   },
 };
 
-/** Keeps nothing of `bytes`. Costs some µs for a small body, some ms a megabyte at most. */
+/** Does not keep `bytes`. Costs some µs for a small body, and at most some ms a megabyte. */
 export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
   const bodyIsAscii = isAscii(bytes);
   const scan = scanOf(bytes, bodyIsAscii);
@@ -36,22 +46,21 @@ export function readChatBytes(bytes: Uint8Array): ChatRequestResult {
   const splice = usageSplice(scan);
   if (bytes.length >= BODY_AS_BYTES_MIN) {
     const largeBody = splicedBytes(bytes, splice === undefined ? [] : [splice], growthOf(splice));
-    return {
-      ok: true,
-      call: callOf(scan, bytes.length, formOf(scan, splice, bodyIsAscii, largeBody)),
-    };
+    return { ok: true, call: callOf(scan, bytes.length, scan, splice, bodyIsAscii, largeBody, '') };
   }
   const text = textOf(scan.bytes, bodyIsAscii);
   const inUnits = bodyIsAscii ? splice : splice && spliceInUnits(scan.bytes, text, splice);
   const body = inUnits === undefined ? text : splicedText(text, [inUnits]);
-  const places = bodyIsAscii ? scan : placesInUnits(scan, text);
-  const form = formOf(places, inUnits, bodyIsAscii, undefined, body);
-  return { ok: true, call: callOf(scan, bytes.length, form) };
+  const positions = bodyIsAscii ? scan : positionsInUnits(scan, text);
+  return {
+    ok: true,
+    call: callOf(scan, bytes.length, positions, inUnits, bodyIsAscii, undefined, body),
+  };
 }
 
 /**
- * The same for a body in pieces; a call has `largeBody`. Counter thread. Beside the pieces it holds one copy of the body, which the
- * call then has, and at most some MB of another kind (chat-scan.ts), whatever stands in the body.
+ * The same for a body in pieces; the call has `largeBody`. Counter pool. Beside the pieces it needs one copy
+ * of the body, which becomes the call's, and at most some MB (chat-scan.ts), whatever is in the body.
  */
 export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestResult {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
@@ -72,45 +81,127 @@ export function readLargeChatBytes(pieces: readonly Uint8Array[]): ChatRequestRe
     memory.copyWithin(splice.start + splice.text.length, splice.end, length);
     memory.write(splice.text, splice.start, 'latin1');
   }
-  return { ok: true, call: callOf(scan, length, formOf(scan, splice, bodyIsAscii, largeBody)) };
+  return { ok: true, call: callOf(scan, length, scan, splice, bodyIsAscii, largeBody, '') };
+}
+
+/**
+ * The value of the top-level member `model` in `piece`, the first bytes of a large JSON body, possibly cut
+ * anywhere; so a body whose model its caller can't have is rejected before it is whole. Undefined if the
+ * value is not there as a whole, or not certain: no object, not JSON so far, no string or an empty one, a
+ * name with an escape.
+ *
+ * What it returns is certain: readLargeChatBytes either rejects the whole body or takes it with this model,
+ * because it rejects a second `model`, in whatever case. Never throws. Costs at most some 6 µs a KB of the
+ * piece, of which nothing is kept.
+ */
+export function modelInFirstPiece(piece: Uint8Array): string | undefined {
+  const reader = new JsonReader(piece);
+  try {
+    if (reader.space() !== BRACE || !reader.openObject()) return undefined;
+    do {
+      const nameStart = reader.at;
+      if (reader.skipString()) return undefined;
+      const isModel =
+        reader.at - nameStart === 7 && reader.bytes.toString('latin1', nameStart, reader.at) === '"model"';
+      const first = reader.colon();
+      const start = reader.at;
+      reader.skipValue();
+      if (!isModel) continue;
+      const end = reader.at;
+      // An empty one breaks the rule of its field, which is told when the whole body is read.
+      if (first !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
+      return isUtf8(reader.bytes.subarray(start, end)) ? reader.decoded(start, end) : undefined;
+    } while (reader.moreMembers());
+  } catch (error) {
+    // The piece ends within a value, or is not JSON.
+    if (!(error instanceof BodyError)) throw error;
+  }
+  return undefined;
 }
 
 function scanOf(bytes: Uint8Array, bodyIsAscii: boolean): ChatScan | ChatRequestResult {
   if (!bodyIsAscii && !isUtf8(bytes)) return INVALID_UTF8;
   try {
     return new ChatScan(bytes, bodyIsAscii);
-  } catch (fault) {
-    if (!(fault instanceof BodyError)) throw fault;
-    return { ok: false, error: { code: 'invalid_parameters', message: fault.message } };
+  } catch (error) {
+    if (!(error instanceof BodyError)) throw error;
+    return { ok: false, error: { code: 'invalid_parameters', message: error.message } };
   }
+}
+
+/** What makes a stream report its usage, in bytes of the body; undefined if it does, or is no stream. */
+function usageSplice(scan: ChatScan): Splice | undefined {
+  const { request, streamOptions, includeUsage, end } = scan;
+  if (request.stream !== true || request.stream_options?.include_usage === true) return undefined;
+  if (streamOptions === NOWHERE) {
+    return { start: end, end, text: ',"stream_options":{"include_usage":true}' };
+  }
+  if (!request.stream_options) return { ...streamOptions, text: '{"include_usage":true}' };
+  if (includeUsage !== NOWHERE) return { ...includeUsage, text: 'true' };
+  // Before the brace that closes it.
+  const start = streamOptions.end - 1;
+  const text = scan.hasStreamOptions ? ',"include_usage":true' : '"include_usage":true';
+  return { start, end: start, text };
+}
+
+/** Positions in a body of what may be changed. */
+type Positions = Pick<ChatScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
+
+/**
+ * The call of a valid request of `bodyBytes`. `positions` are from before `splice`, which touches none of
+ * them.
+ */
+function callOf(
+  { request, routingMembers }: ChatScan,
+  bodyBytes: number,
+  positions: Positions,
+  splice: Splice | undefined,
+  bodyIsAscii: boolean,
+  largeBody: Uint8Array | undefined,
+  body: string,
+): ChatCall {
+  const outputTokensMax = outputTokensMaxOf(request);
+  const model = moved(positions.model, splice);
+  return {
+    model: request.model,
+    stream: request.stream === true,
+    includeUsage: request.stream_options?.include_usage === true,
+    outputTokensMax,
+    outputTokensField: outputTokensFieldOf(request, outputTokensMax),
+    choices: request.n ?? 1,
+    routingMembers,
+    body,
+    bodyIsAscii,
+    largeBody,
+    bodyBytes,
+    modelStart: model.start,
+    modelEnd: model.end,
+    maxTokens: moved(positions.maxTokens, splice),
+    maxCompletionTokens: moved(positions.maxCompletionTokens, splice),
+    bodyEnd: positions.end + growthOf(splice),
+  };
+}
+
+/**
+ * The larger if both fields are given: it is not known which of them an upstream obeys, and the hold must
+ * cover it.
+ */
+function outputTokensMaxOf(request: ChatRequest): number | undefined {
+  const current = request.max_completion_tokens ?? undefined;
+  const former = request.max_tokens ?? undefined;
+  return current !== undefined && former !== undefined ? Math.max(current, former) : (current ?? former);
+}
+
+function outputTokensFieldOf(
+  request: ChatRequest,
+  outputTokensMax: number | undefined,
+): OutputTokensField | undefined {
+  if (outputTokensMax === undefined) return undefined;
+  return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : 'max_tokens';
 }
 
 function growthOf(splice: Splice | undefined): number {
   return splice === undefined ? 0 : splice.text.length - (splice.end - splice.start);
-}
-
-/** Where a body has what may be changed in it. */
-type Places = Pick<ChatScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
-
-/** What goes on, with its places once `splice` is made, which touches none of them. */
-function formOf(
-  places: Places,
-  splice: Splice | undefined,
-  bodyIsAscii: boolean,
-  largeBody: Uint8Array | undefined,
-  body = '',
-): BodyForm {
-  const model = moved(places.model, splice);
-  return {
-    body,
-    bodyIsAscii,
-    largeBody,
-    modelStart: model.start,
-    modelEnd: model.end,
-    maxTokens: moved(places.maxTokens, splice),
-    maxCompletionTokens: moved(places.maxCompletionTokens, splice),
-    bodyEnd: places.end + growthOf(splice),
-  };
 }
 
 function moved(span: Span, splice: Splice | undefined): Span {
@@ -119,10 +210,10 @@ function moved(span: Span, splice: Splice | undefined): Span {
   return { start: span.start + growth, end: span.end + growth };
 }
 
-function placesInUnits(
+function positionsInUnits(
   { bytes, model, maxTokens, maxCompletionTokens, end }: ChatScan,
   text: string,
-): Places {
+): Positions {
   return {
     model: { start: unitAt(bytes, text, model.start), end: unitAt(bytes, text, model.end) },
     maxTokens: asciiInUnits(bytes, text, maxTokens),
@@ -131,28 +222,28 @@ function placesInUnits(
   };
 }
 
-/** What stands there is ASCII. */
+/** For a span of ASCII. */
 function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
   if (span.end === 0) return NOWHERE;
   const start = unitAt(bytes, text, span.start);
   return { start, end: start + span.end - span.start };
 }
 
-/** What is taken out is `null` or `false` at most. */
+/** What the splice takes out is `null` or `false` at most, so ASCII. */
 function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }: Splice): Splice {
   const unit = unitAt(bytes, text, start);
   return { start: unit, end: unit + end - start, text: added };
 }
 
 /**
- * Text that is not ASCII takes the way over UTF-16, which `transcode` makes with vector instructions: 64 KB of Chinese in 33 µs,
- * against 380 µs by V8's own decoder (of which a TextDecoder makes use too).
+ * Text that is not ASCII goes through UTF-16, which `transcode` makes with vector instructions: 64 KB of
+ * Chinese in 33 µs, against 380 µs by V8's own decoder, which a TextDecoder uses too.
  */
 function textOf(bytes: Buffer, isAscii: boolean): string {
   return isAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
 }
 
-/** Where in `text` the character begins that begins at the byte `at`. What is looked for stands near the start or the end, as a rule. */
+/** The position in `text` of the character that begins at the byte `at`. Mostly near the start or the end. */
 function unitAt(bytes: Buffer, text: string, at: number): number {
   if (text.length === bytes.length) return at;
   if (at <= bytes.length >> 1) return unitsBetween(bytes, 0, at);

@@ -1,20 +1,19 @@
 /**
- * Server-sent events, both ways: what is written to a client, and a splitter for what an upstream sends. Pure; any thread
- * (the splitter lives in an upstream worker, one for each stream).
- *
- * How a stream is read:
+ * Server-sent events, both ways: what is written to a client, and a splitter for what an upstream sends.
+ * Pure; any thread. An upstream worker has one splitter for each stream.
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
- *     if (events === undefined)                       an event longer than SSE_EVENT_BYTES_MAX: give the upstream up
- *     eventFrom(events, start) …                      look at each, and relay what shall be relayed
+ *     if (events === undefined)                       an event is longer than SSE_EVENT_BYTES_MAX: give the upstream up
+ *     latin1EventFrom(events, text, start) …          look at each event, and relay it or not
  *     const rest = splitter.end();                    at the end of the upstream's response, the same once more
  *
- * The bytes that push() and end() give are, put together, the bytes that went in, except that a byte-order mark at the
- * start is left out and that end() closes an event that the upstream left open. An event reaches from its first byte up to and
- * with its blank line, so events that stand next to each other may be relayed or dropped one by one.
+ * push() and end() return, in sum, the bytes that went in, except that a byte-order mark at the start is left
+ * out and that end() closes an event that the upstream left open. An event includes its blank line, so events
+ * may be relayed or dropped one by one.
  *
- * Lines end in LF, CRLF or CR, as https://html.spec.whatwg.org/multipage/server-sent-events.html has it. The one case that
- * cannot be told at the end of a chunk is a blank line's CR after a LF: its LF is still to come, so that event waits for it.
+ * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
+ * can't be decided at the end of a chunk: the CR of a blank line after a LF. Its LF may still come, so that
+ * event waits.
  */
 import { errorBody, type ErrorRecord } from '../core/errors.js';
 import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
@@ -28,20 +27,23 @@ const DATA_FIELD = Buffer.from('data');
 const DATA_START = 'data:';
 const NONE = Buffer.alloc(0);
 
-/** A longer line is looked through byte by byte: where lines end in CR all that follows would be searched, event after event. */
+/**
+ * A longer line is read byte by byte: if lines end in CR, each search for LF would go through all that
+ * follows.
+ */
 const ONE_LINE_BYTES_MAX = 4 * 1024;
 
-/** Memory that a splitter keeps for the next event that is cut; pieces of small events fit. */
+/** Memory that a splitter keeps for the next event that is cut. Pieces of small events fit. */
 const HELD_BYTES_KEPT = 4 * 1024;
 
 /** The data of the event that ends a stream. */
 export const SSE_DONE_DATA = '[DONE]';
 /** The last event of a stream that ended well. */
 export const SSE_DONE = `data: ${SSE_DONE_DATA}\n\n`;
-/** A comment that tells the client, and what stands between, that the stream lives. */
+/** A comment that tells the client, and proxies on the way, that the stream is alive. */
 export const SSE_KEEP_ALIVE = ': keep-alive\n\n';
 
-/** One event whose data is `json`, a JSON text on one line (as JSON.stringify gives it without an indent). */
+/** One event whose data is `json`, a JSON text on one line. */
 export function sseEvent(json: string): string {
   return `data: ${json}\n\n`;
 }
@@ -56,8 +58,9 @@ function asBuffer(bytes: Uint8Array): Buffer {
 }
 
 /**
- * Where the last whole event within `bytes[0..length)` ends, 0 where none does. `bytes` starts at an event; no event ends at
- * or before `from`. Costs a byte's look for each byte after that end, so nothing where the end is the end of an event.
+ * The end of the last whole event within `bytes[0..length)`, 0 if there is none. `bytes` starts at an event;
+ * no event ends at or before `from`. Reads the bytes after that end, so it costs nothing if `bytes` ends with
+ * an event.
  */
 function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
   for (let end = length; end > from; end--) {
@@ -74,17 +77,21 @@ function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
   return 0;
 }
 
-/** Cuts a stream of bytes between events. One stream, one splitter; not to be used after end() or after an undefined. */
+/**
+ * Cuts a stream of bytes between events. One stream, one splitter; not to be used after end() or after
+ * undefined.
+ */
 export class SseSplitter {
-  /** Start of an event whose end has not come; `#held[0..#heldBytes)`. */
+  /** The start of an event whose end has not come: `#held[0..#heldBytes)`. */
   #held: Buffer = NONE;
   #heldBytes = 0;
   #atStart = true;
 
   /**
-   * The whole events that are there with `chunk`, empty where none is, undefined where the part of an event that is held back
-   * is longer than SSE_EVENT_BYTES_MAX. The result is a view of `chunk` or memory of its own; it stays as it is on later calls.
-   * Free where a chunk ends with an event; else copies the bytes of the events that were cut.
+   * Returns the events that are whole with `chunk`, perhaps none; undefined if the part of an event that is
+   * held back is longer than SSE_EVENT_BYTES_MAX. The result is a view of `chunk` or memory of its own, which
+   * later calls don't change. Free if the chunk ends with an event; else copies the bytes of the events that
+   * were cut.
    */
   push(chunk: Uint8Array): Buffer | undefined {
     if (this.#heldBytes > 0) return this.#pushAfterHeld(chunk);
@@ -96,15 +103,16 @@ export class SseSplitter {
   }
 
   /**
-   * What was held back, closed with a blank line, or empty. The standard has a client drop an event that the end of the stream
-   * cut; but some providers leave out the blank line after their last event, so the caller judges the data (is it JSON?).
+   * Returns what was held back, closed with a blank line, or empty. By the standard a client drops an event
+   * that the end of the stream cut. But some providers leave out the last blank line, so the caller judges
+   * the data.
    */
   end(): Buffer {
     if (this.#heldBytes === 0) return NONE;
     const rest = this.#held.subarray(0, this.#heldBytes);
     this.#heldBytes = 0;
     const last = rest[rest.length - 1];
-    // After LF CR only the LF of a blank line's CRLF was waited for.
+    // After LF CR the event waited only for the LF of a blank line's CRLF.
     const lineIsClosed = last === LF || (last === CR && rest[rest.length - 2] === LF);
     return this.#withoutMark(Buffer.concat([rest, Buffer.from(lineIsClosed ? '\n' : '\n\n')]));
   }
@@ -112,13 +120,16 @@ export class SseSplitter {
   #pushAfterHeld(chunk: Uint8Array): Buffer | undefined {
     const before = this.#heldBytes;
     this.#hold(chunk, 0);
-    // In what was held no event ends, unless it ended in LF CR and that turns out to have been a blank line.
+    // No event ends in what was held, unless it ended in LF CR and that was a blank line.
     const end = lastEventEnd(this.#held, this.#heldBytes, before - 1);
     const whole = this.#release(end);
     return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole);
   }
 
-  /** The held bytes before `end`, which are held no longer. A stream that is paused here for minutes keeps no more memory than it needs. */
+  /**
+   * Removes and returns the held bytes before `end`. A stream that pauses here keeps no more memory than it
+   * needs.
+   */
   #release(end: number): Buffer {
     if (end === 0) return NONE;
     const held = this.#held.subarray(0, this.#heldBytes);
@@ -132,7 +143,10 @@ export class SseSplitter {
     return whole;
   }
 
-  /** Adds `chunk[from..)` to what is held. Doubles its memory when it grows, so that a long event is not copied for every chunk. */
+  /**
+   * Holds `chunk[from..)`. Doubles its memory when it grows, so that a long event is not copied for every
+   * chunk.
+   */
   #hold(chunk: Uint8Array, from: number): void {
     const bytes = this.#heldBytes + chunk.length - from;
     if (bytes > this.#held.length) {
@@ -153,22 +167,24 @@ export class SseSplitter {
 }
 
 export interface StreamEvent {
-  /** Where the next one begins. */
+  /** Position of the next event. */
   readonly end: number;
-  /** Its data lines, joined with LF; undefined where it has none: a comment, a lone `event:` or `retry:`, stray blank lines. */
+  /**
+   * Its data lines, joined with LF. Undefined if it has none: a comment, a lone `event:`, a stray blank line.
+   */
   readonly data: string | undefined;
 }
 
 /**
- * The event of `events` (whole ones, as SseSplitter gives them) that begins at `start`; undefined at their end. 0.3 µs for one data line of
- * 260 bytes that ends in LF, 1 µs for what has another form.
+ * The event at `start` of `events`, which are whole; undefined at their end. 0.3 µs for one data line of 260
+ * bytes that ends in LF, 1 µs for other forms.
  */
-export function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
+function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return oneLineEventFrom(events, start) ?? anyEventFrom(events, start);
 }
 
 /**
- * The same with its data as Latin-1. `text`: the events as Latin-1, where they were read so already; then 0.1 µs for one data line.
+ * The same with its data as Latin-1. `text` is `events` as Latin-1, if known: then 0.1 µs for one data line.
  */
 export function latin1EventFrom(
   events: Buffer,
@@ -181,7 +197,7 @@ export function latin1EventFrom(
   return event?.data === undefined ? event : { end: event.end, data: latin1Of(event.data) };
 }
 
-/** UTF-8 read as Latin-1, from UTF-8 read as such. */
+/** Decodes the UTF-8 bytes of `text` as Latin-1. */
 function latin1Of(text: string): string {
   return Buffer.from(text).toString('latin1');
 }
@@ -196,7 +212,10 @@ function oneLineEventIn(text: string, start: number): StreamEvent | undefined {
   return data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
-/** The event, where it is one data line that ends in LF: nearly all are. A search by the system costs a tenth of a look at each byte. */
+/**
+ * The event, if it is one data line that ends in LF, as nearly all are. `indexOf` costs a tenth of reading
+ * bytes.
+ */
 function oneLineEventFrom(events: Buffer, start: number): StreamEvent | undefined {
   const length = events.subarray(start, start + ONE_LINE_BYTES_MAX).indexOf(LF);
   const lineEnd = start + length;
@@ -221,12 +240,12 @@ function anyEventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return undefined;
 }
 
-/** As StreamEvent has it. */
+/** `data` as in StreamEvent. */
 export type VisitEvent = (start: number, end: number, data: string | undefined) => void;
 
 /**
- * Calls `visit` for each event of `events` (whole ones, as SseSplitter gives them) in order. The spans `[start, end)` are
- * offsets into `events`, leave no gap and reach to its end. 0.4 µs an event of 280 bytes.
+ * Calls `visit` for each of `events`, which are whole, in order. The spans `[start, end)` leave no gap and
+ * reach to the end of `events`. 0.4 µs an event of 280 bytes.
  */
 export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   let start = 0;
@@ -238,7 +257,10 @@ export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   }
 }
 
-/** Value of the line if its field is `data`: what follows the colon, less one leading space; empty where there is no colon. */
+/**
+ * The value of a line whose field is `data`: what follows the colon, less one leading space; empty without a
+ * colon.
+ */
 function dataOf(events: Buffer, start: number, end: number): string | undefined {
   const colon = start + DATA_FIELD.length;
   if (colon > end || (colon < end && events[colon] !== COLON)) return undefined;

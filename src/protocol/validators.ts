@@ -1,8 +1,9 @@
 /**
- * The validators that the build made, asserted when they are loaded: TypeBox falls back silently to interpreting schemas, which is many
- * times slower, so a thread must not start with anything but the generated module. Listener thread and counter pool.
+ * The validator that the build made, checked when it is loaded. TypeBox silently falls back to interpreting
+ * schemas, which is many times slower, so no thread must start with anything but the generated module.
+ * Listener thread and counter pool.
  */
-import * as generated from './generated-validators.js';
+import * as generated from './generated.js';
 
 const VALID: unknown = { model: 'probe', messages: [{ role: 'user', content: 'probe' }], temperature: 2 };
 const INVALID: unknown = { model: 'probe', messages: [{ role: 'user', content: 'probe' }], temperature: 2.5 };
@@ -12,7 +13,7 @@ export interface Validators {
   checkChatRequest(value: unknown): boolean;
 }
 
-/** Throws an Error with a clear sentence where `validators` is not the generated module, or does not tell a valid request. */
+/** Throws an Error if `validators` is not the generated module, or gives wrong answers. */
 export function assertCompiled(validators: Partial<Validators>): void {
   const { COMPILED, checkChatRequest } = validators;
   if (COMPILED !== true || typeof checkChatRequest !== 'function') {
@@ -25,5 +26,5 @@ export function assertCompiled(validators: Partial<Validators>): void {
 
 assertCompiled(generated);
 
-/** Whether a parsed body is a valid chat-completion request. Compiled; 0.1 µs for a small request; never throws. */
+/** Whether a value is a valid chat-completion request. 0.1 µs for a small one; never throws. */
 export const checkChatRequest: typeof generated.checkChatRequest = generated.checkChatRequest;

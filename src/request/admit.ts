@@ -6,8 +6,7 @@
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';
-import { withModelId, withOutputTokensMax } from '../protocol/chat-body.js';
-import type { ChatCall } from '../protocol/chat-call.js';
+import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type Catalog, isListed, type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
 import { askLease, LEASE_TRIES_MS_MAX, secondsUntil } from './rate-limit.js';
@@ -25,7 +24,7 @@ import {
 } from './rejections.js';
 
 /** The rejection of a call that asks for more output than the plan allows. */
-export function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
+function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
   const { outputTokensMax: asked, outputTokensField: field } = call;
   const { outputTokensMax: allowed } = plan;
   if (asked === undefined || field === undefined || allowed === undefined || asked <= allowed)
@@ -40,7 +39,7 @@ export function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undef
  * The call as it goes upstream: if it does not bound its output, it gets the plan's bound, if that is below
  * the model's. That costs a copy of the body; otherwise nothing.
  */
-export function boundedCall(call: ChatCall, plan: PlanEntry, model: ModelEntry): ChatCall {
+function boundedCall(call: ChatCall, plan: PlanEntry, model: ModelEntry): ChatCall {
   const { outputTokensMax: allowed } = plan;
   if (call.outputTokensMax !== undefined || allowed === undefined || allowed >= model.outputTokensMax) {
     return call;
@@ -176,7 +175,7 @@ export function isAllowed(caller: Caller, model: string, { access }: ListenerCon
 }
 
 /** The least that a token of the prompt and one of the output cost when calls are held. */
-export interface LeastPrice {
+interface LeastPrice {
   readonly inputPicoUnits: bigint;
   readonly outputPicoUnits: bigint;
 }

@@ -1,13 +1,15 @@
 /**
- * The memory that the bodies of all calls in work may take in a process, over all callers and of each account. Any thread.
+ * The memory that the bodies of all calls in work may take in a process, over all callers and of each
+ * account. Any thread.
  *
  * One stripe a listener, all stripes in one SharedArrayBuffer of 32-bit words:
  *
  *     word 0      KiB of all bodies that the listener's calls hold
  *     word 1 + a  KiB of those of account a
  *
- * Only its own listener writes to a stripe, and takes before it looks at the sums: two that take the last room at the same time may both
- * be refused, but never both have it. A listener that died is forgotten with its stripe. Untouched pages cost no memory.
+ * Only its own listener writes to a stripe, and takes before it looks at the sums: two that take the last
+ * room at the same time may both be refused, but never both have it. A listener that died is forgotten with
+ * its stripe. Untouched pages cost no memory.
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';
@@ -17,9 +19,15 @@ const WORD_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const TOTAL = 0;
 const FIRST_ACCOUNT = 1;
 
-/** What an account may take of the budget at most: with all of it one caller would have everybody's large calls refused. */
+/**
+ * What an account may take of the budget at most: with all of it one caller would have everybody's large
+ * calls refused.
+ */
 const ACCOUNT_SHARE = 1 / 2;
-/** What large bodies may take of it together: the rest is for those that a listener parses, which are most calls. */
+/**
+ * What large bodies may take of it together: the rest is for those that a listener parses, which are most
+ * calls.
+ */
 const LARGE_SHARE = 3 / 4;
 
 export interface BodyBudgetBuffer {
@@ -44,7 +52,9 @@ export interface BodyBounds {
   readonly parseInlineBytesMax: number;
 }
 
-/** What a body of `bytes` costs at its peak: its pieces or its whole, and what is made of it for the upstream. */
+/**
+ * What a body of `bytes` costs at its peak: its pieces or its whole, and what is made of it for the upstream.
+ */
 export function memoryOfBody(bytes: number): number {
   return ceilDiv(bytes * BODY_MEMORY_FACTOR, BYTES_PER_KIB) * BYTES_PER_KIB;
 }
@@ -65,8 +75,8 @@ export class BodyBudget {
   }
 
   /**
-   * Has an account hold a body of `bytes` of which it holds `heldBytes` already; says whose bound is in the way, and then nothing has
-   * changed. Owner of the stripe.
+   * Has an account hold a body of `bytes` of which it holds `heldBytes` already; says whose bound is in the
+   * way, and then nothing has changed. Owner of the stripe.
    */
   take(
     account: AccountIndex,

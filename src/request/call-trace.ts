@@ -1,5 +1,6 @@
 /**
- * The trace of one call: what of it goes to the upstream worker, and, where it is recorded, the span of the call. Listener thread.
+ * The trace of one call: what of it goes to the upstream worker, and, where it is recorded, the span of the
+ * call. Listener thread.
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { ERROR_KINDS } from '../core/errors.js';
@@ -102,11 +103,12 @@ function statusOf(outcome: Outcome, begun: boolean): number | null {
 }
 
 /*
- * The trace that a chat call belongs to: begun from the caller's headers, carried to the upstream, ended as the span of the call.
- * Listener thread.
+ * The trace that a chat call belongs to: begun from the caller's headers, carried to the upstream, ended as
+ * the span of the call. Listener thread.
  *
- * Without an exporter the caller's own `traceparent` is handed on as it is, so that its trace does not break here. With one, every
- * call of a known caller has a trace; whether it is recorded is decided at once, and where it is not, and began here, nothing is made.
+ * Without an exporter the caller's own `traceparent` is handed on as it is, so that its trace does not break
+ * here. With one, every call of a known caller has a trace; whether it is recorded is decided at once, and
+ * where it is not, and began here, nothing is made.
  */
 
 /** Of a gateway that exports spans. */
@@ -131,7 +133,10 @@ export class CallTracer {
     this.#recording = recording;
   }
 
-  /** To be asked while the request's headers are there. `text` is the header `traceparent`, empty where the caller sends none. */
+  /**
+   * To be asked while the request's headers are there. `text` is the header `traceparent`, empty where the
+   * caller sends none.
+   */
   begin(req: HttpRequest, text: string, { account }: Caller): CallTrace | undefined {
     const { parent, state } = text === '' ? NOTHING : arrivedIn(req);
     if (this.#recording === undefined) {
@@ -152,7 +157,10 @@ export class CallTracer {
   }
 }
 
-/** All headers are looked at, some 2 µs: a second `traceparent` makes both void, and a `tracestate` may come in several. */
+/**
+ * All headers are looked at, some 2 µs: a second `traceparent` makes both void, and a `tracestate` may come
+ * in several.
+ */
 function arrivedIn(req: HttpRequest): Arrived {
   const parents: string[] = [];
   const states: string[] = [];

@@ -46,7 +46,7 @@ export class ChatExchange extends CallContext {
   /** Bytes of the body that are counted in the body budget. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
-  /** Nothing is read from the connection after this request: see LaterBody in read-body.ts. */
+  /** Nothing is read from the connection after this request: see outsideOfCallbacks in read-body.ts. */
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
   readonly #receivedMs: MonotonicMs;

@@ -1,8 +1,8 @@
 /**
  * Notices that the process has no file descriptor left. µWS can't accept a connection without one: the client
- * would wait in the kernel's queue and hear nothing. So spare descriptors are kept open on /dev/null and given
- * up during a shortage: clients are accepted with them, get a 503 and are disconnected, one after the other,
- * until calls have ended and the spare ones can be opened again. Made by Connections; listener thread.
+ * would wait in the kernel's queue and hear nothing. So spare descriptors are kept open on /dev/null and
+ * given up during a shortage: clients are accepted with them, get a 503 and are disconnected, one after the
+ * other, until calls have ended and the spare ones can be opened again. Made by Connections; listener thread.
  */
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
@@ -19,7 +19,9 @@ const IDLE_LOOK_PERIOD_MS = 500;
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  /** At the last look. The system gives the lowest first, so a change means that some were opened or closed. */
+  /**
+   * At the last look. The system gives the lowest first, so a change means that some were opened or closed.
+   */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
 

@@ -18,10 +18,8 @@ import { OUTPUT_TOKENS_UNASKED } from '../channel/messages.js';
 import { OUT_OF_DESCRIPTORS, invariant, type ErrorRecord } from '../core/errors.js';
 import { BODY_BYTES_UNCOUNTED, UPLOAD_MS_MAX } from '../core/limits.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
-import type { ChatCall } from '../protocol/chat-call.js';
-import type { ChatRequestResult } from '../protocol/chat-request.js';
-import { modelInFirstPiece } from '../protocol/first-model.js';
-import { readChatBytes } from '../protocol/request-bytes.js';
+import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
+import { modelInFirstPiece, readChatBytes } from '../protocol/request-bytes.js';
 import { admit, AdmissionAsk, beyondBalance, isAllowed } from './admit.js';
 import { authenticate } from './authenticate.js';
 import type { CallTracer } from './call-trace.js';
@@ -41,7 +39,7 @@ import type { ListenerLimits } from './messages.js';
 import { passMinute } from './rate-limit.js';
 import {
   DISCARDED_BYTES_MAX,
-  LaterBody,
+  outsideOfCallbacks,
   readBody,
   type BodyHold,
   type BodyReceiver,
@@ -143,7 +141,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     }
     // A body that is too long is read to be discarded.
     if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !this.takeBody(length, length)) return;
-    const reader = exchange.isLast ? new LaterBody(receiver, exchange) : receiver;
+    const reader = exchange.isLast ? outsideOfCallbacks(receiver, exchange) : receiver;
     readBody(exchange.res, length, bodyBytesMax, listener.limits.parseInlineBytesMax, this, reader);
     if (!exchange.isOver) exchange.startSweep(this);
   }
@@ -228,7 +226,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       this.#reject(error, close);
       return;
     }
-    // Outside of the callback of µWS: see LaterBody.
+    // See outsideOfCallbacks.
     setImmediate(() => {
       if (!exchange.isOver) this.#reject(error, true);
     });

@@ -86,7 +86,10 @@ export type ToListener =
   | { readonly kind: 'committed'; readonly ok: boolean }
   /** Requests from now on are served by these; `settings_taken` follows. */
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly turn: number }
-  /** Stop accepting; say `drained` when every connection is at rest, with `keepsIdle` when every one has ended. */
+  /**
+   * Stop accepting; say `drained` when every connection is at rest, with `keepsIdle` when every one has
+   * ended.
+   */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
   /** The time for that is over: wait for calls alone that have begun since; `drained` follows. */
   | { readonly kind: 'drain_late' }

@@ -11,7 +11,7 @@ import { type AccountIndex, ceilDiv, type KeyIndex } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
-import type { BodyReceiver } from './read-body.js';
+import { DeferredBody, type BodyReceiver } from './read-body.js';
 import { COORDINATOR_LOST, minuteUsedUp } from './rejections.js';
 
 /** For so long a request asks again, if after a grant another request of the scope was faster. */
@@ -144,43 +144,18 @@ export function passMinute(
   const limited = limitRate(context, listener);
   if (limited !== undefined && listener.leases !== undefined && context.asksLease) {
     const wrong = wrongBody ?? intake.takeKey(key);
-    const decided = limitRateByLease(context, listener, listener.leases).then((last) => last ?? wrong);
-    return new AwaitingBody(intake, decided);
+    const decided = limitRateByLease(context, listener, listener.leases);
+    return new DeferredBody(intake, (go, close) => {
+      void decided.then((last) => {
+        const rejection = last ?? wrong;
+        if (intake.isOver) return;
+        if (rejection === undefined) go();
+        else intake.reject(rejection, close);
+      });
+    });
   }
   const rejection = limited ?? wrongBody ?? intake.takeKey(key);
   if (rejection === undefined) return intake;
   intake.reject(rejection);
   return undefined;
-}
-
-/** Hands the body on once the request is known to have its permit. */
-class AwaitingBody implements BodyReceiver {
-  readonly #intake: RateLimited;
-  readonly #decided: Promise<ErrorRecord | undefined>;
-
-  constructor(intake: RateLimited, decided: Promise<ErrorRecord | undefined>) {
-    this.#intake = intake;
-    this.#decided = decided;
-  }
-
-  onBody(bytes: Uint8Array): void {
-    // Copied: `bytes` are valid during the call only.
-    const kept = bytes.slice();
-    void this.#then(() => this.#intake.onBody(kept));
-  }
-
-  onLargeBody(pieces: Uint8Array[]): void {
-    void this.#then(() => this.#intake.onLargeBody(pieces));
-  }
-
-  onTooLarge(more: boolean): void {
-    void this.#then(() => this.#intake.onTooLarge(more), more || undefined);
-  }
-
-  async #then(go: () => void, close?: boolean): Promise<void> {
-    const rejection = await this.#decided;
-    if (this.#intake.isOver) return;
-    if (rejection === undefined) go();
-    else this.#intake.reject(rejection, close);
-  }
 }

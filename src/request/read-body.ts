@@ -150,44 +150,50 @@ class BufferedBody {
   }
 }
 
+/** Hands a body on later. */
+export class DeferredBody implements BodyReceiver {
+  readonly #receiver: BodyReceiver;
+  readonly #defer: (go: () => void, close?: boolean) => void;
+
+  /** `defer` runs `go` later, or never. `close`: if it responds itself, the connection must end. */
+  constructor(receiver: BodyReceiver, defer: (go: () => void, close?: boolean) => void) {
+    this.#receiver = receiver;
+    this.#defer = defer;
+  }
+
+  onBody(bytes: Uint8Array): void {
+    // Copied: `bytes` are valid during the call only.
+    const kept = bytes.slice();
+    this.#defer(() => this.#receiver.onBody(kept));
+  }
+
+  onLargeBody(pieces: Uint8Array[]): void {
+    this.#defer(() => this.#receiver.onLargeBody(pieces));
+  }
+
+  onTooLarge(more: boolean): void {
+    this.#defer(() => this.#receiver.onTooLarge(more), more || undefined);
+  }
+}
+
 /**
- * For a body in chunks, after which nothing may be read from the connection, because what µWS takes for the
- * end of such a body may be in its middle. Hands the body on outside of the callback of µWS that brought its
- * end.
+ * Hands a body in chunks on outside of the callback of µWS that brought its end. Nothing may be read from the
+ * connection after such a body, because what µWS takes for its end may be in its middle.
  *
  * A response that is ended within a callback of µWS lets it read the rest of the packet as further requests,
  * even if the response ends its connection. While a response is outstanding, µWS closes the connection as
  * soon as it reads another request. So such a request gets its response outside of µWS's callbacks, with the
  * connection's end.
  */
-export class LaterBody implements BodyReceiver {
-  readonly #receiver: BodyReceiver;
-  readonly #exchange: { readonly isOver: boolean };
-
-  constructor(receiver: BodyReceiver, exchange: { readonly isOver: boolean }) {
-    this.#receiver = receiver;
-    this.#exchange = exchange;
-  }
-
-  onBody(bytes: Uint8Array): void {
-    // Copied: `bytes` are valid during the call only.
-    const kept = bytes.slice();
-    this.#later(() => this.#receiver.onBody(kept));
-  }
-
-  onLargeBody(pieces: Uint8Array[]): void {
-    this.#later(() => this.#receiver.onLargeBody(pieces));
-  }
-
-  onTooLarge(more: boolean): void {
-    this.#later(() => this.#receiver.onTooLarge(more));
-  }
-
-  #later(go: () => void): void {
+export function outsideOfCallbacks(
+  receiver: BodyReceiver,
+  exchange: { readonly isOver: boolean },
+): BodyReceiver {
+  return new DeferredBody(receiver, (go) => {
     setImmediate(() => {
-      if (!this.#exchange.isOver) go();
+      if (!exchange.isOver) go();
     });
-  }
+  });
 }
 
 /** Some 25 of the longest bodies by default: a tenth of a second of a listener's time. */

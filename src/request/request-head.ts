@@ -1,11 +1,12 @@
 /**
- * What the listener reads of a request's head, in one pass over its headers, and whether the head says one thing only about where
- * the body ends. Listener thread.
+ * What the listener reads of a request's head, in one pass over its headers, and whether the head says one
+ * thing only about where the body ends. Listener thread.
  *
- * µWS takes the first of several headers of one name, and any `Transfer-Encoding` for `chunked`. A proxy in front that takes the
- * last, or knows the coding, would see the body end elsewhere, and one caller's body would become another's request. `getHeader`
- * cannot tell a second header, nor an empty one from none; `forEach` can. One pass costs 0.4 µs for a head of four headers
- * and 1.4 µs for the sixteen of an SDK; the four calls of `getHeader` that it replaces cost 0.1 to 0.3 µs.
+ * µWS takes the first of several headers of one name, and any `Transfer-Encoding` for `chunked`. A proxy in
+ * front that takes the last, or knows the coding, would see the body end elsewhere, and one caller's body
+ * would become another's request. `getHeader` cannot tell a second header, nor an empty one from none;
+ * `forEach` can. One pass costs 0.4 µs for a head of four headers and 1.4 µs for the sixteen of an SDK; the
+ * four calls of `getHeader` that it replaces cost 0.1 to 0.3 µs.
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
@@ -40,7 +41,10 @@ export class RequestHead {
     req.forEach(this.#visit);
   }
 
-  /** The body comes in chunks. µWS reads their sizes laxly, so nothing that follows on the connection is to be read. */
+  /**
+   * The body comes in chunks. µWS reads their sizes laxly, so nothing that follows on the connection is to be
+   * read.
+   */
   get isChunked(): boolean {
     return this.transferEncoding !== undefined;
   }
@@ -110,8 +114,8 @@ export function shown(value: string): string {
 }
 
 /*
- * Identifiers of requests: unique over threads, processes and restarts, cheap to make. The main thread gives each listener
- * a prefix, the listener counts.
+ * Identifiers of requests: unique over threads, processes and restarts, cheap to make. The main thread gives
+ * each listener a prefix, the listener counts.
  */
 
 /** 72 random bits a thread, then a count: no two threads of a fleet meet in a lifetime. */

@@ -5,15 +5,20 @@
  *
  * Facts of µWS 20.41 that this file is built around, all of them tried:
  *
- * - `write` is false where the socket takes no more; what it did not take, µWS keeps. A small write inside of a cork is
+ * - `write` is false where the socket takes no more; what it did not take, µWS keeps. A small write inside of
+ *   a cork is
  *   true even if the flush after it fails, so only the next write tells.
- * - What µWS keeps leaves along with a further write or an empty cork, not by itself while a handler for "writable" is set.
- * - "Writable" comes when a third of the kernel's buffer is free: minutes apart for a slow reader, since that buffer grows
+ * - What µWS keeps leaves along with a further write or an empty cork, not by itself while a handler for
+ *   "writable" is set.
+ * - "Writable" comes when a third of the kernel's buffer is free: minutes apart for a slow reader, since that
+ *   buffer grows
  *   to megabytes. The kernel takes bytes earlier than that, so a blocked answer is tried at every sweep.
- * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next "writable" ends it. `pause` and
+ * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next "writable" ends it.
+ *   `pause` and
  *   `resume`, one right after the other, start it anew, also where nothing failed. (`pause` alone would also stop the
  *   notice that the client has gone.) So a long response is touched every few seconds, and who cuts a reader is this file.
- * - One cork holds 16 KiB. A write that its rest has no room for sends what is corked, the line with the chunk's size at
+ * - One cork holds 16 KiB. A write that its rest has no room for sends what is corked, the line with the
+ *   chunk's size at
  *   least, and then the bytes. Where the socket refuses the first of the two, µWS keeps that, **loses the bytes** and is
  *   false as ever (`uncork` in AsyncSocket.h; https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the
  *   next chunk as the lost one's body. The socket must be full just then: seen once in some 10 GB that pausing clients
@@ -28,29 +33,49 @@ import { writeLastChunk } from './response.js';
 const KEEP_ALIVE_MS = 15_000;
 /** Below the 8 s after which µWS cuts at the earliest, with room for a late sweep. */
 export const TOUCH_MS = 4_000;
-/** Written at once. The rest of µWS's cork of 16 KiB is for the head, some 500 bytes, and the lines around the chunk. */
+/**
+ * Written at once. The rest of µWS's cork of 16 KiB is for the head, some 500 bytes, and the lines around the
+ * chunk.
+ */
 const WRITE_BYTES_MAX = 15 * 1024;
-/** To a reader that has been slow: what µWS keeps, two of them at most, stays small, so that progress is seen soon. */
+/**
+ * To a reader that has been slow: what µWS keeps, two of them at most, stays small, so that progress is seen
+ * soon.
+ */
 const SLOW_WRITE_BYTES_MAX = 8 * 1024;
-/** Frames that came at once are copied together up to here; a longer one is worth a system call of its own. */
+/**
+ * Frames that came at once are copied together up to here; a longer one is worth a system call of its own.
+ */
 const JOINED_BYTES_MAX = 8 * 1024;
-/** Written along with the end. What the socket does not take of it is left to µWS and its timer, so it is small. */
+/**
+ * Written along with the end. What the socket does not take of it is left to µWS and its timer, so it is
+ * small.
+ */
 const LAST_BYTES_MAX = 1024;
 /** Tries whether a blocked socket takes bytes; µWS keeps it where not, so it is small. */
 const PROBE_BYTES = 64;
 const NOTHING = new Uint8Array(0);
-/** Where frames are joined: one for all responses, for what is in it is written or copied before the next. Memory of its own for each took 1 µs. */
+/**
+ * Where frames are joined: one for all responses, for what is in it is written or copied before the next.
+ * Memory of its own for each took 1 µs.
+ */
 const JOINED = new Uint8Array(2 * JOINED_BYTES_MAX);
 
 export interface ResponseOwner {
   readonly isStream: boolean;
   /** Whether a response that begins now ends its connection. */
   readonly endsConnection: boolean;
-  /** Status and headers, inside the cork of the first write; `tellsClose` where they say that the connection ends. */
+  /**
+   * Status and headers, inside the cork of the first write; `tellsClose` where they say that the connection
+   * ends.
+   */
   writeHead(tellsClose: boolean): void;
   /** So many bytes of the response have left: credits go back for them. */
   onTaken(bytes: number): void;
-  /** The response has been ended, all of it taken by the kernel but for what one small write may leave with µWS. */
+  /**
+   * The response has been ended, all of it taken by the kernel but for what one small write may leave with
+   * µWS.
+   */
   onLeft(): void;
 }
 
@@ -88,7 +113,10 @@ export class ResponseWriter {
     res.onWritable(() => this.#onWritable());
   }
 
-  /** One frame of the response; for a stream it holds whole events. With `more` another write, `end` or `flush` follows at once. */
+  /**
+   * One frame of the response; for a stream it holds whole events. With `more` another write, `end` or
+   * `flush` follows at once.
+   */
   write(bytes: Uint8Array, more = false): void {
     if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {
       this.#joined.push(bytes);
@@ -121,14 +149,16 @@ export class ResponseWriter {
       this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
       start = end;
     }
-    // A frame is a view of all that came with it, for other calls too: one that stays longer must not hold on to them.
+    // A frame is a view of all that came with it, for other calls too: one that stays longer must not hold on
+    // to them.
     if (start < bytes.length) this.#queue.push(bytes.slice(start));
   }
 
   /** The last bytes; `onLeft` follows, at once if the client is not slow, unless the client goes first. */
   end(bytes: Uint8Array): void {
     const all = this.#join(bytes);
-    // Nothing of the response is out yet, and what went before it on this connection its client has read: the socket is empty.
+    // Nothing of the response is out yet, and what went before it on this connection its client has read: the
+    // socket is empty.
     const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart));
@@ -137,15 +167,18 @@ export class ResponseWriter {
     this.#pump();
   }
 
-  /** In the place of `end`: the connection is closed once the client has what was written. Only after a `write`. */
+  /**
+   * In the place of `end`: the connection is closed once the client has what was written. Only after a
+   * `write`.
+   */
   cut(): void {
     this.#cuts = true;
     this.end(NOTHING);
   }
 
   /**
-   * Called about once a second: tries a blocked socket again, and sends a keep-alive comment to a silent stream.
-   * Returns false if the client has taken nothing for `idleMsMax`: then cut it.
+   * Called about once a second: tries a blocked socket again, and sends a keep-alive comment to a silent
+   * stream. Returns false if the client has taken nothing for `idleMsMax`: then cut it.
    */
   onSweep(nowMs: number, idleMsMax: number): boolean {
     const idleMs = nowMs - this.#progressMs;
@@ -176,8 +209,8 @@ export class ResponseWriter {
 
   /** Tries whether the socket has taken what µWS keeps. */
   #probe(): void {
-    // A comment is in place where no queued piece of an event must come before it. A whole response knows none: with
-    // nothing queued more of it is on its way, and that is the next try.
+    // A comment is in place where no queued piece of an event must come before it. A whole response knows
+    // none: with nothing queued more of it is on its way, and that is the next try.
     if (this.#queue.length > 0) this.#sendHead(PROBE_BYTES);
     else if (this.#owner.isStream) this.#send(SSE_KEEP_ALIVE, 0);
     else this.#res.cork(() => undefined);
@@ -190,7 +223,8 @@ export class ResponseWriter {
       this.#sendHead(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
     const last = this.#last;
     if (this.#blocked || last === undefined || this.#left) return;
-    // One system call for both. Not `end(bytes)`: that would leave what the socket does not take to µWS and its timer.
+    // One system call for both. Not `end(bytes)`: that would leave what the socket does not take to µWS and
+    // its timer.
     let taken = true as boolean;
     this.#res.cork(() => {
       this.#begin();

@@ -6,7 +6,7 @@
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
-import { PUBLIC_DOCUMENT } from '../protocol/generated-openapi.js';
+import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { CallContext } from './context.js';
 
 const STATUS_LINES: Readonly<Record<number, string>> = {
@@ -114,7 +114,7 @@ export function writeError(
 
 /**
  * The rejection of a request after which nothing may be read from the connection, because its framing is
- * wrong. Written outside of the callback of µWS: see LaterBody in read-body.ts.
+ * wrong. Written outside of the callback of µWS: see outsideOfCallbacks in read-body.ts.
  */
 export function rejectLast(
   res: HttpResponse,

@@ -5,7 +5,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
-import { withModelName } from '../protocol/chat-body.js';
+import { withModelName } from '../protocol/chat-call.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
 import {
   type ResponseBodyReader,

@@ -8,7 +8,7 @@ import type { CallTableBuffer } from '../channel/call-table.js';
 import type { FrameChannel } from '../channel/frame-port.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
-import type { ChatRequestResult } from '../protocol/chat-request.js';
+import type { ChatRequestResult } from '../protocol/chat-call.js';
 import type { Usage } from '../protocol/usage.js';
 import type { CountRequest, CountRest } from './token-count.js';
 import type { ModelRoute } from './target.js';

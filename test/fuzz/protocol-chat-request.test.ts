@@ -4,7 +4,7 @@
  * is the client's but for its usage option.
  */
 import t from 'tap';
-import { withModelName, withOutputTokensMax } from '#src/protocol/chat-body.js';
+import { withModelName, withOutputTokensMax } from '#src/protocol/chat-call.js';
 import {
   foldedName,
   MESSAGE,

@@ -4,7 +4,7 @@ import t from 'tap';
 import { Check } from 'typebox/schema';
 import { ADMIN_ROUTES } from '#src/admin/routes.js';
 import { checkIdempotencyKey } from '#src/request/idempotency.js';
-import { PUBLIC_DOCUMENT } from '#src/protocol/generated-openapi.js';
+import { PUBLIC_DOCUMENT } from '#src/protocol/generated.js';
 import { RING_NAMES } from '#src/telemetry/history.js';
 import { startAdminHouse } from './support.js';
 

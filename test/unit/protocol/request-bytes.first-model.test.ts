@@ -1,6 +1,6 @@
 /** The model in the first piece of a body: found where it is certain, and nowhere else. */
 import t from 'tap';
-import { modelInFirstPiece } from '#src/protocol/first-model.js';
+import { modelInFirstPiece } from '#src/protocol/request-bytes.js';
 
 const of = (text: string): string | undefined => modelInFirstPiece(Buffer.from(text));
 

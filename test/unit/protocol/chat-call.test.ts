@@ -1,7 +1,6 @@
 /** Splicing: the result says what it should, and every byte outside of the splice is the client's. */
 import t from 'tap';
-import type { ChatCall } from '#src/protocol/chat-call.js';
-import { withModelId, withModelName, withOutputTokensMax } from '#src/protocol/chat-body.js';
+import { withModelId, withModelName, withOutputTokensMax, type ChatCall } from '#src/protocol/chat-call.js';
 import { readLargeChatBytes } from '#src/protocol/request-bytes.js';
 import { readText } from '../../support/read-text.js';
 

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap';
 import { ROUTING_MEMBERS } from '#src/core/routing-members.js';
 import { foldedName, MESSAGE, PART, REQUEST, STREAM_OPTIONS } from '#src/protocol/known-members.js';
 import { readChatBytes, readLargeChatBytes } from '#src/protocol/request-bytes.js';
-import { steeringOf } from '#src/protocol/steering-members.js';
+import { steeringOf } from '#src/protocol/known-members.js';
 
 const OUTPUT_MEMBERS = [
   ['n_predict', 'max_tokens'],

@@ -1,0 +1,182 @@
+/**
+ * A JsonReader that knows which object it is in, and checks the names of its members: a known name is written
+ * as it must be, and no name is given twice, in whatever case. Used by ChatScan; any thread.
+ *
+ * The open objects are kept in arrays by depth. A pass is never interrupted, so one set serves a whole
+ * thread.
+ */
+import { BODY_MEMBERS_MAX, BODY_NESTING_MAX } from '../core/limits.js';
+import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
+import {
+  FOLDED,
+  foldedName,
+  hashWith,
+  steeringOf,
+  UNKNOWN,
+  type Level,
+  type Steering,
+} from './known-members.js';
+
+/** Characters of the sender's own text that a rejection repeats. */
+export const NAME_CHARS_MAX = 40;
+
+/** Of an array: undefined. */
+const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 }, () => undefined);
+/** The index of the item, or of the known name, that is being read. */
+const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
+/** A bit for each known name that was given. */
+const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
+/** The other names that were given, folded: none, one or more. */
+const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
+
+export class MemberReader extends JsonReader {
+  /** Set by `name`, if the name is one of the request itself and not known: what the member would do. */
+  steering: Steering | undefined = undefined;
+
+  /** As `openObject`, for an object whose names are those of `level`. */
+  openLevel(level: Level): boolean {
+    if (!this.openObject()) return false;
+    LEVELS[this.depth] = level;
+    SEEN[this.depth] = 0;
+    OTHERS[this.depth] = undefined;
+    return true;
+  }
+
+  /** As `openArray`. Before each item, `item` is to be called. */
+  openItems(): boolean {
+    if (!this.openArray()) return false;
+    LEVELS[this.depth] = undefined;
+    return true;
+  }
+
+  item(index: number): void {
+    POSITIONS[this.depth] = index;
+  }
+
+  /** Steps over the name at hand. Returns its index in `level`, which is below 0 if it is not known. */
+  name(level: Level): number {
+    const { bytes, end, depth } = this;
+    const start = this.at + 1;
+    let at = start;
+    let hash = 0;
+    let byte = -1;
+    while (at < end) {
+      byte = bytes[at]!;
+      // The quote, a backslash, a control character, a byte beyond ASCII.
+      if (byte === QUOTE || byte === 92 || byte < 32 || byte > 127) break;
+      hash = hashWith(hash, byte);
+      at++;
+    }
+    let name: string | undefined;
+    let index: number;
+    if (byte === QUOTE && at < end) {
+      this.at = at + 1;
+      index = level.find(bytes, start, at, hash);
+    } else {
+      this.skipString();
+      name = this.decoded(start - 1, this.at);
+      if (name.includes('\0'))
+        throw new BodyError(`a name in ${this.#path() || 'the request'} must not have NUL`);
+      index = level.findText(name);
+    }
+    if (index >= 0) {
+      const mark = 1 << index;
+      if ((SEEN[depth]! & mark) !== 0) throw this.#twice(level.names[index]!);
+      SEEN[depth]! |= mark;
+      POSITIONS[depth] = index;
+      return index;
+    }
+    name ??= bytes.toString('latin1', start, at);
+    if (index !== UNKNOWN) {
+      const meant = level.names[FOLDED - index]!;
+      throw new BodyError(`${this.prefix()}${name.slice(0, NAME_CHARS_MAX)} must be written as ${meant}`);
+    }
+    this.#checkOther(name, depth);
+    return UNKNOWN;
+  }
+
+  #checkOther(name: string, depth: number): void {
+    const folded = foldedName(name);
+    if (depth === 1) {
+      this.steering = steeringOf(folded);
+      if (this.steering !== undefined && this.steering.name !== name) {
+        throw new BodyError(`${name.slice(0, NAME_CHARS_MAX)} must be written as ${this.steering.name}`);
+      }
+    }
+    const others = OTHERS[depth];
+    if (others === undefined) {
+      OTHERS[depth] = folded;
+      return;
+    }
+    const set = typeof others === 'string' ? new Set([others]) : others;
+    OTHERS[depth] = set;
+    if (set.has(folded)) throw this.#twice(name);
+    set.add(folded);
+    if (set.size > BODY_MEMBERS_MAX) {
+      throw new BodyError(
+        `${this.#path() || 'the request body'} must have at most ${BODY_MEMBERS_MAX} members`,
+      );
+    }
+  }
+
+  /** Skips the value of a member that has no rule. Names within it are checked if `level` knows them. */
+  skipMember(level: Level, index: number): void {
+    const inner = index < 0 ? undefined : level.inner[index];
+    if (inner === undefined) this.skipValue();
+    else this.#skipObjects(inner);
+  }
+
+  /** An object, or an array of them. */
+  #skipObjects(level: Level): void {
+    const first = this.bytes[this.at];
+    if (first !== BRACKET) {
+      if (first === BRACE) this.#skipObject(level);
+      else this.skipValue();
+      return;
+    }
+    if (!this.openItems()) return;
+    let count = 0;
+    do {
+      this.item(count++);
+      if (this.bytes[this.at] === BRACE) this.#skipObject(level);
+      else this.skipValue();
+    } while (this.moreItems());
+  }
+
+  #skipObject(level: Level): void {
+    if (!this.openLevel(level)) return;
+    do {
+      const index = this.name(level);
+      this.colon();
+      this.skipMember(level, index);
+    } while (this.moreMembers());
+  }
+
+  #twice(name: string): BodyError {
+    return new BodyError(
+      `${this.prefix()}${name.slice(0, NAME_CHARS_MAX)} must be given once, in whatever case`,
+    );
+  }
+
+  /** The object at hand, such as `messages[3].content[0]`; empty for the request itself. */
+  #path(): string {
+    let path = '';
+    for (let depth = 1; depth < this.depth; depth++) {
+      const level = LEVELS[depth];
+      const position = POSITIONS[depth]!;
+      path += level === undefined ? `[${position}]` : `${path === '' ? '' : '.'}${level.names[position]!}`;
+    }
+    return path;
+  }
+
+  /** The same with a dot, for a name to follow. */
+  prefix(): string {
+    const path = this.#path();
+    return path === '' ? '' : `${path}.`;
+  }
+
+  /** The known name that was read last in the object at hand; empty if there is none. */
+  lastName(): string {
+    return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
+  }
+}
