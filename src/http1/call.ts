@@ -8,8 +8,7 @@ import type { MonotonicMs } from '../core/units.js';
 import type { HttpTarget, HttpCall, HttpFault, HttpHandler } from './http-client.js';
 import type { ConnectionError, Http1Connection } from './connection.js';
 import type { ResponseHead } from './head.js';
-import type { Http1Pool } from './pool.js';
-import type { Waiter } from './waiting-line.js';
+import type { Http1Pool, Waiter } from './pool.js';
 
 type TimeoutCode =
   | 'TIMEOUT_CONNECT'

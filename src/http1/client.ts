@@ -8,7 +8,6 @@ import type { HttpTarget, HttpCall, HttpClient, HttpHandler } from './http-clien
 import { Http1Call } from './call.js';
 import type { ConnectionError } from './connection.js';
 import { Http1Pool } from './pool.js';
-import { fixedHeadOf, headOf } from './request.js';
 
 /** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms; without calls and connections nothing is looked at. */
 const SWEEP_PERIOD_MS = 50;
@@ -135,4 +134,46 @@ export class Http1Client implements HttpClient {
 /** Targets of one key share their connections. */
 function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget): string {
   return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
+}
+
+/** A line end in a value would begin another header, or another request. */
+const VALUE = /^[\t -~]*$/;
+const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+const PATH = /^\/[!-~]*$/;
+
+/** Everything before the headers of one call; undefined where path or headers cannot be sent. */
+function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined {
+  const headers = new Map<string, string>([
+    ['host', new URL(target.origin).host],
+    ['connection', 'keep-alive'],
+    ['content-type', 'application/json'],
+    // What comes is relayed and read as it is; nothing here decompresses.
+    ['accept-encoding', 'identity'],
+    ['user-agent', userAgent],
+  ]);
+  if (target.key !== undefined) headers.set('authorization', `Bearer ${target.key}`);
+  // The target's own replace ours of the same name.
+  for (const [name, value] of Object.entries(target.headers)) headers.set(name.toLowerCase(), value);
+  if (!PATH.test(target.path)) return undefined;
+  for (const [name, value] of headers) if (!NAME.test(name) || !VALUE.test(value)) return undefined;
+  const lines = [...headers].map(([name, value]) => `${name}: ${value}\r\n`);
+  return `POST ${target.path} HTTP/1.1\r\n${lines.join('')}`;
+}
+
+/** The whole head; `traceHeaders` are name, value, name, value. Undefined where a value cannot be sent. */
+function headOf(
+  fixedHead: string,
+  requestId: string,
+  traceHeaders: readonly string[],
+  lengthBytes: number,
+): string | undefined {
+  if (!VALUE.test(requestId)) return undefined;
+  let head = `${fixedHead}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n`;
+  for (let index = 0; index + 1 < traceHeaders.length; index += 2) {
+    const name = traceHeaders[index]!;
+    const value = traceHeaders[index + 1]!;
+    if (!NAME.test(name) || !VALUE.test(value)) return undefined;
+    head += `${name}: ${value}\r\n`;
+  }
+  return `${head}\r\n`;
 }

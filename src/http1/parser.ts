@@ -1,8 +1,7 @@
 /**
- * Reads the responses of one connection, one at a time, from the pieces that its socket brings. It calls nobody: what a piece brought
- * stands in its fields, in the order head, body, problem or end. Pure; upstream worker.
+ * Reads the responses of one connection, one at a time, from the pieces that its socket brings. It calls nobody: a connection
+ * reads from its fields what a piece brought, in the order head, body, problem or end. Pure; upstream worker.
  */
-import { ChunkedBody } from './chunks.js';
 import { HeadError, parseHead, type ResponseHead } from './head.js';
 
 /** Of one head. Providers send some 2 KB. */
@@ -134,4 +133,202 @@ export class Http1Parser {
     }
     return end;
   }
+}
+
+/** Of all chunks of a body together: nobody uses them, and a byte each could be sent for ever beside empty ones. */
+const EXTENSIONS_BYTES_MAX = 16 * 1024;
+const TRAILERS_BYTES_MAX = 16 * 1024;
+/** Enough for any length that a number holds exactly, and for zeros before it. */
+const SIZE_DIGITS_MAX = 16;
+/** Of a size that is read at once; it is far below what a number holds. */
+const PLAIN_DIGITS_MAX = 8;
+
+const TAB = 9;
+const LF = 10;
+const CR = 13;
+const SEMICOLON = 59;
+const COLON = 58;
+const DELETE = 127;
+
+/** What is awaited. */
+const SIZE = 0;
+const EXTENSION = 1;
+const SIZE_LF = 2;
+const DATA = 3;
+const DATA_CR = 4;
+const DATA_LF = 5;
+const TRAILER_START = 6;
+const TRAILER_NAME = 7;
+const TRAILER_VALUE = 8;
+const TRAILER_LF = 9;
+const LAST_LF = 10;
+const OVER = 11;
+
+const isTokenByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+  /[!#$%&'*+.^_`|~0-9A-Za-z-]/.test(String.fromCharCode(byte)) ? 1 : 0,
+);
+
+/**
+ * Reads a chunked body (RFC 9112, 7.1), however its bytes are cut:
+ *
+ *     1a;extension CRLF  <26 bytes> CRLF   …   0 CRLF   trailer: value CRLF   CRLF
+ *
+ * A piece that was read may hold many chunks, each an event of a stream. Their payloads are moved together inside the piece, so
+ * that they go on as one: whatever follows then costs by the piece and not by the chunk.
+ */
+class ChunkedBody {
+  /** The payload that the last call of `decode` found, `bytes[payloadStart..payloadEnd)`. */
+  payloadStart = 0;
+  payloadEnd = 0;
+  /** What is wrong; nothing is read any more. The payload before it is good. */
+  problem: string | undefined;
+  #step = SIZE;
+  /** Of the chunk, as far as its digits have come; then what is still to come of it. */
+  #sizeBytes = 0;
+  #digits = 0;
+  #extensionsBytes = 0;
+  #trailersBytes = 0;
+
+  /** Begins another body. */
+  reset(): void {
+    this.problem = undefined;
+    this.#step = SIZE;
+    this.#sizeBytes = 0;
+    this.#digits = 0;
+    this.#extensionsBytes = 0;
+    this.#trailersBytes = 0;
+  }
+
+  get isOver(): boolean {
+    return this.#step === OVER;
+  }
+
+  /** Reads `bytes[at..end)`, whose order it changes, and returns how far it came: `end`, or where the body is over. */
+  decode(bytes: Uint8Array, at: number, end: number): number {
+    this.payloadStart = at;
+    this.payloadEnd = at;
+    while (at < end && this.#step !== OVER && this.problem === undefined) {
+      if (this.#step === DATA) {
+        const pieceEnd = Math.min(end, at + this.#sizeBytes);
+        this.#take(bytes, at, pieceEnd);
+        this.#sizeBytes -= pieceEnd - at;
+        at = pieceEnd;
+        if (this.#sizeBytes === 0) at = this.#readDataEnd(bytes, at, end);
+      } else if (this.#step === SIZE && this.#digits === 0) {
+        at = this.#readSizeLine(bytes, at, end);
+      } else {
+        this.#readByte(bytes[at]!);
+        at++;
+      }
+    }
+    return at;
+  }
+
+  /** A size with its line's end, where all of it is here and has no extension, as it nearly always is; else one byte. Where it stands then. */
+  #readSizeLine(bytes: Uint8Array, at: number, end: number): number {
+    const digitsEnd = Math.min(end - 2, at + PLAIN_DIGITS_MAX);
+    let size = 0;
+    let next = at;
+    for (; next < digitsEnd; next++) {
+      const digit = hexDigitOf(bytes[next]!);
+      if (digit === undefined) break;
+      size = size * 16 + digit;
+    }
+    if (size > 0 && next <= end - 2 && bytes[next] === CR && bytes[next + 1] === LF) {
+      this.#sizeBytes = size;
+      this.#step = DATA;
+      return next + 2;
+    }
+    this.#readByte(bytes[at]!);
+    return at + 1;
+  }
+
+  /** The line end behind a chunk, where it is here; else it is awaited. Where it stands then. */
+  #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
+    this.#digits = 0;
+    const isHere = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
+    this.#step = isHere ? SIZE : DATA_CR;
+    return isHere ? at + 2 : at;
+  }
+
+  #take(bytes: Uint8Array, start: number, end: number): void {
+    if (this.payloadEnd === this.payloadStart) {
+      this.payloadStart = start;
+      this.payloadEnd = end;
+      return;
+    }
+    bytes.copyWithin(this.payloadEnd, start, end);
+    this.payloadEnd += end - start;
+  }
+
+  #readByte(byte: number): void {
+    switch (this.#step) {
+      case SIZE:
+        this.#readSize(byte);
+        return;
+      case EXTENSION:
+        if (byte === CR) this.#step = SIZE_LF;
+        else if (!isText(byte)) this.problem = 'bad chunk extension';
+        else if (++this.#extensionsBytes > EXTENSIONS_BYTES_MAX) this.problem = 'chunk extensions too long';
+        return;
+      case SIZE_LF:
+        this.#expect(byte, LF, this.#sizeBytes === 0 ? TRAILER_START : DATA);
+        return;
+      case DATA_CR:
+        this.#expect(byte, CR, DATA_LF);
+        return;
+      case DATA_LF:
+        this.#expect(byte, LF, SIZE);
+        return;
+      case LAST_LF:
+        this.#expect(byte, LF, OVER);
+        return;
+      default:
+        this.#readTrailer(byte);
+    }
+  }
+
+  #readSize(byte: number): void {
+    const digit = hexDigitOf(byte);
+    if (digit !== undefined) {
+      this.#sizeBytes = this.#sizeBytes * 16 + digit;
+      if (++this.#digits > SIZE_DIGITS_MAX || this.#sizeBytes > Number.MAX_SAFE_INTEGER)
+        this.problem = 'chunk size too long';
+    } else if (this.#digits === 0) {
+      this.problem = 'bad chunk size';
+    } else if (byte === CR) {
+      this.#step = SIZE_LF;
+    } else if (byte === SEMICOLON) {
+      this.#step = EXTENSION;
+    } else {
+      this.problem = 'bad chunk size';
+    }
+  }
+
+  #readTrailer(byte: number): void {
+    if (++this.#trailersBytes > TRAILERS_BYTES_MAX) this.problem = 'trailers too long';
+    else if (this.#step === TRAILER_LF) this.#expect(byte, LF, TRAILER_START);
+    else if (this.#step === TRAILER_VALUE) {
+      if (byte === CR) this.#step = TRAILER_LF;
+      else if (!isText(byte)) this.problem = 'bad trailer';
+    } else if (this.#step === TRAILER_START && byte === CR) this.#step = LAST_LF;
+    else if (this.#step === TRAILER_NAME && byte === COLON) this.#step = TRAILER_VALUE;
+    else if (isTokenByte[byte] === 1) this.#step = TRAILER_NAME;
+    else this.problem = 'bad trailer';
+  }
+
+  #expect(byte: number, wanted: number, next: number): void {
+    if (byte === wanted) this.#step = next;
+    else this.problem = 'bad end of a line or chunk';
+  }
+}
+
+function hexDigitOf(byte: number): number | undefined {
+  if (byte >= 48 && byte <= 57) return byte - 48;
+  const lower = byte | 0x20;
+  return lower >= 97 && lower <= 102 ? lower - 87 : undefined;
+}
+
+function isText(byte: number): boolean {
+  return (byte >= 32 && byte !== DELETE) || byte === TAB;
 }

@@ -13,7 +13,6 @@ import type { Http1Call } from './call.js';
 import { Http1Connection, type ConnectionError, type ConnectionOwner } from './connection.js';
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
-import { WaitingLine } from './waiting-line.js';
 
 /** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
 const IDLE_CHECK_MS = 500;
@@ -210,5 +209,55 @@ export class Http1Pool implements ConnectionOwner {
       this.#connections.add(connection);
       this.#opening.add(connection);
     }
+  }
+}
+
+/** A call in a waiting line. Its links are in the call itself, and cut when it leaves, so that dead calls keep nobody alive. */
+export interface Waiter<T> {
+  isWaiting: boolean;
+  /** Undefined while it does not wait. */
+  ahead: T | undefined;
+  behind: T | undefined;
+}
+
+/** Waiting calls in order; any of them may leave from anywhere. Not a Set: see core/slot-list. */
+export class WaitingLine<T extends Waiter<T>> {
+  #first: T | undefined;
+  #last: T | undefined;
+  #size = 0;
+
+  get size(): number {
+    return this.#size;
+  }
+
+  /** Last of all. */
+  add(waiter: T): void {
+    waiter.isWaiting = true;
+    waiter.ahead = this.#last;
+    if (this.#last === undefined) this.#first = waiter;
+    else this.#last.behind = waiter;
+    this.#last = waiter;
+    this.#size++;
+  }
+
+  /** Nothing where it does not wait. */
+  remove(waiter: T): void {
+    if (!waiter.isWaiting) return;
+    const { ahead, behind } = waiter;
+    if (ahead === undefined) this.#first = behind;
+    else ahead.behind = behind;
+    if (behind === undefined) this.#last = ahead;
+    else behind.ahead = ahead;
+    waiter.isWaiting = false;
+    waiter.ahead = undefined;
+    waiter.behind = undefined;
+    this.#size--;
+  }
+
+  /** Who has waited longest, and waits no more. */
+  take(): T | undefined {
+    const first = this.#first;
+    if (first !== undefined) this.remove(first);
+    return first;
   }
 }

@@ -9,11 +9,11 @@ import { withModelName } from '../protocol/chat-call.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
 import {
   type ResponseBodyReader,
+  type ResponseBudget,
   type ResponseOutcome,
   ResponseReader,
   type ResponseSink,
 } from './response-reader.js';
-import type { ResponseBudget } from './response-budget.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
   connectionFailure,

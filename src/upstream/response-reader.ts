@@ -3,10 +3,10 @@
  * complete and a response, so another upstream may still be asked. Upstream worker.
  */
 import { isUtf8 } from 'node:buffer';
+import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { type AttemptFailure, garbageFailure, budgetFailure } from './error-mapping.js';
-import type { ResponseBudget } from './response-budget.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
@@ -189,4 +189,61 @@ function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
   const [first] = chunks;
   if (first === undefined || chunks.length > 1) return Buffer.concat(chunks, bytes);
   return Buffer.isBuffer(first) ? first : Buffer.from(first.buffer, first.byteOffset, first.length);
+}
+
+/**
+ * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered from its first byte, because nothing
+ * of it is sent until it is validated, until its client has taken it, and a slow client may take hours. A response that finds no
+ * room is given up: the call is refused with 503 and not billed. Waiting for room would be a queue behind the slowest reader.
+ */
+export class ResponseBudgetBuffer {
+  readonly #bytesMax: number;
+  readonly #bytesUncounted: number;
+  #heldBytes = 0;
+
+  /** Answers up to `bytesUncounted` always find room: calls in flight bound them. */
+  constructor(bytesMax: number, bytesUncounted: number) {
+    this.#bytesMax = bytesMax;
+    this.#bytesUncounted = bytesUncounted;
+  }
+
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
+  /** Changes what a response holds from `fromBytes` to `toBytes`; false, and no change, where there is no room for it. */
+  change(fromBytes: number, toBytes: number): boolean {
+    const held = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
+    if (toBytes > fromBytes && this.#counted(toBytes) > 0 && held > this.#bytesMax) return false;
+    invariant(held >= 0, 'what is given back was held');
+    this.#heldBytes = held;
+    return true;
+  }
+
+  #counted(bytes: number): number {
+    return bytes > this.#bytesUncounted ? bytes : 0;
+  }
+}
+
+/** What the response of one call holds. */
+export class ResponseBudget {
+  readonly #budget: ResponseBudgetBuffer;
+  #bytes = 0;
+
+  constructor(budget: ResponseBudgetBuffer) {
+    this.#budget = budget;
+  }
+
+  /** Room for `bytes` more; false where there is none. */
+  grow(bytes: number): boolean {
+    if (!this.#budget.change(this.#bytes, this.#bytes + bytes)) return false;
+    this.#bytes += bytes;
+    return true;
+  }
+
+  /** The response is held no longer. Idempotent. */
+  clear(): void {
+    this.#budget.change(this.#bytes, 0);
+    this.#bytes = 0;
+  }
 }

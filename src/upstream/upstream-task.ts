@@ -15,7 +15,7 @@ import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
-import { ErrorLog } from './error-log.js';
+import { ErrorLog } from './error-mapping.js';
 import { Http1Client } from '../http1/client.js';
 import { RouteTable } from './route-table.js';
 import { addressOf } from './target.js';

@@ -9,7 +9,7 @@ import {
   type ResponseOutcome,
   type ResponseSink,
 } from '#src/upstream/response-reader.js';
-import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-budget.js';
+import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-reader.js';
 import { StreamReader } from '#src/upstream/stream-reader.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { answerOf, chunkOf, DONE, sse, USAGE, usageEvent } from '../../fixtures/upstream-server.js';

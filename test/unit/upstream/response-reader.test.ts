@@ -1,7 +1,7 @@
 /** Whole answers: checked, unchanged, bounded. */
 import t from 'tap';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
-import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-budget.js';
+import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-reader.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';

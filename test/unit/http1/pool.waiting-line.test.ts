@@ -1,5 +1,5 @@
 import t from 'tap';
-import { WaitingLine, type Waiter } from '#src/http1/waiting-line.js';
+import { WaitingLine, type Waiter } from '#src/http1/pool.js';
 import { grownBytes } from '../../support/collections.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 
