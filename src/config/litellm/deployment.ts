@@ -1,6 +1,5 @@
-/**
- * One entry of LiteLLM's `model_list` as an upstream of Tollgate. Main thread of a command.
- */
+/** Converts one entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls it. */
+import { picoUnitsPerToken } from '../../core/money.js';
 import {
   HEADER_NAMES,
   HEADER_NAMES_REFUSED,
@@ -8,10 +7,15 @@ import {
   OUTPUT_TOKENS_MAX,
   TIMEOUT_MS_MAX,
 } from '../catalog-schema.js';
-import { importPrice, type ImportedPrice } from './price.js';
-import { azurePlace, openaiPlace, type Parameter, providerModelOf } from './provider.js';
+import {
+  azureAddress,
+  openaiAddress,
+  type Parameter,
+  providerModelOf,
+  variableNameOf,
+  type Variables,
+} from './provider.js';
 import type { ImportMap } from './remarks.js';
-import { variableNameOf, type Variables } from './variables.js';
 
 export const PRICE_NAMES = ['input', 'output', 'cached_input'] as const;
 export type PriceName = (typeof PRICE_NAMES)[number];
@@ -34,9 +38,9 @@ export interface Upstream {
 export interface Deployment {
   readonly entry: ImportMap;
   readonly upstream: Upstream;
-  /** The provider in front of the model's name. */
+  /** The provider's name, which is before the model's. */
   readonly provider: string;
-  /** Shares and order as the file gives them; what they mean depends on the model's other entries. */
+  /** As in the file. model.ts makes weights and priorities of them, by comparing the entries of a model. */
   readonly weight: number | undefined;
   readonly rpm: number | undefined;
   readonly tpm: number | undefined;
@@ -47,13 +51,13 @@ export interface Deployment {
 
 export interface DeploymentContext {
   readonly variables: Variables;
-  /** `credential_list` of the file, by name. */
+  /** The file's `credential_list`, by name. */
   readonly credentials: ReadonlyMap<string, ImportMap>;
-  /** Of `router_settings` and `litellm_settings`, for entries without their own. Seconds. */
+  /** The timeout of `router_settings` or `litellm_settings`, for entries without one. */
   readonly timeoutSeconds: number | undefined;
 }
 
-/** Why further parameters are not carried over; all others have no counterpart. */
+/** Why these parameters are not carried over. All others have no counterpart. */
 const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
   stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
@@ -62,7 +66,7 @@ const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   azure_ad_token: 'an upstream is called with a key, not with an Azure AD token',
 };
 
-/** Undefined, with a remark, where Tollgate cannot call it. `name` is what callers say. */
+/** `name` is the model's name for callers. Returns undefined, with a remark, if Tollgate cannot call the entry. */
 export function importDeployment(
   entry: ImportMap,
   name: string,
@@ -89,11 +93,11 @@ export function importDeployment(
     own.remark('model', `${rejectionOf(found.name, found.model)}; the entry was left out`);
     return undefined;
   }
-  const place =
+  const address =
     provider === 'azure'
-      ? azurePlace(own, found.model, parameter, context.variables)
-      : openaiPlace(own, provider, parameter, context.variables);
-  if (place === undefined) return undefined;
+      ? azureAddress(own, found.model, parameter, context.variables)
+      : openaiAddress(own, provider, parameter, context.variables);
+  if (address === undefined) return undefined;
 
   const wanted = provider === 'azure' ? 'AZURE_API_KEY' : (provider.variable ?? variableNameOf(name));
   const given = parameter('api_key');
@@ -110,12 +114,12 @@ export function importDeployment(
   };
   if (provider !== 'azure' && provider.note !== undefined) own.remark('model', provider.note);
 
-  // LiteLLM hands it to its HTTP client, where it is the longest silence: before the first byte, and after each.
+  // LiteLLM's HTTP client takes it for the longest silence: before the first byte, and after each.
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
     upstream: {
-      url: place,
+      url: address,
       ...(provider === 'azure' || key === undefined ? {} : { key }),
       model: found.model,
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
@@ -208,14 +212,14 @@ function pricesOf(own: ImportMap, info: ImportMap): Partial<Record<PriceName, Im
     const infoFigure = info.figure(cost);
     const figure = ownFigure ?? infoFigure;
     if (figure === undefined) continue;
-    const place = ownFigure === undefined ? info : own;
+    const owner = ownFigure === undefined ? info : own;
     const price = importPrice(figure);
     if (price === undefined) {
-      place.remark(cost, 'is no cost of a token between 0 and 0.01');
+      owner.remark(cost, 'is no cost of a token between 0 and 0.01');
       continue;
     }
     if (!price.exact)
-      place.remark(cost, `rounded up to ${price.text} per million tokens: six decimals at most`);
+      owner.remark(cost, `rounded up to ${price.text} per million tokens: six decimals at most`);
     prices[name] = price;
   }
   return prices;
@@ -229,4 +233,50 @@ function outputTokensOf(info: ImportMap): number | undefined {
   if (Number.isInteger(tokens) && tokens >= 1 && tokens <= OUTPUT_TOKENS_MAX) return tokens;
   info.remark(most === undefined ? 'max_tokens' : 'max_output_tokens', `wanted is 1 to ${OUTPUT_TOKENS_MAX}`);
   return undefined;
+}
+
+export interface ImportedPrice {
+  /** A decimal number with at most six decimals. */
+  readonly text: string;
+  /** False if it had more decimals and was rounded up. */
+  readonly exact: boolean;
+}
+
+/** Costs as a YAML file writes them: `1.5e-07`, `.00000015`, `0.00000015`, `1`. */
+const COST = /^\+?(\d*)\.?(\d*)(?:[eE]([+-]?\d{1,3}))?$/;
+/** A number with more digits is no price. */
+const DIGITS_MAX = 40;
+const EXPONENT_MAX = 40;
+const PRICE_DECIMALS = 6;
+/** A cost per token is multiplied by 10 to this power: prices are per million tokens. */
+const MILLION_DECIMALS = 6;
+
+/**
+ * Converts LiteLLM's cost per token, as the file writes it, to a price per million tokens, in decimals all the way. Returns
+ * undefined if it is no cost or above the highest price.
+ */
+export function importPrice(cost: string): ImportedPrice | undefined {
+  const match = COST.exec(cost.trim());
+  if (match === null) return undefined;
+  const [, whole = '', fraction = '', exponentText = '0'] = match;
+  const digits = whole + fraction;
+  const exponent = Number(exponentText);
+  if (digits === '' || digits.length > DIGITS_MAX || Math.abs(exponent) > EXPONENT_MAX) return undefined;
+  const decimals = fraction.length - exponent - MILLION_DECIMALS;
+  const divisor = 10n ** BigInt(Math.max(decimals - PRICE_DECIMALS, 0));
+  const scaled = BigInt(digits) * 10n ** BigInt(Math.max(PRICE_DECIMALS - decimals, 0));
+  const exact = scaled % divisor === 0n;
+  const text = decimalText(scaled / divisor + (exact ? 0n : 1n));
+  return picoUnitsPerToken(text) === undefined ? undefined : { text, exact };
+}
+
+export function higherPrice(left: ImportedPrice, right: ImportedPrice): ImportedPrice {
+  return picoUnitsPerToken(left.text)! >= picoUnitsPerToken(right.text)! ? left : right;
+}
+
+function decimalText(millionths: bigint): string {
+  const digits = millionths.toString().padStart(PRICE_DECIMALS + 1, '0');
+  const fraction = digits.slice(-PRICE_DECIMALS).replace(/0+$/, '');
+  const whole = digits.slice(0, -PRICE_DECIMALS);
+  return fraction === '' ? whole : `${whole}.${fraction}`;
 }

@@ -1,6 +1,6 @@
 /**
- * LiteLLM's `config.yaml` as a `tollgate.yaml`: models with their upstreams, and what could not be carried over. The format
- * is that of docs.litellm.ai/docs/proxy/configs. Main thread of a command.
+ * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with their upstreams, and
+ * remarks on what could not be carried over. `tollgate config import-litellm` calls it.
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
@@ -8,23 +8,21 @@ import { MODELS_MAX } from '../catalog-schema.js';
 import { parseYaml } from '../yaml-source.js';
 import { importAliases, type ImportedModel, importModel, MODEL_NAME, MODEL_NAME_RULE } from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
-import { providerModelOf } from './provider.js';
-import { ImportMap, Remarks, type Remark } from './remarks.js';
-import { remarkSections } from './sections.js';
-import { Variables } from './variables.js';
+import { providerModelOf, Variables } from './provider.js';
+import { ImportMap, type Remark, Remarks, remarkSections } from './remarks.js';
 
 export interface LitellmImport {
-  /** Text of a `tollgate.yaml` that passes `config check` once its variables are set. */
+  /** A `tollgate.yaml` that passes `config check` once its variables are set. */
   readonly yaml: string;
   /** In the order of their lines. */
   readonly remarks: readonly Remark[];
-  /** Environment variables that `yaml` refers to. */
+  /** The environment variables in `yaml`. */
   readonly variables: readonly string[];
-  /** Entries of `model_list` that no model was made of; a remark says why of each. */
+  /** The number of entries of `model_list` that are in no model. A remark on each says why. */
   readonly leftOut: number;
 }
 
-/** Throws ConfigError where the text is no YAML, or no model of it can be carried over; its lines name `fileName`. */
+/** Throws ConfigError, with lines that name `fileName`, if the text is no YAML or none of its models can be carried over. */
 export function importLitellm(text: string, fileName: string): LitellmImport {
   const source = parseYaml(text, fileName, { merge: true });
   const remarks = new Remarks(source);
@@ -69,7 +67,7 @@ function entriesOf(file: ImportMap, remarks: Remarks): ImportMap[] {
   return listOf(file, 'model_list', remarks);
 }
 
-/** Of entries that name no key: LiteLLM takes their provider's usual variable. */
+/** The variables that LiteLLM reads for entries without a key: those of their providers. */
 function impliedVariables(entries: readonly ImportMap[]): string[] {
   return entries.flatMap((entry) => {
     const own = entry.map('litellm_params');
@@ -91,7 +89,7 @@ function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap
   );
 }
 
-/** Adds to `leftOut` the entries that no model is made of. */
+/** Adds the entries that are in no model to `leftOut`. */
 function modelsOf(
   entries: readonly ImportMap[],
   context: DeploymentContext,
@@ -134,7 +132,7 @@ function withAliases(models: readonly ImportedModel[], router: ImportMap): Impor
   });
 }
 
-/** A plan is wanted, and LiteLLM's file has none. */
+/** LiteLLM's file has no plans, and Tollgate needs one. */
 const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, models: ['*'] };
 
 function documentOf(models: readonly ImportedModel[], fileName: string): string {

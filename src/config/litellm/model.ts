@@ -1,9 +1,17 @@
 /**
- * The entries of one `model_name` as one model of Tollgate with several upstreams. Main thread of a command.
+ * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same `model_name`: its
+ * price, its upstreams' weights and priorities, its aliases. import.ts calls it.
  */
+import { IDENTIFIER_PATTERN } from '../annotations.js';
 import { ALIASES_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
-import { type Deployment, PRICE_NAMES, type PriceName, type Upstream } from './deployment.js';
-import { higherPrice, type ImportedPrice } from './price.js';
+import {
+  type Deployment,
+  higherPrice,
+  type ImportedPrice,
+  PRICE_NAMES,
+  type PriceName,
+  type Upstream,
+} from './deployment.js';
 import type { ImportMap } from './remarks.js';
 
 export interface ImportedModel {
@@ -15,13 +23,13 @@ export interface ImportedModel {
   readonly upstreams: readonly (Upstream & { readonly weight?: number; readonly priority?: number })[];
 }
 
-/** Of a weight and of a priority, in Tollgate's file. */
+/** The highest weight and the highest priority in Tollgate's file. */
 const SHARE_MAX = 1_000;
 
-/** LiteLLM picks by the first of these that an entry has. */
+/** LiteLLM chooses an upstream by the first of these that an entry has. */
 const SHARES = ['weight', 'rpm', 'tpm'] as const;
 
-/** `deployments` has one entry at least. */
+/** `deployments` has at least one entry. */
 export function importModel(id: string, deployments: readonly Deployment[]): ImportedModel {
   const kept = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
@@ -44,7 +52,7 @@ export function importModel(id: string, deployments: readonly Deployment[]): Imp
   };
 }
 
-/** Whole numbers from 1 in the same proportion; undefined where all have the same share. */
+/** Whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
   const by = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
   for (const share of ['rpm', 'tpm'] as const) {
@@ -72,7 +80,7 @@ function greatestDivisor(left: number, right: number): number {
   return right === 0 ? left : greatestDivisor(right, left % right);
 }
 
-/** `order` 1 is used first; entries without one come last. Undefined where none has one. */
+/** LiteLLM uses `order` 1 first, and entries without one last. Undefined if no entry has one. */
 function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined {
   const orders = [...new Set(deployments.flatMap(({ order }) => (order === undefined ? [] : [order])))];
   if (orders.length === 0) return undefined;
@@ -80,7 +88,7 @@ function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined 
   return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
 }
 
-/** A model has one price, whichever upstream responses: the highest, so that no call is sold below cost. */
+/** A model has one price, whichever upstream responds: the highest, so that no call is sold below cost. */
 function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, string>> | undefined {
   const highest: Partial<Record<PriceName, ImportedPrice>> = {};
   for (const deployment of deployments) {
@@ -123,13 +131,11 @@ function remarkParameter({ entry }: Deployment, name: string, text: string): voi
   entry.map('litellm_params').remark(name, text);
 }
 
-/* LiteLLM's `model_group_alias` as aliases of models. Main thread of a command. */
-
-/** The names that callers can use: see `identifier` in config/annotations.ts. */
-export const MODEL_NAME = /^[!-)+-~]{1,128}$/;
+/** A name that callers can use. */
+export const MODEL_NAME = new RegExp(IDENTIFIER_PATTERN);
 export const MODEL_NAME_RULE = 'want a name of 1 to 128 visible ASCII characters without *';
 
-/** Aliases by the id of their model; with a remark for each that cannot be one. */
+/** Reads `model_group_alias`. Returns aliases by the id of their model, and remarks on those that cannot be aliases. */
 export function importAliases(router: ImportMap, modelIds: readonly string[]): Map<string, string[]> {
   const aliases = new Map<string, string[]>();
   const section = router.map('model_group_alias');

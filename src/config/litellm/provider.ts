@@ -1,22 +1,20 @@
 /**
- * LiteLLM's providers: which of them speak the OpenAI interface, where, and with what key. Pure; main thread of a command.
- *
- * The names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT).
+ * LiteLLM's providers: which of them have an OpenAI-compatible interface, at which address, and which variable has the key.
+ * Names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT). Pure.
  */
 import { isUpstreamUrl } from '../catalog-schema.js';
 import type { ImportMap } from './remarks.js';
-import type { Variables } from './variables.js';
 
 export interface Provider {
-  /** Where it is served; undefined where the file has to say it. */
+  /** The provider's address; undefined if the file has to name it. */
   readonly url: string | undefined;
-  /** The variable that LiteLLM reads the key from; undefined where calls need none. */
+  /** The variable from which LiteLLM reads the key; undefined if calls need no key. */
   readonly variable: string | undefined;
-  /** What a short name of a model becomes there. */
+  /** What the provider has before a short model name. */
   readonly modelPrefix?: string;
-  /** Its path where the file's `api_base` gives the origin alone. */
+  /** The path, for a file whose `api_base` has only the origin. */
   readonly path?: string;
-  /** What is different from LiteLLM's way to it. */
+  /** A remark on what LiteLLM does differently. */
   readonly note?: string;
 }
 
@@ -64,18 +62,19 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['litellm_proxy', { url: undefined, variable: undefined }],
 ]);
 
-/** Names that LiteLLM knows without a provider in front: OpenAI's. */
+/** Models of OpenAI, which LiteLLM knows without the provider's name before them. */
 const OPENAI_MODEL = /^(?:ft:)?(?:gpt-|chatgpt-|o\d)/;
 
 export interface ProviderModel {
-  /** LiteLLM's name of it. */
+  /** LiteLLM's name of the provider. */
   readonly name: string;
+  /** Undefined if no provider is named, or if it has no OpenAI-compatible interface. */
   readonly provider: Provider | 'azure' | undefined;
-  /** The model's name there. */
+  /** The provider's name of the model. */
   readonly model: string;
 }
 
-/** Splits `groq/llama-3.3-70b-versatile`. `provider` is undefined where it has no OpenAI-compatible interface, or is not named. */
+/** Splits `groq/llama-3.3-70b-versatile`. `custom` is the entry's `custom_llm_provider`. */
 export function providerModelOf(model: string, custom: string | undefined): ProviderModel {
   const slash = model.indexOf('/');
   const first = slash === -1 ? undefined : model.slice(0, slash);
@@ -96,13 +95,75 @@ function providerModel(name: string, model: string): ProviderModel {
   return { name, provider, model: full };
 }
 
-/* Where a provider is called: the upstream's address. Main thread of a command. */
+const ENVIRONMENT = 'os.environ/';
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** A parameter of the entry, or of the credential that it names. */
+/** Words that stand for "no key" in examples of local servers. */
+const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
+
+/**
+ * Rewrites values that LiteLLM takes from the environment as references of Tollgate's file. A secret that is written inline is
+ * never carried over: it becomes a reference to a variable that the operator has to set.
+ */
+export class Variables {
+  /** The variable of each inline secret. */
+  readonly #inline = new Map<string, string>();
+  /** Variables that have a meaning already: no inline secret gets one of them. */
+  readonly #meant: ReadonlySet<string>;
+
+  /** `implied`: the variables that LiteLLM reads if an entry names no key. */
+  constructor(fileText: string, implied: Iterable<string>) {
+    const named = Array.from(
+      fileText.matchAll(/os\.environ\/([A-Za-z_][A-Za-z0-9_]*)/g),
+      ([, name]) => name!,
+    );
+    this.#meant = new Set([...named, ...implied]);
+  }
+
+  /** Rewrites a value that is no secret: `${NAME}` for a reference, else the plain text. */
+  text(value: string): string {
+    return referenceOf(value) ?? value.replaceAll('${', () => '$${');
+  }
+
+  /**
+   * Rewrites a secret as a reference. If the file has the secret itself, `inline` is the variable that the operator has to
+   * set. Undefined for a word that means "no key".
+   */
+  secret(value: string, wanted: string): { reference: string; inline: string | undefined } | undefined {
+    const reference = referenceOf(value);
+    if (reference !== undefined) return { reference, inline: undefined };
+    if (NO_KEY.test(value)) return undefined;
+    const known = this.#inline.get(value);
+    const name = known ?? this.#freeName(wanted);
+    this.#inline.set(value, name);
+    return { reference: `\${${name}}`, inline: name };
+  }
+
+  #freeName(wanted: string): string {
+    const taken = new Set([...this.#meant, ...this.#inline.values()]);
+    let name = wanted;
+    for (let number = 2; taken.has(name); number++) name = `${wanted}_${number}`;
+    return name;
+  }
+}
+
+/** `GPT_4O_API_KEY` for the model `gpt-4o`. */
+export function variableNameOf(model: string): string {
+  const name = model.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
+  return `${/^[A-Z_]/.test(name) ? '' : 'MODEL_'}${name}_API_KEY`;
+}
+
+function referenceOf(value: string): string | undefined {
+  if (!value.startsWith(ENVIRONMENT)) return undefined;
+  const name = value.slice(ENVIRONMENT.length).trim();
+  return VARIABLE.test(name) ? `\${${name}}` : undefined;
+}
+
+/** Returns a parameter of the entry, or of the credential that it names. */
 export type Parameter = (wanted: string) => string | undefined;
 
-/** Both are undefined, with a remark, where the entry gives no address that can be called. */
-export function openaiPlace(
+/** The upstream's address. Undefined, with a remark, if the entry has no address that can be called. */
+export function openaiAddress(
   own: ImportMap,
   provider: Provider,
   parameter: Parameter,
@@ -119,8 +180,8 @@ export function openaiPlace(
   return checkedUrl(own, full);
 }
 
-/** Of Azure's two interfaces the one that LiteLLM uses: a path a deployment with a dated version, or `/openai/v1`. */
-export function azurePlace(
+/** The address of an Azure deployment, in the form that LiteLLM uses: a path with a dated version, or `/openai/v1`. */
+export function azureAddress(
   own: ImportMap,
   model: string,
   parameter: Parameter,
@@ -143,11 +204,11 @@ export function azurePlace(
   return checkedUrl(own, `${path}?api-version=${variables.text(version ?? AZURE_VERSION)}`);
 }
 
-/** The last dated version of Azure that is generally available. */
+/** Azure's last generally available dated version. */
 const AZURE_VERSION = '2024-10-21';
 
 function checkedUrl(own: ImportMap, url: string): string | undefined {
-  // What a variable holds is checked when the settings are read.
+  // A variable's value is checked when the settings are read.
   if (url.startsWith('${') || isUpstreamUrl(url)) return url;
   own.remark('api_base', 'no http:// or https:// address without user and password; the entry was left out');
   return undefined;

@@ -1,22 +1,22 @@
 /**
- * What an import could not carry over, and a map of the file that knows which of its names were understood. Main thread of
- * a command.
+ * Collects what an import from LiteLLM cannot carry over. ImportMap reads a map of the file and remembers which of its names
+ * were read; what is left becomes a remark.
  */
 import { formatPath, type SettingPath } from '../config-error.js';
 import type { YamlSource } from '../yaml-source.js';
 
 export interface Remark {
-  /** From 1, in the file that was read. */
+  /** Line of the file, from 1. */
   readonly line: number;
   /** `model_list[0].litellm_params.rpm`. */
   readonly path: string;
-  /** Never holds a value that may be secret. */
+  /** Contains no value that may be secret. */
   readonly text: string;
 }
 
 export class Remarks {
   readonly #source: YamlSource;
-  /** By their words, for a map may be looked at more than once. */
+  /** By path and text, because a map may be read more than once. */
   readonly #remarks = new Map<string, Remark>();
 
   constructor(source: YamlSource) {
@@ -28,25 +28,25 @@ export class Remarks {
     this.#remarks.set(`${remark.path}: ${text}`, remark);
   }
 
-  /** In the order of their lines. */
+  /** The remarks in the order of their lines. */
   get list(): readonly Remark[] {
     return [...this.#remarks.values()].sort((left, right) => left.line - right.line);
   }
 
-  /** A scalar as the file writes it; undefined where it came from elsewhere (a merged block). */
+  /** A scalar as the file writes it; undefined if it comes from a merged block. */
   writtenAt(path: SettingPath): string | undefined {
     return this.#source.writtenAt(path);
   }
 }
 
-/** One map of the file. What is asked for counts as understood; `rest` is what nobody asked for. */
+/** One map of the file. `rest` has the names that were not read. */
 export class ImportMap {
   readonly path: SettingPath;
   readonly remarks: Remarks;
   readonly #values: Readonly<Record<string, unknown>>;
   readonly #asked = new Set<string>();
 
-  /** Anything but a map counts as an empty one, with a remark. */
+  /** Anything but a map is read as an empty map, with a remark. */
   constructor(value: unknown, path: SettingPath, remarks: Remarks) {
     this.path = path;
     this.remarks = remarks;
@@ -64,7 +64,7 @@ export class ImportMap {
     return new ImportMap(this.take(name), [...this.path, name], this.remarks);
   }
 
-  /** A text that is not empty; a number or a truth value counts as its text. */
+  /** Reads a text that is not empty; a number or a boolean is read as its text. */
   text(name: string): string | undefined {
     const value = this.take(name);
     if (value === undefined || value === '') return undefined;
@@ -74,7 +74,7 @@ export class ImportMap {
     return undefined;
   }
 
-  /** A finite number, or a text of one. */
+  /** Reads a finite number, or a text of one. */
   number(name: string): number | undefined {
     const value = this.take(name);
     if (value === undefined) return undefined;
@@ -84,7 +84,7 @@ export class ImportMap {
     return undefined;
   }
 
-  /** A number's own characters, so that nothing is lost to binary fractions. */
+  /** Reads a number as the file writes it, so that no digit is lost to binary fractions. */
   figure(name: string): string | undefined {
     const value = this.text(name);
     return value === undefined ? undefined : (this.remarks.writtenAt([...this.path, name]) ?? value);
@@ -94,8 +94,72 @@ export class ImportMap {
     this.remarks.add([...this.path, name], text);
   }
 
-  /** Names that nobody has asked for. */
   get rest(): string[] {
     return Object.keys(this.#values).filter((name) => !this.#asked.has(name));
   }
+}
+
+type Reasons = Readonly<Record<string, string>>;
+
+const FAILOVER =
+  'a call fails over among the upstreams of its own model: add the other model there with a higher priority number';
+const SHARING =
+  'the threads and processes of one host share limits without another service; several hosts share them by the setting sharing: { url }';
+
+const ROUTER_REASONS: Reasons = {
+  routing_strategy:
+    'the upstream with the fewest calls in flight for its weight is chosen, in the best priority',
+  routing_strategy_args: 'the choice of an upstream has no further settings',
+  num_retries: 'a call is tried at each upstream of its model until the first byte',
+  retry_policy: 'a call is tried at each upstream of its model until the first byte',
+  allowed_fails: 'see breaker_failures of an upstream',
+  cooldown_time: 'an upstream that fails is left alone for 2 to 60 seconds',
+  fallbacks: FAILOVER,
+  context_window_fallbacks: FAILOVER,
+  default_fallbacks: FAILOVER,
+  redis_host: SHARING,
+  redis_port: SHARING,
+  redis_password: SHARING,
+  redis_url: SHARING,
+};
+
+const LITELLM_REASONS: Reasons = {
+  num_retries: ROUTER_REASONS.num_retries!,
+  fallbacks: FAILOVER,
+  context_window_fallbacks: FAILOVER,
+  default_fallbacks: FAILOVER,
+  drop_params: 'fields that the specification does not name go to the provider as they are',
+  success_callback: 'every call can be written to a file: see usage_log',
+  failure_callback: 'every call can be written to a file: see usage_log',
+  callbacks: 'every call can be written to a file: see usage_log',
+  cache: 'answers are not cached',
+  cache_params: 'answers are not cached',
+  max_budget: 'money is the balance of an account',
+};
+
+const GENERAL_REASONS: Reasons = {
+  master_key:
+    'a secret; the admin token is made by the first start (admin-token in the data folder), or set TOLLGATE_ADMIN_TOKEN',
+  database_url: 'a secret; accounts, keys and money are in the data folder',
+  store_model_in_db: 'models are in the file',
+  alerting: 'no alerts are sent',
+};
+
+const FILE_REASONS: Reasons = {
+  environment_variables: 'set them where Tollgate is started; what the models need is named at the end',
+  include: 'other files are not read: import each',
+  guardrails: 'requests are not changed or judged',
+};
+
+/** Adds a remark for each setting of LiteLLM's other sections that was not read. */
+export function remarkSections(sections: { file: ImportMap; router: ImportMap; litellm: ImportMap }): void {
+  const { file, router, litellm } = sections;
+  remarkRest(router, ROUTER_REASONS);
+  remarkRest(litellm, LITELLM_REASONS);
+  remarkRest(file.map('general_settings'), GENERAL_REASONS);
+  remarkRest(file, FILE_REASONS);
+}
+
+function remarkRest(section: ImportMap, reasons: Reasons): void {
+  for (const name of section.rest) section.remark(name, reasons[name] ?? 'has no counterpart');
 }

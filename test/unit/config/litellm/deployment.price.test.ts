@@ -1,5 +1,5 @@
 import t from 'tap';
-import { higherPrice, importPrice } from '#src/config/litellm/price.js';
+import { higherPrice, importPrice } from '#src/config/litellm/deployment.js';
 
 void t.test('costs per token become exact prices per million', (t) => {
   const exact: Readonly<Record<string, string>> = {
