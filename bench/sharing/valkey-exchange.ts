@@ -67,7 +67,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     partitions: 1,
     node: { host: `host${node}`, slot: 0, incarnation: randomUUID() },
     clock,
-    books: { spentOf: () => undefined, creditedOf: () => CREDITED, allSpent: () => [] },
+    accounting: { spentOf: () => undefined, creditedOf: () => CREDITED, allSpent: () => [] },
     memory: { of: () => NOTHING, set: () => undefined },
     equalShares: 0,
     nodeExpiryMs: 900_000,

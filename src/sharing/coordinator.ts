@@ -8,10 +8,10 @@
  * together never exceed a limit.
  *
  * There are two kinds of resources:
- * - Permits of the minute have a limited validity. The coordinator counts a grant that is valid to the end of
- *   tick E as used at the end of E, and it weighs for a minute after that. Any validity is therefore exact, and
- *   a longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order that the
- *   node has not heard of it, and the grant is taken back.
+ * - Permits of the minute have a limited validity. The coordinator counts a grant that is valid to the end
+ *   of tick E as used at the end of E, and it weighs for a minute after that. Any validity is therefore exact,
+ *   and a longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order
+ *   that the node has not heard of it, and the grant is taken back.
  * - Calls of the day, call slots and money are granted by state. Every ask says what the node holds now, and
  *   the coordinator records that and what it grants more. The next ask thereby takes back a lost grant.
  *

@@ -74,7 +74,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       partitions: sharing.partitions,
       node,
       clock,
-      books: accounting,
+      accounting,
       memory,
       // Whatever a node leases, what is held back for others is not granted.
       equalShares: shares,

@@ -1,11 +1,11 @@
 /**
- * The connection to the Valkey or Redis that hosts share: scripts and commands with a deadline each, no waiting without a
- * connection, and coming back without a stampede. Main thread. Load it when there is `sharing` alone: `@redis/client` costs 21 MB
- * of memory and 0.1 s.
+ * The client for the Valkey or Redis that hosts share. Each script or command has a deadline and fails at
+ * once without a connection; reconnecting is spread over time. Coordinator, registry and host directory use
+ * it. Main thread. Import it only if there is `sharing`: `@redis/client` costs 21 MB of memory and 0.1 s.
  *
- * A call ends within its deadline whatever the server does. One that failed may still be carried out: who calls makes that
- * harmless (a growing sequence number, a version to compare). Nothing is sent a second time but by the caller, with one
- * exception: a script that the server does not know, which it has then not run.
+ * A call ends within its deadline whatever the server does. A call that failed may still be carried out, so
+ * the caller makes that harmless, by a growing sequence number or a version to compare. Only the caller sends
+ * anything twice, with one exception: a script that the server does not know, and therefore has not run.
  */
 import { createHash } from 'node:crypto';
 import {
@@ -19,25 +19,26 @@ import {
 
 export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
-/** Connecting takes a round trip or three; a server that needs longer is as good as none. */
+/** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Calls under way: the coordinator has one per partition, the registry some; more is a fault here. */
+/** Calls under way: the coordinator has one for each partition, the registry some; more would be a bug. */
 const COMMANDS_MAX = 1_024;
 /**
- * Pauses between tries grow from the first to the longest and are drawn from the upper half of it, so that hosts which lost the
- * same server at the same moment do not come back at one: a thousand of them come as some 1,000 connections a second.
+ * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off. A
+ * thousand hosts that lost one server at the same moment so come back as some 1,000 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 2_000;
-/** What a server says that has to be looked for anew: it is no master, or not one yet. */
+/** Replies of a server that is not the master, or not yet: the master has to be found again. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
 const SINGLE_SERVER = /^rediss?:/;
 const WANT_CLUSTER =
   'the server is one of a Cluster, sharing.url wants redis-cluster://host:port,host:port, or rediss-cluster with TLS';
 
 /**
- * `refused`: the server said no, in its own words, and did nothing (a script that stopped half-way did what came before).
- * `offline`: there was no connection, so nothing was sent. `unreachable` and `late`: nobody knows whether it was carried out.
+ * `refused`: the server replied with an error and did nothing, except that a script that stopped half-way did
+ * what came before. `offline`: there was no connection, so nothing was sent. `unreachable` and `late`: nobody
+ * knows whether the call was carried out.
  */
 export type ValkeyFailure = 'unreachable' | 'offline' | 'late' | 'refused';
 
@@ -51,7 +52,7 @@ export class ValkeyError extends Error {
   }
 }
 
-/** A Lua script and the digest that the server knows it by. Its text says which keys and arguments it takes. */
+/** A Lua script and the digest by which the server knows it. */
 export interface ValkeyScript {
   readonly text: string;
   readonly digest: string;
@@ -62,21 +63,21 @@ export function scriptOf(text: string): ValkeyScript {
 }
 
 export interface ValkeyClientOptions {
-  /** `sharing.url`, as the settings took it. */
+  /** The setting `sharing.url`. */
   readonly url: string;
   readonly username?: string | undefined;
   readonly password?: string | undefined;
   /** Shown in the server's list of clients. */
   readonly name: string;
-  /** Of every call that names no other. */
+  /** For calls that name no other. */
   readonly deadlineMs: number;
-  /** In [0, 1); for tests. Default `Math.random`. */
+  /** In [0, 1). Default `Math.random`. */
   readonly random?: (() => number) | undefined;
 }
 
 export interface CallOptions {
   readonly deadlineMs?: number | undefined;
-  /** Texts of the reply as Buffer. Default false: as UTF-8. */
+  /** Return texts as Buffer. Default false: as UTF-8 strings. */
   readonly binary?: boolean | undefined;
 }
 
@@ -85,31 +86,34 @@ export class ValkeyClient {
   readonly #random: () => number;
   #connection: ValkeyConnection;
   #reopening: NodeJS.Timeout | undefined;
-  /** Times in a row that a connection was dropped for being late or wrong. */
+  /** How many connections in a row were dropped because they were late or wrong. */
   #drops = 0;
   #lastError: string | undefined;
   #closed = false;
 
-  /** Begins to connect. Throws where the URL is none that the settings would take. */
+  /** Begins to connect. Throws if the settings would not accept the URL. */
   constructor(options: ValkeyClientOptions) {
     this.#options = options;
     this.#random = options.random ?? Math.random;
     this.#connection = this.#open();
   }
 
-  /** Why the last try failed; undefined while all went well. Never a secret. */
+  /** Why the last try failed; undefined if it did not. Never contains a secret. */
   get lastError(): string | undefined {
     return this.#lastError;
   }
 
-  /** Runs a script; one round trip, two where the server does not know it yet. Rejects with ValkeyError. All keys have one hash tag. */
+  /**
+   * Runs a script in one round trip, or two if the server does not know it yet. All keys have one hash tag.
+   * Rejects with ValkeyError.
+   */
   async run(
     script: ValkeyScript,
     keys: readonly string[],
-    words: readonly ValkeyArgument[],
+    args: readonly ValkeyArgument[],
     options: CallOptions = {},
   ): Promise<ValkeyReply> {
-    const rest = [String(keys.length), ...keys, ...words];
+    const rest = [String(keys.length), ...keys, ...args];
     try {
       return await this.command(keys[0], ['EVALSHA', script.digest, ...rest], options);
     } catch (error) {
@@ -118,27 +122,27 @@ export class ValkeyClient {
     }
   }
 
-  /** Sends one command; `key` tells a Cluster the server. Rejects with ValkeyError. */
+  /** Sends one command; in a Cluster `key` selects the server. Rejects with ValkeyError. */
   async command(
     key: string | undefined,
-    words: readonly ValkeyArgument[],
+    args: readonly ValkeyArgument[],
     { deadlineMs = this.#options.deadlineMs, binary = false }: CallOptions = {},
   ): Promise<ValkeyReply> {
     if (this.#closed) throw new ValkeyError('offline', 'the connection was closed');
     const connection = this.#connection;
     let timer: NodeJS.Timeout | undefined;
-    let turn: NodeJS.Immediate | undefined;
+    let afterPoll: NodeJS.Immediate | undefined;
     const late = new Promise<never>((_resolve, reject) => {
       const giveUp = (): void => {
-        // Replies come in order: what follows on this connection would be late as well.
+        // Replies come in order, so all that follow on this connection would be late as well.
         reject(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
         this.#drop(connection);
       };
-      // A process that stood still may have the reply in its socket, which is read after timers have gone off.
-      timer = setTimeout(() => (turn = setImmediate(giveUp)), deadlineMs);
+      // After a stall the reply may lie in the socket, which the event loop reads after its timers.
+      timer = setTimeout(() => (afterPoll = setImmediate(giveUp)), deadlineMs);
     });
     try {
-      const reply = await Promise.race([connection.send(key, words, binary), late]);
+      const reply = await Promise.race([connection.send(key, args, binary), late]);
       this.#drops = 0;
       this.#lastError = undefined;
       return reply;
@@ -146,11 +150,11 @@ export class ValkeyClient {
       throw this.#failureOf(error, connection);
     } finally {
       clearTimeout(timer);
-      clearImmediate(turn);
+      clearImmediate(afterPoll);
     }
   }
 
-  /** Drops the connection; calls that wait are rejected as unreachable. */
+  /** Drops the connection; pending calls are rejected as unreachable. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -173,7 +177,7 @@ export class ValkeyClient {
       },
     });
     connection.connect().catch((error: unknown) => {
-      // Sentinels and a Cluster give up where none of their servers answers; so they are tried again from here.
+      // The library gives up if no Sentinel or Cluster server replies, so it is tried again from here.
       if (connection !== this.#connection || this.#closed) return;
       this.#lastError = textOf(error);
       this.#drop(connection);
@@ -181,7 +185,7 @@ export class ValkeyClient {
     return connection;
   }
 
-  /** Gives a connection up and opens another one after a pause. */
+  /** Drops a connection and opens another one after a pause. */
   #drop(connection: ValkeyConnection): void {
     if (connection !== this.#connection || this.#reopening !== undefined || this.#closed) return;
     connection.destroy();

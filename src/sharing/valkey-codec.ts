@@ -1,5 +1,6 @@
 /**
- * Asks and answers as the scripts take and give them: packed arrays of numbers. Pure; main thread.
+ * Asks and replies in the form of the Lua scripts, packed arrays of numbers, and the names of all keys at the
+ * server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -7,7 +8,9 @@ import type { InheritedUse } from '../registry/key-record.js';
 import type { HostSpent, LeaseReply, LeaseAsk, ScopeView } from './coordinator.js';
 import { MONEY_BASE } from './valkey-lua.js';
 
-/** Plain MessagePack, as the servers' `cmsgpack` reads it: no records, no extensions; its 64-bit integers are below 2^53. */
+/**
+ * Plain MessagePack for the server's `cmsgpack`: no records, no extensions; 64-bit integers are below 2^53.
+ */
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
 export function packed(value: unknown): Buffer {
@@ -18,13 +21,16 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/** Money that was ever put into an account, and what grows with each change of it: as new as the host's copy of the registry. */
+/**
+ * How much was ever credited to an account by this host's copy of the registry; the version grows with
+ * changes.
+ */
 export interface Credited {
   readonly totalPicoUnits: PicoUnits;
   readonly version: number;
 }
 
-/** High and low part; `amount` may be negative, the low part is not. */
+/** The high and the low part of an amount. The amount may be negative, the low part is not. */
 export function moneyPair(amount: bigint): [number, number] {
   const low = ((amount % MONEY_BASE) + MONEY_BASE) % MONEY_BASE;
   return [Number((amount - low) / MONEY_BASE), Number(low)];
@@ -34,19 +40,22 @@ export function moneyOf(high: number, low: number): PicoUnits {
   return asPicoUnits(BigInt(high) * MONEY_BASE + BigInt(low));
 }
 
-export function versioned(figure: HostSpent | Credited | undefined): readonly number[] | false {
-  return figure === undefined ? false : [...moneyPair(figure.totalPicoUnits), figure.version];
+export function versioned(total: HostSpent | Credited | undefined): readonly number[] | false {
+  return total === undefined ? false : [...moneyPair(total.totalPicoUnits), total.version];
 }
 
-/** What the exchange script reads of one ask. `spent` and `credited` go along where it asks for money, `inherited` for a key that was rotated. */
+/**
+ * One ask for the exchange script. `spent` and `credited` go along if it asks for money, `inherited` if the
+ * scope is a key that was rotated.
+ */
 export function encodeAsk(
-  { scope: subject, limits, minute, day, slots, money }: LeaseAsk,
+  { scope, limits, minute, day, slots, money }: LeaseAsk,
   spent: HostSpent | undefined,
   credited: Credited | undefined,
   inherited: InheritedUse | undefined,
 ): unknown {
   return [
-    subject,
+    scope,
     minute !== undefined && [
       limits.requestsPerMinute,
       minute.least,
@@ -131,7 +140,10 @@ export type RawView = readonly [
   toldLow: number,
 ];
 
-/** `spentHere` is what the host's store has by now: what of it the server was not told yet, it still has as outstanding. */
+/**
+ * `spentHere` is what the host's store has by now. The server still counts as outstanding what of it was not
+ * reported yet.
+ */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
   const [minuteUsed, dayNumber, dayUsed, callsInFlight, high, low, spentHigh, spentLow, toldHigh, toldLow] =
     view;
@@ -148,19 +160,7 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
   };
 }
 
-/*
- * Names of what lies at the server that hosts share. Main thread.
- *
- * What one script works on has one hash tag, so that it lies on one server of a Cluster: `{namespace:partition}`.
- *
- *     {ns:0}:registry        hash    epoch, version and history of the registry
- *     {ns:0}:registry:log:E  stream  of epoch E: version-0 → rows that the transaction wrote
- *     {ns:0}:registry:rows:E hash    of epoch E: row → value, as of the version
- *     {ns:0}:registry:claims hash    host → how new its copy is, while the server has none
- *     {ns:0}:registry:seeder text    the host that puts its copy there
- */
-
-/** FNV-1a, 32 bits: accounts spread evenly, the same on all hosts. */
+/** The partition of a scope, by FNV-1a with 32 bits: an even spread, the same on all hosts. */
 export function partitionOf(scope: string, partitions: number): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < scope.length; at++) {
@@ -169,10 +169,20 @@ export function partitionOf(scope: string, partitions: number): number {
   return (hash >>> 0) % partitions;
 }
 
+/** The hash tag of all keys that a script works on: they lie on one server of a Cluster. */
 export function tagOf(namespace: string, partition: number): string {
   return `{${namespace}:${partition}}`;
 }
 
+/**
+ * The keys of the registry, all in partition 0.
+ *
+ *     {ns:0}:registry         hash    epoch, version and history of the registry
+ *     {ns:0}:registry:log:E   stream  of epoch E: version-0 → rows that the transaction wrote
+ *     {ns:0}:registry:rows:E  hash    of epoch E: row → value, as of the version
+ *     {ns:0}:registry:claims  hash    host → how new its copy is, while the server has none
+ *     {ns:0}:registry:seeder  text    the host that puts its copy there
+ */
 export interface RegistryKeys {
   readonly state: string;
   readonly claims: string;
@@ -197,11 +207,11 @@ export interface CoordinatorKeys {
   readonly nodes: string;
   readonly awaited: string;
   readonly heldBy: (place: string) => string;
-  /** The two of a scope. */
+  /** The two keys of a scope. */
   readonly of: (scope: string) => readonly [string, string];
 }
 
-/** What the coordinator keeps of a partition; valkey-lua.ts tells what lies there. */
+/** The coordinator's keys of a partition; valkey-lua.ts says what they hold. */
 export function coordinatorKeys(namespace: string, partition: number): CoordinatorKeys {
   const tag = tagOf(namespace, partition);
   return {

@@ -1,6 +1,6 @@
 /**
- * What `@redis/client` offers for one server, for Sentinels and for a Cluster, behind the one call that Tollgate makes. It reads
- * no reply and decides nothing. Main thread.
+ * The three clients of `@redis/client`, for one server, for Sentinels and for a Cluster, behind the one call
+ * that `ValkeyClient` makes. It reads no reply and decides nothing. Main thread.
  */
 import {
   ClientClosedError,
@@ -14,55 +14,58 @@ import {
 import { parseSharingUrl, type SharingAddress } from '../config/sharing-schema.js';
 
 export type ValkeyArgument = string | Buffer;
-/** Replies of the second version of the protocol; texts come as Buffer where the call was binary. */
+/** A reply by version 2 of the protocol; texts are Buffers if the call was binary. */
 export type ValkeyReply = string | number | null | Buffer | ValkeyReply[];
 
 export interface ValkeyConnectionOptions {
-  /** As `sharing.url`. */
+  /** The setting `sharing.url`. */
   readonly url: string;
   readonly username?: string | undefined;
   readonly password?: string | undefined;
-  /** Seen in the server's list of clients. */
+  /** Shown in the server's list of clients. */
   readonly name: string;
   readonly connectTimeoutMs: number;
-  /** Calls that may wait for their reply; one more is refused. */
+  /** How many calls may wait for their reply; one more is refused. */
   readonly commandsMax: number;
-  /** Pause before the next try to connect, after so many. */
+  /** The pause before the next try to connect, after so many tries. */
   readonly reconnectDelayMs: (tries: number) => number;
-  /** Every failure of a connection, also of those that are tried again. */
+  /** Called for every failure of a connection, also if it is tried again. */
   readonly onError: (error: Error) => void;
 }
 
 export interface ValkeyConnection {
-  /** Resolves when it has connected for the first time; tries until then, or until `destroy`. */
+  /** Tries until it has connected once, or until `destroy`; then resolves. */
   connect(): Promise<unknown>;
-  /** `key` tells a Cluster the server; undefined for any. Rejects at once while there is no connection. */
-  send(key: string | undefined, words: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
-  /** Drops the connections; calls that wait are rejected. Never throws. */
+  /** In a Cluster `key` selects the server, undefined any. Rejects at once while there is no connection. */
+  send(key: string | undefined, args: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
+  /** Drops the connections; pending calls are rejected. Never throws. */
   destroy(): void;
 }
 
 const BINARY = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer }, timeout: 0 } as const;
-/** Without a timeout of its own: it would end once a call is written, and cost a signal each. Deadlines are the client's. */
+/** No timeout in the library: it would only cover the write, and cost an AbortSignal a call. */
 const TEXT = { timeout: 0 } as const;
-/** A call that met a server which is no master any more is sent again only so often, within its deadline. */
+/** How often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
-/** How often Sentinels are asked for the master, beside what they tell by themselves. */
+/** How often Sentinels are asked for the master, besides what they publish. */
 const SENTINEL_SCAN_MS = 2_000;
-/** A host without a route answers nothing for hours otherwise. */
+/** Finds a lost route in seconds; without keep-alive it could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
-/** Whether the server itself said no, so that nothing was done. Its words begin with a code in capitals. */
+/**
+ * Whether the server itself replied with an error, so nothing was done. Its text begins with a code in
+ * capitals.
+ */
 export function isServersNo(error: unknown): boolean {
   return error instanceof ErrorReply;
 }
 
-/** Whether there was no connection to send anything on. */
+/** Whether nothing was sent because there was no connection. */
 export function wasOffline(error: unknown): boolean {
   return error instanceof ClientOfflineError || error instanceof ClientClosedError;
 }
 
-/** Throws where the URL is none that the settings would take. Connects when it is told to. */
+/** Does not connect yet. Throws if the settings would not accept the URL. */
 export function openConnection(options: ValkeyConnectionOptions): ValkeyConnection {
   const address = parseSharingUrl(options.url);
   if (address === undefined)
@@ -73,7 +76,7 @@ export function openConnection(options: ValkeyConnectionOptions): ValkeyConnecti
     : serverConnection(address, options);
 }
 
-/** What holds of every single connection, with each word explicit. */
+/** The options that every connection has, all written out. */
 function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions) {
   const socket = {
     connectTimeout: options.connectTimeoutMs,
@@ -89,7 +92,7 @@ function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions
     ...(options.password === undefined ? {} : { password: options.password }),
     database: address.database,
     commandsQueueMaxLength: options.commandsMax,
-    // A call that waits for a connection would be late; its asker has other ways.
+    // A call that waited for a connection would be late; callers have other ways to go on.
     disableOfflineQueue: true,
     disableClientInfo: true,
     maintNotifications: 'disabled',
@@ -107,7 +110,7 @@ function serverConnection(address: SharingAddress, options: ValkeyConnectionOpti
   client.on('error', options.onError);
   return {
     connect: () => client.connect(),
-    send: (_key, words, binary) => client.sendCommand<ValkeyReply>(words, binary ? BINARY : TEXT),
+    send: (_key, args, binary) => client.sendCommand<ValkeyReply>(args, binary ? BINARY : TEXT),
     destroy: () => {
       client.destroy();
     },
@@ -135,8 +138,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   sentinel.on('client-error', options.onError);
   return {
     connect: () => sentinel.connect(),
-    send: (_key, words, binary) =>
-      sentinel.sendCommand<ValkeyReply>(false, [...words], binary ? BINARY : TEXT),
+    send: (_key, args, binary) => sentinel.sendCommand<ValkeyReply>(false, [...args], binary ? BINARY : TEXT),
     destroy: () => {
       sentinel.destroy().catch(options.onError);
     },
@@ -158,8 +160,8 @@ function clusterConnection(address: SharingAddress, options: ValkeyConnectionOpt
   cluster.on('node-error', options.onError);
   return {
     connect: () => cluster.connect(),
-    send: (key, words, binary) =>
-      cluster.sendCommand<ValkeyReply>(key, false, [...words], binary ? BINARY : TEXT),
+    send: (key, args, binary) =>
+      cluster.sendCommand<ValkeyReply>(key, false, [...args], binary ? BINARY : TEXT),
     destroy: () => {
       cluster.destroy();
     },

@@ -1,14 +1,14 @@
 /**
- * The coordinator of hosts: a Valkey or Redis that carries out the asks of all of them, in one script call an
- * exchange and partition. Main thread of a gateway process.
+ * The coordinator of hosts: a Valkey or Redis carries out the asks of all nodes, with one script call for
+ * each exchange and partition. `EqualShare` wraps it. Main thread of a gateway process.
  *
- * Where the server is another one than before, or knows nothing, it may have lost what it granted. Then
- * nothing is granted for as long as a permit of the minute can weigh, and until every node that anybody
- * remembers has said anew what it holds and every host what it has spent. What a silent host holds stays
- * held: of its money nobody else knows how much was spent.
+ * If the server is another one than before, or is empty, it may have lost what it granted. Then nothing is
+ * granted for as long as a permit can weigh, and until every known node has reported what it holds and every
+ * host what it has spent. What a silent host holds stays held, because nobody else knows how much it spent.
  *
- * The server wants Redis 7 or Valkey 7.2 and no eviction. One that fails over on its own must not go on alone
- * on the other side of a cut for longer than the quarantine lasts: min-replicas-to-write sees to that.
+ * The server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. If it fails over by itself, the
+ * old master must not go on behind a network cut for longer than the quarantine: min-replicas-to-write does
+ * that.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -31,33 +31,31 @@ import type { ValkeyClient } from './valkey-client.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type HostAccounting, type PartitionReply } from './valkey-partition.js';
 
-/**
- * An estimate of the server's clock that is older is not used: clocks drift apart by up to half a thousandth.
- */
+/** Older estimates of the server's clock are not used: clocks drift apart by up to half a thousandth. */
 const CLOCK_ESTIMATE_MS_MAX = 60_000;
 
 export interface ValkeyCoordinatorOptions {
-  /** Closed with the coordinator. */
+  /** `close` closes it. */
   readonly client: ValkeyClient;
   readonly namespace: string;
   readonly partitions: number;
   readonly node: NodeIdentity;
   readonly clock: Pick<Clock, 'monotonicMs'>;
-  readonly books: HostAccounting;
+  readonly accounting: HostAccounting;
   readonly memory: Pick<CoordinatorMemory, 'of' | 'set'>;
-  /** Nodes among which a limit is divided while the server is away; 0 where none is. */
+  /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
   readonly equalShares: number;
-  /** Whether this node is one of them. Default: yes, where there are any. */
+  /** Whether this node is one of them. Default true. */
   readonly hasShare?: boolean;
   readonly nodeExpiryMs: number;
-  /** Counts in place of the server's time where it is not 0. For tests. */
+  /** The time to use instead of the server's, unless it is 0. For tests. */
   readonly timeInsteadMs?: (() => number) | undefined;
 }
 
-/** Beyond what a slow answer explains: two clocks drift apart by less within the age of an estimate. */
+/** A step that a slow reply does not explain: two clocks drift apart by less while an estimate is used. */
 const CLOCK_STEP_MS_MIN = 100;
 
-/** What the server's clock showed at some moment between sending and the response. */
+/** What the server's clock showed at some moment between the ask and the reply. */
 interface ClockSnapshot {
   readonly serverMs: number;
   readonly sentMs: number;
@@ -73,16 +71,7 @@ export class ValkeyCoordinator implements Coordinator {
   #closed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {
-    const {
-      client,
-      namespace,
-      partitions,
-      node,
-      books: accounting,
-      memory,
-      equalShares,
-      nodeExpiryMs,
-    } = options;
+    const { client, namespace, partitions, node, accounting, memory, equalShares, nodeExpiryMs } = options;
     const { hasShare = true } = options;
     this.#options = options;
     this.#partitions = Array.from(
@@ -95,7 +84,7 @@ export class ValkeyCoordinator implements Coordinator {
           host: node.host,
           place: placeOf(node),
           incarnation: node.incarnation,
-          books: accounting,
+          accounting,
           isMine: (scope) => partitionOf(scope, partitions) === partition,
           held: this.#held,
           remembered: memory.of(partition),
@@ -119,7 +108,7 @@ export class ValkeyCoordinator implements Coordinator {
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.#assertOpen();
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
-    // Before anything is sent: a response that does not come has granted nothing that is used.
+    // Recorded before anything is sent: if the reply is lost, nothing that it granted is used.
     for (const ask of asks) this.#held.record(ask, undefined);
     this.#sequence += 1;
     const sequence = this.#sequence;
@@ -172,8 +161,8 @@ export class ValkeyCoordinator implements Coordinator {
     const snapshot = this.#snapshots.get(partition);
     const fresh = snapshot !== undefined && sentMs - snapshot.receivedMs < CLOCK_ESTIMATE_MS_MAX;
     const sentAtMs = fresh ? Math.floor(snapshot.serverMs + sentMs - snapshot.receivedMs) : 0;
-    // A response that was slow itself makes the server's clock seem behind, by as much as it took at the
-    // most.
+    // If the estimate came with a slow reply, the server's clock may seem ahead by as long as that reply
+    // took.
     const wasSetForward = (serverMs: number): boolean => {
       this.#snapshots.delete(partition);
       if (snapshot === undefined) return false;
@@ -185,7 +174,7 @@ export class ValkeyCoordinator implements Coordinator {
       this.#snapshots.set(partition, { serverMs: reply.nowMs, sentMs, receivedMs: clock.monotonicMs() });
       return reply;
     } catch (error) {
-      // Where a response came, its clock may be another one by now.
+      // The server replied, so it may be another one by now, with another clock.
       if (!isSilent(error)) this.#snapshots.delete(partition);
       throw error;
     }
@@ -200,7 +189,7 @@ function isSilent(error: unknown): boolean {
   return error instanceof CoordinatorLost && (error.reason === 'unreachable' || error.reason === 'deadline');
 }
 
-/** Waits for all, so that one exchange is over before the next begins. */
+/** Waits for all, so that the exchange is over before the next begins; then throws the first loss. */
 async function allOrFirstLoss<Result>(calls: readonly Promise<Result>[]): Promise<Result[]> {
   const ends = await Promise.allSettled(calls);
   return ends.map((end) => {

@@ -1,47 +1,54 @@
 /**
- * What the scripts of the coordinator have in common: constants, exact money, time, and whether the server still is the one that
- * knew all. Lua 5.1 as Redis 7 and Valkey run it, every script atomic. Main thread.
+ * What the Lua scripts of the coordinator have in common: constants, exact money, time, the check whether the
+ * server may have lost data, and the grants of day, slots and money. Redis 7 and Valkey run Lua 5.1, and
+ * every script is atomic. valkey-scripts.ts builds the scripts from it. Main thread.
  *
- * Lua's numbers are doubles, exact up to 2^53, and balances go to 9 × 10^18. So an amount is two numbers, high and low, of
- * 10^9: high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
+ * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
+ * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
  *
- * Keys of a partition, all with one hash tag, T = {namespace:partition}:
+ * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
+ * of a node:
  *
- *     T:meta       hash    epoch, run (of the server), checked and until and lost (ms), fresh, places = version of the
- *                          list of nodes, host:<host> = epoch in which it reported, gone:<host> = when an operator said that it
- *                          will not come back
- *     T:nodes      hash    place → incarnation, sequence, seen (ms), epoch in which it reported, back (ms): last came back from silence,
- *                          whether its leases are of an earlier life, equal shares of which it has one or 0
- *     T:awaited    set     places that have to report before anything is granted
- *     T:held:P     set     scopes of which the node at place P has day, slots or money
- *     T:s:S        hash    of scope S: m = minute, d = day and slots of all; n:P = those of place P. Expires when nothing weighs
- *     T:m:S        hash    a = credited, spent, outstanding of all; h:H = spent of host H; n:P = outstanding of place P. Stays
+ *     T:meta      hash  epoch, run (of the server), checked, until and lost (ms), fresh,
+ *                       places = version of the list of nodes,
+ *                       host:<host> = epoch in which the host reported,
+ *                       gone:<host> = when an operator said that the host will not come back
+ *     T:nodes     hash  P → [incarnation, sequence, seen (ms), epoch in which it reported,
+ *                       back (ms) = when it last came back from silence,
+ *                       whether leases of an earlier life are to be voided,
+ *                       equal shares of which it has one or 0]
+ *     T:awaited   set   places that have to report before anything is granted
+ *     T:held:P    set   scopes of which the node at P holds day, slots or money
+ *     T:s:S       hash  of scope S: m = minute of all, d = day and slots of all, n:P = those of P.
+ *                       It expires when nothing of it weighs
+ *     T:m:S       hash  money of scope S: a = credited, spent, outstanding of all, h:H = spent by host H,
+ *                       n:P = outstanding of P. It does not expire
  *
- *
- * A record in a hash is one packed array, and the sums over nodes are kept, so that an ask costs the same with two nodes and
- * with two thousand.
+ * A record in a hash is one packed array. Sums over all nodes are kept, so an ask costs the same with two
+ * nodes and with two thousand.
  */
 import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
-/** The low part of an amount counts up to it. */
+/** The low part of an amount is below it. */
 export const MONEY_BASE = 1_000_000_000n;
 
 /**
- * How long no permit of the minute is granted after data may have been lost: all that were granted before have expired by then, and
- * weigh no more. One tick for the one under way.
+ * How long nothing is granted after data may have been lost: all permits from before have expired by then,
+ * and have no weight. One tick is added for the tick under way.
  */
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
 
-/** Which server it is is looked at so often: no server restarts or takes over within 20 ms. */
+/** How often a script checks which server runs it: no server restarts or takes over within 20 ms. */
 const SERVER_CHECK_MS = 20;
 
 /**
- * An exchange that arrives later than this after it was sent is not carried out: its node has given it up by then, and may count
- * itself as silent since. Where a node finds that it was not that late, the server's clock has been set forward by as much.
+ * An exchange that arrives so long after it was sent is not carried out: its node has given it up by then,
+ * and may count its silence from before. If the node finds that it was not that late, the server's clock was
+ * set forward.
  */
 export const EXCHANGE_AGE_MS_MAX = 1_500;
 
-/** A node that was silent for longer may be using its equal share before long, and that share is held back. */
+/** The equal share of a node that was silent for longer is held back: the node may soon be using it. */
 export const SILENT_MS = 20_000;
 
 export const LUA_PRELUDE = `
@@ -73,8 +80,9 @@ local function info_of(section, word)
   return string.match(call('INFO', section), word .. ':([^\\r\\n]*)') or ''
 end
 
--- The epoch that holds now. Where another server answers than the one that wrote last, what it knows may be old: a new epoch
--- begins, in which every node reports anew before anything is lent. Writes, so that a server which cannot says so first.
+-- Returns the present epoch. If another server runs this than the one that wrote last, its data may be old:
+-- a new epoch begins, in which every node reports before anything is granted. It writes, so that a server
+-- that cannot write fails here.
 local function epoch_of(meta, nodes, awaited, now)
   local m = call('HMGET', meta, 'epoch', 'run', 'checked', 'until', 'lost', 'places')
   if not m[1] then return nil end
@@ -98,7 +106,7 @@ local function host_of(place) return string.match(place, '^(.*):%d+$') end
 local function is_gone(meta, place)
   return call('HEXISTS', meta, 'gone:' .. (host_of(place) or '')) == 1
 end
--- Places that need not be awaited any longer: so long silent that their calls are cut, and their host has told what it spent.
+-- Drops awaited places whose host has told what it spent. Their silence was so long that their calls are cut.
 local function drop_silent_awaited(meta, awaited, epoch)
   for _, place in ipairs(call('SMEMBERS', awaited)) do
     local host = host_of(place)
@@ -108,16 +116,11 @@ end
 local function expire_subject(key, d, now)
   local forMs = (LONG + WEIGHING + 2) * TICK
   if d[2] + d[3] + d[4] > 0 then forMs = max(forMs, (d[1] + 1) * DAY - ZONE - now + DAY / 24) end
-  -- A call lasts no longer than a day, and is told of again when it ends.
+  -- A call lasts no longer than a day, and its end is reported.
   if d[5] > 0 then forMs = max(forMs, 2 * DAY) end
   call('PEXPIRE', key, ceil(forMs))
 end
 `;
-
-/*
- * What is granted by state, in the scripts of the coordinator: calls of the day, calls in flight, and money. What a node says that it holds
- * takes the place of what was known, and what it is granted more is added. Main thread; numbers and keys are those of valkey-lua.ts.
- */
 
 const SHARE_OF = `
 local function share_of(left, least, most)
@@ -127,8 +130,11 @@ end
 `;
 
 /**
- * Day and slots: d is of all [day, used by lives that have ended, used, unused, slots, total that was seen before a loss], n of the
- * node [day, used, unused, slots, its buckets of the minute, its last grant of the minute: life, number of the ask, tick, count].
+ * Grants by state: what a node says that it holds replaces what was known, and what it is granted is added.
+ *
+ *     d, of all       [day, used by ended lives, used, unused, slots, total that was seen before a loss]
+ *     n, of the node  [day, used, unused, slots, its buckets of the minute, its last grant of the minute:
+ *                     {life, number of the ask, tick, count}]
  */
 const DAY_AND_SLOTS = `
 local function answer_day(d, n, ask, now)
@@ -142,7 +148,7 @@ local function answer_day(d, n, ask, now)
   end
   if said_day ~= day then used, unused = 0, 0 end
   d[3], d[4] = d[3] + used, d[4] + unused
-  -- Nodes that nobody knows any more used what the others saw and do not have themselves.
+  -- What the others saw and do not have themselves was used by nodes that nobody knows any more.
   if most > 0 and d[6] > 0 then
     d[2], d[6] = max(d[2], d[6] - d[3] - d[4]), 0
   end
@@ -163,7 +169,7 @@ local function answer_slots(d, n, ask)
   d[5] = d[5] + granted
   return {granted, max(0, left - granted), elsewhere}
 end
--- Slots of nodes that were silent for too long are free: such a node has cut its calls.
+-- Frees the slots of nodes that were silent for too long: such a node has cut its calls.
 local function drop_silent_slots(key, d, place, now, expiry)
   local all = call('HGETALL', key)
   for i = 1, #all, 2 do
@@ -181,8 +187,10 @@ local function drop_silent_slots(key, d, place, now, expiry)
 end
 `;
 
-/** Money: a is of all [credited, version of it, spent, outstanding], each amount two numbers. Every ask says
- * what its host's copy of the registry has as credited: the newest copy counts. */
+/**
+ * Grants of money. `a` is of all nodes [credited, its version, spent, outstanding], each amount two numbers.
+ * Every ask says what its host's copy of the registry has as credited; the newest copy counts.
+ */
 export const MONEY_LUA = `
 local function answer_money(key, place, host, ask)
   local got = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place)

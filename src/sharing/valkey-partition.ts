@@ -1,6 +1,7 @@
 /**
- * A node's end of one partition at the server: enters it, exchanges with it, and reports anew what the node holds and its host
- * has spent where the server may have lost it. Main thread.
+ * A node's end of one partition at the server: enters it, exchanges with it, and reports what the node holds
+ * and its host has spent if the server may have lost that. `ValkeyCoordinator` has one for each partition.
+ * Main thread.
  */
 import { randomBytes } from 'node:crypto';
 import type { InheritedUse } from '../registry/key-record.js';
@@ -34,12 +35,7 @@ import {
   VOID_SCRIPT,
 } from './valkey-scripts.js';
 
-/*
- * A place of a host, as the server knows it in one partition: runs scripts in its name, and frees what lives of it that have ended
- * still hold. Main thread.
- */
-
-/** Pages end: so many of 500 are more scopes than a process can have. */
+/** So many pages of 500 are more scopes than a process can have. */
 const PAGES_MAX = 50_000;
 
 export interface ValkeyServerOptions {
@@ -48,10 +44,14 @@ export interface ValkeyServerOptions {
   readonly partition: number;
   readonly host: string;
   readonly place: string;
-  /** Counts in place of the server's time; other than 0 in tests alone. */
+  /** The time to use instead of the server's, unless it is 0. Only tests set it. */
   readonly timeInsteadMs: () => number;
 }
 
+/**
+ * Runs scripts in the name of a place (host:slot) in one partition, and frees what ended lives of that place
+ * hold. The host directory uses it too.
+ */
 export class ValkeyServer {
   readonly keys: CoordinatorKeys;
   readonly #options: ValkeyServerOptions;
@@ -61,27 +61,30 @@ export class ValkeyServer {
     this.keys = coordinatorKeys(options.namespace, options.partition);
   }
 
-  /** With the keys of the partition and of the place, then the two of each scope. One round trip. Rejects with AuthorityLost. */
+  /**
+   * Runs a script with the keys of the partition and the place, then the two of each scope. One round trip.
+   * Rejects with CoordinatorLost.
+   */
   run(
     script: ValkeyScript,
-    words: readonly unknown[],
+    args: readonly unknown[],
     scopes: readonly string[] = [],
     rows: readonly unknown[] = [],
   ): Promise<unknown> {
     const { meta, nodes, awaited, heldBy, of } = this.keys;
     const common = [meta, nodes, awaited, heldBy(this.#options.place)];
-    return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], words, rows);
+    return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
   }
 
   async call(
     script: ValkeyScript,
     keys: readonly string[],
-    words: readonly unknown[],
+    args: readonly unknown[],
     rows: readonly unknown[] = [],
   ): Promise<unknown> {
     const { client, place, host } = this.#options;
     try {
-      const reply = await client.run(script, keys, [place, host, packed(words), packed(rows)], {
+      const reply = await client.run(script, keys, [place, host, packed(args), packed(rows)], {
         binary: true,
       });
       return unpacked(reply as Buffer);
@@ -91,8 +94,8 @@ export class ValkeyServer {
   }
 
   /**
-   * Page by page, `first` being one: what the host has spent is told with it, as far as that is known. False where another life
-   * than `incarnation` has come. Rejects with AuthorityLost.
+   * Frees what the place holds, page by page from `first` on, and reports what the host has spent as far as
+   * that is known. Returns false if another life than `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,
@@ -111,34 +114,34 @@ export class ValkeyServer {
   }
 }
 
-/** What the host's store knows. Main thread; synchronous reads. */
+/** What the host's store knows; the reads are synchronous. */
 export interface HostAccounting {
-  /** Undefined where it has charged nothing. */
+  /** Undefined if the host has charged nothing. */
   spentOf(scope: string): HostSpent | undefined;
-  /** As its copy of the registry has it; undefined where it does not know the account. */
+  /** By the host's copy of the registry; undefined if that has no such account. */
   creditedOf(scope: string): Credited | undefined;
-  /** What a key began with that rotation has made; undefined for all others. */
+  /** What a rotated key inherited from the one before; undefined for all other scopes. */
   inheritedOf?(scope: string): InheritedUse | undefined;
-  /** All accounts that it has charged. */
+  /** All accounts that the host has charged. */
   allSpent(): Iterable<readonly [string, HostSpent]>;
 }
 
-/** What a node remembers of a partition, over its own end and the server's. */
+/** What a host remembers of a partition over restarts of itself and of the server. */
 export interface Remembered {
-  /** Empty where this host has never been in contact. */
+  /** Empty if this host has never been in contact. */
   readonly epoch: string;
   readonly places: readonly string[];
 }
 
 export interface PartitionOptions extends ValkeyServerOptions {
   readonly incarnation: string;
-  readonly books: HostAccounting;
-  /** The accounts of this partition alone. */
+  readonly accounting: HostAccounting;
+  /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
   readonly held: HeldLeases;
   readonly remembered: Remembered;
   readonly remember: (remembered: Remembered) => void;
-  /** Over how many nodes a limit is shared equally while the server cannot be reached; 0 where it is not. */
+  /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
   readonly equalShares: number;
   /** Whether this node is one of them. */
   readonly hasShare: boolean;
@@ -157,40 +160,41 @@ type Exchanged = readonly [
   nowMs: number,
   epoch: string,
   waitMs: number,
-  /** Answers; in a quarantine some of the places that are awaited. */
+  /** Replies; in a quarantine some of the places that have to report. */
   rest?: readonly unknown[],
   places?: number,
 ];
 
 export class ValkeyPartition {
   readonly #options: PartitionOptions;
-  readonly #place: ValkeyServer;
+  readonly #server: ValkeyServer;
   #remembered: Remembered;
-  /** Version of the list of nodes that is remembered. */
+  /** The version of the list of nodes that is remembered. */
   #places: number | undefined;
 
   constructor(options: PartitionOptions) {
     this.#options = options;
-    this.#place = new ValkeyServer(options);
+    this.#server = new ValkeyServer(options);
     this.#remembered = options.remembered;
   }
 
-  /** Resolves with the server's time. Rejects with AuthorityLost. */
+  /** Resolves with the server's time. Rejects with CoordinatorLost. */
   async enter(): Promise<number> {
     const { incarnation, timeInsteadMs, equalShares, hasShare } = this.#options;
     const candidate = randomBytes(16).toString('hex');
     const { epoch: known, places } = this.#remembered;
-    const words = [incarnation, timeInsteadMs(), known, candidate, hasShare ? equalShares : 0, places];
-    const [status, nowMs, epoch, hostReported, first] = (await this.#place.run(
+    const args = [incarnation, timeInsteadMs(), known, candidate, hasShare ? equalShares : 0, places];
+    const [status, nowMs, epoch, hostReported, first] = (await this.#server.run(
       ENTER_SCRIPT,
-      words,
+      args,
     )) as Entered;
     if (status === 'evicts')
       throw new CoordinatorLost(
         'failing',
-        `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: what is evicted would be given twice`,
+        `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: ` +
+          'what is evicted would be given twice',
       );
-    // Empty for a life that is known: what it holds itself stays.
+    // It is empty for a life that the server knows, which keeps what it holds.
     if (Array.isArray(first) && first.length > 0) await this.#void(first);
     if (epoch !== known) await this.#reportHeld();
     if (!hostReported) await this.#reportSpent();
@@ -199,8 +203,9 @@ export class ValkeyPartition {
   }
 
   /**
-   * One round trip. `sentAtMs` by the server's clock, 0 where that is not known; where the server finds it too long ago,
-   * `wasSetForward` is told the server's time and tells whether its clock is why. Rejects with AuthorityLost.
+   * One round trip. `sentAtMs` is by the server's clock, 0 if that is not known. If the server finds that
+   * this was too long ago, `wasSetForward` gets the server's time and says whether a step of its clock is the
+   * reason. Rejects with CoordinatorLost.
    */
   async exchange(
     sequence: number,
@@ -208,24 +213,21 @@ export class ValkeyPartition {
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
   ): Promise<PartitionReply> {
-    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, books: accounting } = this.#options;
+    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, accounting } = this.#options;
     const raws = asks.map((ask) => {
-      const { scope: subject, money } = ask;
-      if (money === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(subject));
-      return encodeAsk(
-        ask,
-        money.spent ?? accounting.spentOf(subject),
-        accounting.creditedOf(subject),
-        undefined,
-      );
+      const { scope, money } = ask;
+      if (money === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
+      // Read after `outstanding`, see MoneyAsk.
+      const spent = money.spent ?? accounting.spentOf(scope);
+      return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
     });
-    const words = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
-    const scopes = asks.map(({ scope: subject }) => subject);
-    const reply = (await this.#place.run(EXCHANGE_SCRIPT, words, scopes, raws)) as Exchanged;
+    const args = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
+    const scopes = asks.map(({ scope }) => scope);
+    const reply = (await this.#server.run(EXCHANGE_SCRIPT, args, scopes, raws)) as Exchanged;
     const [status, nowMs, epoch, waitMs, rest = [], places] = reply;
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
-    if (status === 'aged') await this.#place.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
+    if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
     const replies = rest as readonly RawReply[];
@@ -235,9 +237,9 @@ export class ValkeyPartition {
 
   async look(scopes: readonly string[]): Promise<Map<string, ReturnType<typeof decodeView>>> {
     if (scopes.length === 0) return new Map();
-    const keys = scopes.flatMap((scope) => this.#place.keys.of(scope));
-    const views = (await this.#place.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
-    const { books: accounting } = this.#options;
+    const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
+    const views = (await this.#server.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs()])) as RawView[];
+    const { accounting } = this.#options;
     return new Map(
       scopes.map((scope, at) => {
         const view = decodeView(scope, views[at]!, accounting.spentOf(scope)?.totalPicoUnits);
@@ -246,17 +248,17 @@ export class ValkeyPartition {
     );
   }
 
-  /** Rejects with AuthorityLost, also where this life is not known. */
+  /** Rejects with CoordinatorLost, also if this life is not known. */
   async leave(): Promise<void> {
     await this.#void([]);
-    if ((await this.#place.run(LEAVE_SCRIPT, [this.#options.incarnation])) === false)
+    if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation])) === false)
       throw lossOf('unknown', 0);
   }
 
-  /** Frees what earlier lives of the place held. */
+  /** Frees what earlier lives of the place hold. */
   async #void(first: readonly string[]): Promise<void> {
-    const { incarnation, books: accounting } = this.#options;
-    const isFree = await this.#place.free(incarnation, first, (scope) => accounting.spentOf(scope));
+    const { incarnation, accounting } = this.#options;
+    const isFree = await this.#server.free(incarnation, first, (scope) => accounting.spentOf(scope));
     if (!isFree) throw lossOf('unknown', 0);
   }
 
@@ -264,7 +266,7 @@ export class ValkeyPartition {
     const rows: unknown[][] = [];
     for (const [scope, held] of this.#options.held.entries()) {
       if (!this.#options.isMine(scope)) continue;
-      rows.push(heldRow(scope, held, versioned(this.#options.books.spentOf(scope))));
+      rows.push(heldRow(scope, held, versioned(this.#options.accounting.spentOf(scope))));
       if (rows.length === PAGE_SCOPES) await this.#report(rows.splice(0));
     }
     if (rows.length > 0) await this.#report(rows);
@@ -272,7 +274,7 @@ export class ValkeyPartition {
 
   async #reportSpent(): Promise<void> {
     const rows: unknown[][] = [];
-    for (const [scope, spent] of this.#options.books.allSpent()) {
+    for (const [scope, spent] of this.#options.accounting.allSpent()) {
       if (!this.#options.isMine(scope)) continue;
       rows.push([scope, false, 0, false, versioned(spent)]);
       if (rows.length === PAGE_SCOPES) await this.#report(rows.splice(0));
@@ -283,13 +285,13 @@ export class ValkeyPartition {
   async #report(rows: readonly unknown[][]): Promise<void> {
     const { incarnation, timeInsteadMs } = this.#options;
     const scopes = rows.map(([scope]) => scope as string);
-    const taken = await this.#place.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], scopes, rows);
+    const taken = await this.#server.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], scopes, rows);
     if (taken === false) throw lossOf('unknown', 0);
   }
 
-  /** All is said in this epoch; who else is there is remembered. */
+  /** Says that all is reported in this epoch, and remembers which other nodes there are. */
   async #finish(epoch: string): Promise<void> {
-    const reply = await this.#place.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch]);
+    const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch]);
     if (!Array.isArray(reply)) throw lossOf('unknown', 0);
     const [version, places] = reply as [number, string[]];
     this.#remembered = { epoch, places };

@@ -1,17 +1,14 @@
 /**
- * The script of an exchange: one call carries the asks of a node to one partition, and does to its keys what MemoryAuthority
- * does to its objects. Main thread.
- *
- * KEYS: meta, nodes, awaited, held of the node; then for each ask the scope's two hashes.
- * ARGV: place, host, packed [incarnation, sequence, sent at (ms of the server's clock) or 0, time instead of the server's or 0, equal shares or 0, expiry ms],
- *       packed asks (see valkey-codec.ts), each [scope, minute, day, slots, money, inherited] with false where one is left out.
- * Answer: packed [status, now ms, epoch, ms to wait, answers, version of the list of nodes]. Status: ok, unknown (node: join), old (sequence), aged (or the clock
- * was set forward), report (join again, with all that is held), quarantine (wait; in the place of responses some of the places that have to report).
+ * The Lua scripts that `ValkeyPartition` runs: the exchange, and those of a node's life at a partition. The
+ * exchange does to the keys of a partition what `MemoryCoordinator` does to its objects. The keys are those
+ * of valkey-lua.ts. Every script gets the place as ARGV[1] and the host as ARGV[2], and replies with one
+ * packed value. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. Main
+ * thread.
  */
 import { scriptOf } from './valkey-client.js';
 import { DAY_AND_SLOTS_LUA, LUA_PRELUDE, MONEY_LUA } from './valkey-lua.js';
 
-/** The minute: buckets by tick of expiry, ascending, as one flat list of tick and count. */
+/** The minute: its buckets by tick of expiry, ascending, are one flat list of tick and count. */
 const MINUTE = `
 local function weigh(list, tick)
   local weighing, unexpired, kept = 0, 0, {}
@@ -61,12 +58,12 @@ local function answer_minute(list, n, ask, now, holders, incarnation)
     ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
   local own, last_grant = n[5], n[6]
   local tick = floor(now / TICK)
-  -- The node has not heard of it, and so has not used it; what it returned with that ask was taken then.
+  -- The node has not heard of its last grant, so it has not used it. What that ask returned was taken then.
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
     returned = {last_grant[3], last_grant[4]}
   end
   for i = 1, #returned, 2 do
-    -- Never more than the node was lent: what is not there is of a bucket that weighs no more.
+    -- Never more than the node was granted: what is missing was in a bucket that has no weight any more.
     local count = min(returned[i + 1], count_at(own, returned[i]))
     put(list, returned[i], -count)
     put(own, returned[i], -count)
@@ -88,6 +85,23 @@ local function answer_minute(list, n, ask, now, holders, incarnation)
 end
 `;
 
+/**
+ * An exchange: the asks of a node to one partition.
+ *
+ *     KEYS     meta, nodes, awaited, held; then two of each ask's scope
+ *     ARGV[3]  [incarnation, sequence, sent at (ms, by the server's clock) or 0, time, equal shares or 0,
+ *              expiry ms]
+ *     ARGV[4]  asks, each [scope, minute, day, slots, money, inherited], false for what is left out;
+ *              valkey-codec.ts has their fields
+ *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]
+ *
+ *     status ok          carried out
+ *            unknown     this life is not known: join
+ *            old         the sequence is not above the last
+ *            aged        it came too late, or the server's clock was set forward
+ *            report      join again, with all that is held
+ *            quarantine  wait; in place of replies come some of the places that have to report
+ */
 const EXCHANGE = `
 local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
@@ -109,7 +123,7 @@ if call('SCARD', KEYS[3]) > 0 then
 end
 if now < till then return pack({'quarantine', now, epoch, max(0, till - now)}) end
 
--- Permits that silent nodes may be giving themselves, as equal shares: held back until they have spoken for a window again.
+-- How many permits are held back: the equal shares of silent nodes, until they have been back for a window.
 local silent = -1
 local function holders(limit)
   if head[5] == 0 then return 0 end
@@ -138,7 +152,7 @@ for i = 1, #asks do
     local list = unpack_or(got[1], {})
     local d = unpack_or(got[2], {0, 0, 0, 0, 0, 0})
     local n = unpack_or(got[3], {0, 0, 0, 0, {}})
-    -- A key that rotation has made begins with what the one before had used: day, calls, permits of the minute, when.
+    -- A rotated key begins with what the key before it had used: [day, calls, permits of the minute, when].
     local inherited = ask[6]
     if inherited and not got[2] then
       d[1], d[2] = inherited[1], inherited[2]
@@ -160,7 +174,7 @@ for i = 1, #asks do
     answer[4], has, had = answer_money(KEYS[4 + 2 * i], place, host, money)
     holds, held_before = holds or has, held_before or had
   end
-  -- Left in the set until the node's end where only some resources were asked for: it may hold others.
+  -- It stays in the set until the node's end, because an ask may name only some of the resources.
   if holds and not held_before then call('SADD', KEYS[4], subject) end
   answers[i] = answer
 end
@@ -169,26 +183,25 @@ return pack({'ok', now, epoch, 0, answers, places})
 
 export const EXCHANGE_SCRIPT = scriptOf(LUA_PRELUDE + DAY_AND_SLOTS_LUA + MINUTE + MONEY_LUA + EXCHANGE);
 
-/*
- * The scripts of a node's life at one partition: entering, voiding what an earlier life held, reporting anew after a loss, and
- * leaving. Main thread. The keys are those of valkey-lua.ts; every ARGV[1] is the place, ARGV[2] the host.
- */
-
-/** Scopes of one page: the server does nothing else for some 10 ms. */
+/** Scopes of one page; the server does nothing else for some 10 ms. */
 export const PAGE_SCOPES = 500;
 
 /**
- * KEYS: meta, nodes, awaited, held. ARGV[3]: packed [incarnation, time instead of the server's or 0, remembered epoch or '', new epoch, equal shares, known
- * places]. Answer: packed [status, now, epoch, host has reported, scopes to void]. Status: ok, or evicts with the policy.
+ * A node enters the partition.
+ *
+ *     KEYS     meta, nodes, awaited, held
+ *     ARGV[3]  [incarnation, time, remembered epoch or '', new epoch, equal shares, known places]
+ *     reply    [status, now ms, epoch, whether the host has reported, scopes to void]
+ *              status: ok; evicts, with the policy in place of the epoch
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local incarnation, remembered, known = head[1], head[3], head[6]
 local now = now_ms(head[2])
--- Whoever was forgotten and comes back is known again.
+-- A host that was forgotten and comes back is known again.
 call('HDEL', KEYS[1], 'gone:' .. host)
--- What is evicted was counted: limits would be given twice.
+-- If what was counted were evicted, limits would be granted twice.
 local policy = info_of('memory', 'maxmemory_policy')
 if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
 local epoch, till, lost = epoch_of(KEYS[1], KEYS[2], KEYS[3], now)
@@ -198,7 +211,7 @@ if not epoch then
   call('HSET', KEYS[1], 'epoch', epoch, 'run', info_of('server', 'run_id'), 'checked', now,
     'until', lost > 0 and now + QUARANTINE or 0, 'lost', lost, 'fresh', remembered == '' and '1' or '0')
 elseif remembered ~= '' and remembered ~= epoch and call('HGET', KEYS[1], 'fresh') == '1' then
-  -- It was taken for a new one by hosts that are new, and was not.
+  -- New hosts took it for a new server, and it was not.
   lost = now
   call('HSET', KEYS[1], 'until', now + QUARANTINE, 'lost', now, 'fresh', '0')
 end
@@ -224,9 +237,12 @@ return pack({'ok', now, epoch, call('HGET', KEYS[1], 'host:' .. host) == epoch, 
 `);
 
 /**
- * Frees what an ended life of the place held. KEYS: meta, nodes, awaited, held, then two of each scope. ARGV[3]:
- * packed [incarnation, time instead of the server's or 0], ARGV[4]: packed [scope, spent by the host or false] of each. Answer: packed scopes that are left;
- * false where another life has come.
+ * Frees what an ended life of the place held.
+ *
+ *     KEYS     meta, nodes, awaited, held; then two of each scope
+ *     ARGV[3]  [incarnation, time]
+ *     ARGV[4]  of each scope [scope, spent by the host or false]
+ *     reply    the next page of scopes; false if another life has come
  */
 export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
 local place, host = ARGV[1], ARGV[2]
@@ -256,9 +272,13 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
 `);
 
 /**
- * What a node holds, or its host has spent, in a new epoch. KEYS as above. ARGV[3]: packed [incarnation, time instead of the server's or 0], ARGV[4]:
- * packed [scope, day or false, slots, money or false, spent or false] of each; day is [number, used, unused, total seen]. Answer:
- * packed true; false where another life has come.
+ * Reports what a node holds, or its host has spent, in a new epoch.
+ *
+ *     KEYS     meta, nodes, awaited, held; then two of each scope
+ *     ARGV[3]  [incarnation, time]
+ *     ARGV[4]  of each scope [scope, day or false, slots, money or false, spent or false];
+ *              day is [number, used, unused, total seen]
+ *     reply    true; false if another life has come
  */
 export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
 local place, host = ARGV[1], ARGV[2]
@@ -290,8 +310,11 @@ return pack(true)
 `);
 
 /**
- * All has been reported. KEYS: meta, nodes, awaited. ARGV[3]: packed [incarnation, epoch]. Answer: packed [version of the list of nodes, places]; false
- * where another life has come, or another epoch.
+ * Says that all has been reported.
+ *
+ *     KEYS     meta, nodes, awaited
+ *     ARGV[3]  [incarnation, epoch]
+ *     reply    [version of the list of nodes, places]; false if another life or another epoch has come
  */
 export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local place, host = ARGV[1], ARGV[2]
@@ -305,7 +328,7 @@ call('SREM', KEYS[3], place)
 return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[2])})
 `);
 
-/** Ends the place. KEYS: meta, nodes, awaited. ARGV[3]: packed [incarnation]. Answer: packed whether it was known. */
+/** Ends the node. KEYS: meta, nodes, awaited. ARGV[3]: [incarnation]. Reply: whether this life was known. */
 export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local node = node_of(KEYS[2], ARGV[1])
 if not node or node[1] ~= cmsgpack.unpack(ARGV[3])[1] then return pack(false) end
@@ -315,15 +338,21 @@ call('SREM', KEYS[3], ARGV[1])
 return pack(true)
 `);
 
-/** The clock was set forward: no permit of the minute for a window. KEYS: meta. ARGV[3]: packed [time instead of the server's or 0]. */
+/** The server's clock was set forward: nothing is granted for a window. KEYS: meta. ARGV[3]: [time]. */
 export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local till = now_ms(cmsgpack.unpack(ARGV[3])[1]) + QUARANTINE
 call('HSET', KEYS[1], 'until', till)
 return pack(true)
 `);
 
-/** KEYS: two of each scope. ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [minute, day, used of it, slots, money held high, low, spent high, low, the same of
- * ARGV[2] alone] of each. */
+/**
+ * Looks at scopes for an operator.
+ *
+ *     KEYS     two of each scope
+ *     ARGV[3]  [time]
+ *     reply    of each scope [minute, day, used of it, slots, outstanding high, low, spent high, low,
+ *              spent by ARGV[2] alone high, low]
+ */
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)
 local views = {}

@@ -81,7 +81,7 @@ export class ValkeyWorld {
       partitions: this.partitions,
       node,
       clock: { monotonicMs: () => asMonotonicMs(this.nowMs) },
-      books: { ...host.books, creditedOf: (subject) => this.#credited.get(subject) },
+      accounting: { ...host.books, creditedOf: (subject) => this.#credited.get(subject) },
       memory: host.memory,
       equalShares: 0,
       nodeExpiryMs: 900_000,

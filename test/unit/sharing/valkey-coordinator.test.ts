@@ -242,7 +242,7 @@ void t.test(
       return host.books.spentOf(subject);
     };
     const node = await world.connect(identity('host'), host, {
-      books: { ...host.books, spentOf, creditedOf },
+      accounting: { ...host.books, spentOf, creditedOf },
     });
     await node.join();
     const remaining = async (outstanding: bigint): Promise<bigint> => {
