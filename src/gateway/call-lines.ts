@@ -17,14 +17,15 @@
  *      "completion_tokens":12,"source":"reported","cost":"0.00000855","uncovered":"0.00",
  *      "duration_ms":640}
  *
- * In both, `time` is when the call ended. In the access log a field is null if it is unknown (account and key of an
- * invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that was not
- * charged; `status` if the caller left before its response began, and `code` is then `client_gone`). `upstream` is
- * the one that was tried last. In the usage log `outcome` is `served`, an error code, `reversed` (the line takes back
- * the charge of an earlier line of the same request) or `collected` (it charges what an earlier line left uncovered);
- * `source` is null if nothing was served.
+ * In both, `time` is when the call ended. In the access log a field is null if it is unknown (account and key
+ * of an invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that
+ * was not charged; `status` if the caller left before its response began, and `code` is then `client_gone`).
+ * `upstream` is the one that was tried last. In the usage log `outcome` is `served`, an error code,
+ * `reversed` (the line takes back the charge of an earlier line of the same request) or `collected` (it
+ * charges what an earlier line left uncovered); `source` is null if nothing was served.
  *
- * Lines are put together by templates: that takes a third of JSON.stringify's time (measured: 1.0 and 2.9 µs).
+ * Lines are put together by templates: that takes a third of JSON.stringify's time (measured: 1.0 and 2.9
+ * µs).
  */
 import { statusOf } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
@@ -58,7 +59,8 @@ export function accessLine(names: AccessNames, listener: number, record: AccessR
   const charge =
     usage === undefined ? NO_CHARGE : chargeText(usage, USAGE_SOURCES[usage.source]!, usage.charged);
   return (
-    `{"level":"info","time":"${timeText(record.endedMs)}","thread":"listener-${listener}","pid":${process.pid},` +
+    `{"level":"info","time":"${timeText(record.endedMs)}",` +
+    `"thread":"listener-${listener}","pid":${process.pid},` +
     `"request_id":"${names.requestIdOf(listener, record.request)}",` +
     `"account":${quoted(account === undefined ? null : ids.accountIdOf(account))},` +
     `"key":${quoted(key === undefined ? null : ids.keyIdOf(key))},` +
@@ -72,8 +74,8 @@ export function accessLine(names: AccessNames, listener: number, record: AccessR
 }
 
 /**
- * Returns the usage log's line of a record of the journal of that index, without a newline; `row` is the usage row
- * in which the call was counted.
+ * Returns the usage log's line of a record of the journal of that index, without a newline; `row` is the
+ * usage row in which the call was counted.
  */
 export function usageLine(
   names: CallNames,

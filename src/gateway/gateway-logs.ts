@@ -1,8 +1,9 @@
 /**
- * The two logs of calls: the access log (gateway.ts), which takes the records of all calls out of the listeners'
- * rings, and the usage log (accounting.ts), which is given the records of the journal as the store counts them. Both
- * write lines to a file of their own; the access log writes to standard error if it has none. Also what is logged
- * at the moment, which an operator may change while the gateway serves. Main thread.
+ * The two logs of calls: the access log (gateway.ts), which takes the records of all calls out of the
+ * listeners' rings, and the usage log (accounting.ts), which is given the records of the journal as the store
+ * counts them. Both write lines to a file of their own; the access log writes to standard error if it has
+ * none. Also what is logged at the moment, which an operator may change while the gateway serves. Main
+ * thread.
  */
 import { msToNextTick } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
@@ -22,7 +23,9 @@ import {
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import { accessLine, usageLine, type AccessNames, type CallNames } from './call-lines.js';
 
-/** A busy listener's calls of this time fit its ring eight times; a reader of a screen does not feel the wait. */
+/**
+ * A busy listener's calls of this time fit its ring eight times; a reader of a screen does not feel the wait.
+ */
 const DRAIN_PERIOD_MS = 100;
 /** The same after a drain that found nothing, because a drain wakes an idle gateway. */
 const IDLE_DRAIN_PERIOD_MS = 250;
@@ -62,7 +65,10 @@ export class GatewayLogs {
     this.apply(options.settings);
   }
 
-  /** Logs as `settings` say from now on, in all threads at once. A file that cannot be written is reported with its first lines. */
+  /**
+   * Logs as `settings` say from now on, in all threads at once. A file that cannot be written is reported
+   * with its first lines.
+   */
   apply({ log, access_log: accessLog }: Pick<Settings, 'log' | 'access_log'>): void {
     this.drain();
     this.#control.level = log.level;
@@ -96,8 +102,8 @@ export class GatewayLogs {
   }
 
   /**
-   * Writes what the listeners have appended; returns whether there was any. The gateway calls it also before a new
-   * listener goes on in the ring of one that died: its requests have other ids.
+   * Writes what the listeners have appended; returns whether there was any. The gateway calls it also before
+   * a new listener goes on in the ring of one that died: its requests have other ids.
    */
   drain(): boolean {
     let isAny = false;
@@ -140,7 +146,9 @@ export class GatewayLogs {
 class StandardErrorLines {
   readonly #format = isPretty() ? lineFormat() : undefined;
 
-  /** Writes as many lines at once as the system writes whole: those of other threads come between, not within. */
+  /**
+   * Writes as many lines at once as the system writes whole: those of other threads come between, not within.
+   */
   append(lines: readonly string[]): void {
     let piece = '';
     let count = 0;
@@ -163,7 +171,10 @@ class StandardErrorLines {
   }
 }
 
-/** The usage log. The flush of the ledger gives it each record it counts and writes the lines after each transaction. */
+/**
+ * The usage log. The flush of the ledger gives it each record it counts and writes the lines after each
+ * transaction.
+ */
 export class UsageLog {
   readonly #names: CallNames;
   readonly #output: Pick<LineFile, 'append' | 'close'>;
@@ -217,8 +228,8 @@ function isSameFile(
 }
 
 /**
- * Returns the settings of the gateway in that slot of its group, which writes files of its own, because a file is
- * rotated by its one writer: slot 0 writes `path`, the others `path.p1`, `path.p2` and so on.
+ * Returns the settings of the gateway in that slot of its group, which writes files of its own, because a
+ * file is rotated by its one writer: slot 0 writes `path`, the others `path.p1`, `path.p2` and so on.
  */
 export function withOwnLogs(settings: Settings, slot: number): Settings {
   const { usage_log: usageLog, access_log: accessLog } = settings;

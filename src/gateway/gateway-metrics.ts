@@ -1,5 +1,6 @@
 /**
- * The metrics of a gateway: the shared buffers, the names that go with them, and what a scrape reads beside them. Main thread.
+ * The metrics of a gateway: creates the shared buffers, keeps the names of threads and upstreams for them,
+ * and gives a scrape what it reads from other parts. gateway.ts and stats.ts use it, on the main thread.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
@@ -20,19 +21,21 @@ import { UpstreamNames, type AccountSample, type MetricsSource } from '../teleme
 import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 
-/** Accounts that have labels, oldest first, where they are switched on: three samples each, some 10 ms a scrape. */
+/**
+ * Accounts that have labels if they are switched on, oldest first: three samples each, some 10 ms a scrape.
+ */
 const ACCOUNT_LABELS_MAX = 1_000;
 
-/** What a scrape asks the rest of the gateway for. */
+/** What a scrape reads from the rest of the gateway. */
 export interface MetricsScopes {
   readonly registry: Registry;
   readonly bodies: MetricsSource['bodies'];
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
-  /** Undefined where none are exported. */
+  /** Undefined if no spans are exported. */
   readonly spans: () => SpanCounts | undefined;
-  /** Undefined where the gateway has its limits for itself. */
+  /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
-  /** Samples of all gateways of a group; absent where this one is alone. */
+  /** Reads the samples of all gateways of a group; undefined if this one is alone. */
   readonly readGroup: (() => Promise<FamilySamples>) | undefined;
 }
 
@@ -40,7 +43,7 @@ export class GatewayMetrics {
   readonly buffers: MetricsBuffers;
   readonly reader: MetricsReader;
   readonly upstreams = new UpstreamNames();
-  /** In the order of their stripes. */
+  /** Names, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly #settings: Settings;
   readonly #health: ThreadHealth;
@@ -56,22 +59,22 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, 0);
   }
 
-  /** Stripe of a listener among those of the threads. */
+  /** Returns the stripe of a listener among those of the threads. */
   threadOfListener(index: number): number {
     return 1 + index;
   }
 
-  /** Of the first upstream worker; the others follow. */
+  /** Stripe of the first upstream worker; those of the others follow. */
   get firstWorkerThread(): number {
     return 1 + this.#settings.listen.listeners;
   }
 
-  /** Of the thread that exports spans. */
+  /** Stripe of the thread that exports spans. */
   get tracesThread(): number {
     return this.firstWorkerThread + this.#settings.workers;
   }
 
-  /** From now on `render` and `read` work. */
+  /** Gives the parts that were made after this one. To be called before `render` and `read`. */
   attach({ registry, bodies, accounting: books, spans, sharing, readGroup }: MetricsScopes): void {
     const source: MetricsSource = {
       version: packageVersion(),
@@ -94,12 +97,12 @@ export class GatewayMetrics {
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
 
-  /** The samples of this process. */
+  /** Returns the samples of this process. */
   read(): Promise<MetricsSnapshot> {
     return readMetrics(this.#source!);
   }
 
-  /** The page of `/metrics`. */
+  /** Returns the page of `/metrics`. */
   render(format: MetricsFormat): Promise<MetricsPage> {
     return this.#exposition!.render(format);
   }

@@ -1,13 +1,15 @@
 /**
- * Ids of accounts and keys by their slots, kept in memory so that the store is not asked for every line of a log.
- * The logs of calls, the busiest accounts and the leases use it. Main thread of a gateway process.
+ * Ids of accounts and keys by their slots, kept in memory so that the store is not asked for every line of a
+ * log. The logs of calls, the busiest accounts and the leases use it. Main thread of a gateway process.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 
 /** Ids of each kind that are kept. A gateway with more in use looks them up again. */
 const IDS_MAX = 100_000;
-/** A slot is not given to another key for a day after its key was deleted, so ids are forgotten before that. */
+/**
+ * A slot is not given to another key for a day after its key was deleted, so ids are forgotten before that.
+ */
 const KEPT_MS = 3_600_000;
 
 export interface IdSource {

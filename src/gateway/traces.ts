@@ -1,7 +1,7 @@
 /**
- * Traces of a gateway: whether the environment asks for them, the thread that exports spans, and who gives it spans. Main thread.
- *
- * Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such thread and nothing of OpenTelemetry is loaded.
+ * Traces of a gateway: reads from the environment whether spans are exported, starts the exporting thread,
+ * and connects listeners and workers with it. gateway.ts owns it, on the main thread. Without
+ * OTEL_EXPORTER_OTLP_ENDPOINT there is no such thread, and nothing of OpenTelemetry is loaded.
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,20 +16,22 @@ import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/
 import { createSpanBudget, SpanBudget, type SpanCounts, type SpanOutlet } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
-/** What the spans that are left get at the end to reach the collector; one that is away holds no stop up for longer. */
+/** How long the last spans may take to reach the collector; one that is away delays a stop no longer. */
 const CLOSE_MS = 3_000;
 
 export interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
-  /** Null where it cannot be read. */
+  /** Returns null if the id cannot be read. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
-  /** Stripe of the exporting thread among those of the threads. */
+  /** Stripe of the exporting thread in the metrics. */
   readonly thread: number;
   readonly log: Log;
 }
 
-/** Undefined where no spans are to be exported, and then nothing is started; throws where the endpoint is no address. */
+/**
+ * Returns undefined and starts nothing if no spans are exported. Throws if the endpoint is not an address.
+ */
 export function tracesOf(env: NodeJS.ProcessEnv, options: Omit<TracesOptions, 'env'>): Traces | undefined {
   return wantsTraces(env) ? new Traces({ ...options, env }) : undefined;
 }
@@ -55,7 +57,7 @@ export class Traces {
   readonly #thread: Worker;
   #closing = false;
 
-  /** Starts the thread, under the V8 flags of this moment. */
+  /** Starts the thread, with the V8 flags of this moment. */
   constructor({ env, accountIdOf, metrics, thread, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
     if (problem !== undefined) log.warn(problem);
@@ -81,12 +83,12 @@ export class Traces {
     this.#thread.unref();
   }
 
-  /** For a listener that is being started; the port in it is to be transferred. */
+  /** For a listener that is being started. Its port must be in the transfer list. */
   newListenerTracing(): ListenerTracing {
     return { sampling: this.#sampling, outlet: this.newOutlet() };
   }
 
-  /** For an upstream worker that is being started; likewise. */
+  /** The same for an upstream worker. */
   newOutlet(): SpanOutlet {
     const { port1, port2 } = new MessageChannel();
     this.#tell({ kind: 'source', port: port1 }, [port1]);
@@ -97,7 +99,7 @@ export class Traces {
     return this.#budget.counts();
   }
 
-  /** Listeners and workers have ended: what they left is sent, for CLOSE_MS at most. */
+  /** To be called when listeners and workers have ended: exports what they left, for CLOSE_MS at most. */
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;

@@ -1,9 +1,9 @@
 /**
- * Responses of the mock, encoded: what is sent, in which pieces, and how it ends. Deterministic: the same request and options
- * give the same bytes. Thread of the mock; pure.
+ * What the mock reads of a request, and the encoded response to it: what is sent, in which pieces, and how it
+ * ends. The same request and options give the same bytes. mock-upstream.ts calls it; pure.
  *
- * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …), so that a reader can tell
- * order, loss and repetition: see `wordNumbers`.
+ * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). They show a
+ * reader loss, repetition and a wrong order: see `wordNumbers`.
  */
 import type { MockOptions } from './mock-options.js';
 
@@ -13,7 +13,10 @@ export interface MockRequest {
   readonly includeUsage: boolean;
   /** One for every 4 bytes of the messages' string contents, rounded up. */
   readonly promptTokens: number;
-  /** The query string after `x-mock:` in the first line of the last user message. */
+  /**
+   * The query string after `x-mock:` in the first line of the last user message: a gateway in between passes
+   * on no headers of its caller.
+   */
   readonly steering: string | undefined;
 }
 
@@ -30,7 +33,7 @@ function steeringOf(content: string): string | undefined {
   return (end === -1 ? line : line.slice(0, end)).trim();
 }
 
-/** Undefined where the body is not a JSON object. */
+/** Returns undefined if the body is not a JSON object. */
 export function readMockRequest(body: string): MockRequest | undefined {
   let parsed: unknown;
   try {
@@ -61,22 +64,22 @@ export interface Response {
   readonly status: number;
   readonly contentType: string;
   readonly retryAfter: string | undefined;
-  /** False: the connection gives not even a status. */
+  /** False if not even a status is sent. */
   readonly headers: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
   readonly lengthBytes: number | undefined;
-  /** Bytes: newer versions of µWS write some strings as Latin-1. */
+  /** Not strings, because newer versions of µWS write some of them as Latin-1. */
   readonly pieces: readonly Uint8Array[];
   readonly ending: 'end' | 'reset' | 'stall';
 }
 
 const ID = 'chatcmpl-mock';
-/** 2023-11-14T22:13:20Z. Fixed: responses are the same every time. */
+/** 2023-11-14T22:13:20Z, fixed so that responses are the same every time. */
 const CREATED_SECONDS = 1_700_000_000;
 const ABSURD_TOKENS = 1e15;
 const NEGATIVE_TOKENS = -5;
 
-/** The text in `chunks` pieces whose lengths sum to `bytes`, unless the numbers alone are longer. */
+/** Returns a text in `chunks` pieces whose lengths sum to `bytes`, unless the numbers alone are longer. */
 export function contentPieces(bytes: number, chunks: number): string[] {
   const size = Math.floor(bytes / chunks);
   const pieces = Array.from({ length: chunks }, (_, number) => `w${number} `.padEnd(size, 'x'));
@@ -85,12 +88,12 @@ export function contentPieces(bytes: number, chunks: number): string[] {
   return pieces;
 }
 
-/** The numbers of the words of a text made by `contentPieces`, in their order. */
+/** Returns the numbers of the words in a text of `contentPieces`, in their order. */
 export function wordNumbers(text: string): number[] {
   return Array.from(text.matchAll(/w(\d+) /g), (match) => Number(match[1]));
 }
 
-/** The text cut into `chunks` pieces of nearly one size, for a text that is not ours to make. */
+/** Returns a given text in `chunks` pieces of nearly the same size. */
 function cutInto(text: string, chunks: number): string[] {
   const size = Math.max(1, Math.ceil(text.length / chunks));
   return Array.from({ length: Math.ceil(text.length / size) }, (_, index) =>
@@ -112,7 +115,7 @@ function usageOf(options: MockOptions, request: MockRequest, contentBytes: numbe
   };
 }
 
-/** Body of a whole response. */
+/** Returns the body of a non-streamed response. */
 function wholeBody(options: MockOptions, request: MockRequest, content: string): string {
   const usage = usageOf(options, request, Buffer.byteLength(content));
   return JSON.stringify({
@@ -125,9 +128,9 @@ function wholeBody(options: MockOptions, request: MockRequest, content: string):
   });
 }
 
-/** Data of the events of a stream, without `[DONE]`. */
+/** Returns the data of the events of a stream, without `[DONE]`. */
 function eventData(options: MockOptions, request: MockRequest, pieces: readonly string[]): string[] {
-  // As providers do: where usage was asked for, every other chunk says that it has none.
+  // As providers do: if usage was asked for, every other chunk says that it has none.
   const nothing = request.includeUsage && options.usage !== 'missing' ? { usage: null } : {};
   const chunk = (choices: readonly object[], more: object): string =>
     JSON.stringify({
@@ -157,7 +160,7 @@ const PROVIDER_ERROR = JSON.stringify({
   error: { message: 'the mock was told to fail', type: 'mock_error', param: null, code: 'mock_error' },
 });
 
-/** The events' data, in the order of sending, with the fault in it. */
+/** Returns the events' data in the order of sending, with the fault in it. */
 function faultyData(options: MockOptions, request: MockRequest, pieces: readonly string[]): string[] {
   const data = eventData(options, request, pieces);
   const middle = Math.ceil(data.length / 2);
@@ -206,19 +209,19 @@ const answer = (options: MockOptions, given: Partial<Response>): Response => ({
   ...given,
 });
 
-/** A response of one piece with its length. */
+/** Returns a response of one piece with its length. */
 export function plainResponse(options: MockOptions, given: Partial<Response>, body: string): Response {
   const bytes = Buffer.from(body);
   return answer(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
-/** The response to a request; `echoed` is the text of the response where the request is to be echoed. */
+/** Returns the response to a request; `echoed` is its text if the request is to be echoed. */
 export function responseTo(options: MockOptions, request: MockRequest, echoed: string | undefined): Response {
   const { fault } = options;
   if (fault === 'reset-before' || fault === 'stall-before') return answer(options, { headers: false });
-  // A length that is never reached: the reader knows that something is missing.
+  // The length is never reached, so the reader knows that something is missing.
   if (fault === 'reset-headers') {
-    // One byte of it goes along: newer versions of µWS take nothing at all for a whole response.
+    // With one byte: newer versions of µWS take an empty piece for a whole response.
     return answer(options, { lengthBytes: Math.max(2, options.bytes), pieces: [Buffer.from('{')] });
   }
   if (fault === 'wrong-type') {

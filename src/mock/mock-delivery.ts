@@ -1,7 +1,7 @@
 /**
- * Sends one response: pauses, back-pressure, and the end it was told to come to. Thread of the mock.
- *
- * What is written without a pause leaves in one cork, so a whole response and a fast stream are one system call each.
+ * Sends one response of the mock with its pauses, back-pressure and ending, and counts it. mock-upstream.ts
+ * makes one a request. What is written without a pause is corked, so a non-streamed response and a fast
+ * stream are one system call each.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Response } from './mock-answer.js';
@@ -14,7 +14,7 @@ export interface MockStats {
   open: number;
   /** Chat requests whose client left before the response was through. */
   aborted: number;
-  /** Wall time of the last such leaving, in ms since 1970; null before the first. */
+  /** When that last happened, in milliseconds since 1970; null before the first. */
   lastAbortMs: number | null;
   /** Bytes of responses handed to the socket. */
   sentBytes: number;
@@ -42,7 +42,7 @@ export class Delivery {
   #next = 0;
   #over = false;
 
-  /** Attaches the abort handler: make it in the request's first callback. */
+  /** Attaches the abort handler, so it must be made in the request's first callback. */
   constructor(response: HttpResponse, stats: MockStats) {
     this.#response = response;
     this.#stats = stats;
@@ -51,12 +51,12 @@ export class Delivery {
     response.onAborted(() => this.#aborted());
   }
 
-  /** Whether nothing more can be sent. */
+  /** True if nothing more can be sent. */
   get over(): boolean {
     return this.#over;
   }
 
-  /** Sends `answer`, with pauses before its first byte and after each piece. Call once. */
+  /** Sends `answer` with pauses before its first byte and after each piece. To be called once. */
   send(answer: Response, firstByteMs: number, chunkMs: number): void {
     if (firstByteMs === 0) this.#begin(answer, chunkMs);
     else this.#timer = setTimeout(() => this.#begin(answer, chunkMs), firstByteMs);
@@ -76,7 +76,7 @@ export class Delivery {
     if (answer.retryAfter !== undefined) this.#response.writeHeader('retry-after', answer.retryAfter);
   }
 
-  /** One piece, or none, of a response with a Content-Length. */
+  /** Sends one piece, or none, of a response with a Content-Length. */
   #sendSized(answer: Response, lengthBytes: number): void {
     const piece = answer.pieces[0] ?? NOTHING;
     this.#stats.sentBytes += piece.length;
@@ -89,7 +89,7 @@ export class Delivery {
     }
   }
 
-  /** Pieces of a chunked answer, as far as the socket takes them. */
+  /** Sends pieces of a chunked response as far as the socket takes them. */
   #pump(answer: Response, chunkMs: number): void {
     while (this.#next < answer.pieces.length) {
       const piece = answer.pieces[this.#next]!;
@@ -116,14 +116,14 @@ export class Delivery {
       this.#finished();
       this.#response.end();
     } else if (answer.ending === 'reset') {
-      // In the next turn: what is corked would not leave.
+      // Later, because closing now would lose what is corked.
       setImmediate(() => {
         if (this.#over) return;
         this.#finished();
         this.#response.close();
       });
     }
-    // A stall waits for its client to leave.
+    // A response that stalls waits for its client to leave.
   }
 
   #finished(): void {

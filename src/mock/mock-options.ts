@@ -1,9 +1,9 @@
 /**
- * The options of the mock upstream: one declaration each, from which the command line's flags and the steering of single
- * calls (a query string such as `status=429&retry_after=2`) are both read. Any thread; pure.
+ * The options of the mock upstream. Each has one declaration, from which the flags of the command line and
+ * the steering of single calls (a query string such as `status=429&retry_after=2`) are both read. Pure.
  */
 
-/** What goes wrong, on purpose. `mid` is after half of the content. */
+/** What goes wrong on purpose. `mid` means after half of the content. */
 export const FAULTS = [
   'reset-before', // the connection closes before a byte of the response
   'reset-headers', // … after the headers
@@ -31,30 +31,30 @@ export interface MockOptions {
   readonly firstByteMs: number;
   readonly chunkMs: number;
   readonly status: number;
-  /** Sent in place of the response, as it is. */
+  /** Sent as it is in place of the response. */
   readonly body: string | undefined;
   readonly retryAfter: string | undefined;
   readonly fault: Fault | undefined;
   readonly usage: UsageMode;
-  /** Reported numbers; where undefined, one token for every 4 bytes of text, rounded up. */
+  /** Reported numbers; if undefined, one token for every 4 bytes of text, rounded up. */
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
-  /** Each write of a stream has this many bytes, wherever the events end; undefined: one write an event. */
+  /** Bytes of each write of a stream, wherever the events end; if undefined, one write an event. */
   readonly split: number | undefined;
   readonly eventCrlf: boolean;
   readonly echo: boolean;
 }
 
-/** A wrong option; its message is for the person who set it. */
+/** A wrong option. The message is for the person who set it. */
 export class MockOptionError extends Error {}
 
 interface OptionKind<Value> {
-  /** Name of the value in help; undefined for a switch. */
+  /** Name of the value in the help; undefined for a switch. */
   readonly metavar: string | undefined;
   readonly help: string;
   readonly fallback: Value;
-  /** Throws a text that says what is wanted. */
+  /** Throws a MockOptionError that says what is wanted. */
   readonly parse: (text: string) => Value;
 }
 
@@ -80,12 +80,12 @@ const toggle = (text: string): boolean => {
 
 const text = (value: string): string => value;
 
-/** Far above any response seen, far below what would trouble the process that makes it. */
+/** Far above any response seen, far below what would trouble the process. */
 const CONTENT_BYTES_MAX = 64 * 1024 * 1024;
 const CHUNKS_MAX = 1_000_000;
 const PAUSE_MS_MAX = 3_600_000;
 const SPLIT_BYTES_MAX = 1024 * 1024;
-/** Tokens that JSON carries exactly; larger ones are the business of `usage=absurd`. */
+/** JSON carries such numbers exactly; `usage=absurd` is for larger ones. */
 const TOKENS_MAX = 1_000_000_000;
 
 const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Name]> } = {
@@ -162,7 +162,7 @@ export const MOCK_FLAGS: readonly { readonly flags: string; readonly help: strin
 );
 
 /**
- * `base` with the given texts over it, by property name.
+ * Returns `base` with the given texts over it, by property name.
  * @throws MockOptionError naming the option and what it wants
  */
 export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName, string>): MockOptions {
@@ -175,12 +175,12 @@ export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName
       throw new MockOptionError(`${worded(name, '_')} wants ${error.message}, got "${given}"`);
     }
   }
-  // Each value came from the parser of its own name, which the compiler cannot follow through the loop.
+  // Each value comes from the parser of its own name, which the compiler cannot follow through the loop.
   return Object.freeze({ ...base, ...(changes as Partial<MockOptions>) });
 }
 
 /**
- * `base` with a query string over it: `status=429&retry_after=2`.
+ * Returns `base` with a query string over it: `status=429&retry_after=2`.
  * @throws MockOptionError also for a name that is no option
  */
 export function steeredOptions(base: MockOptions, query: string): MockOptions {
@@ -196,7 +196,8 @@ export function steeredOptions(base: MockOptions, query: string): MockOptions {
 }
 
 /**
- * Options from commander's record of the flags given (texts, and true for switches); other properties are left alone.
+ * Returns options from commander's record of the given flags (texts, and true for switches). Ignores other
+ * properties.
  * @throws MockOptionError
  */
 export function mockOptionsOfFlags(flags: Readonly<Record<string, unknown>>): MockOptions {

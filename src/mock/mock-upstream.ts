@@ -1,8 +1,9 @@
 /**
- * The mock upstream: an OpenAI-compatible server that does as it is told, for trials, tests and benches. One thread.
+ * The mock upstream: an OpenAI-compatible server with scripted responses, for trials (`tollgate
+ * mock-upstream`), tests and benches. One thread.
  *
- *     POST /v1/chat/completions   answers as the options say, or as `x-mock` says for one call: a header, or the first
- *                                 line of the last user message, with a query string (mock-options.ts)
+ *     POST /v1/chat/completions   answers as the options say, or as a query string (mock-options.ts) says for one
+ *                                 call, in a header `x-mock` or after `x-mock:` in the last user message
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
@@ -21,24 +22,24 @@ import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from
 
 export interface MockUpstreamOptions {
   readonly host: string;
-  /** 0: any free one. */
+  /** 0 means any free port. */
   readonly port: number;
-  /** Whether the last request's headers and body are kept for /mock/stats; costs some µs a request. */
+  /** Whether to keep the last request's headers and body for /mock/stats; costs some µs a request. */
   readonly record: boolean;
   readonly answers: MockOptions;
 }
 
 export interface MockUpstream {
   readonly port: number;
-  /** Live: read it at any time. */
+  /** The live counters. */
   readonly stats: Readonly<MockStats>;
   /** Closes the listen socket and every connection. */
   close(): void;
 }
 
-/** Larger requests than any gateway lets through; they are held whole. */
+/** Above what any gateway lets through. Requests are held whole. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
-/** Encoded answers kept: one for each model and prompt length in use; a bench has one. */
+/** Encoded responses that are kept: one for each model and prompt length in use; a bench has one. */
 const ENCODED_MAX = 256;
 
 const MODELS = JSON.stringify({
@@ -85,11 +86,12 @@ class MockServer {
     this.#encoded = new EncodedResponses(settings.answers);
   }
 
-  /** µWS: the request is valid only in this callback, so all that is wanted of it is read here. */
+  /** Reads all it needs of the request, which µWS keeps valid in this callback only. */
   chat(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const steering = request.getHeader('x-mock');
-    // A prompt may ask for an echo when the headers are gone already: then only recording has kept them.
+    // A prompt may ask for an echo after the headers are gone: then they are in it only if they were
+    // recorded.
     const wanted = this.#settings.record || this.#settings.answers.echo || steering !== '';
     const headers = wanted ? headersOf(request) : undefined;
     const earlier: Buffer[] = [];
@@ -156,7 +158,7 @@ function json(response: HttpResponse, status: string, body: string): void {
 
 /**
  * Starts a mock in this thread. Resolves when it listens.
- * @throws Error where the port cannot be had
+ * @throws Error if it cannot listen on the port
  */
 export function started(settings: MockUpstreamOptions): Promise<MockUpstream> {
   const server = new MockServer(settings);

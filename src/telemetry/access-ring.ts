@@ -2,8 +2,8 @@
  * The records of calls on their way to the access log: a listener appends each call that it wants logged
  * (call-meter.ts), the main thread takes them out and writes them (gateway-logs.ts). One ring a listener.
  *
- * A full ring drops records and counts them; it never holds up a call. Calls are charged by way of the journal,
- * which loses none.
+ * A full ring drops records and counts them; it never holds up a call. Calls are charged by way of the
+ * journal, which loses none.
  *
  *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
  *        0    64  request      number of the request in its listener (float)
@@ -39,8 +39,8 @@ import { OUTCOMES, type Outcome } from './metrics-layout.js';
 const CALL = 1;
 const RECORD_BYTES = FIELDS_AT + 92;
 /**
- * The main thread looks ten times a second under load: 200,000 calls a second fit, more than a listener can refuse.
- * Pages that were never used cost no memory.
+ * The main thread looks ten times a second under load: 200,000 calls a second fit, more than a listener can
+ * refuse. Pages that were never used cost no memory.
  */
 const RING_BYTES = 2 * 1024 * 1024;
 const NOTHING = -1;
@@ -62,7 +62,9 @@ const UPSTREAM = 19;
 const OUTCOME = 20;
 const SOURCE = 21;
 const FLAGS = 22;
-/** Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise. */
+/**
+ * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise.
+ */
 const STREAM = 1;
 const BEGUN = 2;
 

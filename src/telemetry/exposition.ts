@@ -1,6 +1,6 @@
 /**
- * The text of `/metrics`: every metric family, read from shared memory at the scrape and written in the format
- * the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0. Main thread.
+ * The text of `/metrics`: every metric family, read from shared memory at the scrape and written in the
+ * format the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0. Main thread.
  *
  * https://prometheus.io/docs/instrumenting/exposition_formats/
  */
@@ -55,8 +55,8 @@ export class Exposition {
   }
 
   /**
-   * Writes a page. There is a turn of the event loop between two families, so that a page of a thousand models
-   * does not delay a flush.
+   * Writes a page. There is a turn of the event loop between two families, so that a page of a thousand
+   * models does not delay a flush.
    */
   render(format: MetricsFormat): Promise<MetricsPage> {
     const underWay = this.#underWay.get(format);
@@ -119,7 +119,9 @@ function valueText(value: number): string {
   return value === -Infinity ? '-Inf' : String(value);
 }
 
-/** Returns the format that an `Accept` header asks for: Prometheus' own text unless it prefers OpenMetrics. */
+/**
+ * Returns the format that an `Accept` header asks for: Prometheus' own text unless it prefers OpenMetrics.
+ */
 export function formatOf(accept: string): MetricsFormat {
   return weightOf(accept, 'application/openmetrics-text') > weightOf(accept, 'text/plain')
     ? 'openmetrics'

@@ -1,6 +1,7 @@
 /**
- * Metrics of what is behind the requests: books, spans, threads, the process, and in files of their own upstreams and
- * accounts. Main thread, at a scrape.
+ * Metrics of all but the requests (request-families.ts): upstreams, accounting, spans, threads, the process,
+ * single accounts, and what is shared with other processes or hosts. exposition.ts reads them at a scrape.
+ * Main thread.
  */
 import type { ThreadSnapshot, UpstreamSnapshot } from './metrics-reader.js';
 import { REGISTRY_STATES, SHARING_STATES, type SharingSnapshot } from './metrics-snapshot.js';
@@ -15,10 +16,6 @@ import {
   secondsOf,
 } from './metrics-source.js';
 
-/*
- * Metrics of the upstreams. Main thread, at a scrape.
- */
-
 const UPSTREAM_LABELS = ['model', 'upstream'];
 
 function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapshot) => number): Sample[] {
@@ -28,7 +25,7 @@ function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapsh
   }));
 }
 
-/** One sample for each name of the row. */
+/** Returns one sample for each name of the row. */
 function upstreamRows(
   source: MetricsSource,
   upstreams: readonly NamedUpstream[],
@@ -95,10 +92,6 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     collect: (source) => upstreamRows(source, source.upstreams(), 'state', ({ breakers }) => breakers),
   },
 ];
-
-/*
- * Metrics of the accounts, by name. Main thread, at a scrape.
- */
 
 const ACCOUNT_LABELS = ['account', 'account_name'];
 
@@ -270,11 +263,6 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   ...ACCOUNT_FAMILIES,
 ];
 
-/*
- * Metrics of what is shared with other processes or hosts. Without samples where a gateway has its limits for itself. Main thread,
- * at a scrape.
- */
-
 const EXCHANGE_DURATION = 'tollgate_sharing_exchange_duration_seconds';
 
 function sample({ sharing }: MetricsSource, value: (snapshot: SharingSnapshot) => number) {
@@ -282,12 +270,13 @@ function sample({ sharing }: MetricsSource, value: (snapshot: SharingSnapshot) =
   return snapshot === undefined ? [] : [{ value: value(snapshot), labels: {} }];
 }
 
-/** One for each state, 1 for that which is. */
+/** Returns one sample for each state: 1 for the present one, 0 for the others. */
 function stateSamples(states: readonly string[], state: string | undefined) {
   if (state === undefined) return [];
   return states.map((name) => ({ value: name === state ? 1 : 0, labels: { state: name } }));
 }
 
+/** Without samples if limits are not shared. */
 export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_sharing_processes',

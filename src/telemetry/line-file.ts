@@ -1,14 +1,15 @@
 /**
- * A file of JSON lines that is rotated by size: the usage log or the access log. gateway-logs.ts writes both, on the
- * main thread of a gateway process.
+ * A file of JSON lines that is rotated by size: the usage log or the access log. gateway-logs.ts writes both,
+ * on the main thread of a gateway process.
  *
- * It is for reading, not for billing: a line is written after what it reports, and lines that cannot be written wait
- * in memory up to a bound and are then dropped, oldest first. A file holds whole lines: what was written of a batch
- * when the disk became full is cut off again, and a line that a crash cut is ended before the next one.
+ * It is for reading, not for billing: a line is written after what it reports, and lines that cannot be
+ * written wait in memory up to a bound and are then dropped, oldest first. A file holds whole lines: what was
+ * written of a batch when the disk became full is cut off again, and a line that a crash cut is ended before
+ * the next one.
  *
- * No library does this with fewer lines. rotating-file-stream 3.2 (tried) rotates, which is a quarter of this file,
- * but goes on in a file that was moved away, appends to a cut line, writes a batch beyond the size, and is destroyed
- * with all that waited by the first error.
+ * No library does this with fewer lines. rotating-file-stream 3.2 (tried) rotates, which is a quarter of this
+ * file, but goes on in a file that was moved away, appends to a cut line, writes a batch beyond the size, and
+ * is destroyed with all that waited by the first error.
  */
 import {
   closeSync,
@@ -56,7 +57,9 @@ export class LineFile {
   #failing = false;
   #droppedLines = 0;
 
-  /** Opens nothing yet: a path that cannot be written is reported with the first lines, and stops no start. */
+  /**
+   * Opens nothing yet: a path that cannot be written is reported with the first lines, and stops no start.
+   */
   constructor(options: LineFileOptions) {
     this.#name = options.name;
     this.#path = options.path;
@@ -72,8 +75,9 @@ export class LineFile {
   }
 
   /**
-   * Writes what waited and `lines`, which have no newlines in them, in one write a file. Never throws: it logs a
-   * failure, and the lines wait for the next call. Costs some microseconds and a copy to the page cache, no fsync.
+   * Writes what waited and `lines`, which have no newlines in them, in one write a file. Never throws: it
+   * logs a failure, and the lines wait for the next call. Costs some microseconds and a copy to the page
+   * cache, no fsync.
    */
   append(lines: readonly string[]): void {
     if (lines.length > 0) {

@@ -1,26 +1,19 @@
 /**
- * The log: one JSON line an event on standard error, or a coloured one where that is a terminal. Any thread.
+ * The log of events: one JSON line an event on standard error, or a coloured line if that is a terminal. Any
+ * thread.
  *
- * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start and stop.
- * Never secrets, never message contents. Lines are rare, calls have a log of their own: see access-ring.ts.
+ * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start
+ * and stop. Never secrets, never message contents. Calls have logs of their own (gateway/gateway-logs.ts).
  *
- * With `createLog` pino is loaded for the first line: the supervisor writes none for as long as all is well, and saves its
- * 7 MB. The threads of a gateway use `openLog`: when file descriptors have run out nothing can be loaded, and that is a moment
- * to log.
+ * `createLog` loads pino for the first line: the supervisor writes none while all is well, and saves its 7
+ * MB. The threads of a gateway use `openLog`, because nothing can be loaded when file descriptors have run
+ * out, which is a moment to log.
  */
 import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
 import type { Logger, pino as Pino } from 'pino';
 import type { prettyFactory as PrettyFactory } from 'pino-pretty';
 import { standardError } from './standard-error.js';
-
-/*
- * What is logged at the moment: words that the main thread of a gateway writes and all its threads read.
- *
- *     word 0  rank of the least level that is written, an index into LOG_LEVELS
- *     word 1  1 while calls are written to the access log
- *     word 2  percent of the calls that went well which are written there; those that did not are always
- */
 
 export const LOG_LEVELS = ['error', 'warn', 'info'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
@@ -34,15 +27,16 @@ export interface LogView {
   sample_percent: number;
 }
 
-/** What is not named stays. */
+/** What is left out stays. */
 export type LogChange = Partial<LogView>;
 
+/** Words: see LogSwitch. */
 const RANK = 0;
 const ACCESS = 1;
 const SAMPLE_PERCENT = 2;
 const WORDS = 3;
 
-/** A plain record's field: hand it to a thread in its `workerData`. */
+/** Hand it to a thread in its `workerData`. */
 export type LogSwitchBuffer = SharedArrayBuffer;
 
 export function createLogSwitch(): LogSwitchBuffer {
@@ -51,6 +45,13 @@ export function createLogSwitch(): LogSwitchBuffer {
   return buffer;
 }
 
+/**
+ * What is logged at the moment. The main thread of a gateway writes these words, all its threads read them.
+ *
+ *     word 0  rank of the least level that is written, an index into LOG_LEVELS
+ *     word 1  1 while the access log is on
+ *     word 2  percent of the successful calls in the access log; the others are always in it
+ */
 export class LogSwitch {
   readonly #words: Int32Array;
 
@@ -66,7 +67,7 @@ export class LogSwitch {
     Atomics.store(this.#words, RANK, LOG_LEVELS.indexOf(level));
   }
 
-  /** Whether a line of that level is written. */
+  /** Returns whether lines of that level are written. */
   allows(level: LogLevel): boolean {
     return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
   }
@@ -97,21 +98,24 @@ export interface Log {
 }
 
 const STANDARD_ERROR = 2;
-/** A stack is 1,000 characters or two; with it a line is written whole, see WHOLE_BYTES_MAX. */
+/**
+ * A stack has one or two thousand characters. A line with one is still written whole: see WHOLE_BYTES_MAX.
+ */
 const FIELD_CHARS_MAX = 2_500;
 
 const require = createRequire(import.meta.url);
 
 /**
- * A log whose every line carries `thread`, such as `listener-0`, and the process. `control` says what is written and may
- * change at any time; without it all levels are. Never throws and never waits: see standard-error.ts. 10 µs a line.
+ * Returns a log whose lines have `thread`, such as `listener-0`, and the process. `control` says what is
+ * written and may change at any time; without it all levels are. Never throws, never waits
+ * (standard-error.ts). 10 µs a line.
  */
 export function createLog(thread: string, control = new LogSwitch(createLogSwitch())): Log {
   let logger: Logger | undefined;
   return logTo(() => (logger ??= open(thread)), control);
 }
 
-/** As `createLog`; all that a line wants is loaded and opened when this returns. Some 25 ms. */
+/** As `createLog`, but loads and opens what a line needs at once. Takes some 25 ms. */
 export function openLog(thread: string, control: LogSwitch): Log {
   const logger = open(thread);
   return logTo(() => logger, control);
@@ -146,17 +150,19 @@ function open(thread: string): Logger {
   return logger;
 }
 
-/** From a JSON line with its newline to what is written: on a terminal something for people. */
+/**
+ * Returns a function from a JSON line with its newline to what is written: on a terminal, a line for people.
+ */
 export function lineFormat(): (line: string) => string {
   return isPretty() ? prettyFormat() : (line) => line;
 }
 
-/** Whether people read it as it comes. */
+/** Returns whether people read the log as it comes. */
 export function isPretty(): boolean {
   return isatty(STANDARD_ERROR);
 }
 
-/** The time of day, and the fields on the message's line. */
+/** Shows the time of day, and the fields on the line of the message. */
 function prettyFormat(): (line: string) => string {
   const { prettyFactory } = require('pino-pretty') as { prettyFactory: typeof PrettyFactory };
   return prettyFactory({

@@ -1,9 +1,11 @@
 /**
- * The layout of the metrics in shared memory; writers and the reader open them through this file. Any thread.
+ * The layout of the metrics in shared memory. The writers (metrics-writers.ts, thread-health.ts) and the
+ * reader (metrics-reader.ts) open it through this file. Any thread.
  *
- * Three buffers of 64-bit floats, each cut into stripes, and each stripe written by one thread alone. One writer and aligned
- * words need no atomics: a reader sees the old value or the new one. A float counts exactly to 2^53, 28,000 years at 10,000 a
- * second. A thread that takes the place of one that died goes on in its stripe. Untouched pages cost no memory.
+ * There are three buffers of 64-bit floats, each cut into stripes, and one thread alone writes a stripe. With
+ * one writer and aligned words no atomics are needed: a reader sees the old value or the new one. A float
+ * counts exactly to 2^53, 28,000 years at 10,000 a second. A thread that replaces one that died goes on in
+ * its stripe. Pages that were never used cost no memory.
  *
  *     listener stripe   calls in flight
  *                       requests of other routes       route × outcome
@@ -24,17 +26,20 @@ import { CATALOG_ENTRIES_MAX, COUNTER_THREADS_MAX } from '../core/limits.js';
 import { histogramWords } from './histogram.js';
 import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 
-/** Outcomes of a request: `ok`, one of the error codes, or the client left before its response was whole. */
+/**
+ * Outcome of a request: `ok`, an error code, or `client_gone` if the client left before its response was
+ * whole.
+ */
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
 export const CHAT_ROUTE = '/v1/chat/completions';
-/** Routes beside the chat calls, which are counted by their model. */
+/** Routes other than the chat calls, which are counted by their model. */
 export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = typeof CHAT_ROUTE | OtherRoute;
 
-/** Why a chat call was refused before it was dispatched. */
+/** Why a chat call was rejected before it was sent to an upstream. */
 export type RefusalReason = ErrorCode | RefusalDetail;
 export const REFUSAL_REASONS: readonly RefusalReason[] = [...ERROR_CODES, ...REFUSAL_DETAILS];
 
@@ -54,8 +59,9 @@ export const FAILURE_KINDS = [
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
 /**
- * Why an upstream's report of usage was not believed: no counts; counts that contradict each other; more output than the model can give,
- * or than max_tokens asked for; more input than the body holds; nothing beside a prompt or a text.
+ * Why an upstream's report of usage was not believed: it has no counts; they contradict each other; there is
+ * more output than the model can give, or than max_tokens asked for; there is more input than the body holds;
+ * there are no tokens although there was a prompt or a text.
  */
 export const DISBELIEF_REASONS = [
   'malformed',
@@ -83,14 +89,14 @@ export const FIRST_TOKEN_BOUNDS_MS = [
 export const TOKENS_BOUNDS = [
   1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
 ];
-/** From a call on an idle machine, 0.3 ms, to one that a garbage collection or a queue has hit. */
+/** From a call on an idle machine, 0.3 ms, to one that was delayed by a garbage collection or a queue. */
 export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
-/** Upstreams of all models that have words of their own; those beyond share the last. */
+/** Upstreams of all models that have words of their own. Those beyond share the last words. */
 export const UPSTREAM_SLOTS_MAX = 4_096;
 
 const FLOAT_BYTES = Float64Array.BYTES_PER_ELEMENT;
-/** A stripe fills whole cache lines, so that two threads never write to the same one. */
+/** Words of a cache line. A stripe fills whole lines, so that two threads never write to the same one. */
 const LINE_WORDS = 8;
 const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LINE_WORDS;
 
@@ -102,13 +108,13 @@ export const OVERHEAD_WHOLE = REFUSALS + REFUSAL_REASONS.length;
 export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
 export const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
 
-/** Blocks of no model: refused before it was known; and of a model that does not exist. */
+/** Slots of calls that were rejected before their model was known, and of calls with an unknown model. */
 export const NO_MODEL = 0;
 export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block: outcomes that were told by a status, and those told after the response had begun with 200. */
+/** A model's block: outcomes that the status told, and outcomes after the response had begun with 200. */
 export const MODEL_TOLD = 0;
 export const MODEL_BROKEN = MODEL_TOLD + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
@@ -130,13 +136,17 @@ export const UPSTREAM_IN_FLIGHT = 2;
 export const UPSTREAM_BREAKER = 3;
 export const UPSTREAM_FAILURES = 4;
 export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
-/** Of the last failure: when it was, in Unix milliseconds, and its place in FAILURE_KINDS. 0 and 0 before the first. */
+/**
+ * The last failure: its time in Unix milliseconds and its index in FAILURE_KINDS. 0 and 0 before the first.
+ */
 export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
 export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
 export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILED_KIND + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
-/** A thread's stripe, rewritten once a period by the thread itself; without a heap while there is no such thread. */
+/**
+ * A thread's stripe, which the thread rewrites once a period. The heap is 0 while there is no such thread.
+ */
 export const THREAD_DELAY_P99_MS = 0;
 export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
@@ -144,31 +154,31 @@ export const THREAD_HEAP_BYTES = 2;
 export const THREAD_HOLDER = 3;
 export const THREAD_STRIPE_WORDS = LINE_WORDS;
 
-/** The slot of a catalogue's model, whose index stays its own over reloads. */
+/** Returns the slot of a model of the catalogue, which keeps its index over reloads. */
 export function modelSlotOf(modelIndex: number): number {
   return FIRST_MODEL + modelIndex;
 }
 
-/** First word of a model's block in the listener's stripe. */
+/** Returns the first word of a model's block in a listener's stripe. */
 export function modelAt(modelSlot: number): number {
   return MODELS + modelSlot * MODEL_WORDS;
 }
 
-/** First word of an upstream's block in the worker's stripe. */
+/** Returns the first word of an upstream's block in a worker's stripe. */
 export function upstreamAt(upstreamSlot: number): number {
   return upstreamSlot * UPSTREAM_WORDS;
 }
 
-/** Plain records: hand them to a thread in its `workerData`. */
+/** Hand it to a thread in its `workerData`. */
 export interface MetricsBuffers {
   readonly listeners: SharedArrayBuffer;
   readonly upstreams: SharedArrayBuffer;
   readonly threads: SharedArrayBuffer;
-  /** What the threads log. */
+  /** What is logged at the moment. */
   readonly log: LogSwitchBuffer;
 }
 
-/** Threads in the order of their stripes. */
+/** Returns the names of the threads in the order of their stripes. */
 export function threadNames(listeners: number, workers: number): string[] {
   const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);
   return [
@@ -195,12 +205,12 @@ export function createMetrics(
   };
 }
 
-/** One stripe of a buffer of stripes that are `words` long. */
+/** Returns one stripe of a buffer whose stripes are `words` long. */
 export function openStripe(buffer: SharedArrayBuffer, stripe: number, words: number): Float64Array {
   return new Float64Array(buffer, stripe * words * FLOAT_BYTES, words);
 }
 
-/** All stripes of a buffer, for the reader. */
+/** Returns all stripes of such a buffer. */
 export function openStripes(buffer: SharedArrayBuffer, words: number): Float64Array[] {
   const count = buffer.byteLength / (words * FLOAT_BYTES);
   return Array.from({ length: count }, (_, stripe) => openStripe(buffer, stripe, words));

@@ -1,6 +1,6 @@
 /**
- * Sums over the stripes of all threads: see metrics-layout.ts. Main thread. Reads are not one moment's picture: a call that
- * ends meanwhile may be in one sum and not in another.
+ * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics` and for the status. Main thread.
+ * The sums are not of one moment: a call that ends meanwhile may be in one and not in another.
  */
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
 import {
@@ -54,7 +54,7 @@ import {
 } from './metrics-layout.js';
 
 export interface ModelSnapshot {
-  /** Outcomes that were told by a status. */
+  /** Outcomes that the status of the response told. */
   readonly told: ReadonlyMap<Outcome, number>;
   /** Outcomes of responses that had begun with 200. */
   readonly broken: ReadonlyMap<Outcome, number>;
@@ -71,16 +71,16 @@ export interface UpstreamSnapshot {
   readonly retries: number;
   readonly callsInFlight: number;
   readonly failures: ReadonlyMap<FailureKind, number>;
-  /** Of all workers; undefined before the first. */
+  /** The last failure at any worker; undefined before the first. */
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
-  /** Workers by the state that their breaker is in. */
+  /** Number of workers by the state of their breaker. */
   readonly breakers: ReadonlyMap<BreakerState, number>;
 }
 
 export interface ThreadSnapshot {
-  /** In `threadNames`. */
+  /** Index in `threadNames`. */
   readonly thread: number;
   readonly delayP99Ms: number;
   readonly delayMaxMs: number;
@@ -114,7 +114,7 @@ export class MetricsReader {
     return histogram(this.#listeners, stream ? OVERHEAD_STREAM : OVERHEAD_WHOLE, OVERHEAD_BOUNDS_MS);
   }
 
-  /** By the model's slot, NO_MODEL and OTHER_MODEL among them. Some 3 µs a listener. */
+  /** Takes the model's slot, which may be NO_MODEL or OTHER_MODEL. Costs some 3 µs a listener. */
   model(modelSlot: number): ModelSnapshot {
     const at = modelAt(modelSlot);
     const listeners = this.#listeners;
@@ -153,7 +153,7 @@ export class MetricsReader {
     };
   }
 
-  /** Of the threads that run. */
+  /** Returns the threads that run. */
   threads(): ThreadSnapshot[] {
     return this.#threads
       .map((words, thread) => ({
@@ -172,7 +172,7 @@ function sum(stripes: readonly Float64Array[], at: number): number {
   return total;
 }
 
-/** One sum for each name, from word `at` on. */
+/** Returns one sum for each name, from word `at` on. */
 function row<Name>(
   stripes: readonly Float64Array[],
   at: number,

@@ -1,5 +1,6 @@
 /**
- * What the exposition reads at a scrape, and the shape of what it makes of it. Main thread.
+ * What a scrape reads (gateway/gateway-metrics.ts gives it), the shape of families and samples, and the names
+ * of upstreams in labels. Main thread.
  */
 import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
@@ -12,7 +13,7 @@ export interface ModelName {
   readonly ownedBy: string;
 }
 
-/** One account, where account labels are switched on. */
+/** One account, if `metrics.account_labels` is on. */
 export interface AccountSample {
   readonly id: string;
   readonly name: string;
@@ -24,39 +25,41 @@ export interface AccountSample {
 export interface MetricsSource {
   readonly version: string;
   readonly reader: MetricsReader;
-  /** By their indices in the catalogue. */
+  /** In the order of their indices in the catalogue. */
   readonly models: () => readonly ModelName[];
-  /** Of all settings that there were: counters go on. */
+  /** Upstreams of all settings since the start, because their counters go on. */
   readonly knownUpstreams: () => readonly NamedUpstream[];
-  /** Of the present settings. */
+  /** Upstreams of the present settings. */
   readonly upstreams: () => readonly NamedUpstream[];
-  /** In the order of their stripes. */
+  /** Names, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly callsInFlightMax: number;
-  /** Memory that the bodies of calls in work take, and may take. */
+  /** Memory that the bodies of calls in work take, and how much they may take. */
   readonly bodies: { readonly bytesInWork: () => number; readonly bytesInWorkMax: () => number };
   readonly flush: () => FlushSnapshot;
   readonly unflushedAccounts: () => number;
-  /** Of each listener's journal, 0 to 1. */
+  /** How full each listener's journal is, 0 to 1. */
   readonly journalFills: () => readonly number[];
-  /** Undefined where none are exported. */
+  /** Undefined if no spans are exported. */
   readonly spans: () => SpanCounts | undefined;
-  /** Undefined where the gateway has its limits for itself. */
+  /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
-  /** None where account labels are switched off; bounded by whoever gives them. */
+  /** Empty if account labels are off; bounded by the caller. */
   readonly accounts: () => readonly AccountSample[];
 }
 
-/** One line of the page. Samples with the same `sharedLabels` object share its text; those labels stand last. */
+/**
+ * One line of the page. Samples with the same `sharedLabels` object share its text; those labels stand last.
+ */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;
   readonly sharedLabels?: Readonly<Record<string, string>>;
-  /** Where it differs from the family's: the parts of a histogram. */
+  /** Set if it differs from the family's name: the parts of a histogram. */
   readonly metricName?: string;
 }
 
-/** One metric: what is declared of it, and how its samples are had. */
+/** A metric: its declaration, and how to read its samples. */
 export interface MetricFamily {
   /** A counter's ends in `_total`. */
   readonly name: string;
@@ -64,8 +67,8 @@ export interface MetricFamily {
   readonly help: string;
   readonly labels: readonly string[];
   /**
-   * How several processes show as one: `max`, the largest value; `each`, with the label `process`; `one`, any of them, for all
-   * tell the same. Without it values of the same labels add up.
+   * How several processes show as one: `max`, the largest value; `each`, with the label `process`; `one`, any
+   * of them, because all have the same. Without it values of the same labels add up.
    */
   readonly across?: 'max' | 'each' | 'one' | undefined;
   readonly collect: (source: MetricsSource) => Sample[];
@@ -74,10 +77,10 @@ export interface MetricFamily {
 const MS_PER_SECOND = 1_000;
 export const secondsOf = (ms: number): number => ms / MS_PER_SECOND;
 const PICO_UNITS_PER_UNIT = 1e12;
-/** Money in units of the operator's currency: a float, for graphs and not for bills. */
+/** Returns money in units of the operator's currency, as a float: for graphs, not for bills. */
 export const currencyOf = (picoUnits: number | bigint): number => Number(picoUnits) / PICO_UNITS_PER_UNIT;
 
-/** Samples of one histogram, with its counts made cumulative; bounds and sum times `scale`. */
+/** Returns the samples of one histogram: counts made cumulative, bounds and sum converted by `scale`. */
 export function histogramSamples(
   name: string,
   { bounds, counts, sum }: HistogramSnapshot,
@@ -95,10 +98,10 @@ export function histogramSamples(
   return samples;
 }
 
-/** An upstream as the settings have it. */
+/** An upstream of the settings. */
 export interface UpstreamSetting {
   readonly model: string;
-  /** Host and port, or `echo`: without path, key or query. */
+  /** Host and port, or `echo`; no path, key or query. */
   readonly name: string;
   readonly priority: number;
   readonly weight: number;
@@ -109,19 +112,20 @@ export interface NamedUpstream extends UpstreamSetting {
 }
 
 /**
- * Gives every upstream of every model a slot for its counters and a name for their labels. An upstream keeps both
- * for the life of the process, also when settings are reloaded.
+ * Gives every upstream of every model a slot for its counters and a name for their labels. An upstream keeps
+ * both for the life of the process, also when settings are reloaded.
  */
 export class UpstreamNames {
-  /** By model and name; never smaller, bounded by the slots. */
+  /** By model and name. Nothing is ever removed; the number of slots bounds it. */
   readonly #slots = new Map<string, number>();
-  /** By slot, also those that are in the settings no more. */
+  /** By slot, also those that are no longer in the settings. */
   readonly #known: NamedUpstream[] = [];
   #current: readonly NamedUpstream[] = [];
 
   /**
-   * All upstreams of new settings, with their slots, in the order given. Those of one model that have the same name are
-   * told apart by `#2`, `#3`, …. What comes when all slots are taken shares the last, whose counters then are of several.
+   * Takes all upstreams of new settings and returns them with their slots, in the order given. Upstreams of
+   * one model with the same name get `#2`, `#3`, … after it. When all slots are taken, further ones share the
+   * last.
    */
   assign(settings: readonly UpstreamSetting[]): readonly NamedUpstream[] {
     const seen = new Map<string, number>();
@@ -137,12 +141,12 @@ export class UpstreamNames {
     return this.#current;
   }
 
-  /** Of the present settings. */
+  /** Upstreams of the present settings. */
   get current(): readonly NamedUpstream[] {
     return this.#current;
   }
 
-  /** Of all settings that there were. */
+  /** Upstreams of all settings since the start. */
   get known(): readonly NamedUpstream[] {
     return this.#known;
   }

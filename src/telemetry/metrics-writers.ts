@@ -1,7 +1,7 @@
 /**
- * What the threads that serve calls count, each in its own stripe of the shared metrics (metrics-layout.ts): a
- * listener by ListenerMetrics, an upstream worker by UpstreamMetrics. Plain stores without allocation; the main
- * thread reads them (metrics-reader.ts).
+ * What the threads that serve calls count, each in its own stripe of the shared metrics (metrics-layout.ts):
+ * a listener by ListenerMetrics, an upstream worker by UpstreamMetrics. Plain stores without allocation; the
+ * main thread reads them (metrics-reader.ts).
  */
 import type { WallMs } from '../core/units.js';
 import { observe } from './histogram.js';

@@ -1,6 +1,7 @@
 /**
- * From records of spans to spans as the OpenTelemetry SDK exports them, with the names of its GenAI and HTTP conventions; what they
- * have no name for is `tollgate.*`. Never contents of messages, never keys. Exporting thread.
+ * Turns a span record into a span as the OpenTelemetry SDK exports it. Names are those of its GenAI and HTTP
+ * conventions, and `tollgate.*` for what they do not name. Never contents of messages, never keys. Called by
+ * span-export.thread.ts.
  */
 import { SpanKind, SpanStatusCode, type Attributes, type HrTime, type SpanContext } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';
@@ -13,7 +14,7 @@ import { SPAN_OF_CALL, type AttemptSpanRecord, type CallSpanRecord, type SpanRec
 export interface SpanSurroundings {
   readonly resource: Resource;
   readonly version: string;
-  /** From the threads' monotonic clock to Unix time. */
+  /** To be added to the threads' monotonic clock for Unix time. */
   readonly offsetMs: number;
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
 }
@@ -59,7 +60,7 @@ export function otelSpanOf(record: SpanRecord, around: SpanSurroundings): Readab
   };
 }
 
-/** Only what the serializer reads of a state: its text. */
+/** The serializer reads only the text of a trace state. */
 function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): SpanContext {
   const context = { traceId, spanId, traceFlags: flags };
   if (traceState === '') return context;
@@ -67,7 +68,10 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
   return { ...context, traceState: state };
 }
 
-/** A refusal of a caller is no fault of the gateway's; a stream that broke after its 200 is. */
+/**
+ * A rejected call is the caller's error, not the gateway's; a stream that broke after its 200 is the
+ * gateway's.
+ */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
   if (record.outcome === 'ok' || record.outcome === 'client_gone') return false;
@@ -100,7 +104,7 @@ function callAttributes(record: CallSpanRecord, accountId: string | undefined): 
 
 function attemptAttributes(record: AttemptSpanRecord): Attributes {
   const { status, error, provider, responseModel, earlierTries } = record;
-  // A status that tells what went wrong is the better name for it.
+  // An error status says more than the kind of the failure.
   const errorType = status !== null && status >= CLIENT_ERROR ? String(status) : error;
   return {
     'gen_ai.operation.name': OPERATION,
@@ -118,7 +122,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
   };
 }
 
-/** By origin, of which there are as many as upstreams: reading an address takes as long as all else in a span. */
+/** By origin; there are as many as upstreams. Parsing an address takes as long as all else in a span. */
 const servers = new Map<string, Attributes>();
 
 function serverAttributes(origin: string): Attributes {
@@ -130,7 +134,7 @@ function serverAttributes(origin: string): Attributes {
   return attributes;
 }
 
-/** Of the built-in model, whose origin has no host, the word alone. */
+/** The origin of the built-in model has no host: its scheme is its address. */
 function serverAttributesOf(origin: string): Attributes {
   const { hostname, port, protocol } = new URL(origin);
   if (hostname === '') return { 'server.address': protocol.slice(0, -1) };
@@ -140,6 +144,6 @@ function serverAttributesOf(origin: string): Attributes {
 
 function hrTimeOf(ms: number): HrTime {
   const seconds = Math.floor(ms / 1_000);
-  // Not rounded: that may come to a whole second more.
+  // Rounding could come to a whole second more.
   return [seconds, Math.floor((ms - seconds * 1_000) * 1e6)];
 }

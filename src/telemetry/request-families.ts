@@ -1,7 +1,8 @@
 /**
- * Metrics of requests: outcomes, refusals, latencies, tokens, cost. Main thread, at a scrape.
+ * Metrics of requests: outcomes, rejections, latencies, tokens, cost. exposition.ts reads them at a scrape.
+ * Main thread.
  *
- * A model has samples once it has had a call; names of models come from the settings, so their number is bounded.
+ * A model has samples once it has had a call. The settings bound the number of models.
  */
 import { ERROR_KINDS } from '../core/errors.js';
 import { countOf, type HistogramSnapshot } from './histogram.js';
@@ -25,7 +26,7 @@ import {
   type Sample,
 } from './metrics-source.js';
 
-/** No model can be called that: identifiers have no spaces. */
+/** No model can have this id: ids have no spaces. */
 const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '' };
 const NO_NAME: ModelName = { id: '', ownedBy: '' };
 
@@ -50,7 +51,7 @@ function readModels(source: MetricsSource, models: readonly NamedModel[]): [Name
 function statusOf(route: string, outcome: Outcome, broken: boolean): string {
   if (outcome === 'ok' || broken) return '200';
   if (outcome === 'client_gone') return 'none';
-  // A model that a path names is looked for, not asked for.
+  // Of a model named in a path 404 says that there is none.
   if (outcome === 'model_not_found' && route !== CHAT_ROUTE) return '404';
   return String(ERROR_KINDS[outcome].status);
 }
@@ -78,7 +79,7 @@ function genAiLabels({ id, ownedBy }: ModelName, more: Readonly<Record<string, s
   };
 }
 
-/** Of the models that the histogram has counted something of. */
+/** Returns samples of the models whose histogram has counted something. */
 function modelHistogram(
   source: MetricsSource,
   name: string,
@@ -210,7 +211,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
-/** Models that had a call which was charged, if only with nothing. */
+/** Returns the models with a charged call, even if the charge was zero. */
 function charged(source: MetricsSource): [NamedModel, ModelSnapshot][] {
   return readModels(source, modelsOf(source)).filter(([, { inputTokens }]) => countOf(inputTokens) > 0);
 }

@@ -1,6 +1,7 @@
 /**
- * Entry of the thread that exports spans; started only where an OTLP endpoint is set, and the only one that loads OpenTelemetry. What
- * it does costs no call a moment: spans that it has no time or room for are dropped and counted.
+ * Entry of the thread that exports spans. gateway/traces.ts starts it if an OTLP endpoint is set; no other
+ * thread loads OpenTelemetry. No call waits for it: spans that it has no time or memory for are dropped and
+ * counted.
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -18,9 +19,9 @@ import { type FromSpanExport, type SpanExportInit, type ToSpanExport, unpackSpan
 import { SpanBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 
-/** The slot of a deleted account is another's some seconds later. */
+/** Some seconds after an account was deleted, another may have its slot. */
 const IDS_KEPT_MS = 10_000;
-/** At the end the main thread has little else to do. */
+/** How long ids are waited for at the end, when the main thread has little else to do. */
 const IDS_WAIT_MS = 500;
 
 const { budget: shared, version, metrics, thread } = workerData as SpanExportInit;
@@ -31,7 +32,7 @@ const clock = new SystemClock();
 const budget = new SpanBudget(shared);
 const log = openLog('traces', new LogSwitch(metrics.log));
 const spanExport = new SpanExport(budget, log);
-// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES have the last word.
+// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over these.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
   .merge(detectResources({ detectors: [envDetector] }));
@@ -42,7 +43,7 @@ setInterval(() => accountIds.forget(), IDS_KEPT_MS).unref();
 const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
-    // What waits for ids is still on its way.
+    // Only now: spans that wait for ids count as on their way.
     budget.giveBack(records.length);
     const around = {
       resource,
@@ -60,7 +61,10 @@ function addSource(port: MessagePort): void {
   port.on('close', () => sources.delete(port));
 }
 
-/** What the sources sent before they ended may still stand in their ports, which have no order with the main thread's. */
+/**
+ * Reads what the sources sent before they ended: it may still be in their ports when the main thread says
+ * `close`.
+ */
 function drainSources(): void {
   for (const port of sources) {
     for (;;) {

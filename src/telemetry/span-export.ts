@@ -1,7 +1,7 @@
 /**
- * What the thread that exports spans is made of: batches of spans wait for the ids of their accounts, then go to
- * the OpenTelemetry SDK's batch processor and OTLP/HTTP exporter. Every span is counted as exported, failed or
- * dropped. Called by span-export.thread.ts alone.
+ * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
+ * ids of their accounts are known, and SpanExport gives spans to the OpenTelemetry SDK's batch processor and
+ * OTLP/HTTP exporter. Every span is counted as exported, failed or dropped.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
@@ -12,14 +12,14 @@ import type { Log } from './log.js';
 import type { SpanBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** As many as may be on their way: a burst that one batch interval gathers. Some 2 KB each. */
+/** As many as may be on their way here: a burst within one batch interval. Some 2 KB each. */
 export const QUEUE_SPANS_MAX = 16_384;
 /** The SDK's own size; about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
 const BATCH_DELAY_MS = 1_000;
-/** The exporter's own bound, OTEL_EXPORTER_OTLP_TIMEOUT (10 s by default), comes first and covers its retries. */
+/** Above the exporter's own bound, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers its retries. */
 const EXPORT_TIMEOUT_MS = 30_000;
-/** A collector that is away is reported so often, not with each batch. */
+/** How often a collector that is away is logged. */
 const REPORT_PERIOD_MS = 60_000;
 
 /** Counts what becomes of each batch. */
@@ -28,7 +28,7 @@ class CountedExporter implements SpanExporter {
   readonly #budget: SpanBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
-  /** Spans that the processor has handed over so far. */
+  /** Spans that the processor has passed on so far. */
   handedOver = 0;
 
   constructor(exporter: SpanExporter, budget: SpanBudget, log: Log) {
@@ -70,7 +70,7 @@ export class SpanExport {
   readonly #processor: BatchSpanProcessor;
   #offered = 0;
 
-  /** `exporter` by default goes where OTEL_EXPORTER_OTLP_ENDPOINT and its kin say. */
+  /** The default exporter sends to the address in OTEL_EXPORTER_OTLP_ENDPOINT and its kin. */
   constructor(budget: SpanBudget, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
     this.#budget = budget;
     this.#exporter = new CountedExporter(exporter, budget, log);
@@ -83,7 +83,7 @@ export class SpanExport {
     });
   }
 
-  /** Takes the span, or drops and counts it where the queue is full: the collector is slow or away. */
+  /** Queues the span, or drops and counts it if the queue is full because the collector is slow or away. */
   offer(span: ReadableSpan): void {
     if (this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
       this.#budget.countDropped(1);
@@ -93,25 +93,29 @@ export class SpanExport {
     this.#processor.onEnd(span);
   }
 
-  /** Sends what is queued; resolves when it is out or has failed, which the caller bounds. */
+  /** Sends what is queued; resolves when it was sent or has failed. The caller bounds the wait. */
   async close(): Promise<void> {
     await this.#processor.shutdown().catch(() => undefined);
   }
 }
 
-/** With more accounts in use they are asked for again. */
+/** Ids that are kept. With more accounts in use they are asked for again. */
 const IDS_MAX = 100_000;
 
+/**
+ * Spans name accounts by index, and only the main thread can look up the id of one: a batch waits until the
+ * ids it needs are known.
+ */
 export class AccountIds {
   readonly #ask: (accounts: readonly AccountIndex[]) => void;
   readonly #ready: (records: readonly SpanRecord[]) => void;
   readonly #ids = new Map<AccountIndex, string | null>();
   #asked = false;
-  /** In the order in which they came; bounded by what may be on its way. */
+  /** In the order in which they came; bounded by the spans that may be on their way. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
   #onEmpty: () => void = () => undefined;
 
-  /** `ask` is answered by `learn`; `ready` gets the batches, one after the other. */
+  /** `ask` requests ids, which come by `learn`; `ready` gets the batches in their order. */
   constructor(
     ask: (accounts: readonly AccountIndex[]) => void,
     ready: (records: readonly SpanRecord[]) => void,
@@ -120,7 +124,7 @@ export class AccountIds {
     this.#ready = ready;
   }
 
-  /** Undefined where there is no such account any more, or it was not learned in time. */
+  /** Returns undefined if there is no such account any more, or its id did not come in time. */
   idOf(account: AccountIndex): string | undefined {
     return this.#ids.get(account) ?? undefined;
   }
@@ -137,12 +141,12 @@ export class AccountIds {
     this.#release();
   }
 
-  /** To be called now and then: an index may be another account's by now. */
+  /** To be called now and then, because an index may be given to another account. */
   forget(): void {
     this.#ids.clear();
   }
 
-  /** Resolves when nothing waits any more, or after `timeoutMs`; what waits then goes without. */
+  /** Resolves when nothing waits any more, or after `timeoutMs`; what waits then goes on without ids. */
   async finish(timeoutMs: number): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
     this.#release();

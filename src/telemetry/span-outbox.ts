@@ -1,21 +1,11 @@
 /**
- * Where a listener or worker leaves its spans: they go to the exporting thread some hundred at a time, off the path of the calls.
- * Listener or upstream worker.
+ * Where a listener or upstream worker leaves its spans. They go to the exporting thread some hundred at a
+ * time, and what bounds them is shared by all threads: ports have no back-pressure.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans, SpanRecord } from './span-record.js';
 
-/*
- * The words about spans that all threads share: how many are on their way to the exporting thread, and what became of the others.
- *
- *     32-bit word 0   on their way   packed by a listener or worker and not yet read; who sends adds, who reads subtracts
- *     64-bit word 1   exported       the collector has taken them; the exporting thread adds
- *     64-bit word 2   failed         the collector has not; the exporting thread adds
- *     64-bit word 3   dropped        there was no room, here or in the exporting thread's queue; any thread adds
- *
- * Ports have no back-pressure: this is what bounds the spans between threads, whatever the exporting thread does.
- */
-
+/** Words: see SpanBudget. */
 const ON_THEIR_WAY = 0;
 const EXPORTED = 1;
 const FAILED = 2;
@@ -35,6 +25,14 @@ export function createSpanBudget(): SharedArrayBuffer {
   return new SharedArrayBuffer(WORDS * BigInt64Array.BYTES_PER_ELEMENT);
 }
 
+/**
+ * The words about spans that all threads share.
+ *
+ *     32-bit word 0   on their way   not yet read; the sender adds, the exporting thread subtracts
+ *     64-bit word 1   exported       the collector has taken them; the exporting thread adds
+ *     64-bit word 2   failed         the collector has not; the exporting thread adds
+ *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
+ */
 export class SpanBudget {
   readonly #way: Int32Array;
   readonly #counts: BigInt64Array;
@@ -44,7 +42,7 @@ export class SpanBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /** Takes room for a span; false, and the span counts as dropped, where there is none. 20 ns. */
+  /** Returns false and counts a dropped span if too many are on their way. Takes 20 ns. */
   take(): boolean {
     if (Atomics.add(this.#way, ON_THEIR_WAY, 1) < SPANS_ON_THEIR_WAY_MAX) return true;
     this.giveBack(1);
@@ -74,18 +72,20 @@ export class SpanBudget {
   }
 }
 
-/** What a thread gets to leave its spans. */
+/** What a thread gets in its `workerData` to leave its spans. */
 export interface SpanOutlet {
   readonly port: MessagePort;
   readonly budget: SharedArrayBuffer;
 }
 
-/** A message costs 3 µs whatever it carries: at so many spans that is nothing, and packing them stalls no call, at 0.2 ms. */
+/**
+ * A message costs 3 µs whatever it carries; to pack so many spans takes 0.2 ms, which delays no call much.
+ */
 const BATCH_SPANS = 128;
-/** Nobody looks at a trace sooner. */
+/** A span that is not followed by others waits so long; nobody looks at a trace sooner. */
 const BATCH_WAIT_MS = 200;
 
-/** Loads what packs spans, which a thread that exports none does without. While a thread starts: then no call waits for it. */
+/** Loads the packing of spans (25 ms) while a thread starts; threads that leave no spans never load it. */
 export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
   const { packSpans } = await import('./span-record.js');
   return new SpanOutbox(outlet, packSpans);
@@ -105,7 +105,7 @@ export class SpanOutbox {
     port.unref();
   }
 
-  /** Takes the span, or drops and counts it where too many are on their way. */
+  /** Takes the span, or drops and counts it if too many are on their way. */
   push(span: SpanRecord): void {
     if (!this.#budget.take()) return;
     this.#spans.push(span);
@@ -113,7 +113,7 @@ export class SpanOutbox {
     else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();
   }
 
-  /** Sends what is here; also before the thread ends. */
+  /** Sends what is here. To be called also before the thread ends. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

@@ -1,7 +1,9 @@
 /**
- * A span on its way from the thread that made it to the thread that exports it: plain, cheap to pack (span-packing.ts). Both ends import this file.
+ * What goes between the threads about spans: records of spans, which listeners and upstream workers pack and
+ * the exporting thread unpacks, and the messages between the main thread and the exporting thread.
  *
- * Times are of the monotonic clock that all threads share, in milliseconds. Null is what is not there.
+ * Times are milliseconds of the monotonic clock that all threads share. Null means that there is none.
+ * Threads that leave no spans do not load this file at run time: msgpackr takes 25 ms.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { Packr } from 'msgpackr';
@@ -14,12 +16,12 @@ export const SPAN_OF_ATTEMPT = 1;
 /** Input, cached input and output tokens. */
 export type SpanTokens = readonly [number, number, number];
 
-/** One for each chat call of a known caller. */
+/** A chat call of a known caller. */
 export interface CallSpanRecord {
   readonly kind: typeof SPAN_OF_CALL;
   readonly traceId: string;
   readonly spanId: string;
-  /** Of the caller; null where it sent none. */
+  /** The caller's span; null if it sent none. */
   readonly parentSpanId: string | null;
   readonly flags: number;
   readonly traceState: string;
@@ -28,19 +30,19 @@ export interface CallSpanRecord {
   readonly firstTokenMs: number | null;
   /** `ok`, `client_gone`, or the code of an error. */
   readonly outcome: string;
-  /** Of HTTP; null where the client had gone. */
+  /** HTTP status; null if the client had gone. */
   readonly status: number | null;
   readonly requestId: string;
   readonly account: AccountIndex;
   readonly model: string | null;
   readonly provider: string | null;
   readonly stream: boolean;
-  /** Of this span alone, and not of the tries below it: who sums tokens over spans would count them twice. */
+  /** Not in the spans of attempts: a sum of tokens over spans would count them twice. */
   readonly tokens: SpanTokens | null;
   readonly costPicoUnits: bigint | null;
 }
 
-/** One for each try on an upstream. */
+/** One attempt on an upstream. */
 export interface AttemptSpanRecord {
   readonly kind: typeof SPAN_OF_ATTEMPT;
   readonly traceId: string;
@@ -53,58 +55,49 @@ export interface AttemptSpanRecord {
   readonly firstByteMs: number | null;
   /** Kind of a failure, or `cancelled`. */
   readonly error: string | null;
-  /** Of HTTP; null where none came. */
+  /** HTTP status; null if none came. */
   readonly status: number | null;
   readonly requestId: string;
   /** Origin of the upstream. */
   readonly origin: string;
   readonly model: string;
-  /** As the response names it. */
+  /** The name in the response. */
   readonly responseModel: string | null;
   readonly provider: string;
-  /** Tries of the call that came before. */
+  /** Attempts of the call before this one. */
   readonly earlierTries: number;
   readonly stream: boolean;
 }
 
 export type SpanRecord = CallSpanRecord | AttemptSpanRecord;
 
-/*
- * What passes between the main thread and the thread that exports spans. Both ends import this file.
- */
-
 /** `workerData` of the exporting thread. */
 export interface SpanExportInit {
   readonly budget: SharedArrayBuffer;
   readonly version: string;
   readonly metrics: MetricsBuffers;
-  /** Its stripe among those of the threads. */
+  /** Its stripe among those of the threads in the metrics. */
   readonly thread: number;
 }
 
 export type ToSpanExport =
-  /** Spans of a listener or worker come over this port. */
+  /** A listener or worker sends spans over this port, packed. */
   | { readonly kind: 'source'; readonly port: MessagePort }
-  /** Answers `accounts`, one id for each index; null where there is no such account any more. */
+  /** Answers `accounts` with an id for each index, null if there is no such account any more. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }
-  /** The sources have ended: send what is there, then end. */
+  /** The sources have ended: export what is there, then end. */
   | { readonly kind: 'close' };
 
-/** The ids of these accounts are wanted; `ids` follows. */
+/** Asks for the ids of these accounts; `ids` answers. */
 export interface FromSpanExport {
   readonly kind: 'accounts';
   readonly accounts: readonly AccountIndex[];
 }
 
-/*
- * Spans as bytes, for their way to the exporting thread. Both ends import this file, and where no spans are exported nobody does:
- * msgpackr takes a thread 25 ms to load.
- */
-
-// Spans of a batch share the names of their members, which stand in each batch once; 64-bit integers are money.
+// `useRecords`: a batch has the names of the fields once. 64-bit integers are money.
 const packr = new Packr({ useRecords: true, moreTypes: false, int64AsType: 'bigint' });
 
-/** Bytes of their own, to be handed over. Some 1 µs a span. */
+/** Returns bytes in a buffer of their own, which may be transferred. Takes some 1 µs a span. */
 export function packSpans(spans: readonly SpanRecord[]): Uint8Array<ArrayBuffer> {
   return new Uint8Array(packr.pack(spans));
 }

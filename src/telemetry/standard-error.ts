@@ -1,26 +1,33 @@
 /**
- * Standard error as an output that never blocks: writes to a reader that has stopped or gone fail at once, what does
- * not fit waits up to a bound, and is then dropped and counted. log.ts and the access log (gateway-logs.ts) write here. Any thread;
- * each has one of its own, all on the same open file.
+ * Standard error as an output that never blocks: writes to a reader that has stopped or gone fail at once,
+ * what does not fit waits up to a bound, and is then dropped and counted. log.ts and the access log
+ * (gateway-logs.ts) write here. Any thread; each has one of its own, all on the same open file.
  *
- * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node has no call that
- * changes that for an open descriptor, so a pipe or a terminal is opened anew, non-blocking, beside the one that other
- * processes hold. A socket (systemd gives one) cannot be opened anew, and a pipe of another user may not be: there
- * Node's own stream makes the descriptor non-blocking, for everybody who shares it.
+ * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node has no call
+ * that changes that for an open descriptor, so a pipe or a terminal is opened anew, non-blocking, beside the
+ * one that other processes hold. A socket (systemd gives one) cannot be opened anew, and a pipe of another
+ * user may not be: there Node's own stream makes the descriptor non-blocking, for everybody who shares it.
  *
- * sonic-boom, which pino brings, does not hold here (tried, 4.2.1): its `flushSync`, needed at the end of a process,
- * never returns if the reader has gone, nor does the asynchronous one's if it does not read; it keeps what a gone
- * reader will never take, and has no timer to try again. The opening, the bound's count and the timer stay ours.
+ * sonic-boom, which pino brings, does not hold here (tried, 4.2.1): its `flushSync`, needed at the end of a
+ * process, never returns if the reader has gone, nor does the asynchronous one's if it does not read; it
+ * keeps what a gone reader will never take, and has no timer to try again. The opening, the bound's count and
+ * the timer stay ours.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';
 import { isMainThread } from 'node:worker_threads';
 
-/** Names the log's descriptor in a process whose own standard error is not the log: see supervisor/stray-output.ts. */
+/**
+ * Names the log's descriptor in a process whose own standard error is not the log: see
+ * supervisor/stray-output.ts.
+ */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 
 const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
-/** The system writes up to this to a pipe whole or not at all (PIPE_BUF), so lines of several threads do not mix. */
+/**
+ * The system writes up to this to a pipe whole or not at all (PIPE_BUF), so lines of several threads do not
+ * mix.
+ */
 export const WHOLE_BYTES_MAX = 4_096;
 /** What waits for a slow reader in each thread: some 1,000 lines, four times what a pipe holds. */
 const PENDING_BYTES_MAX = 256 * 1024;
@@ -41,8 +48,8 @@ export class StandardError {
   }
 
   /**
-   * Writes `bytes`, which are `lines` whole lines; others' lines may get between bytes beyond WHOLE_BYTES_MAX. Never
-   * throws, never waits.
+   * Writes `bytes`, which are `lines` whole lines; others' lines may get between bytes beyond
+   * WHOLE_BYTES_MAX. Never throws, never waits.
    */
   write(bytes: Buffer, lines = 1): void {
     if (this.#pending.length === 0) {
@@ -80,7 +87,9 @@ export class StandardError {
     this.#retry ??= setInterval(() => this.flush(), RETRY_MS).unref();
   }
 
-  /** Returns what is left of `bytes`: nothing if the reader has gone for good, since nobody will ever take it. */
+  /**
+   * Returns what is left of `bytes`: nothing if the reader has gone for good, since nobody will ever take it.
+   */
   #try(bytes: Buffer): Buffer {
     try {
       return bytes.subarray(writeSync(this.#descriptor, bytes));
@@ -112,7 +121,8 @@ function openStandardError(): number {
     const { O_WRONLY, O_NONBLOCK, O_NOCTTY } = constants;
     return openSync(`/proc/self/fd/${STANDARD_ERROR}`, O_WRONLY | O_NONBLOCK | O_NOCTTY);
   } catch {
-    // Node's stream makes the descriptor non-blocking for all threads; the main thread has one before it starts the others.
+    // Node's stream makes the descriptor non-blocking for all threads; the main thread has one before it
+    // starts the others.
     if (isMainThread) held ??= new Socket({ fd: STANDARD_ERROR, readable: false, writable: true });
     return STANDARD_ERROR;
   }

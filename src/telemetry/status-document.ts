@@ -1,19 +1,20 @@
 /**
- * The document of `GET /admin/v1/status`, as the gateway writes it and its readers take it: JSON, types alone. Any thread, and
- * the browser.
+ * Types of the JSON document of `GET /admin/v1/status`. The gateway writes it; the console, the command line
+ * and the history read it.
  *
- * Figures are sums since the start: who wants rates or percentiles takes the difference of two responses. Money is decimal text.
+ * Numbers are sums since the start: for rates and percentiles a reader takes the difference of two responses.
+ * Money is decimal text.
  */
 import type { BreakerState } from './metrics-layout.js';
 import type { RegistryState, SharingState } from './metrics-snapshot.js';
 
-/** One more count than bounds, for what lies above them; each counts what is in its bucket alone. */
+/** Counts are not cumulative. There is one more than bounds, for values above the last. */
 export interface HistogramView {
   readonly bounds: readonly number[];
   readonly counts: readonly number[];
 }
 
-/** What has become of calls, without their cost. */
+/** Call counts by outcome, tokens and durations, without the cost. */
 export interface CallCounts {
   /** `ok`, `client_gone` and the error codes. */
   readonly outcomes: Readonly<Record<string, number>>;
@@ -22,12 +23,12 @@ export interface CallCounts {
   readonly first_token_ms: HistogramView;
 }
 
-/** Of all calls, or of one model's. */
+/** The same with the cost, for all calls or those of one model. */
 export interface CallStats extends CallCounts {
   readonly cost: string;
 }
 
-/** Of a model that has had a call. */
+/** Stats of a model that has had a call. */
 export interface ModelStats extends CallStats {
   readonly id: string;
 }
@@ -58,7 +59,7 @@ export interface StoreStatus {
   readonly unflushed_accounts: number;
 }
 
-/** Of several processes: the worst state, and sums. */
+/** Over several processes: the worst state, and sums. */
 export interface SharingStatus {
   readonly with: 'processes' | 'hosts';
   readonly state: SharingState;
@@ -68,36 +69,36 @@ export interface SharingStatus {
   readonly exchange_failures: number;
   readonly leased_subjects: number;
   readonly waiting_requests: number;
-  /** Of accounts and keys; null where one host has them for itself. */
+  /** State of the shared accounts and keys; null if hosts do not share them. */
   readonly registry: { readonly state: RegistryState; readonly reason: string | null } | null;
 }
 
-/** What a gateway process is and does, apart from its calls. */
+/** A gateway process apart from its calls. */
 export interface RunStatus {
   readonly version: string;
   readonly node: string;
   readonly pid: number;
-  /** Its place among the gateways of its supervisor. */
+  /** Its slot among the gateways of its supervisor. */
   readonly process: number;
   readonly ready: boolean;
   readonly uptime_seconds: number;
   readonly listeners: number;
   readonly workers: number;
   readonly calls_in_flight: number;
-  /** That there have been; all processes have the same. */
+  /** Accounts ever created; all processes have the same number. */
   readonly accounts: number;
   readonly limits: { readonly calls_in_flight: number; readonly accounts: number; readonly keys: number };
-  /** By reason; those that there were. */
+  /** Rejected calls by reason; reasons without calls are left out. */
   readonly refusals: Readonly<Record<string, number>>;
   readonly overhead_ms: HistogramView;
   readonly upstreams: readonly UpstreamStatus[];
   readonly threads: readonly ThreadStatus[];
   readonly store: StoreStatus;
-  /** Null where it has its limits for itself. */
+  /** Null if limits are not shared. */
   readonly sharing: SharingStatus | null;
 }
 
-/** Of all processes; `process`, `pid` and the like are those of the one that responses. */
+/** All processes together; `process`, `pid` and the like are those of the one that answers. */
 export interface StatusDocument extends RunStatus, CallStats {
   readonly models: readonly ModelStats[];
   readonly processes: readonly Pick<

@@ -1,14 +1,14 @@
 /**
- * What a thread writes about itself into its stripe (metrics-layout.ts): how late its event loop runs, and the size of its heap.
- * Every thread with a JavaScript event loop has one ThreadHealth. Counter threads come and go, so each of them first takes a stripe
- * that is free.
+ * What a thread writes about itself into its stripe (metrics-layout.ts): how late its event loop runs, and
+ * the size of its heap. Every thread with a JavaScript event loop has one ThreadHealth. Counter threads come
+ * and go, so each of them first takes a stripe that is free.
  *
- * A timer measures the delay: it runs as much later than it was due as the event loop was blocked. Each run wakes the thread and
- * costs some 50 µs of CPU, so a thread that does nothing looks every 250 ms and a thread that works every 20 ms. A thread at rest
- * that blocks once is shown as late by up to 250 ms too little.
+ * A timer measures the delay: it runs as much later than it was due as the event loop was blocked. Each run
+ * wakes the thread and costs some 50 µs of CPU, so a thread that does nothing looks every 250 ms and a thread
+ * that works every 20 ms. A thread at rest that blocks once is shown as late by up to 250 ms too little.
  *
- * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset` forgets the delay that
- * is under way, so a thread that blocked just after a reset was shown as never late.
+ * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
+ * forgets the delay that is under way, so a thread that blocked just after a reset was shown as never late.
  */
 import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
@@ -28,16 +28,16 @@ import {
 const LOOK_BUSY_MS = 20;
 const LOOK_IDLE_MS = 250;
 /**
- * A thread works if its event loop was active for this share of the time since the last look. Below it no turn of the loop can have
- * taken LOOK_BUSY_MS between two looks at rest.
+ * A thread works if its event loop was active for this share of the time since the last look. Below it no
+ * turn of the loop can have taken LOOK_BUSY_MS between two looks at rest.
  */
 const BUSY_SHARE = LOOK_BUSY_MS / LOOK_IDLE_MS;
 /** Below the usual scrape intervals of 10 s and more, so that every scrape sees another period. */
 const PERIOD_MS = 5_000;
 
-/** The event loop, or a test's: what ThreadHealth needs of it. */
+/** What ThreadHealth needs of the event loop; tests have their own. */
 export interface EventLoop {
-  /** Monotonic. */
+  /** Monotonic clock. */
   nowMs(): number;
   /** Share of the time since the last call in which the loop was not waiting for events, 0 to 1. */
   activeShare(): number;
@@ -64,7 +64,7 @@ function ownEventLoop(): EventLoop {
 export class ThreadHealth {
   readonly #words: Float64Array;
   readonly #loop: EventLoop;
-  /** Of the period under way, `#looks` of them. */
+  /** Delays seen in this period, `#looks` of them. */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / LOOK_BUSY_MS) + 1);
   #looks = 0;
   #periodEndMs: number;
@@ -95,7 +95,7 @@ export class ThreadHealth {
     const nowMs = this.#loop.nowMs();
     const delayMs = Math.max(0, nowMs - this.#dueMs);
     this.#delaysMs[this.#looks++] = delayMs;
-    // At once: whoever reads after a long block must not wait for the end of the period to see it.
+    // At once, so that a long block can be read before the end of the period.
     this.#words[THREAD_DELAY_MAX_MS] = Math.max(this.#words[THREAD_DELAY_MAX_MS]!, delayMs);
     const isPeriodOver = nowMs >= this.#periodEndMs;
     if (isPeriodOver) this.#publish(nowMs);
@@ -115,23 +115,26 @@ export class ThreadHealth {
   }
 }
 
-/** Holder word of a counter stripe that no thread has; otherwise Node's id of the thread that has it. */
+/** Holder word of a free counter stripe. Of a taken one it is Node's id of the thread. */
 const NOBODY = 0;
 
-/** Index of the stripe that is now this thread's; undefined while those that hold them all have not ended. Counter thread. */
+/**
+ * Takes a free stripe for this counter thread and returns its index; undefined while threads that have not
+ * ended hold them all.
+ */
 export function takeCounterStripe(buffers: MetricsBuffers, threadId: number): number | undefined {
   return counterStripes(buffers).find(
     (stripe) => Atomics.compareExchange(holderOf(buffers, stripe), 0, NOBODY, threadId) === NOBODY,
   );
 }
 
-/** To be said when the thread has ended; nothing where it had none. Main thread. */
+/** Frees the stripe of a counter thread that has ended, if it had one. Main thread. */
 export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number): void {
   const stripe = counterStripes(buffers).find(
     (candidate) => Atomics.load(holderOf(buffers, candidate), 0) === threadId,
   );
   if (stripe === undefined) return;
-  // The holder's word last: from then on another thread writes.
+  // The holder's word last: after that another thread may write.
   openStripe(buffers.threads, stripe, THREAD_STRIPE_WORDS).fill(0, 0, THREAD_HOLDER);
   Atomics.store(holderOf(buffers, stripe), 0, NOBODY);
 }

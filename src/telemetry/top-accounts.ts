@@ -1,6 +1,7 @@
 /**
- * What each account has called lately, in this process: every call is added once, to the finest span that runs; an ended span
- * is added to the next coarser one. Told are the busiest accounts of the last ended span of each length. Main thread.
+ * Counts what each account called lately in this process. The flush adds every call once, to the current
+ * finest span; a span that ended is added to the next coarser one. The report has the busiest accounts of the
+ * last ended span of each length; account-history.ts adds up the reports of all processes. Main thread.
  *
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
@@ -18,11 +19,11 @@ import {
 } from './account-history.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from './history.js';
 
-/** Accounts that are counted in one span: five minutes' worth of 20,000 are 3 MB; those that come after them are not in it. */
+/** Accounts counted in one span, 3 MB for the longest. Accounts that come after them are not in it. */
 const ACCOUNTS_COUNTED_MAX = 20_000;
 const MS_PER_SECOND = 1_000;
 
-/** As the journal has it. */
+/** The part of a journal's record that is counted. */
 export interface NotedCall {
   readonly account: AccountIndex;
   readonly outcome: string;
@@ -32,11 +33,13 @@ export interface NotedCall {
   readonly charged: bigint;
 }
 
-/** What one process says; plain, for the channel between processes. Said again it changes nothing. */
+/**
+ * One process's report: plain data, for the channel between processes. The same report twice changes nothing.
+ */
 export interface AccountReport {
-  /** Text that no other process has. */
+  /** Random text that names the process. */
   readonly source: string;
-  /** Those of a ring in the order of their starts. */
+  /** Spans of one ring are in the order of their starts. */
   readonly spans: readonly AccountSpanOfRing[];
 }
 
@@ -65,12 +68,12 @@ export class TopAccounts {
     }));
   }
 
-  /** Counts a call in the span that runs. One look into a map. */
+  /** Counts a call in the current span. One map lookup. */
   note(call: NotedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
     addTo(sums, call.account, {
-      // What takes back a call's charge, or adds to it, is no call.
+      // A record that takes back a charge, or adds to it, is not a call.
       calls: call.outcome === 'reversed' || call.outcome === 'collected' ? 0 : 1,
       prompt: call.promptTokens,
       cached: call.cachedTokens,
@@ -79,7 +82,10 @@ export class TopAccounts {
     });
   }
 
-  /** The last ended span of each length in which there was a call. To be asked as often as the finest ends. */
+  /**
+   * Returns the last ended span of each length that had a call. To be called as often as the finest span
+   * ends.
+   */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
       const start = this.#startOf(span.ring);
@@ -95,7 +101,7 @@ export class TopAccounts {
     return { source: this.#source, spans: this.#told(({ ended }) => ended) };
   }
 
-  /** Before the end: those that run too, as far as they have come. */
+  /** Returns also the current spans, as far as they have come; for the end of the process. */
   readLast(): AccountReport {
     const { source, spans } = this.read();
     this.#spans.slice(0, -1).forEach(({ sums }, index) => hand(sums, this.#spans[index + 1]!.sums));

@@ -1,13 +1,15 @@
 /**
- * The headers `traceparent` and `tracestate` of W3C Trace Context, read strictly: what is not valid is as if it had not been sent.
- * https://www.w3.org/TR/trace-context/. Any thread.
+ * W3C Trace Context: reads the headers `traceparent` and `tracestate` strictly (an invalid one counts as not
+ * sent), makes ids of traces and spans, and decides which traces are recorded. Listeners and upstream workers
+ * call it.
+ *
+ * https://www.w3.org/TR/trace-context/. The samplers are those that OpenTelemetry names in
+ * OTEL_TRACES_SAMPLER. They are not the SDK's classes because the decision is the listener's, where the SDK
+ * is not loaded; a test compares the two.
  */
 import { randomFillSync } from 'node:crypto';
 
-/*
- * Random identifiers of traces and spans, from a block of random bytes that lasts for some hundred. Any thread.
- */
-
+/** Random bytes are taken from a block that lasts for some hundred ids. */
 const BLOCK_BYTES = 4_096;
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
@@ -15,12 +17,12 @@ const SPAN_ID_BYTES = 8;
 const block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 let used = BLOCK_BYTES;
 
-/** 32 hexadecimal digits; all zero once in 2^128. About 0.2 µs. */
+/** Returns 32 hexadecimal digits, all zero once in 2^128. Takes 0.2 µs. */
 export function newTraceId(): string {
   return take(TRACE_ID_BYTES);
 }
 
-/** 16 hexadecimal digits; all zero once in 2^64. */
+/** Returns 16 hexadecimal digits, all zero once in 2^64. */
 export function newSpanId(): string {
   return take(SPAN_ID_BYTES);
 }
@@ -34,7 +36,7 @@ function take(bytes: number): string {
   return block.toString('hex', used - bytes, used);
 }
 
-/** What a `traceparent` says: the span that the work belongs under. */
+/** What a `traceparent` says: the span that is the parent of the work. */
 export interface TraceParent {
   /** 32 digits, lower-case hexadecimal, not all zero. */
   readonly traceId: string;
@@ -44,33 +46,33 @@ export interface TraceParent {
 }
 
 /**
- * A trace that began here and is not recorded. That it is not is all there is to say behind this gateway, and the worker says it with
- * identifiers of its own: texts for it would cost the way there more than all else.
+ * A trace that began here and is not recorded. The upstream is told only that; the worker makes the ids for
+ * it, so that no text goes from listener to worker.
  */
 export const UNRECORDED = 0;
 
-/** What goes from a listener to a worker: a `traceparent`, and a `tracestate` or an empty string. */
+/** What a listener sends a worker: a `traceparent`, and a `tracestate` or an empty string. */
 export type CarriedTrace = readonly [traceParent: string, traceState: string] | typeof UNRECORDED;
 
 export const FLAG_SAMPLED = 1;
-/** Level 2: the trace's identifier is random. What else may be set is not ours to hand on. */
+/** Level 2: the trace's id is random. Other flags are not passed on. */
 const FLAG_RANDOM = 2;
 export const FLAGS_OF_NEW = FLAG_RANDOM;
 
 const TRACE_PARENT_CHARS = 55;
-/** Later versions may add fields; a caller has no reason to send much of them. */
+/** Later versions may add fields, but not many. */
 const TRACE_PARENT_CHARS_MAX = 256;
 const TRACE_PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 const NO_TRACE_ID = '0'.repeat(32);
 const NO_SPAN_ID = '0'.repeat(16);
 
-/** The text says to carry at least so much; a longer state is dropped whole. */
+/** The standard wants at least so much carried; a longer state is dropped whole. */
 const TRACE_STATE_CHARS_MAX = 512;
 const TRACE_STATE_MEMBERS_MAX = 32;
 const TRACE_STATE_MEMBER =
   /^((?:[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})|[a-z][a-z0-9_\-*/]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]$/;
 
-/** Undefined where the text is no valid `traceparent`. About 0.3 µs. */
+/** Returns undefined if the text is not a valid `traceparent`. Takes 0.3 µs. */
 export function parseTraceParent(text: string): TraceParent | undefined {
   if (text.length < TRACE_PARENT_CHARS || text.length > TRACE_PARENT_CHARS_MAX) return undefined;
   const match = TRACE_PARENT.exec(text);
@@ -87,12 +89,12 @@ export function traceParentText({ traceId, spanId, flags }: TraceParent): string
   return `00-${traceId}-${spanId}-0${flags}`;
 }
 
-/** Of a text that `traceParentText` has made; reads one character of it. */
+/** Whether a text of `traceParentText` says that the trace is sampled; reads one character. */
 export function isSampledText(text: string): boolean {
   return (text.charCodeAt(text.length - 1) & FLAG_SAMPLED) !== 0;
 }
 
-/** The headers that carry it: name, value, name, value. */
+/** Returns the headers that carry it: name, value, name, value. */
 export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
   if (carried === UNRECORDED) {
     const unrecorded = { traceId: newTraceId(), spanId: newSpanId(), flags: FLAGS_OF_NEW };
@@ -104,7 +106,7 @@ export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
     : ['traceparent', traceParent, 'tracestate', traceState];
 }
 
-/** The state with spaces around its members and empty members taken out; empty where it is not valid or too long. */
+/** Returns the state without empty members and spaces around members; empty if it is invalid or too long. */
 export function checkedTraceState(text: string): string {
   if (text.length === 0 || text.length > TRACE_STATE_CHARS_MAX) return '';
   const keys = new Set<string>();
@@ -120,23 +122,19 @@ export function checkedTraceState(text: string): string {
   return members.join(',');
 }
 
-/*
- * Which traces are recorded: the samplers that OpenTelemetry names in OTEL_TRACES_SAMPLER. Decided here and not by the SDK's classes,
- * because the decision is the listener's, where the SDK is not loaded; a test holds the two against each other. Pure; any thread.
- */
-
+/** Which traces are recorded. */
 export interface Sampling {
-  /** A caller's own decision, where it sent one, stands. */
+  /** If the caller sent a decision, it stands. */
   readonly parentBased: boolean;
-  /** Share of the other traces, 0 to 1. */
+  /** Share of the other traces that is recorded, 0 to 1. */
   readonly ratio: number;
 }
 
-/** A share of all 32-bit numbers; 1 is all of them. */
+/** 32-bit numbers, and the largest. */
 const WORDS = 0x1_0000_0000;
 const WORD_MAX = 0xffff_ffff;
 
-/** The decision for a call: the same wherever the same ratio is asked about the same trace. About 0.1 µs. */
+/** Returns whether to record a call: with the same ratio the same for a trace everywhere. Takes 0.1 µs. */
 export function isSampled(
   { parentBased, ratio }: Sampling,
   traceId: string,
@@ -151,7 +149,7 @@ function boundOf(ratio: number): number {
   return ratio === 1 ? WORDS : Math.floor(ratio * WORD_MAX);
 }
 
-/** The four words of the identifier, folded into one as the SDK's TraceIdRatioBasedSampler does. */
+/** Folds the four words of the id into one, as the SDK's TraceIdRatioBasedSampler does. */
 function foldedWord(traceId: string): number {
   let word = 0;
   for (let at = 0; at < traceId.length; at += 8) word ^= parseInt(traceId.slice(at, at + 8), 16);
@@ -159,8 +157,8 @@ function foldedWord(traceId: string): number {
 }
 
 /**
- * The sampling that the environment asks for, as the OpenTelemetry specification reads it: an unknown name is
- * `parentbased_always_on`, a ratio that is none is 1. `problem` then says so.
+ * Returns the sampling that the environment asks for. As the OpenTelemetry specification has it, an unknown
+ * name is `parentbased_always_on` and an invalid ratio is 1; `problem` then says so.
  */
 export function samplingOf(env: NodeJS.ProcessEnv): {
   readonly sampling: Sampling;
