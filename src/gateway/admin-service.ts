@@ -7,11 +7,18 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { removeGatewayFile, writeGatewayFile } from '../admin/gateway-file.js';
 import type { PublicAddress } from '../admin/playground.js';
 import { type AdminOptions, type AdminServer, startAdmin } from '../admin/server.js';
+import { obtainAdminToken } from '../admin/token.js';
+import type { LiveSource } from '../admin/live-feed.js';
 import type { Settings } from '../config/schema.js';
-import type { HistoryRows } from '../store/history-rows.js';
-import type { StatusDocument } from '../telemetry/status-document.js';
-import type { AccountReport } from '../telemetry/top-accounts.js';
+import { type Clock, SystemClock } from '../core/clock.js';
+import type { Log, LogChange, LogView } from '../telemetry/log.js';
+import type { Accounting } from './accounting.js';
+import type { GatewayLogs } from './gateway-logs.js';
+import type { GatewayState } from './gateway-options.js';
 import { HistoryRecorder } from './history-recorder.js';
+import type { UpstreamWorkers } from './pools.js';
+import type { Stats } from './stats.js';
+import type { SupervisorLink } from './supervisor-link.js';
 
 /*
  * The port that all listeners of a gateway will share. Main thread, before they start.
@@ -52,22 +59,21 @@ export async function findPort(host: string, port: number, section: keyof typeof
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
-export interface AdminServiceOptions extends Omit<
-  AdminOptions,
-  'host' | 'port' | 'allowedHosts' | 'live' | 'status'
-> {
-  /** Of all processes. */
-  readonly status: () => Promise<StatusDocument>;
-  /** Where the course of the figures is kept; only by the gateway that has the interface. */
-  readonly history: HistoryRows;
-  /** What all processes tell of who calls. */
-  readonly accounts: () => Promise<readonly AccountReport[]>;
-  /** Of the start: neither address nor folder change. */
-  readonly place: Pick<Settings, 'admin' | 'data'>;
+export interface AdminServiceOptions {
+  /** As they were at the start: neither address nor folder changes. */
+  readonly settings: Settings;
+  readonly accounting: Accounting;
+  readonly stats: Stats;
+  readonly logs: GatewayLogs;
+  readonly workers: UpstreamWorkers;
+  readonly supervisor: SupervisorLink;
+  readonly state: GatewayState;
+  readonly log: Log;
 }
 
 export class AdminService {
   readonly #options: AdminServiceOptions;
+  readonly #token: string;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
   /** Another has the interface; who is still connected here is served until the end. */
@@ -76,25 +82,71 @@ export class AdminService {
 
   constructor(options: AdminServiceOptions) {
     this.#options = options;
+    this.#token = obtainAdminToken(options.settings.data, process.env);
   }
 
   /** Opens the port, which it returns; rejects where it can't be had. With `probes` it must be nobody's. */
   async open(probes: boolean): Promise<number> {
-    const { place, readiness, status, accounts, history: rows, clock, log } = this.#options;
-    const { host, port, hosts: allowedHosts } = place.admin;
-    this.#recorder ??= new HistoryRecorder({ status, accounts, rows, clock, log });
+    const { settings, accounting, stats, log } = this.#options;
+    const { host, port } = settings.admin;
+    const clock = new SystemClock();
+    this.#recorder ??= new HistoryRecorder({
+      status: () => stats.status(),
+      accounts: () => stats.accounts(),
+      rows: accounting.base.store.history,
+      clock,
+      log,
+    });
     this.#server = await startAdmin({
-      ...this.#options,
-      // Who follows ends while its group serves.
-      readiness: () => this.#follows || readiness(),
-      live: this.#recorder,
-      host,
-      allowedHosts,
+      ...this.#routes(this.#recorder, clock),
       port: probes ? await findPort(host, port, 'admin') : port,
     });
     const adminPort = this.#server.port;
-    writeGatewayFile(place.data, { pid: process.pid, adminHost: host, adminPort });
+    writeGatewayFile(settings.data, { pid: process.pid, adminHost: host, adminPort });
     return adminPort;
+  }
+
+  /** What the routes of the interface call. */
+  #routes(live: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
+    const { settings, accounting, stats, supervisor, state, log } = this.#options;
+    return {
+      host: settings.admin.host,
+      allowedHosts: settings.admin.hosts,
+      token: this.#token,
+      registry: accounting.registry,
+      service: accounting.service,
+      hosts: accounting.sharing.hosts,
+      flushBooks: () => accounting.flushRequests.flushAll(),
+      // One that follows ends while its group serves.
+      readiness: () => this.#follows || state.ready,
+      status: () => stats.status(),
+      metrics: (format) => stats.page(format),
+      live,
+      reload: (request) => supervisor.reload(request),
+      changeLog: (change) => this.#changeLog(change),
+      resetUpstreams: (model) => this.#resetUpstreams(model),
+      settings: () => state.inForce,
+      publicAddress: () => publicAddressOf(settings, state.port),
+      clock,
+      log,
+    };
+  }
+
+  #changeLog(change: LogChange): LogView {
+    const { logs, supervisor, log } = this.#options;
+    const view = logs.change(change);
+    if (Object.keys(change).length > 0) {
+      supervisor.tellLog(change);
+      log.info('an operator changed what is logged, until the next reload', { ...view });
+    }
+    return view;
+  }
+
+  #resetUpstreams(model: string | undefined): Promise<void> {
+    const { workers, supervisor, log } = this.#options;
+    workers.resetUpstreams(model);
+    log.info('an operator had upstreams called again at once', { model: model ?? 'all' });
+    return supervisor.resetUpstreams(model);
   }
 
   /** The same, beside the gateway that has had it; tries until it can, true then, or false where it was closed before. */
@@ -126,7 +178,7 @@ export class AdminService {
     this.#closed = true;
     this.#recorder?.close();
     this.#server?.close();
-    removeGatewayFile(this.#options.place.data, process.pid);
+    removeGatewayFile(this.#options.settings.data, process.pid);
   }
 }
 

@@ -1,5 +1,5 @@
 /**
- * What a gateway is started with. Main thread of a gateway process.
+ * What a gateway is started with, and what its parts must know of each other while it runs. Main thread of a gateway process.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
@@ -7,14 +7,15 @@ import type { OpenHosts } from '../sharing/open-hosts.js';
 import type { Log, LogSwitchBuffer } from '../telemetry/log.js';
 import type { GroupPosition } from './messages.js';
 import type { SupervisorLink } from './supervisor-link.js';
+import type { Traces } from './traces.js';
 
 export interface GatewayOptions {
   readonly settings: Settings;
   /** Make a demo account in an empty store. */
   readonly demo: boolean;
-  /** Absent where no other gateway works on this data folder. */
+  /** Absent if no other gateway works on this data folder. */
   readonly group?: GroupPosition | undefined;
-  /** Where the settings have `sharing`. */
+  /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
   /** The settings as operators look at them. */
   readonly inForce: readonly SettingInForce[];
@@ -29,4 +30,16 @@ export interface GatewayOptions {
   readonly supervisor: SupervisorLink;
   /** The gateway can't go on: its process must end, with its books flushed or not. */
   readonly onHopeless: (reason: string) => void;
+}
+
+/** Written by the gateway alone; its parts read it when they need it. */
+export interface GatewayState {
+  /** Serves, and does not drain. */
+  ready: boolean;
+  /** Of the listeners; 0 before the start. */
+  port: number;
+  /** The settings as operators look at them. */
+  inForce: readonly SettingInForce[];
+  /** Undefined before the start, and if no spans are exported. */
+  traces: Traces | undefined;
 }

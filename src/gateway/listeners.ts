@@ -2,21 +2,25 @@
  * The listener threads of a gateway: started, connected to every worker, replaced when one fails, drained. Main thread.
  */
 import { once } from 'node:events';
-import { MessageChannel, Worker, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
 import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import { createRequestPrefix, requestIdOf } from '../request/request-head.js';
-import type {
-  FromListener,
-  ListenerInit,
-  ListenerSettings,
-  ListenerTracing,
-  ToListener,
-} from '../request/messages.js';
-import type { FrameChannel } from '../channel/frame-port.js';
+import type { FromListener, ListenerInit, ListenerSettings, ToListener } from '../request/messages.js';
+import type { CallTableBuffer } from '../channel/call-table.js';
+import type { Settings } from '../config/schema.js';
+import type { BodyBudgetBuffer } from '../request/body-budget.js';
+import type { AccessBuffer } from '../telemetry/access-ring.js';
 import { threadMemory } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
+import type { Accounting } from './accounting.js';
+import type { CounterPool } from './counter-pool.js';
+import { GroupCommit } from './errands.js';
+import type { GatewayLogs } from './gateway-logs.js';
+import type { GatewayMetrics } from './gateway-metrics.js';
+import type { GatewayState } from './gateway-options.js';
+import type { UpstreamWorkers, WorkerClients } from './pools.js';
 
 /** More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
@@ -24,32 +28,47 @@ const DEATHS_WINDOW_MS = 60_000;
 /** What a listener gets to cut its connections and settle their calls before its thread is given up. */
 const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
-export type ListenerShape = Omit<
+/** The same in every life of a listener. */
+type ListenerShape = Omit<
   ListenerInit,
   'parserPort' | 'claimPort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
 
 export interface ListenersOptions {
-  /** One a listener, by index. */
-  readonly shapes: readonly ListenerShape[];
-  readonly settings: ListenerSettings;
+  /** As they were at the start. */
+  readonly settings: Settings;
+  /** What requests are served by until `replaceSettings`. */
+  readonly listenerSettings: ListenerSettings;
+  readonly accounting: Accounting;
+  readonly workers: UpstreamWorkers;
+  readonly counter: CounterPool;
+  readonly calls: CallTableBuffer;
+  readonly bodies: BodyBudgetBuffer;
+  /** One a listener. */
+  readonly accessRings: readonly AccessBuffer[];
+  readonly logs: GatewayLogs;
+  readonly requestIds: RequestIds;
+  readonly metrics: GatewayMetrics;
+  /** A new listener leaves its spans there, if they are exported. */
+  readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
-  /** Workers that are up, for a new listener. */
-  readonly workerIndices: () => readonly number[];
-  readonly connect: (workerIndex: number, listenerIndex: number) => FrameChannel;
-  readonly serveParser: (port: MessagePort) => void;
-  /** Where a new listener leaves its spans, if they are exported. */
-  readonly newTracing: () => ListenerTracing | undefined;
-  readonly serveClaims: (listenerIndex: number, port: MessagePort) => void;
-  /** Where limits are shared: answers a listener that waits for leases. */
-  readonly serveLeases: ((port: MessagePort) => void) | undefined;
-  /** A listener has died; what its calls held must be released before another takes its slots. */
-  readonly onLost: (shape: ListenerShape) => void;
-  /** Ends of responses wait for what is in the listener's journal; `answerCommit` follows. */
-  readonly onCommitAsked: (listenerIndex: number) => void;
-  readonly onJournalHalfFull: () => void;
   /** Listeners can't be kept alive. */
   readonly onHopeless: (reason: string) => void;
+}
+
+/** What the ids of a listener's requests begin with, by index of the listener, in its present life or its last. */
+export class RequestIds {
+  readonly #prefixes = new Map<number, string>();
+
+  /** A new life of the listener begins. */
+  newPrefix(listenerIndex: number): string {
+    const prefix = createRequestPrefix();
+    this.#prefixes.set(listenerIndex, prefix);
+    return prefix;
+  }
+
+  readonly idOf = (listenerIndex: number, request: number): string =>
+    requestIdOf(this.#prefixes.get(listenerIndex) ?? '', request);
 }
 
 interface Listener {
@@ -59,13 +78,12 @@ interface Listener {
   drained: boolean;
 }
 
-export class Listeners {
+export class Listeners implements WorkerClients {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
-  /** By index of the listener, of its present life or its last. */
-  readonly #requestPrefixes = new Map<number, string>();
   /** What a listener that is started now gets. */
   #settings: ListenerSettings;
+  readonly #commits: GroupCommit;
   #port = 0;
   #deathsAtMs: number[] = [];
   #draining = false;
@@ -73,13 +91,18 @@ export class Listeners {
 
   constructor(options: ListenersOptions) {
     this.#options = options;
-    this.#settings = options.settings;
+    this.#settings = options.listenerSettings;
+    this.#commits = new GroupCommit(
+      () => options.accounting.flush.commit(),
+      (listenerIndex, ok) => this.#send(listenerIndex, { kind: 'committed', ok }),
+    );
   }
 
   /** Resolves when all of them listen on `port`; throws where one can't. */
   async start(port: number): Promise<void> {
     this.#port = port;
-    await Promise.all(this.#options.shapes.map((shape) => this.#start(shape)));
+    const { listeners } = this.#options.settings.listen;
+    await Promise.all(Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index))));
   }
 
   get count(): number {
@@ -91,19 +114,7 @@ export class Listeners {
   }
 
   detachWorker(workerIndex: number): void {
-    for (const { thread } of this.#listeners.values()) {
-      thread.postMessage({ kind: 'worker_lost', index: workerIndex } satisfies ToListener);
-    }
-  }
-
-  /** Of a request of the listener that has that index, or had it last. */
-  requestIdOf(listenerIndex: number, request: number): string {
-    return requestIdOf(this.#requestPrefixes.get(listenerIndex) ?? '', request);
-  }
-
-  /** What was in the listener's journal is on disk, or the store fails. */
-  answerCommit(listenerIndex: number, ok: boolean): void {
-    this.#listeners.get(listenerIndex)?.thread.postMessage({ kind: 'committed', ok } satisfies ToListener);
+    this.#sendAll({ kind: 'worker_lost', index: workerIndex });
   }
 
   /**
@@ -128,8 +139,7 @@ export class Listeners {
   async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
-    for (const { thread } of this.#listeners.values())
-      thread.postMessage({ kind: 'drain', keepsIdle } satisfies ToListener);
+    this.#sendAll({ kind: 'drain', keepsIdle });
     this.#noteDrained();
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
@@ -137,8 +147,7 @@ export class Listeners {
   /** After `drain`: the same for calls alone that have begun since, which have their own time. */
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
-    for (const { thread } of this.#listeners.values())
-      thread.postMessage({ kind: 'drain_late' } satisfies ToListener);
+    this.#sendAll({ kind: 'drain_late' });
     this.#noteDrained();
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
@@ -146,24 +155,41 @@ export class Listeners {
   /** Cuts what is left, and ends the threads once what was delivered is in their journals. */
   async close(): Promise<void> {
     this.#draining = true;
-    const exits = [...this.#listeners.values()].map(({ thread }) => {
-      const exit = once(thread, 'exit');
-      thread.postMessage({ kind: 'close' } satisfies ToListener);
-      return exit;
-    });
+    const exits = [...this.#listeners.values()].map(({ thread }) => once(thread, 'exit'));
+    this.#sendAll({ kind: 'close' });
     await Promise.race([Promise.all(exits), delay(CLOSE_MS, undefined, { ref: false })]);
   }
 
+  #shapeOf(index: number): ListenerShape {
+    const { settings, accounting, calls, bodies, accessRings, metrics } = this.#options;
+    const { buffers, slotsPerListener } = accounting.base;
+    return {
+      index,
+      host: settings.listen.host,
+      slots: { first: index * slotsPerListener, count: slotsPerListener },
+      ledger: buffers.ledger,
+      journal: buffers.journals[index]!,
+      accessLog: accessRings[index]!,
+      keys: buffers.keys,
+      calls,
+      bodies,
+      metrics: metrics.buffers,
+      thread: metrics.threadOfListener(index),
+      storedResponseBytesMax: settings.idempotency.answer_bytes,
+    };
+  }
+
   async #start(shape: ListenerShape): Promise<void> {
+    const { accounting, counter, requestIds, state, workers } = this.#options;
     const parser = new MessageChannel();
-    this.#options.serveParser(parser.port1);
+    counter.serve(parser.port1);
     const claims = new MessageChannel();
-    this.#options.serveClaims(shape.index, claims.port1);
-    const leases = this.#options.serveLeases && new MessageChannel();
-    if (leases !== undefined) this.#options.serveLeases?.(leases.port1);
-    const requestPrefix = createRequestPrefix();
-    this.#requestPrefixes.set(shape.index, requestPrefix);
-    const tracing = this.#options.newTracing();
+    accounting.locks.attach(shape.index, claims.port1);
+    const { serveLeases } = accounting.sharing;
+    const leases = serveLeases && new MessageChannel();
+    if (leases !== undefined) serveLeases?.(leases.port1);
+    const requestPrefix = requestIds.newPrefix(shape.index);
+    const tracing = state.traces?.newListenerTracing();
     const init: ListenerInit = {
       ...shape,
       settings: this.#settings,
@@ -189,7 +215,7 @@ export class Listeners {
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const listener: Listener = { thread, taken, drained: false };
     this.#listeners.set(shape.index, listener);
-    for (const workerIndex of this.#options.workerIndices()) this.#attach(thread, shape.index, workerIndex);
+    for (const workerIndex of workers.indices) this.#attach(thread, shape.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
       thread.once('exit', () => reject(new Error(`Listener ${shape.index} ended while it started`)));
@@ -209,17 +235,17 @@ export class Listeners {
             taken.reply(message.turn, true);
             return;
           case 'commit':
-            this.#options.onCommitAsked(shape.index);
+            this.#commits.ask(shape.index);
             return;
           case 'journal_half_full':
-            this.#options.onJournalHalfFull();
+            accounting.flush.drain();
         }
       });
     });
   }
 
   #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {
-    const channel = this.#options.connect(workerIndex, listenerIndex);
+    const channel = this.#options.workers.connect(workerIndex, listenerIndex);
     thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
   }
 
@@ -227,7 +253,9 @@ export class Listeners {
     // The listener that follows starts with what is new.
     this.#listeners.get(shape.index)?.taken.replyToAll(true);
     this.#listeners.delete(shape.index);
-    this.#options.onLost(shape);
+    // Before another takes its ring and its slots.
+    this.#options.logs.drain();
+    this.#options.accounting.releaseListener(shape.index);
     if (this.#draining) {
       this.#noteDrained();
       return;
@@ -240,6 +268,14 @@ export class Listeners {
     }
     this.#options.log.warn('listener is being replaced', { listener: shape.index });
     this.#start(shape).catch((error: unknown) => this.#options.onHopeless(String(error)));
+  }
+
+  #send(listenerIndex: number, message: ToListener): void {
+    this.#listeners.get(listenerIndex)?.thread.postMessage(message);
+  }
+
+  #sendAll(message: ToListener): void {
+    for (const { thread } of this.#listeners.values()) thread.postMessage(message);
   }
 
   #noteDrained(): void {

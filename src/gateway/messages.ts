@@ -31,6 +31,8 @@
 import type { Settings } from '../config/schema.js';
 import type { SettingChange, SettingInForce, SettingsDifference } from '../config/settings-in-force.js';
 import type { LogChange } from '../telemetry/log.js';
+import { invariant } from '../core/errors.js';
+import { identityOf } from '../store/process-identity.js';
 import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */
@@ -58,6 +60,13 @@ export interface GroupPosition {
   readonly id: string;
   /** From 0. No two gateways that run have the same one; a gateway that comes in the place of one that has ended has its. */
   readonly slot: number;
+}
+
+/** The `id` of the gateways of this process, which is a supervisor. No other supervisor of this host ever has the same. */
+export function ownGroupId(): string {
+  const id = identityOf(process.pid);
+  invariant(id !== undefined, '/proc tells who this process is');
+  return id;
 }
 
 export interface ShowInForce {

@@ -10,11 +10,11 @@ import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
 import { createPool } from './thread-pool.js';
 import type { Log } from '../telemetry/log.js';
-import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
-import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
 import type { CounterPool } from './counter-pool.js';
+import type { GatewayMetrics } from './gateway-metrics.js';
+import type { GatewayState } from './gateway-options.js';
 
 /** A worker that died is replaced after so long, so that one that dies at once does not take a core. */
 const WORKER_PAUSE_MS = 100;
@@ -23,20 +23,23 @@ const WORKER_PAUSE_MS = 100;
 const WORKER_CLOSE_MS = 2_000;
 
 export interface UpstreamWorkersOptions {
+  /** How many. */
   readonly workers: number;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
-  readonly metrics: MetricsBuffers;
-  /** Stripe of the first worker among those of the threads. */
-  readonly firstThread: number;
+  readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
   readonly counter: CounterPool;
-  /** Where a new worker leaves its spans, if they are exported. */
-  readonly newSpanOutlet: () => SpanOutlet | undefined;
+  /** A new worker leaves its spans there, if they are exported. */
+  readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
+}
+
+/** Who calls workers: the listeners. */
+export interface WorkerClients {
   /** A worker has been started, or started again: every listener must be given a port to it. */
-  readonly onStarted: (workerIndex: number) => void;
+  attachWorker(workerIndex: number): void;
   /** A worker has died with its calls. */
-  readonly onLost: (workerIndex: number) => void;
+  detachWorker(workerIndex: number): void;
 }
 
 interface WorkerControl {
@@ -61,7 +64,7 @@ export class UpstreamWorkers {
   }
 
   /** Starts the threads, under the V8 flags of this moment. */
-  start(): void {
+  start(clients: WorkerClients): void {
     const { workers, log } = this.#options;
     this.#pool = createPool({
       entry: new URL('../upstream/upstream.worker.cjs', import.meta.url),
@@ -71,7 +74,8 @@ export class UpstreamWorkers {
       idleTimeoutMs: Infinity,
     });
     this.#pool.on('error', (error: Error) => log.warn('upstream worker failed', { error: error.message }));
-    for (let index = 0; index < workers; index += 1) this.#tasks.push(this.#keepAlive(index, this.#pool));
+    for (let index = 0; index < workers; index += 1)
+      this.#tasks.push(this.#keepAlive(index, this.#pool, clients));
   }
 
   get indices(): number[] {
@@ -116,10 +120,10 @@ export class UpstreamWorkers {
     await this.#pool?.destroy();
   }
 
-  async #keepAlive(index: number, pool: Piscina): Promise<void> {
+  async #keepAlive(index: number, pool: Piscina, clients: WorkerClients): Promise<void> {
     for (;;) {
       const ended = this.#run(index, pool);
-      this.#options.onStarted(index);
+      clients.attachWorker(index);
       const fault = await ended;
       // The worker that follows starts with what is new.
       this.#controls.get(index)?.taken.replyToAll(true);
@@ -129,7 +133,7 @@ export class UpstreamWorkers {
         worker: index,
         error: fault,
       });
-      this.#options.onLost(index);
+      clients.detachWorker(index);
       await delay(WORKER_PAUSE_MS);
       if (this.#isClosing()) return;
     }
@@ -148,13 +152,14 @@ export class UpstreamWorkers {
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     this.#controls.set(index, { port: control.port1, taken });
     control.port1.on('message', ({ turn }: FromUpstreamWorker) => taken.reply(turn, true));
-    const spans = this.#options.newSpanOutlet();
+    const { calls, metrics, state } = this.#options;
+    const spans = state.traces?.newOutlet();
     const task: UpstreamTask = {
       index,
       routes: this.#routes,
-      calls: this.#options.calls,
-      metrics: this.#options.metrics,
-      thread: this.#options.firstThread + index,
+      calls,
+      metrics: metrics.buffers,
+      thread: metrics.firstWorkerThread + index,
       controlPort: control.port2,
       counterPort: counter.port2,
       spans,

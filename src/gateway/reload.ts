@@ -60,6 +60,9 @@ export class LiveSettings {
     return this.#catalog;
   }
 
+  /** Of a model of the catalogue. */
+  readonly modelIdOf = (index: number): string => this.#catalog.models[index]!.id;
+
   get routes(): readonly ModelRoute[] {
     return this.#routes;
   }

@@ -5,10 +5,17 @@
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
 import type { StatusDocument } from '../telemetry/status-document.js';
-import type { TopAccounts, AccountReport } from '../telemetry/top-accounts.js';
-import type { GatewayMetrics, MetricsScopes } from './gateway-metrics.js';
+import type { AccountReport } from '../telemetry/top-accounts.js';
+import { bodyBytesInWork, type BodyBudgetBuffer } from '../request/body-budget.js';
+import type { Accounting } from './accounting.js';
+import type { GatewayMetrics } from './gateway-metrics.js';
+import type { GatewayState } from './gateway-options.js';
 import { statusDocument } from './group-status.js';
+import type { Listeners } from './listeners.js';
 import type { GroupPosition } from './messages.js';
+import type { UpstreamWorkers } from './pools.js';
+import type { LiveSettings } from './reload.js';
+import { bodiesInWorkBytesOf } from './snapshot.js';
 import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
@@ -70,11 +77,14 @@ export class GroupView {
 }
 
 export interface StatsOptions {
+  readonly live: LiveSettings;
   readonly metrics: GatewayMetrics;
-  readonly scopes: Omit<MetricsScopes, 'readGroup'>;
-  readonly tally: TopAccounts;
-  readonly facts: () => Omit<StatusFacts, 'slot'>;
-  /** Absent where this gateway is alone. */
+  readonly accounting: Accounting;
+  readonly bodies: BodyBudgetBuffer;
+  readonly listeners: Listeners;
+  readonly workers: UpstreamWorkers;
+  readonly state: GatewayState;
+  /** Absent if this gateway is alone. */
   readonly group: GroupPosition | undefined;
   readonly supervisor: SupervisorLink;
 }
@@ -82,10 +92,11 @@ export interface StatsOptions {
 export class Stats {
   readonly #options: StatsOptions;
   readonly #group: GroupView | undefined;
+  readonly #startedAtMs = performance.now();
 
   constructor(options: StatsOptions) {
     this.#options = options;
-    const { metrics, scopes: subjects, group, supervisor } = options;
+    const { live, metrics, accounting, bodies, state, group, supervisor } = options;
     const view =
       group &&
       new GroupView({
@@ -94,15 +105,25 @@ export class Stats {
         readAll: (what) => supervisor.readings(what),
       });
     this.#group = view;
-    metrics.attach({ ...subjects, readGroup: view && (() => view.metrics()) });
+    metrics.attach({
+      registry: accounting.registry,
+      accounting: accounting.flush,
+      bodies: {
+        bytesInWork: () => bodyBytesInWork(bodies),
+        bytesInWorkMax: () => bodiesInWorkBytesOf(live.settings),
+      },
+      spans: () => state.traces?.counts(),
+      sharing: () => accounting.sharing.reading,
+      readGroup: view && (() => view.metrics()),
+    });
   }
 
   /** Of this gateway alone. */
   async read(what: SnapshotKind): Promise<Snapshot> {
-    const { metrics, facts, group, tally } = this.#options;
+    const { metrics, accounting } = this.#options;
     if (what === 'metrics') return { metrics: await metrics.read() };
-    if (what === 'accounts') return { accounts: [tally.read()] };
-    return { status: statusOf({ ...facts(), slot: group?.slot ?? 0 }, metrics) };
+    if (what === 'accounts') return { accounts: [accounting.base.tally.read()] };
+    return { status: statusOf(this.#facts(), metrics) };
   }
 
   /** The document of the status route. */
@@ -114,7 +135,7 @@ export class Stats {
 
   /** For the course of the busiest accounts. */
   async accounts(): Promise<readonly AccountReport[]> {
-    return this.#group === undefined ? [this.#options.tally.read()] : this.#group.accounts();
+    return this.#group === undefined ? [this.#options.accounting.base.tally.read()] : this.#group.accounts();
   }
 
   /** The page of `/metrics`. */
@@ -125,11 +146,27 @@ export class Stats {
   /** What the other gateways show from now on, when this one has ended. */
   async tellLast(): Promise<void> {
     if (this.#group === undefined) return;
-    const accounts = [this.#options.tally.readLast()];
+    const accounts = [this.#options.accounting.base.tally.readLast()];
     this.#options.supervisor.tellLast({
       ...(await this.read('metrics')),
       ...(await this.read('status')),
       accounts,
     });
+  }
+
+  #facts(): StatusFacts {
+    const { live, accounting, listeners, workers, state, group } = this.#options;
+    return {
+      slot: group?.slot ?? 0,
+      ready: state.ready,
+      uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
+      listeners: listeners.count,
+      workers: workers.indices.length,
+      accounts: accounting.base.store.freeAccountIndex(),
+      modelIds: accounting.registry.catalog.models.map(({ id }) => id),
+      settings: live.settings,
+      accounting: accounting.flush.state,
+      sharing: accounting.sharing.reading,
+    };
   }
 }

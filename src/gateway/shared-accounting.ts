@@ -1,28 +1,24 @@
 /**
- * What a gateway has besides where it shares limits and registry with others: the leases of its calls, what follows the others'
- * changes, and the service of the operator. Main thread of a gateway process.
+ * The books of a gateway that shares limits, accounts and keys with other processes of its host, or with other hosts. Beside what
+ * every gateway has, it leases what its calls use from a coordinator, follows the changes that others make to the registry, and
+ * sends those of its own operators through the coordinator. Main thread of a gateway process.
  */
+import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
-import type { Settings } from '../config/schema.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
-import type { LedgerBuffers } from '../ledger/layout.js';
-import type { JournalRecord } from '../ledger/journal-layout.js';
-import type { Ledger } from '../ledger/ledger.js';
 import { Leases } from '../ledger/leases.js';
-import type { AccountDirectory } from '../registry/account-directory.js';
-import type { SharedUses } from '../registry/registry-context.js';
+import { SharedUses } from '../registry/registry-context.js';
 import { ChangeApplier } from '../registry/live-buffers.js';
-import type { KeyTable } from '../registry/key-table.js';
-import type { RegistryService } from '../registry/registry.js';
-import type { Registry } from '../registry/registry.js';
+import { Registry, type RegistryService } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';
 import type { ScopeLimits } from '../sharing/coordinator.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitService } from '../sharing/debits.js';
 import { LeaseManager, serveLeases } from '../sharing/lease-manager.js';
-import type { LeaseFile } from '../sharing/lease-file.js';
+import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
+import { SharedLocks } from '../sharing/shared-locks.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
 import type { SpentAccounting } from '../sharing/stock-leases.js';
@@ -31,43 +27,97 @@ import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';
 import { SharedRegistry, commitHere } from '../sharing/shared-registry.js';
 import { type CallsUse, sharingSnapshot } from '../sharing/sharing-stats.js';
-import type { SharedTotals } from '../store/spent-totals.js';
+import { LedgerFlush } from '../store/flush.js';
+import { SharedKeyUses } from '../store/key-uses.js';
+import { SharedUsageBook } from '../store/usage-book.js';
+import { recover } from '../store/recovery.js';
+import { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
-import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
-import type { GroupErrands } from './group-errands.js';
-import type { IdNames } from './id-names.js';
+import type { AccountingParts, Sharing } from './accounting.js';
+import {
+  type AccountingBase,
+  type AccountingOptions,
+  flushOptionsOf,
+  idempotencyServiceOf,
+  openBase,
+} from './accounting-base.js';
+import { FlushRequests, GroupErrands } from './errands.js';
+import type { GroupPosition } from './messages.js';
 import type { LiveSettings } from './reload.js';
 
-export interface SharedPartOptions {
-  readonly settings: Settings;
-  readonly live: LiveSettings;
-  /** Index of the process in its group. */
-  readonly slot: number;
-  readonly leaseFile: LeaseFile;
-  /** Where limits, accounts and keys are shared with other hosts too. */
-  readonly openHosts: OpenHosts | undefined;
-  readonly store: Store;
-  readonly buffers: LedgerBuffers;
-  readonly ledger: Ledger;
-  readonly keyTable: KeyTable;
-  readonly directory: AccountDirectory;
-  readonly registry: Registry;
-  readonly uses: SharedUses;
-  readonly totals: SharedTotals;
-  readonly idNames: IdNames;
-  /** `feed.newest()` of a moment before the buffers were filled from the store. */
-  readonly appliedTo: number;
-  /** Of all processes of this host. */
-  readonly errands: GroupErrands;
-  /** To be written with the next flush. */
-  readonly correct: (journal: number, record: JournalRecord) => void;
-  /** The host's own. */
-  readonly clock: Clock;
-  readonly log: Log;
+export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
+  const base = openBase(options);
+  const { store, buffers, ledger, keyTable, directory, clock, live, log } = base;
+  const { accounts: accountsMax, keys: keysMax } = base.settings.limits;
+  const { catalog } = live;
+  const leaseFile = openLeaseFile(base.settings.data);
+  const totals = new SharedTotals(
+    accountsMax,
+    (account) => store.findSpending(account),
+    (account, amount) => new Leases(buffers.ledger).forgetMoney(account, amount),
+  );
+  // Before the buffers are filled: changes that come while they are being filled are applied again.
+  const appliedTo = store.shared.feed.newest();
+  // Without totals: balances and limits are leased from the coordinator.
+  recover({
+    store,
+    ledger,
+    totals: undefined,
+    keyTable,
+    directory,
+    catalog,
+    accountsMax,
+    keysMax,
+    clock,
+    log,
+  });
+  const locks = idempotencyServiceOf(base, new SharedLocks(leaseFile));
+  const flush = new LedgerFlush({
+    ...flushOptionsOf(base, locks),
+    totals,
+    usage: new SharedUsageBook(store, live.modelIdOf),
+    keyUses: new SharedKeyUses({ ledger, keyTable }, clock, store.keys),
+    uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
+    mark: store.newFlushMark(group.slot, randomUUID()),
+  });
+  const errands = new GroupErrands(options.readAll, () => void store.shared.feed.newest());
+  const flushRequests = new FlushRequests(() => errands.flush());
+  const uses = new SharedUses(store, directory);
+  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, live: uses });
+  const sharing: SharedAccounting = new SharedAccounting({
+    ...base,
+    slot: group.slot,
+    openHosts: options.openHosts,
+    leaseFile,
+    appliedTo,
+    totals,
+    flush,
+    errands,
+    flushRequests,
+    registry,
+    uses,
+  });
+  return { base, registry, service: sharing.service, locks, flush, flushRequests, sharing };
 }
 
-export class SharedPart {
+interface SharedAccountingOptions extends AccountingBase {
+  /** Index of the process in its group. */
+  readonly slot: number;
+  /** Present if limits, accounts and keys are shared with other hosts too. */
+  readonly openHosts: OpenHosts | undefined;
+  readonly leaseFile: LeaseFile;
+  /** `feed.newest()` of a moment before the buffers were filled from the store. */
+  readonly appliedTo: number;
+  readonly totals: SharedTotals;
+  readonly flush: LedgerFlush;
+  readonly errands: GroupErrands;
+  readonly flushRequests: FlushRequests;
+  readonly registry: Registry;
+  readonly uses: SharedUses;
+}
+
+export class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;
   readonly #manager: LeaseManager;
@@ -76,21 +126,23 @@ export class SharedPart {
   readonly #hosts: Hosts | undefined;
   readonly #clock: Clock;
   readonly #store: Store;
+  readonly #leaseFile: LeaseFile;
 
-  constructor(options: SharedPartOptions) {
-    const { settings, live, store, ledger, keyTable, directory, registry, uses, clock, log } = options;
+  constructor(options: SharedAccountingOptions) {
+    const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
     const { accounts: accountsMax, keys: keysMax } = settings.limits;
-    const { slot } = options;
+    const { slot, flush, errands, flushRequests, hostClock: clock } = options;
     this.#clock = clock;
     this.#store = store;
+    this.#leaseFile = leaseFile;
     const onTaken = (): void => this.#follower.look();
     this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
     const coordinators: Coordinators =
-      this.#hosts?.coordinators ?? openCoordinators({ slot, file: options.leaseFile, store, clock });
+      this.#hosts?.coordinators ?? openCoordinators({ slot, file: leaseFile, store, clock });
     this.uncoveredCharges = new UncoveredCharges({
       setUncovered: (account, amount) => this.#manager.setUncovered(account, amount),
       charge: (account, most) => ledger.collect(account, most),
-      correct: options.correct,
+      correct: (journal, record) => flush.correct(journal, record),
       holdsAnswers: () => live.settings.durability === 'commit',
       timers: SYSTEM_TIMERS,
     });
@@ -118,13 +170,12 @@ export class SharedPart {
       coordinator: coordinators.calls,
       debits: this.#debits,
       commit: this.#hosts?.registry.commit ?? commitHere(store, onTaken),
-      confirm: (change) => options.errands.confirm(change),
-      flushAll: () => options.errands.flushAll(),
-      callsUses: (accounts) => options.errands.callsUses(accounts),
+      confirm: (change) => errands.confirm(change),
+      flushAll: () => flushRequests.flushAll(),
+      callsUses: (accounts) => errands.callsUses(accounts),
     });
   }
 
-  /** Rejects where this host's accounts and keys are not those that hosts share, or cannot be had at all. */
   async start(): Promise<void> {
     await this.#hosts?.registry.join();
     this.#follower.look();
@@ -132,13 +183,11 @@ export class SharedPart {
     await this.#manager.start();
   }
 
-  /** Takes over what others have changed; the number of the newest change that is in force here. */
   followChanges(): number {
     this.#follower.look();
     return this.#follower.appliedTo;
   }
 
-  /** What calls of this gateway use of these accounts now. */
   callsUses(accounts: readonly string[]): CallsUse[] {
     return accounts.flatMap((id) => {
       const account = this.#store.findAccount(id);
@@ -146,17 +195,12 @@ export class SharedPart {
     });
   }
 
-  /** Answers a listener that waits for leases. */
-  serve(port: MessagePort): void {
-    serveLeases(this.#manager, port);
-  }
+  readonly serveLeases = (port: MessagePort): void => serveLeases(this.#manager, port);
 
-  /** Where other hosts share too. */
   get hosts(): HostDirectory | undefined {
     return this.#hosts?.directory;
   }
 
-  /** For operators. */
   get reading(): SharingSnapshot {
     const hosts = this.#hosts && {
       calls: this.#hosts.coordinators.calls,
@@ -165,22 +209,22 @@ export class SharedPart {
     return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs: this.#clock.monotonicMs() });
   }
 
-  /** After the last flush, before the store is closed. */
   async close(): Promise<void> {
     this.#follower.stop();
     await this.#debits.close();
     await this.#manager.close();
     await this.#hosts?.closeRegistry();
+    await this.#leaseFile.environment.close();
   }
 }
 
 function managerOf(
-  { buffers, ledger, live, idNames, totals, clock, log }: SharedPartOptions,
+  { buffers, ledger, live, idNames, totals, hostClock: clock, log }: SharedAccountingOptions,
   coordinator: ReturnType<typeof openCoordinators>['calls'],
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
-  const leases = new Leases(buffers);
-  const calendar = new CoordinatorClock(clock, buffers.calendar!);
+  const leases = new Leases(buffers.ledger);
+  const calendar = new CoordinatorClock(clock, buffers.ledger.calendar!);
   const accounting: SpentAccounting = {
     flushedOf: (account) => totals.writtenOf(account),
     collect: (account, most) => uncoveredCharges.collect(account, most),

@@ -1,0 +1,145 @@
+/**
+ * What the books of a gateway consist of, whether it has its limits for itself or shares them: the store on disk, limits and money
+ * in shared buffers, and who reads and writes them. `accounting.ts` builds the rest for a gateway that is alone,
+ * `shared-accounting.ts` for one that shares. Main thread of a gateway process.
+ */
+import { SystemClock, type Clock } from '../core/clock.js';
+import type { Settings } from '../config/schema.js';
+import { clockOf } from '../ledger/coordinator-clock.js';
+import { createJournalBuffer, type JournalBuffer } from '../ledger/journal-layout.js';
+import { JournalReader } from '../ledger/journal.js';
+import { createLedgerBuffers, type LedgerBuffers } from '../ledger/layout.js';
+import { Ledger } from '../ledger/ledger.js';
+import { AccountDirectory } from '../registry/account-directory.js';
+import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
+import type { LedgerFlushOptions } from '../store/flush.js';
+import { Store } from '../store/store.js';
+import { TopAccounts } from '../telemetry/top-accounts.js';
+import { clearLeaseFiles } from '../sharing/lease-file.js';
+import type { OpenHosts } from '../sharing/open-hosts.js';
+import type { Log } from '../telemetry/log.js';
+import { usageLogOf, type UsageLog } from './gateway-logs.js';
+import { IdNames } from './id-names.js';
+import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
+import type { GroupPosition } from './messages.js';
+import type { LiveSettings } from './reload.js';
+import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
+
+export interface AccountingOptions {
+  /** As they were at the start. */
+  readonly settings: Settings;
+  readonly live: LiveSettings;
+  /** Absent if no other gateway works on this data folder. */
+  readonly group?: GroupPosition | undefined;
+  /** Present if the settings have `sharing`. */
+  readonly openHosts?: OpenHosts | undefined;
+  /** For the usage log. */
+  readonly requestIdOf: (listenerIndex: number, request: number) => string;
+  /** Asks all gateways of the supervisor. */
+  readonly readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
+  readonly log: Log;
+}
+
+/** What a listener works with. */
+export interface AccountingBuffers {
+  readonly ledger: LedgerBuffers;
+  readonly keys: KeyTableBuffers;
+  /** One a listener. */
+  readonly journals: readonly JournalBuffer[];
+}
+
+export interface AccountingBase {
+  readonly settings: Settings;
+  readonly live: LiveSettings;
+  readonly log: Log;
+  readonly store: Store;
+  readonly buffers: AccountingBuffers;
+  /** Each listener's part of the call slots. */
+  readonly slotsPerListener: number;
+  readonly hostClock: Clock;
+  /** The coordinator's if limits are shared, otherwise the host's. */
+  readonly clock: Clock;
+  readonly ledger: Ledger;
+  readonly keyTable: KeyTable;
+  readonly directory: AccountDirectory;
+  readonly journals: readonly JournalReader[];
+  readonly idNames: IdNames;
+  readonly tally: TopAccounts;
+  readonly usageLog: UsageLog | undefined;
+}
+
+/**
+ * Opens the store and creates empty buffers: the caller recovers them. Throws `StoreHeld` if another process works on the store, and
+ * `StoreError` if it is not to be trusted.
+ */
+export function openBase(options: AccountingOptions): AccountingBase {
+  const { settings, live, group, requestIdOf, log } = options;
+  const { accounts: accountsMax, keys: keysMax, calls_in_flight: callsInFlightMax } = settings.limits;
+  const { listeners } = settings.listen;
+  const shared = group !== undefined;
+  const store = Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
+    clearLeaseFiles(settings.data, shared),
+  );
+  const slotsPerListener = Math.floor(callsInFlightMax / listeners);
+  const buffers: AccountingBuffers = {
+    ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, shared }),
+    keys: createKeyTableBuffers({ keysMax }),
+    journals: Array.from({ length: listeners }, () => createJournalBuffer(slotsPerListener)),
+  };
+  const hostClock = new SystemClock();
+  const clock = clockOf(buffers.ledger, hostClock);
+  const idNames = new IdNames(store, clock);
+  return {
+    settings,
+    live,
+    log,
+    store,
+    buffers,
+    slotsPerListener,
+    hostClock,
+    clock,
+    ledger: new Ledger(buffers.ledger, clock),
+    keyTable: new KeyTable(buffers.keys),
+    directory: new AccountDirectory(),
+    journals: buffers.journals.map((journal) => new JournalReader(journal)),
+    idNames,
+    tally: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
+    usageLog: usageLogOf(settings, { ids: idNames, requestIdOf }, log),
+  };
+}
+
+/** `takenElsewhere`: keys that other processes of the host have taken. */
+export function idempotencyServiceOf(
+  { settings, live, store, journals, clock, log }: AccountingBase,
+  takenElsewhere?: IdempotencyServiceOptions['shared'],
+): IdempotencyService {
+  const replaysUnwritten = (): boolean => live.settings.durability === 'interval';
+  return new IdempotencyService({
+    settings,
+    replaysUnwritten,
+    store,
+    shared: takenElsewhere,
+    journals,
+    clock,
+    log,
+  });
+}
+
+/** What a flush of either gateway is given. */
+export function flushOptionsOf(
+  base: AccountingBase,
+  answers: IdempotencyService,
+): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses'> {
+  const { live, ledger, journals, store, usageLog, tally, clock, log } = base;
+  return {
+    ledger,
+    journals,
+    store,
+    refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
+    usageLog,
+    tally,
+    answers,
+    clock,
+    log,
+  };
+}
