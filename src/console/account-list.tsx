@@ -1,18 +1,19 @@
 /**
- * The list of accounts: of a hundred thousand rows those in sight are in the page. Browser.
+ * The list of accounts, with the heads by which it is sorted. Of a hundred thousand rows only those in sight are in the
+ * document; the arrows, Page Up and Down, Home and End move between rows. Browser.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { AccountView } from '../admin/views.js';
 import type { AccountOrder, AccountRows, SortedBy } from './account-rows.js';
-import { Money, Name, StandingBadge } from './controls.js';
+import { addressOf } from './browser.js';
+import { Money, Name, StatusBadge } from './controls.js';
 import { short } from './format.js';
-import { addressOf } from './route.js';
-import type { Account } from './views.js';
 
 /** As in pages.css. */
 const ROW_PX = 52;
-/** Rows beyond the edges, so that scrolling shows no gap. */
+/** Drawn beyond the edges, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
-/** Browsers draw no higher box than some 17 million pixels: beyond so many rows one searches. */
+/** Browsers draw no box higher than some 17 million pixels. An operator who has more accounts searches. */
 const ROWS_MAX = 300_000;
 
 interface AccountListProps {
@@ -23,7 +24,7 @@ interface AccountListProps {
   readonly onOrder: (order: AccountOrder | undefined) => void;
 }
 
-/** What stands above the columns; `sort` is what a click sorts by. */
+/** The heads of the columns, what a click on each sorts by, and its class. */
 const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: string])[] = [
   ['Name', 'name', ''],
   ['Plan', 'plan', 'row-plan'],
@@ -32,7 +33,7 @@ const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: stri
   ['Balance', 'balance', 'row-figure row-balance'],
 ];
 
-/** Names begin with A at the first click, figures with the largest; the third click is the order of creation again. */
+/** The first click begins with A or with the largest number, the second turns that round, the third undoes it. */
 function nextOrder(order: AccountOrder | undefined, by: SortedBy): AccountOrder | undefined {
   const first = by !== 'name' && by !== 'plan';
   if (order?.by !== by) return { by, descending: first };
@@ -65,7 +66,7 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
   const [height, setHeight] = useState(600);
-  /** The row that the keyboard is to be on, once it is drawn. */
+  /** The row that gets the focus as soon as it is drawn. */
   const wanted = useRef<number | undefined>(undefined);
   useEffect(() => {
     const watch = new ResizeObserver(() => setHeight(box.current?.clientHeight ?? 600));
@@ -97,7 +98,7 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
     const element = box.current!;
     if (next * ROW_PX < element.scrollTop) element.scrollTop = next * ROW_PX;
     if ((next + 1) * ROW_PX > element.scrollTop + height) element.scrollTop = (next + 1) * ROW_PX - height;
-    // Where nothing scrolls nothing is drawn anew.
+    // If nothing scrolls, nothing is drawn again.
     focusWanted();
     setTop(element.scrollTop);
   };
@@ -124,7 +125,7 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   );
 }
 
-/** From the row that has the keyboard to the one that gets it. */
+/** From the row with the focus to the one that gets it. */
 const STEPS: Readonly<Record<string, (row: number, page: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,
@@ -138,14 +139,14 @@ interface RowProps {
   readonly row: number;
   readonly count: number;
   /** Undefined while it is being fetched. */
-  readonly account: Account | undefined;
+  readonly account: AccountView | undefined;
   readonly open: string;
 }
 
 function Row({ row, count, account, open }: RowProps) {
-  const place = { transform: `translateY(${row * ROW_PX}px)` };
+  const style = { transform: `translateY(${row * ROW_PX}px)` };
   return (
-    <div class="row-place" style={place} role="listitem" aria-setsize={count} aria-posinset={row + 1}>
+    <div class="row-place" style={style} role="listitem" aria-setsize={count} aria-posinset={row + 1}>
       {account === undefined ? (
         <span class="row loading">…</span>
       ) : (
@@ -157,7 +158,7 @@ function Row({ row, count, account, open }: RowProps) {
         >
           <span class="row-name">
             <Name text={account.name} />
-            {account.active && account.plan_missing !== true ? null : <StandingBadge account={account} />}
+            {account.active && account.plan_missing !== true ? null : <StatusBadge account={account} />}
           </span>
           <span class="row-plan muted">{account.plan}</span>
           <span class="row-figure row-minute muted">{short(account.requests_this_minute)}</span>

@@ -1,16 +1,17 @@
 /**
- * The accounts of a list of any length, of which only what is looked at is fetched. Browser.
+ * The accounts of a list of any length, of which only those in sight are fetched; and a list that is sorted. The page of
+ * accounts shows one of the two. Browser.
  *
- * Without a filter an account's place in the list is the slot that its cursor names, so any part can be asked for. With one
- * only the order of pages is known, and the list grows as its end comes into sight.
+ * Without a filter, an account's position in the list is the slot that a cursor names, so any part can be asked for. With
+ * a filter only the order of pages is known, and the list grows when its end comes into sight.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { get, queryOf, textOf } from './api.js';
-import type { Account, List } from './views.js';
+import type { AccountView, ListView } from '../admin/views.js';
+import { get, queryOf, textOf, useRefresh, useView } from './api.js';
 
 /** A page costs the gateway 1 ms. */
 const PAGE_ROWS = 100;
-/** Live counters of what is in sight are asked for so often. */
+/** How often the rows in sight are fetched again, for their counters. */
 const REFRESH_MS = 3_000;
 
 export interface AccountFilter {
@@ -29,33 +30,33 @@ export interface AccountOrder {
 }
 
 export interface AccountRows {
-  /** Rows that there are, as far as is known. */
+  /** How many there are, as far as is known. */
   readonly count: number;
-  /** Whether further ones may be found. */
+  /** Whether there may be more. */
   readonly more: boolean;
-  readonly at: (row: number) => Account | undefined;
-  /** These rows are in sight now. */
+  readonly at: (row: number) => AccountView | undefined;
+  /** Says which rows are in sight now. */
   readonly look: (first: number, last: number) => void;
   readonly refresh: () => void;
-  readonly problem: string | undefined;
+  readonly error: string | undefined;
 }
 
 interface Found {
-  rows: Account[];
+  rows: AccountView[];
   next: string | null;
 }
 
-/** `total`: accounts that there are; undefined while it is not known. */
+/** `total`: how many accounts there are; undefined while it is not known. */
 export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
   const { search, plan, active } = filter;
   const filtered = search !== '' || plan !== '' || active !== '';
   const found = useRef<Found>({ rows: [], next: '0' });
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
-  /** Responses of an earlier filter are dropped. */
+  /** Grows with each filter; responses to an earlier one are dropped. */
   const generation = useRef(0);
   const [, setVersion] = useState(0);
-  const [problem, setError] = useState<string>();
+  const [error, setError] = useState<string>();
 
   const fetchFrom = useCallback(
     async (page: number, cursor: string, again: boolean): Promise<void> => {
@@ -64,7 +65,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
       const mine = generation.current;
       try {
         const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, active });
-        const { data, next } = await get<List<Account>>(`/accounts${query}`);
+        const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
         if (mine !== generation.current) return;
         const { rows } = found.current;
         if (again || !filtered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
@@ -75,10 +76,10 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
         }
         setError(undefined);
         setVersion((version) => version + 1);
-      } catch (error) {
+      } catch (reason) {
         if (mine !== generation.current) return;
         asked.current.delete(page);
-        setError(textOf(error));
+        setError(textOf(reason));
       }
     },
     [search, plan, active],
@@ -108,9 +109,8 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   }, [look]);
 
   const refresh = useCallback((): void => {
-    if (document.hidden) return;
     if (filtered) {
-      // A page of a search is known by where it began; the first is the one that is mostly looked at.
+      // Only the first page: it is the one mostly looked at, and of the others it is not known where they began.
       if (found.current.rows.length <= PAGE_ROWS && found.current.rows.length > 0)
         void fetchFrom(0, '0', true);
       return;
@@ -120,10 +120,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
       void fetchFrom(page, String(page * PAGE_ROWS), true);
     }
   }, [fetchFrom]);
-  useEffect(() => {
-    const timer = setInterval(refresh, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [refresh]);
+  useRefresh(refresh, REFRESH_MS);
 
   const { rows, next } = found.current;
   return {
@@ -132,57 +129,48 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     at: (row) => rows[row],
     look,
     refresh,
-    problem,
+    error,
   };
 }
 
-/*
- * The accounts of a filter in the order of one of their columns. Browser.
- *
- * They are sorted here, so all of them must be here: the gateway lists accounts in the order of their creation alone.
+/**
+ * As many as one request brings: the gateway needs 15 ms for them. An operator who has more searches first.
  */
-
-/** As many as one request brings: the gateway needs 15 ms for them. Beyond it one searches first. */
 const SORTED_MAX = 1_000;
-const SORTED_REFRESH_MS = 3_000;
 
 const names = new Intl.Collator('en', { numeric: true });
 
-/** Undefined without an order. */
+/**
+ * The accounts of a filter in the order of a column; undefined without an order. They are sorted here, so all of them
+ * must be here: the gateway lists accounts only in the order of their creation.
+ */
 export function useSortedAccounts(
   { search, plan, active }: AccountFilter,
   order: AccountOrder | undefined,
 ): AccountRows | undefined {
-  const [accounts, setAccounts] = useState<readonly Account[]>([]);
-  const [problem, setError] = useState<string>();
-  const isWanted = order !== undefined;
-  const refresh = useCallback((): void => {
-    if (!isWanted || document.hidden) return;
-    get<List<Account>>(`/accounts${queryOf({ limit: SORTED_MAX, search, plan, active })}`).then(
-      ({ data, next }) => {
-        setAccounts(data);
-        const isPart = next !== null;
-        setError(
-          isPart ? `Sorted are the first ${SORTED_MAX} of them: search for fewer to sort all.` : undefined,
-        );
-      },
-      (error: unknown) => setError(textOf(error)),
-    );
-  }, [isWanted, search, plan, active]);
-  useEffect(() => {
-    refresh();
-    const timer = setInterval(refresh, SORTED_REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [refresh]);
-  if (order === undefined) return undefined;
-  const rows = accounts.toSorted(
-    (left, right) => (order.descending ? -1 : 1) * compare(left, right, order.by),
+  const query = queryOf({ limit: SORTED_MAX, search, plan, active });
+  const { view, error, reload } = useView<ListView<AccountView>>(
+    order === undefined ? undefined : `/accounts${query}`,
+    REFRESH_MS,
   );
-  return { count: rows.length, more: false, at: (row) => rows[row], look: () => undefined, refresh, problem };
+  if (order === undefined) return undefined;
+  const sign = order.descending ? -1 : 1;
+  const rows = (view?.data ?? []).toSorted((left, right) => sign * compare(left, right, order.by));
+  const isPart = view !== undefined && view.next !== null;
+  return {
+    count: rows.length,
+    more: false,
+    at: (row) => rows[row],
+    look: () => undefined,
+    refresh: reload,
+    error:
+      error ??
+      (isPart ? `Sorted are the first ${SORTED_MAX} of them: search for fewer to sort all.` : undefined),
+  };
 }
 
 /** Equal ones stay in the order of their creation. */
-function compare(left: Account, right: Account, by: AccountOrder['by']): number {
+function compare(left: AccountView, right: AccountView, by: SortedBy): number {
   if (by === 'name' || by === 'plan') return names.compare(left[by], right[by]);
   return Number(left[by]) - Number(right[by]);
 }

@@ -1,44 +1,50 @@
 /**
- * Accounts: found, made, looked into. Browser.
+ * Accounts: found, made, and one of them looked into: its counters as they move, its keys, its recent calls. Browser.
  */
-import { useEffect, useState } from 'preact/hooks';
-import { NewAccountDialog } from './account-dialogs.js';
+import { useState } from 'preact/hooks';
+import type { AccountView, ListView, PlanView } from '../admin/views.js';
+import { AccountCourse, AccountHours } from './account-course.js';
+import { AccountKeys } from './account-keys.js';
 import { AccountList } from './account-list.js';
-import { AccountPanel } from './account-panel.js';
 import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
-import { get, textOf } from './api.js';
-import { Choice, ErrorText, TextField } from './controls.js';
-import { number } from './format.js';
-import { Icon } from './icons.js';
-import { go } from './route.js';
-import type { List, Plan } from './views.js';
+import { useView } from './api.js';
+import { addressOf, go } from './browser.js';
+import {
+  Badge,
+  Choice,
+  CopyButton,
+  ErrorText,
+  Icon,
+  idsOf,
+  Money,
+  StatusBadge,
+  TextField,
+  useInput,
+} from './controls.js';
+import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dialogs.js';
+import { counted, moment, money, number, short } from './format.js';
+import { type Tile, Tiles } from './table.js';
 
 interface AccountsProps {
-  /** Id or name of the account that is open; empty where none is. */
+  /** Id or name of the account that is open; empty if none is. */
   readonly item: string;
-  /** Accounts that there are. */
+  /** How many accounts there are. */
   readonly count: number | undefined;
 }
 
 export function AccountsPage({ item, count }: AccountsProps) {
-  const [text, setText] = useState('');
-  const [plan, setPlan] = useState('');
-  const [active, setActive] = useState('');
-  const [plans, setPlans] = useState<readonly Plan[]>([]);
-  const [problem, setError] = useState<string>();
+  const text = useInput();
+  const plan = useInput();
+  const active = useInput();
+  const { view, error } = useView<ListView<PlanView>>('/plans');
+  const plans = view?.data ?? [];
   const [making, setMaking] = useState(false);
   const [order, setOrder] = useState<AccountOrder>();
   // With every keystroke: it costs the gateway 5 ms among 100,000 accounts.
-  const filter = { search: text.trim(), plan, active };
+  const filter = { search: text.value.trim(), plan: plan.value, active: active.value };
   const unsorted = useAccountRows(filter, count);
   const sorted = useSortedAccounts(filter, order);
   const rows = sorted ?? unsorted;
-  useEffect(() => {
-    get<List<Plan>>('/plans').then(
-      ({ data }) => setPlans(data),
-      (error: unknown) => setError(textOf(error)),
-    );
-  }, []);
 
   return (
     <div class={`accounts ${item === '' ? '' : 'with-panel'}`}>
@@ -56,31 +62,23 @@ export function AccountsPage({ item, count }: AccountsProps) {
             type="search"
             placeholder="Part of the name, or the id"
             maxLength={100}
-            value={text}
-            onText={setText}
+            {...text}
           />
-          <Choice
-            label="Plan"
-            value={plan}
-            options={[['', 'Any'], ...plans.map(({ id }) => [id, id] as const)]}
-            onChoice={setPlan}
-          />
+          <Choice label="Plan" options={[['', 'Any'], ...idsOf(plans)]} {...plan} />
           <Choice
             label="State"
-            value={active}
             options={[
               ['', 'Any'],
               ['true', 'Active'],
               ['false', 'Disabled'],
             ]}
-            onChoice={setActive}
+            {...active}
           />
         </div>
         <p class="count muted" role="status">
-          {number(rows.count)}
-          {rows.more ? ' or more' : ''} {rows.count === 1 ? 'account' : 'accounts'}
+          {counted(rows.count, 'account', (all) => `${number(all)}${rows.more ? ' or more' : ''}`)}
         </p>
-        <ErrorText text={rows.problem ?? problem} />
+        <ErrorText text={rows.error ?? error} />
         <AccountList rows={rows} open={item} order={order} onOrder={setOrder} />
       </section>
       {item === '' ? null : <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
@@ -97,4 +95,103 @@ export function AccountsPage({ item, count }: AccountsProps) {
       ) : null}
     </div>
   );
+}
+
+/** Of the live counters. */
+const REFRESH_MS = 2_000;
+
+const withoutPlan = ({ plan }: AccountView): string =>
+  `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
+
+interface AccountPanelProps {
+  readonly id: string;
+  readonly plans: readonly PlanView[];
+  /** Called when the list shows something that is no longer so. */
+  readonly onChanged: () => void;
+}
+
+function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
+  const path = `/accounts/${encodeURIComponent(id)}`;
+  const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
+  const [question, setQuestion] = useState<'credit' | 'plan' | 'switch'>();
+  const onClose = (): void => setQuestion(undefined);
+  const answering = {
+    onClose,
+    onChanged: (next: AccountView): void => {
+      setView(next);
+      onClose();
+      onChanged();
+    },
+  };
+  return (
+    <section class="panel" aria-label="Account">
+      <a class="back" href={addressOf('accounts')}>
+        <Icon name="back" /> All accounts
+      </a>
+      <ErrorText text={error} />
+      {account === undefined ? null : (
+        <>
+          <div class="panel-head">
+            <h2>
+              <bdi class="long-name">{account.name}</bdi>
+            </h2>
+            <p class="marks">
+              <StatusBadge account={account} />
+              <Badge tone="plain">{account.plan}</Badge>
+              <code>{account.id}</code>
+              <CopyButton text={account.id} what="the account’s id" />
+            </p>
+            <p class="actions">
+              <button type="button" onClick={() => setQuestion('credit')}>
+                Add credit
+              </button>
+              <button type="button" onClick={() => setQuestion('plan')}>
+                Change plan
+              </button>
+              <button type="button" onClick={() => setQuestion('switch')}>
+                {account.active ? 'Disable' : 'Enable'}
+              </button>
+            </p>
+          </div>
+          <ErrorText text={account.plan_missing === true ? withoutPlan(account) : undefined} />
+          <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
+          <AccountKeys account={account} />
+          <AccountCourse account={account.id} />
+          <AccountHours account={account.id} />
+          {question === 'credit' ? <CreditDialog account={account} {...answering} /> : null}
+          {question === 'plan' ? <PlanDialog account={account} plans={plans} {...answering} /> : null}
+          {question === 'switch' ? <SwitchDialog what="account" item={account} {...answering} /> : null}
+        </>
+      )}
+    </section>
+  );
+}
+
+interface CountersProps {
+  readonly account: AccountView;
+  readonly plan: PlanView | undefined;
+}
+
+function Counters({ account, plan }: CountersProps) {
+  const { leased } = account;
+  const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
+  const bound = (limit: number | undefined, noun: string): string =>
+    limit === undefined ? `${noun}s` : `of ${counted(limit, noun, short)}`;
+  const tiles: readonly Tile[] = [
+    ['Balance', <Money amount={account.balance} />, `of ${money(account.credited)} credited`],
+    ['Held', <Money amount={account.held} />, inFlight(account.calls_in_flight)],
+    ['Spent', <Money amount={account.spent} />, `since ${moment(account.created)}`],
+    ...(leased === undefined
+      ? []
+      : [
+          [
+            'Leased',
+            <Money amount={leased.balance} />,
+            `of the balance, and ${inFlight(leased.calls_in_flight)}: granted in advance`,
+          ] as const,
+        ]),
+    ['This minute', number(account.requests_this_minute), bound(plan?.requests_per_minute, 'request')],
+    ['Today', number(account.calls_today), bound(plan?.calls_per_day, 'call')],
+  ];
+  return <Tiles label="Counters" small tiles={tiles} />;
 }

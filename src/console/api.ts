@@ -1,9 +1,12 @@
 /**
- * The admin interface as the console speaks to it. The session is in a cookie that this code cannot read. Browser.
+ * How the console talks to the admin interface: requests, and the hooks by which components make them. The session is in
+ * a cookie that this code cannot read. Browser.
  */
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
-/** What the gateway refused, in its own words. */
+/** A response that is an error, in the gateway's own words. */
 export class ApiError extends Error {
+  /** 0 if there was no response. */
   readonly status: number;
 
   constructor(status: number, message: string) {
@@ -14,14 +17,17 @@ export class ApiError extends Error {
 
 let onSignedOut: () => void = () => undefined;
 
-/** Called whenever a response says that the session has ended. */
+/** Calls back whenever a response says that the session has ended. */
 export function whenSignedOut(callback: () => void): void {
   onSignedOut = callback;
 }
 
 /** Marks a request as the console's own: a page of another site cannot set it. */
-export const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
+const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
+const SESSION = '/admin/session';
+const ROOT = '/admin/v1';
 
+/** Rejects with an ApiError unless the response is a success. */
 export async function send(method: string, path: string, body?: object): Promise<Response> {
   let response: Response;
   try {
@@ -42,32 +48,31 @@ export async function send(method: string, path: string, body?: object): Promise
 }
 
 async function messageOf(response: Response): Promise<string> {
+  const unnamed = `The gateway answered with status ${response.status}.`;
   try {
     const body = (await response.json()) as { error?: { message?: string } };
-    return body.error?.message ?? `The gateway answered with status ${response.status}.`;
+    return body.error?.message ?? unnamed;
   } catch {
-    return `The gateway answered with status ${response.status}.`;
+    return unnamed;
   }
 }
 
-async function json<View>(method: string, path: string, body?: object): Promise<View> {
+export async function json<View>(method: string, path: string, body?: object): Promise<View> {
   return (await (await send(method, path, body)).json()) as View;
 }
 
-const ROOT = '/admin/v1';
+/** These take paths below `/admin/v1`. */
 export const get = <View>(path: string): Promise<View> => json<View>('GET', ROOT + path);
 export const post = <View>(path: string, body: object = {}): Promise<View> =>
   json<View>('POST', ROOT + path, body);
 export const remove = <View>(path: string): Promise<View> => json<View>('DELETE', ROOT + path);
 
-/** A query string of what is given; what is undefined or empty is left out. */
+/** A query string of the values that are neither undefined nor empty. */
 export function queryOf(values: Readonly<Record<string, string | number | undefined>>): string {
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
   const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return text === '' ? '' : `?${text}`;
 }
-
-const SESSION = '/admin/session';
 
 interface SessionView {
   readonly signed_in: boolean;
@@ -87,4 +92,75 @@ export async function signOut(): Promise<void> {
 
 export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+export interface Viewed<View> {
+  /** The last that came; after a change of the path the former view, until that of the new path is there. */
+  readonly view: View | undefined;
+  /** Why the last request failed. */
+  readonly error: string | undefined;
+  readonly reload: () => void;
+  /** For a component that got a newer view as the response to a change. */
+  readonly setView: (view: View) => void;
+}
+
+/**
+ * Gets what is at a path below `/admin/v1`; with `refreshMs` again and again while the page is in sight. An undefined
+ * path gets nothing.
+ */
+export function useView<View>(path: string | undefined, refreshMs?: number): Viewed<View> {
+  const [view, setView] = useState<View>();
+  const [error, setError] = useState<string>();
+  const wanted = useRef(path);
+  wanted.current = path;
+  const reload = useCallback((): void => {
+    if (path === undefined) return;
+    get<View>(path).then(
+      (found) => {
+        if (wanted.current !== path) return;
+        setView(found);
+        setError(undefined);
+      },
+      (reason: unknown) => {
+        if (wanted.current === path) setError(textOf(reason));
+      },
+    );
+  }, [path]);
+  useEffect(reload, [reload]);
+  useRefresh(reload, refreshMs);
+  return { view, error, reload, setView };
+}
+
+/** Calls `refresh` every `periodMs` while the page is in sight; never if that is undefined. */
+export function useRefresh(refresh: () => void, periodMs: number | undefined): void {
+  useEffect(() => {
+    if (periodMs === undefined) return undefined;
+    const timer = setInterval(() => {
+      if (!document.hidden) refresh();
+    }, periodMs);
+    return () => clearInterval(timer);
+  }, [refresh, periodMs]);
+}
+
+export interface Action<Args extends readonly unknown[]> {
+  /** Why the last run failed. */
+  readonly error: string | undefined;
+  readonly busy: boolean;
+  readonly run: (...args: Args) => void;
+}
+
+/** What a button or a form does: it shows that it is busy, and in words why it failed. */
+export function useAction<Args extends readonly unknown[]>(
+  act: (...args: Args) => Promise<void>,
+): Action<Args> {
+  const [error, setError] = useState<string>();
+  const [busy, setBusy] = useState(false);
+  const run = (...args: Args): void => {
+    setBusy(true);
+    setError(undefined);
+    void act(...args)
+      .catch((reason: unknown) => setError(textOf(reason)))
+      .finally(() => setBusy(false));
+  };
+  return { error, busy, run };
 }

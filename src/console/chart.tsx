@@ -1,32 +1,65 @@
 /**
- * A chart of one or more lines over time, painted by uPlot. Browser.
+ * Charts of one or more lines over time, painted by uPlot, and the lines that pages make of their rows. Browser.
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import { colorOf, onThemeChange } from './theme.js';
+import { colorOf, onThemeChange } from './browser.js';
 
 export interface Series {
   readonly name: string;
   /** A custom property of the style sheet. */
   readonly color: string;
-  /** One for each moment; null where there is none. */
+  /** One for each time; null if there is none. */
   readonly values: readonly (number | null)[];
 }
 
-export interface ChartProps {
-  readonly title: string;
-  /** Says what stands on the upright axis: `per second`. */
-  readonly unit: string;
+/** What the charts of a page have in common. */
+export interface TimeAxis {
   /** Unix seconds. */
   readonly times: readonly number[];
+  /** How far back the charts go from their last time. */
+  readonly seconds: number;
+  /** If each time stands for a span of this length: bars are drawn instead of lines. */
+  readonly barSeconds?: number;
+}
+
+export interface ChartContent {
+  readonly title: string;
+  /** Of the upright axis: `per second`. */
+  readonly unit: string;
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
-  /** Seconds that the chart shows, up to its last moment. */
-  readonly seconds: number;
-  /** Of each moment, where it stands for a span of its own: a bar in place of a point of a line. */
-  readonly barSeconds?: number;
-  /** Twice as wide as the others, where there is room. */
+  /** Twice as wide as the others, if there is room. */
   readonly wide?: boolean;
+}
+
+type ChartProps = TimeAxis & ChartContent;
+
+export function Charts({ charts, ...axis }: TimeAxis & { readonly charts: readonly ChartContent[] }) {
+  return (
+    <div class="charts">
+      {charts.map((chart) => (
+        <Chart key={chart.title} {...axis} {...chart} />
+      ))}
+    </div>
+  );
+}
+
+/** `count` times, `stepSeconds` apart, the newest last. */
+export function timesUntil(last: number, stepSeconds: number, count: number): number[] {
+  return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * stepSeconds);
+}
+
+/** Makes lines of rows by their time. A time without a row has the value 0. */
+export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
+  return (name: string, color: string, value: (row: Row) => number): Series => ({
+    name,
+    color,
+    values: times.map((time) => {
+      const row = rows.get(time);
+      return row === undefined ? 0 : value(row);
+    }),
+  });
 }
 
 const HEIGHT_PX = 168;
@@ -39,9 +72,9 @@ const TIME_STEPS_SECONDS = [
 /** Charts of more than two days name days. */
 const DAYS_FROM_SECONDS = 172_800;
 
-export function Chart(props: ChartProps) {
+function Chart(props: ChartProps) {
   const { title, unit, times, series, seconds, wide = false } = props;
-  const place = useRef<HTMLDivElement>(null);
+  const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(props);
   latest.current = props;
@@ -50,7 +83,7 @@ export function Chart(props: ChartProps) {
 
   const shape = series.map(({ name, color }) => `${name} ${color}`).join();
   useEffect(() => {
-    const element = place.current!;
+    const element = box.current!;
     const drawn = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
     plot.current = drawn;
     const watch = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
@@ -69,12 +102,12 @@ export function Chart(props: ChartProps) {
         <span class="unit">{unit}</span>
         <Legend {...props} />
       </figcaption>
-      <div ref={place} class="plot" role="img" aria-label={descriptionOf(props)} />
+      <div ref={box} class="plot" role="img" aria-label={descriptionOf(props)} />
     </figure>
   );
 }
 
-/** The last value of each line: what the moving picture says, in words. */
+/** The last value of each line, in words. */
 function Legend({ series, format }: ChartProps) {
   return (
     <ul class="legend">
@@ -121,13 +154,13 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
           return [Math.min(min, max - seconds) - barSeconds / 2, max + barSeconds / 2];
         },
       },
-      // A quiet line lies on the ground, and does not fill the chart with noise.
+      // From 0, so that the noise of a quiet line does not fill the chart.
       y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
     axes: [
       {
         ...axis,
-        // At least two moments are named, however narrow the chart is: uPlot's own steps go from 1 minute to 5.
+        // However narrow the chart, at least two times are named: uPlot's own steps jump from 1 minute to 5.
         incrs: TIME_STEPS_SECONDS,
         space: 70,
         size: 28,
@@ -167,7 +200,7 @@ function clockOf(unixSeconds: number, shownSeconds: number): string {
   });
 }
 
-/** What stands under the pointer, beside it. */
+/** Shows the values under the pointer, beside it. */
 function showHint(chart: uPlot, { times, series, format, seconds }: ChartProps): void {
   const over = chart.over;
   let hint = over.querySelector<HTMLElement>('.hint');

@@ -1,7 +1,8 @@
 /**
  * A chat call of the playground, and its response as it comes. Browser.
  */
-import { ApiError, send } from './api.js';
+import { ApiError, send, textOf } from './api.js';
+import type { CallUsage } from './format.js';
 
 export interface Message {
   readonly role: 'system' | 'user' | 'assistant';
@@ -17,12 +18,6 @@ export interface ChatRequest {
   readonly stream_options?: { readonly include_usage: boolean };
 }
 
-export interface Usage {
-  readonly prompt_tokens: number;
-  readonly completion_tokens: number;
-  readonly prompt_tokens_details?: { readonly cached_tokens?: number };
-}
-
 /** What is known of a call so far. */
 export interface Outcome {
   readonly text: string;
@@ -30,8 +25,9 @@ export interface Outcome {
   readonly headers?: readonly (readonly [string, string])[];
   readonly firstTokenMs?: number;
   readonly totalMs?: number;
-  readonly usage?: Usage;
-  readonly problem?: string;
+  readonly usage?: CallUsage;
+  /** Why the call failed, in words. */
+  readonly error?: string;
 }
 
 interface Chunk {
@@ -39,11 +35,11 @@ interface Chunk {
     readonly delta?: { readonly content?: string | null };
     readonly message?: { readonly content?: string | null };
   }[];
-  readonly usage?: Usage | null;
+  readonly usage?: CallUsage | null;
   readonly error?: { readonly message?: string };
 }
 
-/** Resolves when the response is whole or has failed, which `tell` is told like everything else. Never rejects. */
+/** Calls `tell` whenever more is known. Resolves when the response is complete or has failed; never rejects. */
 export async function chat(
   key: string,
   request: ChatRequest,
@@ -66,7 +62,7 @@ export async function chat(
       ...(chunk.usage === undefined || chunk.usage === null ? {} : { usage: chunk.usage }),
       ...(chunk.error === undefined
         ? {}
-        : { problem: chunk.error.message ?? 'The stream ended with an error.' }),
+        : { error: chunk.error.message ?? 'The stream ended with an error.' }),
     });
   };
   try {
@@ -77,13 +73,12 @@ export async function chat(
     change({ totalMs: performance.now() - start });
   } catch (error) {
     const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
-    change({ ...status, totalMs: performance.now() - start, problem: errorTextOf(error) });
+    change({ ...status, totalMs: performance.now() - start, error: errorTextOf(error) });
   }
 }
 
 function errorTextOf(error: unknown): string {
-  if (error instanceof ApiError) return error.message;
-  return `The answer broke off: ${error instanceof Error ? error.message : String(error)}`;
+  return error instanceof ApiError ? error.message : `The answer broke off: ${textOf(error)}`;
 }
 
 function headersOf(response: Response): [string, string][] {

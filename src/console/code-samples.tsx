@@ -1,18 +1,14 @@
 /**
- * The request of the playground as code, to take along. Browser.
+ * The request of the playground as a program would send it. The key is named and never written out. Browser.
  */
 import { useState } from 'preact/hooks';
 import type { ChatRequest } from './chat-stream.js';
-import { CopyButton, Segments, TextField } from './controls.js';
+import { CopyButton, type Input, Segments, TextField } from './controls.js';
 
-/*
- * The playground's request as a program would send it. The key is named and never written out. Pure; browser.
- */
+const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const;
+type Language = (typeof LANGUAGES)[number];
 
-export const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const;
-export type Language = (typeof LANGUAGES)[number];
-
-export function sampleOf(language: Language, baseUrl: string, request: ChatRequest): string {
+function sampleOf(language: Language, baseUrl: string, request: ChatRequest): string {
   switch (language) {
     case 'curl':
       return curlOf(baseUrl, request);
@@ -24,7 +20,7 @@ export function sampleOf(language: Language, baseUrl: string, request: ChatReque
 }
 
 function curlOf(baseUrl: string, request: ChatRequest): string {
-  // Within quotes a shell takes everything as it is but the quote itself.
+  // Within single quotes a shell leaves everything unchanged but the quote itself.
   const body = JSON.stringify(request, null, 2).replaceAll("'", `'\\''`);
   return `curl ${baseUrl}/chat/completions \\
   -H "Authorization: Bearer $TOLLGATE_KEY" \\
@@ -72,7 +68,7 @@ client = OpenAI(
 ${rest}`;
 }
 
-/** JSON but for its three words. Text in JSON's quotes is text in Python's. */
+/** JSON but for its three words. A JSON string is a Python string too. */
 function pythonLiteral(value: unknown, depth: number): string {
   const indent = '    '.repeat(depth + 1);
   const end = '    '.repeat(depth);
@@ -91,28 +87,26 @@ function pythonLiteral(value: unknown, depth: number): string {
 }
 
 interface CodeSamplesProps {
-  readonly baseUrl: string;
-  readonly onBaseUrl: (url: string) => void;
+  readonly baseUrl: Input;
   readonly request: ChatRequest;
 }
 
-export function CodeSamples({ baseUrl, onBaseUrl, request }: CodeSamplesProps) {
+export function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
   const [language, setLanguage] = useState<Language>('curl');
-  const code = sampleOf(language, baseUrl, request);
+  const code = sampleOf(language, baseUrl.value, request);
   return (
     <section class="card">
       <div class="head">
         <h2>As code</h2>
         <div class="head-end">
-          <Segments label="Language" value={language} options={LANGUAGES} onChoice={setLanguage} />
+          <Segments label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
           <CopyButton text={code} what="the code" />
         </div>
       </div>
       <TextField
         label="Base address"
         hint="As callers reach this gateway; its own view of it to begin with. The key is taken from the variable TOLLGATE_KEY."
-        value={baseUrl}
-        onText={onBaseUrl}
+        {...baseUrl}
       />
       <pre tabIndex={0} role="region" aria-label={`Request in ${language}`}>
         <code>{code}</code>

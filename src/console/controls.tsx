@@ -1,11 +1,49 @@
 /**
- * Small parts that every page uses: fields, choices, marks, notices. Browser.
+ * Small parts that every page uses: icons, fields, choices, badges, notices. Browser.
  */
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
+import type { AccountView } from '../admin/views.js';
 import { DECIMALS_OF_MONEY, money } from './format.js';
-import { Icon } from './icons.js';
-import { type Account, type Range, RANGES } from './views.js';
+import { type Range, RANGES } from './live.js';
+
+/** Drawn beside words, never instead of them. */
+const ICON_PATHS = {
+  overview: 'M3 12h4l3-8 4 16 3-8h4',
+  accounts:
+    'M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM2 21v-1a6 6 0 0 1 14 0v1M17 4a4 4 0 0 1 0 7M19 15a6 6 0 0 1 3 5v1',
+  usage: 'M4 20V10M10 20V4M16 20v-8M21 20H2',
+  playground: 'M4 5h16v11H9l-5 4z',
+  upstreams: 'M12 3v6M12 9l-7 6v6M12 9l7 6v6M12 9v12',
+  settings: 'M4 7h10M18 7h2M16 5v4M4 17h2M10 17h10M8 15v4',
+  copy: 'M9 9h11v11H9zM5 15H4V4h11v1',
+  check: 'M4 12l5 5L20 6',
+  back: 'M15 5l-7 7 7 7',
+  plus: 'M12 5v14M5 12h14',
+  out: 'M10 4H4v16h6M15 8l4 4-4 4M19 12H9',
+} as const;
+
+export type IconName = keyof typeof ICON_PATHS;
+
+export function Icon({ name }: { readonly name: IconName }) {
+  return (
+    <svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">
+      <path d={ICON_PATHS[name]} />
+    </svg>
+  );
+}
+
+/** The value of a control, and what takes a new one. */
+export interface Input<Value extends string = string> {
+  readonly value: Value;
+  readonly onValue: (value: Value) => void;
+}
+
+/** A state for one control; spread it into the control. */
+export function useInput(initial = ''): Input {
+  const [value, onValue] = useState(initial);
+  return { value, onValue };
+}
 
 interface FieldProps {
   readonly label: string;
@@ -13,7 +51,7 @@ interface FieldProps {
   readonly children: (id: string, hintId: string | undefined) => ComponentChildren;
 }
 
-/** A label, its control, and what helps to fill it in. */
+/** A label, its control, and a hint how to fill it in. */
 export function Field({ label, hint, children }: FieldProps) {
   const id = useId();
   const hintId = hint === undefined ? undefined : `${id}-hint`;
@@ -30,11 +68,9 @@ export function Field({ label, hint, children }: FieldProps) {
   );
 }
 
-interface TextFieldProps {
+interface TextFieldProps extends Input {
   readonly label: string;
   readonly hint?: string;
-  readonly value: string;
-  readonly onText: (text: string) => void;
   readonly type?: 'text' | 'password' | 'search' | 'number' | 'date';
   readonly autocomplete?: 'off' | 'current-password';
   readonly inputMode?: 'decimal';
@@ -47,7 +83,7 @@ interface TextFieldProps {
   readonly autofocus?: boolean;
 }
 
-export function TextField({ label, hint, value, onText, ...rest }: TextFieldProps) {
+export function TextField({ label, hint, value, onValue, ...rest }: TextFieldProps) {
   return (
     <Field label={label} hint={hint}>
       {(id, hintId) => (
@@ -56,7 +92,7 @@ export function TextField({ label, hint, value, onText, ...rest }: TextFieldProp
           id={id}
           aria-describedby={hintId}
           value={value}
-          onInput={(event) => onText(event.currentTarget.value)}
+          onInput={(event) => onValue(event.currentTarget.value)}
           autocomplete={rest.autocomplete ?? 'off'}
           spellcheck={false}
         />
@@ -65,15 +101,14 @@ export function TextField({ label, hint, value, onText, ...rest }: TextFieldProp
   );
 }
 
-interface ChoiceProps {
+interface ChoiceProps extends Input {
   readonly label: string;
-  readonly hint?: string;
-  readonly value: string;
-  readonly options: readonly (readonly [value: string, text: string])[];
-  readonly onChoice: (value: string) => void;
+  readonly hint?: string | undefined;
+  /** A value that is its own text, or a value and its text. */
+  readonly options: readonly (string | readonly [value: string, text: string])[];
 }
 
-export function Choice({ label, hint, value, options, onChoice }: ChoiceProps) {
+export function Choice({ label, hint, value, onValue, options }: ChoiceProps) {
   return (
     <Field label={label} hint={hint}>
       {(id, hintId) => (
@@ -81,44 +116,52 @@ export function Choice({ label, hint, value, options, onChoice }: ChoiceProps) {
           id={id}
           aria-describedby={hintId}
           value={value}
-          onChange={(event) => onChoice(event.currentTarget.value)}
+          onChange={(event) => onValue(event.currentTarget.value)}
         >
-          {options.map(([option, text]) => (
-            <option key={option} value={option} selected={option === value}>
-              {text}
-            </option>
-          ))}
+          {options
+            .map((option) => (typeof option === 'string' ? ([option, option] as const) : option))
+            .map(([option, text]) => (
+              <option key={option} value={option} selected={option === value}>
+                {text}
+              </option>
+            ))}
         </select>
       )}
     </Field>
   );
 }
 
-interface SegmentsProps<Value extends string> {
+export const idsOf = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id);
+
+interface SegmentsProps<Value extends string> extends Input<Value> {
   readonly label: string;
-  readonly value: Value;
   readonly options: readonly Value[];
   readonly textOf?: (value: Value) => string;
-  readonly onChoice: (value: Value) => void;
 }
 
-/** One of a few, all in sight. */
-export function Segments<Value extends string>({
-  label,
-  value,
-  options,
-  textOf,
-  onChoice,
-}: SegmentsProps<Value>) {
+/** A choice of which all options are in sight. */
+export function Segments<Value extends string>(props: SegmentsProps<Value>) {
+  const { label, value, onValue, options, textOf = String } = props;
   return (
     <div class="segments" role="group" aria-label={label}>
       {options.map((option) => (
-        <button key={option} type="button" aria-pressed={option === value} onClick={() => onChoice(option)}>
-          {textOf === undefined ? option : textOf(option)}
+        <button key={option} type="button" aria-pressed={option === value} onClick={() => onValue(option)}>
+          {textOf(option)}
         </button>
       ))}
     </div>
   );
+}
+
+export const RANGE_TEXTS: Readonly<Record<Range, string>> = {
+  '5m': '5 min',
+  '1h': '1 hour',
+  '6h': '6 hours',
+  '24h': '24 hours',
+};
+
+export function RangeChoice(input: Input<Range>) {
+  return <Segments label="Time shown" options={RANGES} textOf={(range) => RANGE_TEXTS[range]} {...input} />;
 }
 
 export type Tone = 'good' | 'warn' | 'bad' | 'plain';
@@ -128,16 +171,13 @@ export function Badge({ tone, children }: { readonly tone: Tone; readonly childr
 }
 
 /** Whether the keys of an account are taken. */
-export function StandingBadge({ account }: { readonly account: Pick<Account, 'active' | 'plan_missing'> }) {
+export function StatusBadge({ account }: { readonly account: Pick<AccountView, 'active' | 'plan_missing'> }) {
   if (!account.active) return <Badge tone="bad">Disabled</Badge>;
-  return account.plan_missing === true ? (
-    <Badge tone="bad">Plan missing</Badge>
-  ) : (
-    <Badge tone="good">Active</Badge>
-  );
+  if (account.plan_missing === true) return <Badge tone="bad">Plan missing</Badge>;
+  return <Badge tone="good">Active</Badge>;
 }
 
-/** What went wrong, in words; read out at once. */
+/** What went wrong, in words. Screen readers read it at once. */
 export function ErrorText({ text }: { readonly text: string | undefined }) {
   return text === undefined ? null : (
     <p class="notice bad" role="alert">
@@ -164,7 +204,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
   );
 }
 
-/** Over plain HTTP a browser gives its clipboard to a page on this host alone. */
+/** Over plain HTTP, browsers give their clipboard only to pages on this host. */
 async function copyText(text: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
@@ -173,14 +213,14 @@ async function copyText(text: string): Promise<void> {
     area.value = text;
     (document.querySelector('dialog[open]') ?? document.body).append(area);
     area.select();
-    // Deprecated and without a successor where `clipboard` is not there.
+    // Deprecated, and without a successor if there is no `clipboard`.
     // eslint-disable-next-line @typescript-eslint/no-deprecated
     document.execCommand('copy');
     area.remove();
   }
 }
 
-/** A name that somebody else has chosen: shown as text, cut where there is no room, and whole on pointing. */
+/** A name that somebody else chose: shown as text, cut if there is no room, and whole under the pointer. */
 export function Name({ text }: { readonly text: string }) {
   return (
     <bdi class="name" title={text}>
@@ -189,37 +229,9 @@ export function Name({ text }: { readonly text: string }) {
   );
 }
 
-/** Money as it fits, in full under the pointer and for screen readers. */
+/** Money as it fits, and in full under the pointer and for screen readers. */
 export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
   const shown = money(amount, decimalsMax);
   const full = money(amount, DECIMALS_OF_MONEY);
   return shown === full ? <>{shown}</> : <span title={full}>{shown}</span>;
-}
-
-/*
- * How much of the past is shown. Browser.
- */
-
-export const RANGE_TEXTS: Readonly<Record<Range, string>> = {
-  '5m': '5 min',
-  '1h': '1 hour',
-  '6h': '6 hours',
-  '24h': '24 hours',
-};
-
-interface RangeChoiceProps {
-  readonly value: Range;
-  readonly onChoice: (range: Range) => void;
-}
-
-export function RangeChoice({ value, onChoice }: RangeChoiceProps) {
-  return (
-    <Segments
-      label="Time shown"
-      value={value}
-      options={RANGES}
-      textOf={(range) => RANGE_TEXTS[range]}
-      onChoice={onChoice}
-    />
-  );
 }

@@ -1,6 +1,8 @@
 /**
- * Numbers, money and moments as people read them. Pure; browser.
+ * Numbers, money and moments as people read them. All pages call this. Pure; browser.
  */
+import { decimalOf, picoUnitsPerToken } from '../core/money.js';
+import type { ModelView } from '../admin/views.js';
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
@@ -17,7 +19,12 @@ const SCALES: readonly (readonly [number, string])[] = [
   [1e4, 'k'],
 ];
 
-/** `12.3k`: for what has little room. */
+/** `1 call`, `1,234 calls`. `format` writes the number. */
+export function counted(count: number, noun: string, format = number): string {
+  return `${format(count)} ${noun}${count === 1 ? '' : 's'}`;
+}
+
+/** `12.3k`: where there is little room. */
 export function short(value: number): string {
   for (const [scale, unit] of SCALES) {
     if (Math.abs(value) >= scale) return `${number(value / (unit === 'k' ? 1_000 : scale))}${unit}`;
@@ -25,10 +32,10 @@ export function short(value: number): string {
   return number(value);
 }
 
-/** All that money can have: pico-units. */
+/** Money is counted in pico-units. */
 export const DECIMALS_OF_MONEY = 12;
 
-/** Decimal text with its thousands apart and at least two decimals; beyond `decimalsMax` they are left out, and said to be. */
+/** `1,234.50` of decimal text: at least two decimals, at most `decimalsMax`, and `…` if more were left out. */
 export function money(text: string, decimalsMax = 6): string {
   const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
   const shown = decimals.slice(0, decimalsMax).replace(/0+$/, '').padEnd(2, '0');
@@ -36,7 +43,36 @@ export function money(text: string, decimalsMax = 6): string {
   return `${sign}${whole.replace(/\B(?=(\d{3})+$)/g, ',')}.${shown}${more}`;
 }
 
-/** Money of a chart, which is a float. */
+/** The exact sum of decimal texts with at most twelve decimals. */
+export function sumOfMoney(texts: readonly string[]): string {
+  const picoUnits = texts.map((text) => {
+    const [whole = '0', decimals = ''] = text.split('.');
+    return BigInt(whole + decimals.padEnd(DECIMALS_OF_MONEY, '0'));
+  });
+  return decimalOf(picoUnits.reduce((sum, one) => sum + one, 0n));
+}
+
+/** The tokens of a call, as the gateway reports them to its caller. */
+export interface CallUsage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly prompt_tokens_details?: { readonly cached_tokens?: number };
+}
+
+/** What a call cost, exactly, as decimal text. */
+export function costOf(usage: CallUsage, { price }: ModelView): string {
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  const parts: readonly (readonly [number, string])[] = [
+    [usage.prompt_tokens - cached, price.input],
+    [cached, price.cached_input],
+    [usage.completion_tokens, price.output],
+  ];
+  return decimalOf(
+    parts.reduce((sum, [tokens, text]) => sum + BigInt(tokens) * (picoUnitsPerToken(text) ?? 0n), 0n),
+  );
+}
+
+/** Money in charts, which is a float. */
 export function roughMoney(value: number): string {
   if (value === 0) return '0';
   if (Math.abs(value) < 0.0001) return value.toExponential(1);
@@ -74,10 +110,7 @@ const AGES: readonly (readonly [number, string])[] = [
 export function ago(seconds: number, nowMs: number): string {
   const age = Math.max(0, Math.floor(nowMs / 1_000 - seconds));
   for (const [unit, name] of AGES) {
-    if (age >= unit) {
-      const count = Math.floor(age / unit);
-      return `${count} ${name}${count === 1 ? '' : 's'} ago`;
-    }
+    if (age >= unit) return `${counted(Math.floor(age / unit), name)} ago`;
   }
   return 'just now';
 }

@@ -1,15 +1,36 @@
 /**
- * The stream of figures from the gateway: one for the whole page, whichever part of it looks. Browser.
+ * The stream of stats from the gateway, one for the whole console, and the rates, shares and percentiles that pages show
+ * of it. Browser.
  */
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { get, isSignedIn, textOf } from './api.js';
-import { type Range, RANGE_SECONDS, type Span, type Status } from './views.js';
+import { useEffect, useState } from 'preact/hooks';
+import {
+  type CallGrowth,
+  callGrowthOf,
+  countsGrowth,
+  HISTORY_RINGS,
+  type HistorySpan,
+  RING_NAMES,
+  type RingName,
+} from '../telemetry/history.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
+import { isSignedIn } from './api.js';
 
-/** Rates are taken over the last pictures of the moment: 10 seconds, so that a number does not flicker. */
-const PICTURES_KEPT = 6;
+/** How far back charts go. */
+export type Range = RingName;
+export const RANGES = RING_NAMES;
+export const rangeSeconds = (range: Range): number =>
+  HISTORY_RINGS[range].seconds * HISTORY_RINGS[range].spans;
 
-/** Of the moment, and when it came, in seconds of the browser's clock. */
-export interface Picture extends Status {
+export type Growth = Readonly<CallGrowth>;
+export type Span = Readonly<HistorySpan>;
+
+/** Rates are taken over so many snapshots: 10 seconds, so that a number does not flicker. */
+const SNAPSHOTS_KEPT = 6;
+/** The stream counts as broken after this silence: two events that did not come. */
+const SILENCE_MS = 6_000;
+
+/** The status, and when it came, in seconds of the browser's clock. */
+export interface Snapshot extends StatusDocument {
   readonly atSeconds: number;
 }
 
@@ -19,27 +40,22 @@ export interface Live {
   readonly spanSeconds: number;
   /** Ended ones, oldest first. */
   readonly spans: readonly Span[];
-  /** The newest last, two seconds apart. */
-  readonly pictures: readonly Picture[];
+  /** Two seconds apart, the newest last. */
+  readonly snapshots: readonly Snapshot[];
   readonly connected: boolean;
 }
-
-/** How long a stream may be silent before the page says that it is: two events that did not come. */
-const SILENCE_MS = 6_000;
 
 export function useLive(range: Range, onSignedOut: () => void): Live {
   const [live, setLive] = useState<Live>(() => nothing(range));
   useEffect(() => {
-    setLive((before) => ({ ...nothing(range), pictures: before.pictures }));
+    setLive(({ snapshots }) => ({ ...nothing(range), snapshots }));
     let silence: ReturnType<typeof setTimeout> | undefined;
+    const disconnected = (): void => setLive((before) => ({ ...before, connected: false }));
     const source = new EventSource(`/admin/v1/live?range=${range}`);
-    const heard = (): void => {
-      clearTimeout(silence);
-      silence = setTimeout(() => setLive((before) => ({ ...before, connected: false })), SILENCE_MS);
-    };
     const on = (name: string, take: (before: Live, data: unknown) => Live): void => {
       source.addEventListener(name, (event: MessageEvent<string>) => {
-        heard();
+        clearTimeout(silence);
+        silence = setTimeout(disconnected, SILENCE_MS);
         const data: unknown = JSON.parse(event.data);
         setLive((before) => take(before, data));
       });
@@ -49,21 +65,24 @@ export function useLive(range: Range, onSignedOut: () => void): Live {
       return { ...before, spanSeconds: seconds, spans, connected: true };
     });
     on('now', (before, data) => {
-      const picture: Picture = { ...(data as Status), atSeconds: performance.now() / 1_000 };
-      return { ...before, pictures: [...before.pictures, picture].slice(-PICTURES_KEPT), connected: true };
+      const snapshot: Snapshot = { ...(data as StatusDocument), atSeconds: performance.now() / 1_000 };
+      return {
+        ...before,
+        snapshots: [...before.snapshots, snapshot].slice(-SNAPSHOTS_KEPT),
+        connected: true,
+      };
     });
     on('span', (before, data) => ({ ...before, spans: recent([...before.spans, data as Span], range) }));
     source.addEventListener('error', () => {
-      setLive((before) => ({ ...before, connected: false }));
-      // The browser comes back by itself, unless it was told to stay away.
-      if (source.readyState === EventSource.CLOSED) {
-        void isSignedIn().then(
-          (signedIn) => {
-            if (!signedIn) onSignedOut();
-          },
-          () => undefined,
-        );
-      }
+      disconnected();
+      // The browser connects again by itself, unless the response was an error.
+      if (source.readyState !== EventSource.CLOSED) return;
+      void isSignedIn().then(
+        (signedIn) => {
+          if (!signedIn) onSignedOut();
+        },
+        () => undefined,
+      );
     });
     return () => {
       clearTimeout(silence);
@@ -74,49 +93,78 @@ export function useLive(range: Range, onSignedOut: () => void): Live {
 }
 
 function nothing(range: Range): Live {
-  return { range, spanSeconds: 2, spans: [], pictures: [], connected: false };
+  return { range, spanSeconds: 2, spans: [], snapshots: [], connected: false };
 }
 
 function recent(spans: readonly Span[], range: Range): Span[] {
-  const oldest = (spans.at(-1)?.start ?? 0) - RANGE_SECONDS[range];
+  const oldest = (spans.at(-1)?.start ?? 0) - rangeSeconds(range);
   return spans.filter(({ start }) => start > oldest);
 }
 
-/*
- * What a place of the admin interface answers, asked for again and again while it is looked at. Browser.
- */
+/** Outcomes for which the gateway or an upstream is to blame. All others but two reject what a caller did. */
+const FAILURES: ReadonlySet<string> = new Set(['provider_unavailable', 'internal_error', 'overloaded']);
 
-export interface Polled<Response> {
-  /** The last that came, of a former place until that of the new one is there; undefined at first. */
-  readonly answer: Response | undefined;
-  readonly problem: string | undefined;
-  readonly reload: () => void;
-  /** Where something else was told the newest. */
-  readonly setResponse: (answer: Response) => void;
+export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-export function usePolled<Response>(place: string, refreshMs: number): Polled<Response> {
-  const [answer, setResponse] = useState<Response>();
-  const [problem, setError] = useState<string>();
-  const wanted = useRef(place);
-  wanted.current = place;
-  const reload = useCallback((): void => {
-    if (document.hidden) return;
-    get<Response>(place).then(
-      (found) => {
-        if (wanted.current !== place) return;
-        setResponse(found);
-        setError(undefined);
-      },
-      (error: unknown) => {
-        if (wanted.current === place) setError(textOf(error));
-      },
-    );
-  }, [place]);
-  useEffect(() => {
-    reload();
-    const timer = setInterval(reload, refreshMs);
-    return () => clearInterval(timer);
-  }, [reload, refreshMs]);
-  return { answer, problem, reload, setResponse };
+/** Calls by what became of them. */
+export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
+  const shares = { answered: 0, refused: 0, failed: 0, left: 0 };
+  for (const [outcome, count] of Object.entries(outcomes)) {
+    if (outcome === 'ok') shares.answered += count;
+    else if (outcome === 'client_gone') shares.left += count;
+    else if (FAILURES.has(outcome)) shares.failed += count;
+    else shares.refused += count;
+  }
+  return shares;
+}
+
+/**
+ * The value below which the share `p` of all lies, by a straight line within its bucket; null if there are none. `counts`
+ * are by the index of the bucket; `bounds` are the upper ends of all buckets but the last.
+ */
+export function percentile(
+  counts: Readonly<Record<string, number>> | undefined,
+  bounds: readonly number[],
+  p: number,
+): number | null {
+  const total = sumOf(counts);
+  if (counts === undefined || total === 0 || bounds.length === 0) return null;
+  let below = 0;
+  for (let bucket = 0; bucket <= bounds.length; bucket++) {
+    const count = counts[bucket] ?? 0;
+    if (count > 0 && below + count >= p * total) {
+      const low = bounds[bucket - 1] ?? 0;
+      const high = bounds[bucket] ?? low;
+      return low + ((p * total - below) / count) * (high - low);
+    }
+    below += count;
+  }
+  return null;
+}
+
+/** The calls of a span, of all models or of one. */
+export function growthOf(span: Span, model: string): Growth {
+  return model === '' ? span : (span.models?.[model] ?? {});
+}
+
+export interface LastSeconds extends Growth {
+  readonly seconds: number;
+  readonly refusals?: Readonly<Record<string, number>> | undefined;
+}
+
+/** The calls between the first snapshot and the last, of all models or of one; undefined if there are not two. */
+export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
+  const first = snapshots[0];
+  const last = snapshots.at(-1);
+  if (first === undefined || last === undefined || last.atSeconds <= first.atSeconds) return undefined;
+  const statsOf = (status: StatusDocument) =>
+    model === '' ? status : status.models.find(({ id }) => id === model);
+  const after = statsOf(last);
+  return {
+    ...(after === undefined ? {} : callGrowthOf(statsOf(first), after)),
+    seconds: last.atSeconds - first.atSeconds,
+    refusals: after === undefined ? {} : countsGrowth(first.refusals, last.refusals),
+  };
 }

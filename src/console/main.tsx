@@ -1,14 +1,74 @@
 /**
- * Entry of the console: the page that the admin port serves at `/`. Browser.
+ * Entry of the console: the page that the admin port serves at `/`. Signed out it is the form of the token, else one of
+ * the pages, all of which share one stream of stats. Browser.
  */
 import { render } from 'preact';
+import { useCallback, useEffect, useState } from 'preact/hooks';
 import 'uplot/dist/uPlot.min.css';
 import './style/theme.css';
 import './style/layout.css';
 import './style/controls.css';
 import './style/pages.css';
-import { App } from './app.js';
-import { applyTheme, storedTheme } from './theme.js';
+import { AccountsPage } from './accounts-page.js';
+import { isSignedIn, signOut, whenSignedOut } from './api.js';
+import { addressOf, applyTheme, storedTheme, usePageAddress } from './browser.js';
+import { type Range, useLive } from './live.js';
+import { OverviewPage } from './overview-page.js';
+import { PlaygroundPage } from './playground-page.js';
+import { SettingsPage } from './settings-page.js';
+import { Shell, SignIn } from './shell.js';
+import { UpstreamsPage } from './upstreams-page.js';
+import { UsagePage } from './usage-page.js';
+
+function App() {
+  const [signedIn, setSignedIn] = useState<boolean>();
+  const onSignedOut = useCallback(() => setSignedIn(false), []);
+  useEffect(() => {
+    whenSignedOut(onSignedOut);
+    isSignedIn().then(setSignedIn, onSignedOut);
+  }, []);
+  if (signedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
+  if (!signedIn) return <SignIn onSignedIn={() => setSignedIn(true)} />;
+  return <Console onSignedOut={onSignedOut} />;
+}
+
+function Console({ onSignedOut }: { readonly onSignedOut: () => void }) {
+  const { page, item } = usePageAddress();
+  const [range, setRange] = useState<Range>('5m');
+  const live = useLive(range, onSignedOut);
+  const status = live.snapshots.at(-1);
+  const pages: Readonly<Record<string, () => preact.JSX.Element>> = {
+    overview: () => <OverviewPage live={live} onRange={setRange} />,
+    accounts: () => <AccountsPage item={item} count={status?.accounts} />,
+    usage: () => <UsagePage />,
+    playground: () => <PlaygroundPage />,
+    upstreams: () => <UpstreamsPage snapshots={live.snapshots} />,
+    settings: () => <SettingsPage />,
+  };
+  const shown = Object.hasOwn(pages, page) ? pages[page] : undefined;
+  return (
+    <Shell
+      page={page}
+      status={status}
+      connected={live.connected}
+      onLeave={() => void signOut().finally(onSignedOut)}
+    >
+      {shown === undefined ? <UnknownPage name={page} /> : shown()}
+    </Shell>
+  );
+}
+
+/** For an address that somebody typed, or that another version of the console knew. */
+function UnknownPage({ name }: { readonly name: string }) {
+  return (
+    <section>
+      <h1>There is no page “{name}”</h1>
+      <p>
+        <a href={addressOf('overview')}>Go to the overview</a>
+      </p>
+    </section>
+  );
+}
 
 applyTheme(storedTheme());
 render(<App />, document.getElementById('app')!);

@@ -2,31 +2,28 @@
  * The charts of the overview, from the spans of the history. Browser.
  */
 import { useMemo } from 'preact/hooks';
-import { Chart, type Series } from './chart.js';
-import { growthOf, percentile, sharesOf, sumOf } from './stats.js';
+import { type ChartContent, Charts, type Series } from './chart.js';
 import { milliseconds, roughMoney, short, words } from './format.js';
-import type { Live } from './live.js';
-import { RANGE_SECONDS, type Growth, type Span } from './views.js';
+import { type Growth, growthOf, type Live, percentile, rangeSeconds, sharesOf, type Span } from './live.js';
 
-/** Lines of one chart that can be told apart. */
+/** Lines that can be told apart in one chart. */
 const REASONS_MAX = 5;
-const COLORS = ['--series-1', '--series-2', '--series-3', '--series-4', '--series-5'] as const;
 /** Red is for what failed. */
-const PERCENTILE_COLORS = ['--series-5', '--series-1', '--series-4'] as const;
+const PERCENTILES: readonly (readonly [name: string, color: string, p: number])[] = [
+  ['p50', '--series-5', 0.5],
+  ['p95', '--series-1', 0.95],
+  ['p99', '--series-4', 0.99],
+];
 const SECONDS_PER_HOUR = 3_600;
 
 export function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
-  const status = live.pictures.at(-1);
+  const status = live.snapshots.at(-1);
   const durationBounds = status?.duration_ms.bounds;
   const firstTokenBounds = status?.first_token_ms.bounds;
-  const drawn = useMemo(() => {
+  const charts = useMemo((): readonly ChartContent[] => {
     const growths = spans.map((span) => growthOf(span, model));
-    const line = (
-      name: string,
-      color: string,
-      value: (growth: Growth, index: number) => number | null,
-    ): Series => ({
+    const line = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
       name,
       color,
       values: growths.map(value),
@@ -37,80 +34,87 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
       counts: (growth: Growth) => Growth['duration'],
       bounds: readonly number[] = [],
     ): readonly Series[] =>
-      (
-        [
-          ['p50', 0.5],
-          ['p95', 0.95],
-          ['p99', 0.99],
-        ] as const
-      ).map(([name, p], index) =>
-        line(name, PERCENTILE_COLORS[index]!, (growth) => percentile(counts(growth), bounds, p)),
+      PERCENTILES.map(([name, color, p]) =>
+        line(name, color, (growth) => percentile(counts(growth), bounds, p)),
       );
-    return {
-      times: spans.map(({ start }) => start + spanSeconds),
-      requests: [
-        perSecond('answered', '--series-1', ({ outcomes }) => sharesOf(outcomes).answered),
-        perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).refused),
-        perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
-        perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
-      ],
-      refusals: rejectionsOf(spans, spanSeconds),
-      inFlight: [{ name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) }],
-      tokens: [
-        perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
-        perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
-        perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
-      ],
-      spend: [line('spend', '--series-1', ({ cost = 0 }) => (cost / spanSeconds) * SECONDS_PER_HOUR)],
-      latency: percentiles(({ duration }) => duration, durationBounds),
-      firstToken: percentiles((growth) => growth.first_token, firstTokenBounds),
-    };
+    return [
+      {
+        title: 'Requests',
+        unit: 'per second',
+        format: short,
+        wide: true,
+        series: [
+          perSecond('answered', '--series-1', ({ outcomes }) => sharesOf(outcomes).answered),
+          perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).refused),
+          perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
+          perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
+        ],
+      },
+      {
+        title: 'Latency',
+        unit: 'whole answer',
+        format: milliseconds,
+        series: percentiles(({ duration }) => duration, durationBounds),
+      },
+      {
+        title: 'First token',
+        unit: 'of streams',
+        format: milliseconds,
+        series: percentiles((growth) => growth.first_token, firstTokenBounds),
+      },
+      {
+        title: 'Tokens',
+        unit: 'per second',
+        format: short,
+        series: [
+          perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
+          perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
+          perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
+        ],
+      },
+      {
+        title: 'Spend',
+        unit: 'per hour',
+        format: roughMoney,
+        series: [perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR)],
+      },
+      ...(model === '' ? chartsOfAll(spans, spanSeconds) : []),
+    ];
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
+  const times = useMemo(() => spans.map(({ start }) => start + spanSeconds), [spans, spanSeconds]);
+  return <Charts times={times} seconds={rangeSeconds(range)} charts={charts} />;
+}
 
-  const common = { times: drawn.times, seconds: RANGE_SECONDS[range] };
-  return (
-    <div class="charts">
-      <Chart {...common} wide title="Requests" unit="per second" series={drawn.requests} format={short} />
-      <Chart {...common} title="Latency" unit="whole answer" series={drawn.latency} format={milliseconds} />
-      <Chart
-        {...common}
-        title="First token"
-        unit="of streams"
-        series={drawn.firstToken}
-        format={milliseconds}
-      />
-      <Chart {...common} title="Tokens" unit="per second" series={drawn.tokens} format={short} />
-      <Chart {...common} title="Spend" unit="per hour" series={drawn.spend} format={roughMoney} />
-      {model === '' ? (
-        <>
-          <Chart
-            {...common}
-            wide
-            title="Refusals"
-            unit="per second, by reason"
-            series={drawn.refusals}
-            format={short}
-          />
-          <Chart {...common} title="In flight" unit="calls, at most" series={drawn.inFlight} format={short} />
-        </>
-      ) : null}
-    </div>
-  );
+/** What is not known of single models. */
+function chartsOfAll(spans: readonly Span[], spanSeconds: number): ChartContent[] {
+  return [
+    {
+      title: 'Refusals',
+      unit: 'per second, by reason',
+      format: short,
+      wide: true,
+      series: refusalsOf(spans, spanSeconds),
+    },
+    {
+      title: 'In flight',
+      unit: 'calls, at most',
+      format: short,
+      series: [{ name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) }],
+    },
+  ];
 }
 
 /** The most frequent reasons of the time shown. */
-function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
+function refusalsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   const totals: Record<string, number> = {};
   for (const { refusals = {} } of spans) {
     for (const [reason, count] of Object.entries(refusals)) totals[reason] = (totals[reason] ?? 0) + count;
   }
   const reasons = Object.keys(totals).sort((left, right) => totals[right]! - totals[left]!);
-  if (reasons.length === 0) {
-    return [{ name: 'none', color: '--series-1', values: spans.map(({ refusals }) => sumOf(refusals)) }];
-  }
+  if (reasons.length === 0) return [{ name: 'none', color: '--series-1', values: spans.map(() => 0) }];
   return reasons.slice(0, REASONS_MAX).map((reason, index) => ({
     name: words(reason),
-    color: COLORS[index]!,
+    color: `--series-${index + 1}`,
     values: spans.map(({ refusals }) => (refusals?.[reason] ?? 0) / spanSeconds),
   }));
 }

@@ -1,17 +1,15 @@
 /**
- * What the gateway does now and has done: figures, charts, upstreams, threads. Browser.
+ * What the gateway does now and has done: tiles, charts, upstreams, models, accounts, threads. Browser.
  */
 import { useState } from 'preact/hooks';
+import type { StatusDocument } from '../telemetry/status-document.js';
+import { BusyAccounts } from './account-course.js';
+import { Choice, Name, RANGE_TEXTS, RangeChoice } from './controls.js';
+import { bytes, milliseconds, number, roughMoney, short, words } from './format.js';
+import { lastSecondsOf, type Live, percentile, type Range, sharesOf, type Span, sumOf } from './live.js';
 import { OverviewCharts } from './overview-charts.js';
-import { ModelTable, ThreadTable } from './overview-tables.js';
-import { BusyAccounts } from './busy-accounts.js';
-import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
-import { momentOf, percentile, sharesOf, sumOf } from './stats.js';
-import { milliseconds, number, roughMoney, short } from './format.js';
-import type { Live } from './live.js';
-import { Tiles, type Tile } from './table.js';
-import { UpstreamTable } from './upstream-table.js';
-import type { Range } from './views.js';
+import { Table, type Tile, Tiles } from './table.js';
+import { UpstreamTable } from './upstreams-page.js';
 
 interface OverviewProps {
   readonly live: Live;
@@ -20,7 +18,7 @@ interface OverviewProps {
 
 export function OverviewPage({ live, onRange }: OverviewProps) {
   const [model, setModel] = useState('');
-  const status = live.pictures.at(-1);
+  const status = live.snapshots.at(-1);
   const models = [
     ...new Set([...(status?.models.map(({ id }) => id) ?? []), ...(model === '' ? [] : [model])]),
   ];
@@ -29,20 +27,15 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
       <div class="head">
         <h1>Overview</h1>
         <div class="head-end">
-          <Choice
-            label="Model"
-            value={model}
-            options={[['', 'All models'], ...models.map((id) => [id, id] as const)]}
-            onChoice={setModel}
-          />
-          <RangeChoice value={live.range} onChoice={onRange} />
+          <Choice label="Model" value={model} onValue={setModel} options={[['', 'All models'], ...models]} />
+          <RangeChoice value={live.range} onValue={onRange} />
         </div>
       </div>
       <LastSeconds live={live} model={model} />
       <OverviewCharts live={live} model={model} />
       <section>
         <h2>Upstreams</h2>
-        <UpstreamTable pictures={live.pictures} />
+        <UpstreamTable snapshots={live.snapshots} />
       </section>
       <div class="columns">
         <section>
@@ -65,40 +58,89 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
 const SECONDS_PER_HOUR = 3_600;
 
 function LastSeconds({ live, model }: { readonly live: Live; readonly model: string }) {
-  const status = live.pictures.at(-1);
-  const moment = momentOf(live.pictures, model);
-  const rate = (count: number): number => (moment === undefined ? 0 : count / moment.seconds);
-  const shares = sharesOf(moment?.outcomes);
-  const [prompt = 0, , completion = 0] = moment?.tokens ?? [];
-  const bounds = status?.duration_ms.bounds ?? [];
-  const firstBounds = status?.first_token_ms.bounds ?? [];
-  const calls = sumOf(moment?.outcomes);
+  const status = live.snapshots.at(-1);
+  const last = lastSecondsOf(live.snapshots, model);
+  const rate = (count: number): number => (last === undefined ? 0 : count / last.seconds);
+  const perSecond = (count: number): string => `${short(rate(count))}/s`;
+  const shares = sharesOf(last?.outcomes);
+  const [prompt, , completion] = last?.tokens ?? [0, 0, 0];
+  const calls = sumOf(last?.outcomes);
+  const percentiles = (counts: Span['duration'], bounds: readonly number[] = []): [string, string] => [
+    milliseconds(percentile(counts, bounds, 0.5)),
+    `p95 ${milliseconds(percentile(counts, bounds, 0.95))}`,
+  ];
+  const answered = calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`;
   const tiles: readonly Tile[] = [
-    [
-      'Requests',
-      `${short(rate(calls))}/s`,
-      calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`,
-    ],
-    ['Refused', `${short(rate(shares.refused))}/s`, topReason(moment?.refusals)],
-    ['Failed', `${short(rate(shares.failed))}/s`, 'by upstreams or here'],
+    ['Requests', perSecond(calls), answered],
+    ['Refused', perSecond(shares.refused), topReason(last?.refusals)],
+    ['Failed', perSecond(shares.failed), 'by upstreams or here'],
     ['In flight', short(status?.calls_in_flight ?? 0), `of ${short(status?.limits.calls_in_flight ?? 0)}`],
-    ['Tokens', `${short(rate(prompt + completion))}/s`, `${short(rate(completion))} of them answers`],
-    ['Spend', `${roughMoney(rate(moment?.cost ?? 0) * SECONDS_PER_HOUR)}/h`, 'at this pace'],
-    [
-      'Latency',
-      milliseconds(percentile(moment?.duration, bounds, 0.5)),
-      `p95 ${milliseconds(percentile(moment?.duration, bounds, 0.95))}`,
-    ],
-    [
-      'First token',
-      milliseconds(percentile(moment?.first_token, firstBounds, 0.5)),
-      `p95 ${milliseconds(percentile(moment?.first_token, firstBounds, 0.95))}`,
-    ],
+    ['Tokens', perSecond(prompt + completion), `${perSecond(completion)} of them answers`],
+    ['Spend', `${roughMoney(rate(last?.cost ?? 0) * SECONDS_PER_HOUR)}/h`, 'at this pace'],
+    ['Latency', ...percentiles(last?.duration, status?.duration_ms.bounds)],
+    ['First token', ...percentiles(last?.first_token, status?.first_token_ms.bounds)],
   ];
   return <Tiles label="The last ten seconds" tiles={tiles} />;
 }
 
 function topReason(refusals: Readonly<Record<string, number>> = {}): string {
   const [top] = Object.entries(refusals).sort(([, left], [, right]) => right - left);
-  return top === undefined || top[1] === 0 ? 'none just now' : top[0].replaceAll('_', ' ');
+  return top === undefined || top[1] === 0 ? 'none just now' : words(top[0]);
+}
+
+interface ModelSums {
+  readonly id: string;
+  calls: number;
+  failed: number;
+  tokens: number;
+  cost: number;
+}
+
+function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
+  const rows = modelSums(spans);
+  if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
+  return (
+    <Table
+      label="Models"
+      rows={rows}
+      keyOf={({ id }) => id}
+      columns={[
+        ['Model', ({ id }) => <Name text={id} />],
+        ['Calls', ({ calls }) => short(calls), 'figure'],
+        ['Failed', ({ failed }) => short(failed), 'figure'],
+        ['Tokens', ({ tokens }) => short(tokens), 'figure'],
+        ['Cost', ({ cost }) => roughMoney(cost), 'figure'],
+      ]}
+    />
+  );
+}
+
+function modelSums(spans: readonly Span[]): ModelSums[] {
+  const sums = new Map<string, ModelSums>();
+  for (const { models = {} } of spans) {
+    for (const [id, { outcomes, tokens, cost = 0 }] of Object.entries(models)) {
+      const sum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
+      sums.set(id, sum);
+      sum.calls += sumOf(outcomes);
+      sum.failed += sharesOf(outcomes).failed;
+      sum.tokens += (tokens?.[0] ?? 0) + (tokens?.[2] ?? 0);
+      sum.cost += cost;
+    }
+  }
+  return [...sums.values()].sort((left, right) => right.calls - left.calls);
+}
+
+function ThreadTable({ status }: { readonly status: StatusDocument | undefined }) {
+  return (
+    <Table
+      label="Threads"
+      rows={status?.threads ?? []}
+      keyOf={({ name }) => name}
+      columns={[
+        ['Thread', ({ name }) => name],
+        ['Event loop delay, p99', (thread) => milliseconds(thread.event_loop_delay_ms_p99), 'figure'],
+        ['Heap', (thread) => bytes(thread.heap_bytes), 'figure'],
+      ]}
+    />
+  );
 }

@@ -1,100 +1,86 @@
 /**
  * The playground: a model, a key, a conversation, and what each response took. Browser.
  */
-import { useEffect, useState } from 'preact/hooks';
-import { get, send, textOf } from './api.js';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ListView, ModelView } from '../admin/views.js';
+import { json, textOf, useView } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
 import { CodeSamples } from './code-samples.js';
-import { Choice, Field, ErrorText, TextField } from './controls.js';
-import { Conversation } from './conversation.js';
-import type { List, Model } from './views.js';
+import { Choice, ErrorText, Field, idsOf, TextField, useInput } from './controls.js';
+import { costOf, milliseconds, money, number } from './format.js';
 
-export interface Exchange {
+/** A question and what came of it. */
+interface Exchange {
   readonly question: string;
   readonly model: string;
   readonly outcome: Outcome;
 }
 
 export function PlaygroundPage() {
-  const [models, setModels] = useState<readonly Model[]>([]);
-  const [baseUrl, setBaseUrl] = useState('');
-  const [problem, setError] = useState<string>();
-  const [key, setKey] = useState('');
-  const [model, setModel] = useState('');
-  const [system, setSystem] = useState('');
-  const [text, setText] = useState('');
+  const { view, error: modelsError } = useView<ListView<ModelView>>('/models');
+  const models = view?.data ?? [];
+  const [error, setError] = useState<string>();
+  const baseUrl = useInput();
+  const key = useInput();
+  const chosen = useInput();
+  const system = useInput();
+  const text = useInput();
   const [stream, setStream] = useState(true);
-  const [maxTokens, setMaxTokens] = useState('');
-  const [temperature, setTemperature] = useState('');
-  const [turns, setTurns] = useState<readonly Exchange[]>([]);
+  const maxTokens = useInput();
+  const temperature = useInput();
+  const [exchanges, setExchanges] = useState<readonly Exchange[]>([]);
   const [busy, setBusy] = useState(false);
   useEffect(() => {
-    const tell = (error: unknown): void => setError(textOf(error));
-    get<List<Model>>('/models').then(({ data }) => {
-      setModels(data);
-      setModel((chosen) => (chosen === '' ? (data[0]?.id ?? '') : chosen));
-    }, tell);
-    send('GET', '/admin/playground')
-      .then((response) => response.json() as Promise<{ base_url: string }>)
-      .then((view) => setBaseUrl(view.base_url), tell);
+    json<{ base_url: string }>('GET', '/admin/playground').then(
+      (found) => baseUrl.onValue(found.base_url),
+      (reason: unknown) => setError(textOf(reason)),
+    );
   }, []);
 
+  const model = chosen.value === '' ? (models[0]?.id ?? '') : chosen.value;
   const request: ChatRequest = {
     model,
     messages: [
-      ...(system === '' ? [] : [{ role: 'system', content: system } as const]),
-      ...said(turns, text),
+      ...(system.value === '' ? [] : [{ role: 'system', content: system.value } as const]),
+      ...messagesOf(exchanges, text.value),
     ],
-    ...(maxTokens === '' ? {} : { max_tokens: Number(maxTokens) }),
-    ...(temperature === '' ? {} : { temperature: Number(temperature) }),
+    ...(maxTokens.value === '' ? {} : { max_tokens: Number(maxTokens.value) }),
+    ...(temperature.value === '' ? {} : { temperature: Number(temperature.value) }),
     stream,
     ...(stream ? { stream_options: { include_usage: true } } : {}),
   };
   const ask = async (): Promise<void> => {
-    const question = text;
-    const before = turns;
+    const question = text.value;
+    const before = exchanges;
+    const tell = (outcome: Outcome): void => setExchanges([...before, { question, model, outcome }]);
     setBusy(true);
-    setText('');
-    setTurns([...before, { question, model, outcome: { text: '' } }]);
-    await chat(key.trim(), request, (outcome) => setTurns([...before, { question, model, outcome }]));
+    text.onValue('');
+    tell({ text: '' });
+    await chat(key.value.trim(), request, tell);
     setBusy(false);
   };
   return (
     <>
       <div class="head">
         <h1>Playground</h1>
-        <button type="button" disabled={turns.length === 0 || busy} onClick={() => setTurns([])}>
+        <button type="button" disabled={exchanges.length === 0 || busy} onClick={() => setExchanges([])}>
           New conversation
         </button>
       </div>
-      <ErrorText text={problem} />
+      <ErrorText text={error ?? modelsError} />
       <div class="playground">
         <section class="card" aria-label="Call">
-          <Choice
-            label="Model"
-            value={model}
-            options={models.map(({ id }) => [id, id] as const)}
-            onChoice={setModel}
-          />
+          <Choice label="Model" options={idsOf(models)} value={model} onValue={chosen.onValue} />
           <TextField
             label="API key"
             hint="Its limits count and its account pays. It stays in this page."
             type="password"
-            autocomplete="off"
             placeholder="sk-…"
-            value={key}
-            onText={setKey}
+            {...key}
           />
-          <TextField label="System message" value={system} onText={setSystem} />
+          <TextField label="System message" {...system} />
           <div class="pair">
-            <TextField
-              label="Most tokens"
-              type="number"
-              min="1"
-              placeholder="No bound"
-              value={maxTokens}
-              onText={setMaxTokens}
-            />
+            <TextField label="Most tokens" type="number" min="1" placeholder="No bound" {...maxTokens} />
             <TextField
               label="Temperature"
               type="number"
@@ -102,8 +88,7 @@ export function PlaygroundPage() {
               max="2"
               step="0.1"
               placeholder="1"
-              value={temperature}
-              onText={setTemperature}
+              {...temperature}
             />
           </div>
           <label class="check">
@@ -116,7 +101,7 @@ export function PlaygroundPage() {
           </label>
         </section>
         <section class="card talk" aria-label="Conversation">
-          <Conversation turns={turns} models={models} busy={busy} />
+          <Conversation exchanges={exchanges} models={models} busy={busy} />
           <form
             onSubmit={(event) => {
               event.preventDefault();
@@ -129,8 +114,8 @@ export function PlaygroundPage() {
                   id={id}
                   rows={3}
                   required
-                  value={text}
-                  onInput={(event) => setText(event.currentTarget.value)}
+                  value={text.value}
+                  onInput={(event) => text.onValue(event.currentTarget.value)}
                   onKeyDown={(event) => {
                     if (event.key !== 'Enter' || event.shiftKey) return;
                     event.preventDefault();
@@ -141,30 +126,105 @@ export function PlaygroundPage() {
             </Field>
             <div class="actions">
               <small class="muted">Enter sends, Shift+Enter breaks the line.</small>
-              <button type="submit" class="primary" disabled={busy || model === '' || key === ''}>
+              <button type="submit" class="primary" disabled={busy || model === '' || key.value === ''}>
                 Send
               </button>
             </div>
           </form>
         </section>
       </div>
-      <CodeSamples baseUrl={baseUrl} onBaseUrl={setBaseUrl} request={request} />
+      <CodeSamples baseUrl={baseUrl} request={request} />
     </>
   );
 }
 
-/** What is sent next; before anything is written, what was sent last, so that the code shows a whole call. */
-function said(turns: readonly Exchange[], text: string): Message[] {
-  const messages = turns.flatMap(messagesOf);
-  if (text !== '') return [...messages, { role: 'user', content: text }];
-  return messages.length > 0 ? messages.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
+/**
+ * The messages of the next call. Before anything is written they are those of the last call, so that the code samples
+ * show a whole call.
+ */
+function messagesOf(exchanges: readonly Exchange[], text: string): Message[] {
+  // An exchange that failed is not part of the conversation.
+  const said = exchanges
+    .filter(({ outcome }) => outcome.error === undefined)
+    .flatMap(({ question, outcome }): Message[] => [
+      { role: 'user', content: question },
+      { role: 'assistant', content: outcome.text },
+    ]);
+  if (text !== '') return [...said, { role: 'user', content: text }];
+  return said.length > 0 ? said.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
 }
 
-/** A turn that failed is not part of what was said. */
-function messagesOf({ question, outcome }: Exchange): Message[] {
-  if (outcome.problem !== undefined) return [];
-  return [
-    { role: 'user', content: question },
-    { role: 'assistant', content: outcome.text },
+interface ConversationProps {
+  readonly exchanges: readonly Exchange[];
+  readonly models: readonly ModelView[];
+  readonly busy: boolean;
+}
+
+function Conversation({ exchanges, models, busy }: ConversationProps) {
+  const box = useRef<HTMLDivElement>(null);
+  useEffect(() => box.current?.scrollTo({ top: box.current.scrollHeight }), [exchanges]);
+  return (
+    <div
+      ref={box}
+      class="turns"
+      aria-live="polite"
+      aria-busy={busy}
+      tabIndex={0}
+      role="log"
+      aria-label="What was said"
+    >
+      {exchanges.length === 0 ? <p class="empty">Pick a model, give a key, and say something.</p> : null}
+      {exchanges.map(({ question, model, outcome }, index) => (
+        <article key={index} class="turn">
+          <p class="said by-user">{question}</p>
+          <p class="said by-model">
+            {outcome.text}
+            {busy && index === exchanges.length - 1 ? <i class="cursor" /> : null}
+          </p>
+          <ErrorText text={outcome.error} />
+          <Taken outcome={outcome} model={models.find(({ id }) => id === model)} />
+        </article>
+      ))}
+    </div>
+  );
+}
+
+interface TakenProps {
+  readonly outcome: Outcome;
+  readonly model: ModelView | undefined;
+}
+
+/** What a call took: tokens, money, time; and the headers of its response. */
+function Taken({ outcome, model }: TakenProps) {
+  const { status, usage, firstTokenMs, totalMs, headers } = outcome;
+  if (status === undefined) return null;
+  const tokens = usage && `${number(usage.prompt_tokens)} in, ${number(usage.completion_tokens)} out`;
+  const facts: readonly (readonly [string, string | undefined])[] = [
+    ['Status', String(status)],
+    ['Tokens', tokens],
+    ['Cost', usage && model && money(costOf(usage, model))],
+    ['First token', firstTokenMs === undefined ? undefined : milliseconds(firstTokenMs)],
+    ['Whole', totalMs === undefined ? undefined : milliseconds(totalMs)],
   ];
+  return (
+    <details class="taken">
+      <summary>
+        {facts.map(([name, value]) =>
+          value === undefined ? null : (
+            <span key={name}>
+              {name} <b>{value}</b>
+            </span>
+          ),
+        )}
+      </summary>
+      <dl class="headers">
+        {headers?.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </details>
+  );
 }

@@ -1,32 +1,26 @@
 /**
- * What the gateway runs with and where each value came from; and reading the file anew. Browser.
+ * What the gateway runs with and where each value came from; and a reload: first what it would change, then doing it.
+ * Browser.
  */
-import { useCallback, useEffect, useState } from 'preact/hooks';
-import { get, textOf } from './api.js';
-import { Badge, Choice, ErrorText, TextField } from './controls.js';
-import { ReloadCard } from './reload-card.js';
+import { useState } from 'preact/hooks';
+import type { ListView, ReloadView, SettingChangeView, SettingView } from '../admin/views.js';
+import { post, useAction, useView } from './api.js';
+import { Badge, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
-import type { List, Setting } from './views.js';
 
-/** Rows drawn at a time; a thousand models have more, and are searched. */
+/** Rows drawn at a time. A thousand models have more settings, which are searched. */
 const ROWS_MAX = 500;
 
+const DEFAULT = <span class="muted">default</span>;
+
 export function SettingsPage() {
-  const [settings, setSettings] = useState<readonly Setting[]>([]);
-  const [problem, setError] = useState<string>();
-  const [text, setText] = useState('');
-  const [origin, setOrigin] = useState('given');
-  const load = useCallback((): void => {
-    get<List<Setting>>('/settings').then(
-      ({ data }) => setSettings(data),
-      (error: unknown) => setError(textOf(error)),
-    );
-  }, []);
-  useEffect(load, [load]);
-  const wanted = text.toLowerCase();
-  const found = settings.filter(
+  const { view, error, reload } = useView<ListView<SettingView>>('/settings');
+  const text = useInput();
+  const origin = useInput('given');
+  const wanted = text.value.toLowerCase();
+  const found = (view?.data ?? []).filter(
     (setting) =>
-      (origin === 'all' || setting.origin !== 'default') &&
+      (origin.value === 'all' || setting.origin !== 'default') &&
       `${setting.setting} ${setting.value}`.toLowerCase().includes(wanted),
   );
   return (
@@ -34,43 +28,130 @@ export function SettingsPage() {
       <div class="head">
         <h1>Settings</h1>
       </div>
-      <ReloadCard onApplied={load} />
-      <ErrorText text={problem} />
+      <ReloadCard onApplied={reload} />
+      <ErrorText text={error} />
       <div class="filters">
-        <TextField label="Search" type="search" value={text} onText={setText} />
+        <TextField label="Search" type="search" {...text} />
         <Choice
           label="Show"
-          value={origin}
           options={[
             ['given', 'What was set'],
             ['all', 'Everything, with defaults'],
           ]}
-          onChoice={setOrigin}
+          {...origin}
         />
       </div>
-      <Table label="Settings in force" class="settings" columns={['Setting', 'Value', 'From', 'Changed by']}>
-        {found.slice(0, ROWS_MAX).map((setting) => (
-          <tr key={setting.setting}>
-            <th scope="row">
-              <code>{setting.setting}</code>
-            </th>
-            <td class="value">
-              <bdi>{setting.value}</bdi>
-            </td>
-            <td>
-              {setting.origin === 'default' ? (
-                <span class="muted">default</span>
-              ) : (
-                <code>{setting.origin}</code>
-              )}
-            </td>
-            <td>{setting.live ? <Badge tone="good">Reload</Badge> : <Badge tone="plain">Restart</Badge>}</td>
-          </tr>
-        ))}
-      </Table>
+      <Table
+        label="Settings in force"
+        class="settings"
+        rows={found.slice(0, ROWS_MAX)}
+        keyOf={({ setting }) => setting}
+        columns={[
+          ['Setting', ({ setting }) => <code>{setting}</code>],
+          ['Value', ({ value }) => <bdi>{value}</bdi>, 'value'],
+          ['From', (line) => (line.origin === 'default' ? DEFAULT : <code>{line.origin}</code>)],
+          [
+            'Changed by',
+            ({ live }) => <Badge tone={live ? 'good' : 'plain'}>{live ? 'Reload' : 'Restart'}</Badge>,
+          ],
+        ]}
+      />
       {found.length > ROWS_MAX ? (
         <p class="muted">{found.length - ROWS_MAX} more: search for what you look for.</p>
       ) : null}
     </>
+  );
+}
+
+function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
+  const [view, setView] = useState<ReloadView>();
+  const { error, busy, run } = useAction(async (dryRun: boolean) => {
+    try {
+      setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
+    } catch (reason) {
+      setView(undefined);
+      throw reason;
+    }
+    if (!dryRun) onApplied();
+  });
+  return (
+    <section class="card" aria-label="Reload">
+      <div class="head">
+        <div>
+          <h2>Reload</h2>
+          <p class="muted">Reads the file, the environment and key files anew. No call is dropped.</p>
+        </div>
+        <button type="button" disabled={busy} onClick={() => run(true)}>
+          Show what would change
+        </button>
+      </div>
+      <ErrorText text={error} />
+      <div role="status">{view === undefined ? null : <Outcome view={view} />}</div>
+      {view?.dry_run === true && view.applied.length > 0 ? (
+        <div class="actions">
+          <button type="button" onClick={() => setView(undefined)}>
+            Leave it
+          </button>
+          <button type="button" class="primary" disabled={busy} onClick={() => run(false)}>
+            Apply {view.applied.length === 1 ? 'the change' : `${view.applied.length} changes`}
+          </button>
+        </div>
+      ) : null}
+    </section>
+  );
+}
+
+function Outcome({ view }: { readonly view: ReloadView }) {
+  const { dry_run: dryRun, applied, restart_needed: restartNeeded, changes } = view;
+  if (applied.length + restartNeeded.length === 0) {
+    return <p>{dryRun ? 'Nothing differs from what runs.' : 'Done; nothing differed.'}</p>;
+  }
+  return (
+    <>
+      <Changes
+        title={dryRun ? 'Would take effect at once' : 'Taken into effect'}
+        paths={applied}
+        values={changes}
+      />
+      <Changes title="Waits for a restart" paths={restartNeeded} values={changes} />
+    </>
+  );
+}
+
+interface ChangesProps {
+  readonly title: string;
+  readonly paths: readonly string[];
+  readonly values: readonly SettingChangeView[] | undefined;
+}
+
+function Changes({ title, paths, values = [] }: ChangesProps) {
+  if (paths.length === 0) return null;
+  return (
+    <>
+      <h3>{title}</h3>
+      <ul class="changes">
+        {paths.map((path) => (
+          <li key={path}>
+            <code>{path}</code>
+            <Values change={values.find(({ setting }) => setting === path)} />
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Values({ change }: { readonly change: SettingChangeView | undefined }) {
+  if (change === undefined || (change.before === null && change.after === null)) return null;
+  return (
+    <div class="values">
+      <del>
+        <bdi>{change.before ?? 'not set'}</bdi>
+      </del>{' '}
+      <span aria-hidden="true">→</span>{' '}
+      <ins>
+        <bdi>{change.after ?? 'not set'}</bdi>
+      </ins>
+    </div>
   );
 }

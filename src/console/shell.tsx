@@ -1,27 +1,22 @@
 /**
- * What stands around every page: the way to the others, how the gateway is, colours, signing out. Browser.
+ * What stands around every page: the links to the others, how the gateway is, the colours, signing out; and the form to
+ * sign in with. Browser.
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import { Badge } from './controls.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
+import { signIn, useAction } from './api.js';
+import { addressOf, chooseTheme, storedTheme, themeOf, THEMES } from './browser.js';
+import { Badge, ErrorText, Icon, type IconName, TextField, type Tone, useInput } from './controls.js';
 import { duration } from './format.js';
-import { Icon, type IconName } from './icons.js';
-import { addressOf } from './route.js';
-import { THEMES, chooseTheme, storedTheme, type Theme } from './theme.js';
-import type { Status } from './views.js';
 
-const PAGES: readonly (readonly [IconName, string])[] = [
-  ['overview', 'Overview'],
-  ['accounts', 'Accounts'],
-  ['usage', 'Usage'],
-  ['playground', 'Playground'],
-  ['upstreams', 'Upstreams'],
-  ['settings', 'Settings'],
-];
+const PAGES: readonly IconName[] = ['overview', 'accounts', 'usage', 'playground', 'upstreams', 'settings'];
+
+const titled = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
 interface ShellProps {
   readonly page: string;
-  readonly status: Status | undefined;
+  readonly status: StatusDocument | undefined;
   readonly connected: boolean;
   readonly onLeave: () => void;
   readonly children: ComponentChildren;
@@ -45,10 +40,10 @@ export function Shell({ page, status, connected, onLeave, children }: ShellProps
           <Mark /> Tollgate
         </p>
         <nav aria-label="Pages">
-          {PAGES.map(([name, title]) => (
+          {PAGES.map((name) => (
             <a key={name} href={addressOf(name)} aria-current={name === page ? 'page' : undefined}>
               <Icon name={name} />
-              <span>{title}</span>
+              <span>{titled(name)}</span>
             </a>
           ))}
         </nav>
@@ -67,19 +62,18 @@ export function Shell({ page, status, connected, onLeave, children }: ShellProps
   );
 }
 
-function Health({ status, connected }: Pick<ShellProps, 'status' | 'connected'>) {
-  const broken = status !== undefined && !status.store.ok;
+function healthOf({ status, connected }: Pick<ShellProps, 'status' | 'connected'>): readonly [Tone, string] {
+  if (!connected) return ['warn', 'Connecting…'];
+  if (status !== undefined && !status.store.ok) return ['bad', 'Books not written'];
+  return status?.ready === false ? ['warn', 'Draining'] : ['good', 'Serving'];
+}
+
+function Health(props: Pick<ShellProps, 'status' | 'connected'>) {
+  const { status } = props;
+  const [tone, text] = healthOf(props);
   return (
     <div class="health" role="status">
-      {!connected ? (
-        <Badge tone="warn">Connecting…</Badge>
-      ) : broken ? (
-        <Badge tone="bad">Books not written</Badge>
-      ) : status?.ready === false ? (
-        <Badge tone="warn">Draining</Badge>
-      ) : (
-        <Badge tone="good">Serving</Badge>
-      )}
+      <Badge tone={tone}>{text}</Badge>
       {status === undefined ? null : (
         <small class="muted">
           {status.version}, up {duration(status.uptime_seconds)}
@@ -90,7 +84,7 @@ function Health({ status, connected }: Pick<ShellProps, 'status' | 'connected'>)
 }
 
 function ThemeChoice() {
-  const [theme, setTheme] = useState<Theme>(storedTheme);
+  const [theme, setTheme] = useState(storedTheme);
   return (
     <label class="theme">
       <span>Colours</span>
@@ -98,30 +92,66 @@ function ThemeChoice() {
         aria-label="Colours"
         value={theme}
         onChange={(event) => {
-          const chosen = THEMES.find((known) => known === event.currentTarget.value) ?? 'system';
+          const chosen = themeOf(event.currentTarget.value);
           setTheme(chosen);
           chooseTheme(chosen);
         }}
       >
-        <option value="system" selected={theme === 'system'}>
-          System
-        </option>
-        <option value="light" selected={theme === 'light'}>
-          Light
-        </option>
-        <option value="dark" selected={theme === 'dark'}>
-          Dark
-        </option>
+        {THEMES.map((name) => (
+          <option key={name} value={name} selected={theme === name}>
+            {titled(name)}
+          </option>
+        ))}
       </select>
     </label>
   );
 }
 
-export function Mark() {
+function Mark() {
   return (
     <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">
       <rect width="32" height="32" rx="8" />
       <path d="M7 23V11a2 2 0 0 1 2-2h1a2 2 0 0 1 2 2v12M12 14l13-4v3.5l-13 4" />
     </svg>
+  );
+}
+
+/** The admin token is sent once and kept nowhere. */
+export function SignIn({ onSignedIn }: { readonly onSignedIn: () => void }) {
+  const token = useInput();
+  const { error, busy, run } = useAction(async () => {
+    await signIn(token.value.trim());
+    onSignedIn();
+  });
+  return (
+    <main class="sign-in">
+      <form
+        class="card"
+        onSubmit={(event) => {
+          event.preventDefault();
+          run();
+        }}
+      >
+        <h1>
+          <Mark /> Tollgate
+        </h1>
+        <p class="muted">
+          Sign in with the admin token: it stands in <code>admin-token</code> in the gateway’s data folder, or
+          is what <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
+        </p>
+        <TextField
+          label="Admin token"
+          type="password"
+          autocomplete="current-password"
+          required
+          autofocus
+          {...token}
+        />
+        <ErrorText text={error} />
+        <button type="submit" class="primary wide" disabled={busy}>
+          Sign in
+        </button>
+      </form>
+    </main>
   );
 }

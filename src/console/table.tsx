@@ -1,62 +1,65 @@
 /**
- * A table that scrolls sideways in its own box, with the keyboard too. Browser.
+ * Tables that scroll sideways in a box of their own, with the keyboard too; and tiles, each a number with its name.
+ * Browser.
  */
 import type { ComponentChildren } from 'preact';
 
-export interface Column {
-  readonly text: string;
-  /** Of numbers, which stand below each other. */
-  readonly figure?: boolean;
-  /** Whether its head is for screen readers alone. */
-  readonly hidden?: boolean;
-}
+export type Column<Row> = readonly [
+  /** A hidden head is for screen readers alone. */
+  head: string | { readonly hidden: string },
+  cell: (row: Row, index: number) => ComponentChildren,
+  /** `figure` for a column of numbers, which stand below each other. */
+  className?: string | undefined,
+  /** In the last line, below all rows. */
+  foot?: ComponentChildren,
+];
 
-export const figure = (text: string): Column => ({ text, figure: true });
-
-interface TableProps {
-  /** What it tells, for screen readers. */
+interface TableProps<Row> {
+  /** For screen readers. */
   readonly label: string;
-  readonly columns: readonly (Column | string)[];
   readonly class?: string;
-  readonly footer?: ComponentChildren;
-  /** Its rows. */
-  readonly children: ComponentChildren;
+  readonly rows: readonly Row[];
+  readonly keyOf: (row: Row, index: number) => string;
+  /** The first one is the head of its row. */
+  readonly columns: readonly Column<Row>[];
 }
 
-export function Table({ label, columns, class: className, footer, children }: TableProps) {
+export function Table<Row>({ label, class: className, rows, keyOf, columns }: TableProps<Row>) {
+  const line = (contentOf: (column: Column<Row>) => ComponentChildren) =>
+    columns.map((column, index) =>
+      index === 0 ? <th scope="row">{contentOf(column)}</th> : <td class={column[2]}>{contentOf(column)}</td>,
+    );
   return (
     <div class="table-box" tabIndex={0} role="region" aria-label={label}>
       <table class={className}>
         <thead>
           <tr>
-            {columns.map((column) => (
-              <Head {...(typeof column === 'string' ? { text: column } : column)} />
+            {columns.map(([head, , ofColumn]) => (
+              <th scope="col" class={ofColumn === 'figure' ? ofColumn : undefined}>
+                {typeof head === 'string' ? head : <span class="hidden">{head.hidden}</span>}
+              </th>
             ))}
           </tr>
         </thead>
-        <tbody>{children}</tbody>
-        {footer === undefined ? null : <tfoot>{footer}</tfoot>}
+        <tbody>
+          {rows.map((row, at) => (
+            <tr key={keyOf(row, at)}>{line(([, cell]) => cell(row, at))}</tr>
+          ))}
+        </tbody>
+        {columns[0]?.[3] === undefined ? null : (
+          <tfoot>
+            <tr>{line(([, , , foot]) => foot)}</tr>
+          </tfoot>
+        )}
       </table>
     </div>
   );
 }
 
-function Head({ text, figure: isFigure = false, hidden = false }: Column) {
-  return (
-    <th scope="col" class={isFigure ? 'figure' : undefined}>
-      {hidden ? <span class="hidden">{text}</span> : text}
-    </th>
-  );
-}
-
-/*
- * Figures of the moment, each with its name and what it is measured by. Browser.
- */
-
 export type Tile = readonly [name: string, value: ComponentChildren, hint: string];
 
 interface TilesProps {
-  /** What they tell together, for screen readers. */
+  /** For screen readers. */
   readonly label: string;
   readonly tiles: readonly Tile[];
   readonly small?: boolean;

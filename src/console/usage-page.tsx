@@ -1,22 +1,24 @@
 /**
- * What was called and what it cost, from the books: as a chart, as a table, as CSV. Browser.
+ * What was called and what it cost, from the usage on disk: as charts, as a table, as CSV. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
-import { get, queryOf, textOf } from './api.js';
-import { Choice, ErrorText, TextField } from './controls.js';
-import { UsageChart } from './usage-chart.js';
-import { UsageTable } from './usage-table.js';
-import type { List, Model, UsageLine } from './views.js';
+import type { ListView, ModelView, UsageView } from '../admin/views.js';
+import { get, queryOf, textOf, useView } from './api.js';
+import { addressOf } from './browser.js';
+import { Charts, linesOf, timesUntil } from './chart.js';
+import { Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
+import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
+import { type Column, Table } from './table.js';
 
-export const USAGE_GROUPS = ['day', 'hour', 'model', 'account', 'key'] as const;
-export type UsageGroup = (typeof USAGE_GROUPS)[number];
+const GROUPS = ['day', 'hour', 'model', 'account', 'key'] as const;
+type Group = (typeof GROUPS)[number];
 
 const DAY_MS = 86_400_000;
-/** Between two keystrokes of somebody who types. */
+/** How long the page waits for the next keystroke before it asks. */
 const TYPING_MS = 250;
 
 interface Question {
-  readonly by: UsageGroup;
+  readonly by: Group;
   /** Days (UTC); empty for no bound. */
   readonly from: string;
   readonly to: string;
@@ -35,27 +37,30 @@ export function UsagePage() {
     account: '',
     key: '',
   }));
-  const [models, setModels] = useState<readonly Model[]>([]);
-  const [lines, setLines] = useState<readonly UsageLine[]>();
+  const models = useView<ListView<ModelView>>('/models');
+  const [lines, setLines] = useState<readonly UsageView[]>();
   const [next, setNext] = useState<string | null>(null);
-  const [problem, setError] = useState<string>();
-  const { by, from, to, model, account, key } = question;
-  const change = (part: Partial<Question>): void => setQuestion({ ...question, ...part });
+  const [error, setError] = useState<string>();
+  const { by } = question;
+  const inputOf = (name: Exclude<keyof Question, 'by'>) => ({
+    value: question[name],
+    onValue: (text: string): void => setQuestion({ ...question, [name]: text.trim() }),
+  });
 
-  const load = async (cursor: string | undefined, before: readonly UsageLine[]): Promise<void> => {
-    const page = await get<List<UsageLine>>(`/usage${queryOf({ ...question, cursor })}`);
-    setLines([...before, ...page.data]);
-    setNext(page.next);
-    setError(undefined);
+  const load = async (cursor: string | undefined, before: readonly UsageView[]): Promise<void> => {
+    try {
+      const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...question, cursor })}`);
+      setLines([...before, ...page.data]);
+      setNext(page.next);
+      setError(undefined);
+    } catch (reason) {
+      setError(textOf(reason));
+    }
   };
-  const tell = (error: unknown): void => setError(textOf(error));
   useEffect(() => {
-    const timer = setTimeout(() => void load(undefined, []).catch(tell), lines === undefined ? 0 : TYPING_MS);
+    const timer = setTimeout(() => void load(undefined, []), lines === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
   }, [question]);
-  useEffect(() => {
-    get<List<Model>>('/models').then(({ data }) => setModels(data), tell);
-  }, []);
 
   return (
     <>
@@ -73,39 +78,28 @@ export function UsagePage() {
         <Choice
           label="Lines by"
           value={by}
-          options={USAGE_GROUPS.map((group) => [group, group] as const)}
-          onChoice={(group) => change({ by: USAGE_GROUPS.find((known) => known === group) ?? 'day' })}
+          options={GROUPS}
+          onValue={(group) => setQuestion({ ...question, by: GROUPS.find((one) => one === group) ?? 'day' })}
         />
-        <TextField label="From (UTC)" type="date" value={from} onText={(text) => change({ from: text })} />
-        <TextField label="To (UTC)" type="date" value={to} onText={(text) => change({ to: text })} />
+        <TextField label="From (UTC)" type="date" {...inputOf('from')} />
+        <TextField label="To (UTC)" type="date" {...inputOf('to')} />
         <Choice
           label="Model"
-          value={model}
-          options={[['', 'All'], ...models.map(({ id }) => [id, id] as const)]}
-          onChoice={(id) => change({ model: id })}
+          options={[['', 'All'], ...idsOf(models.view?.data ?? [])]}
+          {...inputOf('model')}
         />
-        <TextField
-          label="Account"
-          placeholder="Id or name"
-          value={account}
-          onText={(text) => change({ account: text.trim() })}
-        />
-        <TextField
-          label="Key"
-          placeholder="Id or name"
-          value={key}
-          onText={(text) => change({ key: text.trim() })}
-        />
+        <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
+        <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
-      <ErrorText text={problem} />
-      {lines === undefined || problem !== undefined ? null : lines.length === 0 ? (
+      <ErrorText text={error ?? models.error} />
+      {lines === undefined || error !== undefined ? null : lines.length === 0 ? (
         <p class="empty">No calls in this time.</p>
       ) : (
         <>
-          {by === 'day' || by === 'hour' ? <UsageChart lines={lines} by={by} from={from} to={to} /> : null}
+          {by === 'day' || by === 'hour' ? <UsageCharts {...question} lines={lines} by={by} /> : null}
           <UsageTable lines={lines} by={by} />
           {next === null ? null : (
-            <button type="button" onClick={() => void load(next, lines).catch(tell)}>
+            <button type="button" onClick={() => void load(next, lines)}>
               Show more
             </button>
           )}
@@ -118,4 +112,122 @@ export function UsagePage() {
 /** `2025-01-31`, UTC. */
 function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, '2025-01-31'.length);
+}
+
+function secondsOf(day: string): number {
+  return Date.parse(day) / 1_000;
+}
+
+const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
+/** Times of one chart: a year of hours. */
+const TIMES_MAX = 8_784;
+
+interface UsageChartsProps {
+  readonly lines: readonly UsageView[];
+  readonly by: 'day' | 'hour';
+  /** The first and the last day; empty for those of the lines. */
+  readonly from: string;
+  readonly to: string;
+}
+
+/** A day or hour without a call has no line, and is 0 in the charts. */
+function UsageCharts({ lines, by, from, to }: UsageChartsProps) {
+  const step = STEP_SECONDS[by];
+  const known = new Map(lines.map((line) => [line.hour ?? secondsOf(line.day ?? '1970-01-01'), line]));
+  const moments = [...known.keys()].sort((left, right) => left - right);
+  const last = Math.max(moments.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
+  const first = from === '' ? (moments[0] ?? 0) : Math.min(moments[0] ?? 0, secondsOf(from));
+  const count = Math.min(TIMES_MAX, Math.round((last - first) / step) + 1);
+  const times = timesUntil(last, step, count);
+  const line = linesOf(times, known);
+  const unit = `per ${by}`;
+  return (
+    <Charts
+      times={times}
+      seconds={last - first}
+      barSeconds={step}
+      charts={[
+        {
+          title: 'Calls',
+          unit,
+          format: short,
+          series: [
+            line('calls', '--series-1', ({ calls }) => calls),
+            line('failed', '--series-3', (usage) => usage.failed_calls),
+          ],
+        },
+        {
+          title: 'Tokens',
+          unit,
+          format: short,
+          series: [
+            line('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
+            line('completion', '--series-5', (usage) => usage.completion_tokens),
+          ],
+        },
+        {
+          title: 'Cost',
+          unit,
+          format: roughMoney,
+          series: [line('cost', '--series-1', ({ cost }) => Number(cost))],
+        },
+      ]}
+    />
+  );
+}
+
+interface UsageTableProps {
+  readonly lines: readonly UsageView[];
+  readonly by: Group;
+}
+
+/** With a last line of sums, and with each line's share of the cost. */
+function UsageTable({ lines, by }: UsageTableProps) {
+  const most = Math.max(...lines.map(({ cost }) => Number(cost)));
+  const counts = (head: string, count: (line: UsageView) => number): Column<UsageView> => {
+    const sum = lines.reduce((total, line) => total + count(line), 0);
+    return [head, (line) => number(count(line)), 'figure', number(sum)];
+  };
+  const sum = sumOfMoney(lines.map(({ cost }) => cost));
+  return (
+    <Table
+      label="Usage"
+      rows={lines}
+      keyOf={idOf}
+      columns={[
+        [by === 'day' ? 'day (UTC)' : by, (line) => <LineName line={line} />, undefined, 'Sum'],
+        counts('Calls', ({ calls }) => calls),
+        counts('Failed', (line) => line.failed_calls),
+        counts('Prompt tokens', (line) => line.prompt_tokens),
+        counts('Cached', (line) => line.cached_tokens),
+        counts('Completion tokens', (line) => line.completion_tokens),
+        ['Cost', ({ cost }) => <Money amount={cost} />, 'figure', <Money amount={sum} />],
+        [
+          { hidden: 'Share of the cost' },
+          ({ cost }) => (
+            <i class="share" style={{ width: `${most > 0 ? (100 * Number(cost)) / most : 0}%` }} />
+          ),
+          'share-cell',
+        ],
+      ]}
+    />
+  );
+}
+
+/** A deleted account or key has no name any more, but its id. */
+function LineName({ line }: { readonly line: UsageView }) {
+  const { account, key, hour } = line;
+  if (account !== undefined) {
+    return (
+      <a href={addressOf('accounts', account)}>
+        <Name text={line.account_name ?? account} />
+      </a>
+    );
+  }
+  if (hour !== undefined) return <>{moment(hour)}</>;
+  return <Name text={(key === undefined ? undefined : line.key_name) ?? idOf(line)} />;
+}
+
+function idOf({ account, key, model, day, hour }: UsageView): string {
+  return account ?? key ?? model ?? day ?? String(hour);
 }

@@ -187,7 +187,7 @@ function callsOf(stats: CallStats | undefined): number {
   return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
 }
 
-function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
+export function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
   const tokens = countsGrowth(before?.tokens, after.tokens);
   const cost = grownBy(Number(before?.cost ?? 0), Number(after.cost));
   return {
@@ -210,7 +210,7 @@ function named<Name extends string, Value>(
 type Counts = Readonly<Record<string, number>> | readonly number[];
 
 /** Undefined if nothing grew. */
-function countsGrowth(before: Counts | undefined, after: Counts): Record<string, number> | undefined {
+export function countsGrowth(before: Counts | undefined, after: Counts): Record<string, number> | undefined {
   const known = new Map(Object.entries(before ?? {}));
   const grown = Object.entries(after)
     .map(([name, count]) => [name, grownBy(known.get(name) ?? 0, count)] as const)

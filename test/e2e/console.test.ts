@@ -209,8 +209,8 @@ void t.test('an account that processes share: what they were granted in advance'
   await signIn(page, gateway);
   await page.goto(at(gateway, `#/accounts/${accountId}`));
   const counters = page.getByLabel('Counters');
-  await counters.getByText('1 calls in flight', { exact: true }).waitFor();
-  await counters.getByText(/^of the balance, and \d+ calls in flight: granted in advance$/).waitFor();
+  await counters.getByText('1 call in flight', { exact: true }).waitFor();
+  await counters.getByText(/^of the balance, and \d+ calls? in flight: granted in advance$/).waitFor();
   t.ok(await counters.getByText('Leased', { exact: true }).isVisible());
   call.outgoing.destroy();
   await counters.getByText('0 calls in flight', { exact: true }).waitFor();

@@ -24,7 +24,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   upstream: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry', 'channel', 'http1'],
   request: ['core', 'protocol', 'telemetry', 'ledger', 'registry', 'channel'],
   admin: ['core', 'config', 'protocol', 'telemetry', 'ledger', 'registry', 'store'],
-  console: ['admin', 'telemetry'],
+  console: ['core', 'admin', 'telemetry'],
   mock: ['core', 'protocol'],
   gateway: [
     'core',

@@ -1,0 +1,103 @@
+/**
+ * The keys of an account, and what can be done with each. The page of accounts shows this. Browser.
+ */
+import { useState } from 'preact/hooks';
+import type { AccountView, CreatedKeyView, KeyView, ListView } from '../admin/views.js';
+import { queryOf, useView } from './api.js';
+import { Badge, ErrorText, Icon, Name } from './controls.js';
+import { DeleteKeyDialog, NewKeyDialog, RotateKeyDialog, ShownKeyDialog, SwitchDialog } from './dialogs.js';
+import { ago, moment } from './format.js';
+import { Table } from './table.js';
+
+/** Last uses are written with each flush, and another operator may make a key. */
+const REFRESH_MS = 5_000;
+/** No account has more in practice; the command reaches further ones. */
+const KEYS_SHOWN_MAX = 1_000;
+
+type Question =
+  | { readonly kind: 'new' }
+  | { readonly kind: 'rotate' | 'switch' | 'delete'; readonly key: KeyView }
+  | { readonly kind: 'shown'; readonly key: CreatedKeyView };
+
+export function AccountKeys({ account }: { readonly account: AccountView }) {
+  const path = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
+  const { view, error, reload } = useView<ListView<KeyView>>(path, REFRESH_MS);
+  const [question, setQuestion] = useState<Question>();
+  const onClose = (): void => setQuestion(undefined);
+  const answering = {
+    onClose,
+    onChanged: (): void => {
+      onClose();
+      reload();
+    },
+    onMade: (key: CreatedKeyView): void => {
+      setQuestion({ kind: 'shown', key });
+      reload();
+    },
+  };
+  const action = (key: KeyView, text: string, kind: 'rotate' | 'switch' | 'delete') => (
+    <button
+      type="button"
+      class="quiet"
+      aria-label={`${text} key ${key.name}`}
+      onClick={() => setQuestion({ kind, key })}
+    >
+      {text}
+    </button>
+  );
+  return (
+    <section>
+      <div class="head">
+        <h3>Keys</h3>
+        <button type="button" onClick={() => setQuestion({ kind: 'new' })}>
+          <Icon name="plus" /> New key
+        </button>
+      </div>
+      <ErrorText text={error} />
+      {view === undefined ? null : view.data.length === 0 ? (
+        <p class="empty">No keys yet. The account’s programs need one each.</p>
+      ) : (
+        <Table
+          label="Keys"
+          class="keys"
+          rows={view.data}
+          keyOf={({ id }) => id}
+          columns={[
+            ['Name', ({ name }) => <Name text={name} />],
+            ['Begins with', ({ prefix }) => <code>{prefix}</code>],
+            ['State', (key) => <KeyState item={key} />],
+            ['Last used', (key) => <LastUsed at={key.last_used} />],
+            [
+              { hidden: 'Actions' },
+              (key) => (
+                <>
+                  {action(key, 'Rotate', 'rotate')}
+                  {action(key, key.active ? 'Disable' : 'Enable', 'switch')}
+                  {action(key, 'Delete', 'delete')}
+                </>
+              ),
+              'row-actions',
+            ],
+          ]}
+        />
+      )}
+      {question?.kind === 'new' ? <NewKeyDialog account={account} {...answering} /> : null}
+      {question?.kind === 'rotate' ? <RotateKeyDialog item={question.key} {...answering} /> : null}
+      {question?.kind === 'switch' ? <SwitchDialog what="key" item={question.key} {...answering} /> : null}
+      {question?.kind === 'delete' ? <DeleteKeyDialog item={question.key} {...answering} /> : null}
+      {question?.kind === 'shown' ? <ShownKeyDialog created={question.key} onClose={onClose} /> : null}
+    </section>
+  );
+}
+
+function LastUsed({ at }: { readonly at: number | null }) {
+  return at === null ? <>never</> : <span title={moment(at)}>{ago(at, Date.now())}</span>;
+}
+
+function KeyState({ item }: { readonly item: KeyView }) {
+  if (!item.active) return <Badge tone="bad">Disabled</Badge>;
+  if (item.expired) return <Badge tone="bad">Expired</Badge>;
+  if (item.replaced_by !== null) return <Badge tone="warn">Replaced</Badge>;
+  if (item.expires !== null) return <Badge tone="warn">Until {moment(item.expires)}</Badge>;
+  return <Badge tone="good">Active</Badge>;
+}

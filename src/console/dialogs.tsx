@@ -1,0 +1,328 @@
+/**
+ * What can be done with accounts and keys, each with its question: the browser's own dialog, which keeps the keyboard
+ * inside and closes with Escape. The pages of accounts open them. Browser.
+ */
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import type { AccountView, CreatedKeyView, KeyView, PlanView } from '../admin/views.js';
+import { post, remove, useAction } from './api.js';
+import { Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
+import { counted, money } from './format.js';
+
+interface Closable {
+  readonly onClose: () => void;
+}
+
+interface DialogProps extends Closable {
+  readonly title: string;
+  readonly children: ComponentChildren;
+}
+
+function Dialog({ title, onClose, children }: DialogProps) {
+  const element = useRef<HTMLDialogElement>(null);
+  const titleId = useId();
+  useEffect(() => {
+    const opener = document.activeElement;
+    element.current?.showModal();
+    return () => {
+      if (opener instanceof HTMLElement && opener.isConnected) opener.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={element}
+      aria-labelledby={titleId}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+    >
+      <h2 id={titleId}>{title}</h2>
+      {children}
+    </dialog>
+  );
+}
+
+interface QuestionProps extends DialogProps {
+  /** On the button that does it; the title if absent. */
+  readonly verb?: string;
+  /** Whether it takes something away. */
+  readonly harmful?: boolean;
+  /** Does it. The caller closes the dialog then; if it rejects, the dialog says why. */
+  readonly act: () => Promise<void>;
+}
+
+function Question({ title, verb = title, harmful = false, onClose, act, children }: QuestionProps) {
+  const { error, busy, run } = useAction(act);
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          run();
+        }}
+      >
+        {children}
+        <ErrorText text={error} />
+        <div class="actions">
+          <button type="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={busy}>
+            {verb}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+const LongName = ({ text }: { readonly text: string }) => <bdi class="long-name">{text}</bdi>;
+
+function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly PlanView[] }) {
+  const plan = plans.find(({ id }) => id === input.value);
+  const hint =
+    plan &&
+    `${counted(plan.requests_per_minute, 'request')} a minute, ${counted(plan.calls_per_day, 'call')} a day`;
+  return <Choice label="Plan" hint={hint} options={idsOf(plans)} {...input} />;
+}
+
+interface NewAccountProps extends Closable {
+  readonly plans: readonly PlanView[];
+  readonly onMade: (account: AccountView) => void;
+}
+
+export function NewAccountDialog({ plans, onClose, onMade }: NewAccountProps) {
+  const name = useInput();
+  const plan = useInput(plans[0]?.id);
+  const credit = useInput();
+  const amount = credit.value.trim();
+  const body = { name: name.value, plan: plan.value, ...(amount === '' ? {} : { credit: amount }) };
+  return (
+    <Question
+      title="New account"
+      verb="Create account"
+      onClose={onClose}
+      act={async () => onMade(await post<AccountView>('/accounts', body))}
+    >
+      <TextField label="Name" hint="Unique; it cannot be changed later." required {...name} />
+      <PlanChoice plans={plans} {...plan} />
+      <TextField
+        label="Opening balance"
+        hint="A decimal amount such as 10.00; empty for nothing."
+        inputMode="decimal"
+        {...credit}
+      />
+    </Question>
+  );
+}
+
+interface AccountDialogProps extends Closable {
+  readonly account: AccountView;
+  readonly onChanged: (account: AccountView) => void;
+}
+
+const changeOf = (account: AccountView, change: string, body?: object): Promise<AccountView> =>
+  post<AccountView>(`/accounts/${encodeURIComponent(account.id)}/${change}`, body);
+
+export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
+  const amount = useInput();
+  const note = useInput();
+  /** Sent twice, or again after a response was lost, the amount is booked once. */
+  const [idempotencyKey] = useState(newIdempotencyKey);
+  const body = { amount: amount.value.trim(), note: note.value, idempotency_key: idempotencyKey };
+  return (
+    <Question
+      title="Add credit"
+      verb="Book it"
+      onClose={onClose}
+      act={async () => onChanged(await changeOf(account, 'credit', body))}
+    >
+      <p>
+        <LongName text={account.name} /> has {money(account.balance)}.
+      </p>
+      <TextField
+        label="Amount"
+        hint="A decimal amount such as 10.00; with a minus it is taken away."
+        inputMode="decimal"
+        required
+        {...amount}
+      />
+      <TextField label="Note" hint="For the journal: why." maxLength={500} {...note} />
+    </Question>
+  );
+}
+
+/** Over plain HTTP, on another host than this one, a browser has no `crypto.randomUUID`. */
+function newIdempotencyKey(): string {
+  const words = crypto.getRandomValues(new Uint32Array(4));
+  return `console-${[...words].map((word) => word.toString(16).padStart(8, '0')).join('')}`;
+}
+
+type PlanDialogProps = AccountDialogProps & { readonly plans: readonly PlanView[] };
+
+export function PlanDialog({ account, plans, onClose, onChanged }: PlanDialogProps) {
+  const plan = useInput(account.plan);
+  return (
+    <Question
+      title="Change plan"
+      onClose={onClose}
+      act={async () => onChanged(await changeOf(account, 'set-plan', { plan: plan.value }))}
+    >
+      <p>
+        <LongName text={account.name} /> keeps what it has used in this minute and day.
+      </p>
+      <PlanChoice plans={plans} {...plan} />
+    </Question>
+  );
+}
+
+interface SwitchProps<View> extends Closable {
+  readonly what: 'account' | 'key';
+  readonly item: View;
+  readonly onChanged: (item: View) => void;
+}
+
+/** Disables what is active, enables what is not. */
+export function SwitchDialog<View extends AccountView | KeyView>(props: SwitchProps<View>) {
+  const { what, item, onClose, onChanged } = props;
+  const { active, id, name } = item;
+  const verb = active ? 'Disable' : 'Enable';
+  const path = `/${what}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
+  return (
+    <Question
+      title={`${verb} ${what}`}
+      verb={verb}
+      harmful={active}
+      onClose={onClose}
+      act={async () => onChanged(await post<View>(path))}
+    >
+      {what === 'key' ? (
+        <p>
+          <LongName text={name} /> {active ? 'is refused from now on.' : 'is taken again.'}
+        </p>
+      ) : (
+        <p>
+          {active ? 'From now on all keys of ' : 'The active keys of '}
+          <LongName text={name} />
+          {active ? ' are refused. Calls under way are finished.' : ' are taken again.'}
+        </p>
+      )}
+    </Question>
+  );
+}
+
+interface NewKeyProps extends Closable {
+  readonly account: AccountView;
+  readonly onMade: (key: CreatedKeyView) => void;
+}
+
+export function NewKeyDialog({ account, onClose, onMade }: NewKeyProps) {
+  const name = useInput();
+  const expiresIn = useInput();
+  const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
+  const body = { account: account.id, name: name.value, ...expiry };
+  return (
+    <Question
+      title="New key"
+      verb="Make key"
+      onClose={onClose}
+      act={async () => onMade(await post<CreatedKeyView>('/keys', body))}
+    >
+      <p>
+        For <LongName text={account.name} />, whose limits and balance it shares.
+      </p>
+      <TextField
+        label="Name"
+        hint="What the key is for; no other key of the account has it."
+        required
+        {...name}
+      />
+      <Choice
+        label="Lasts"
+        options={[
+          ['', 'Until it is disabled'],
+          ['86400', '1 day'],
+          ['2592000', '30 days'],
+          ['31536000', '1 year'],
+        ]}
+        {...expiresIn}
+      />
+    </Question>
+  );
+}
+
+interface RotateKeyProps extends Closable {
+  readonly item: KeyView;
+  readonly onMade: (key: CreatedKeyView) => void;
+}
+
+export function RotateKeyDialog({ item, onClose, onMade }: RotateKeyProps) {
+  const grace = useInput('3600');
+  const body = { grace: Number(grace.value) };
+  return (
+    <Question
+      title="Rotate key"
+      verb="Make the new key"
+      onClose={onClose}
+      act={async () => onMade(await post<CreatedKeyView>(`/keys/${item.id}/rotate`, body))}
+    >
+      <p>
+        A new key takes the place of <LongName text={item.name} />. The former one works on for the time
+        chosen here; if it has leaked, choose no time.
+      </p>
+      <Choice
+        label="The former key is still taken for"
+        options={[
+          ['0', 'no time: it is refused at once'],
+          ['3600', '1 hour'],
+          ['86400', '1 day'],
+          ['604800', '7 days'],
+        ]}
+        {...grace}
+      />
+    </Question>
+  );
+}
+
+interface DeleteKeyProps extends Closable {
+  readonly item: KeyView;
+  readonly onChanged: () => void;
+}
+
+export function DeleteKeyDialog({ item, onClose, onChanged }: DeleteKeyProps) {
+  return (
+    <Question
+      title="Delete key"
+      verb="Delete for good"
+      harmful
+      onClose={onClose}
+      act={async () => {
+        await remove(`/keys/${item.id}`);
+        onChanged();
+      }}
+    >
+      <p>
+        <LongName text={item.name} /> is refused from now on and cannot be brought back. Its usage stays in
+        the books.
+      </p>
+    </Question>
+  );
+}
+
+export function ShownKeyDialog({ created, onClose }: Closable & { readonly created: CreatedKeyView }) {
+  return (
+    <Dialog title="The new key" onClose={onClose}>
+      <p class="notice warn">It is shown this once. Only its digest is kept: nobody can look it up later.</p>
+      <p class="secret">
+        <code data-testid="new-key">{created.key}</code>
+        <CopyButton text={created.key} what="the key" />
+      </p>
+      <div class="actions">
+        <button type="button" class="primary" onClick={onClose}>
+          I have it
+        </button>
+      </div>
+    </Dialog>
+  );
+}
