@@ -59,7 +59,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       ) : (
         <Table
           label="Keys"
-          class="keys"
+          class="keys cards"
           rows={view.data}
           keyOf={({ id }) => id}
           columns={[

@@ -43,7 +43,7 @@ export function SettingsPage() {
       </div>
       <Table
         label="Settings in force"
-        class="settings"
+        class="settings cards"
         rows={found.slice(0, ROWS_MAX)}
         keyOf={({ setting }) => setting}
         columns={[
