@@ -1,4 +1,4 @@
-/** `tollgate accounts …`, over the admin interface. The commands that move money are in credit-commands.ts. */
+/** `tollgate accounts …`, over the admin interface. Commands that move money are in credit-commands.ts. */
 import type { Command } from 'commander';
 import type { AccountView } from '../admin/views.js';
 import { listAll, queryOf, withAdminClient, withQuery, type AdminClient } from './admin-client.js';

@@ -1,6 +1,7 @@
 /**
- * How commands reach accounts and keys: over HTTP at the admin interface of the gateway that runs on the data directory, or
- * through store-client.ts if none runs. Both clients take the same requests and give the same responses.
+ * How commands reach accounts and keys: over HTTP at the admin interface of the gateway that runs on the data
+ * directory, or through store-client.ts if none runs. Both clients take the same requests and give the same
+ * responses.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
@@ -14,8 +15,8 @@ type AdminCallMethod = 'GET' | 'POST' | 'PUT' | 'DELETE';
 
 export interface AdminClient {
   /**
-   * Returns the response's body, a view that the admin folder declares. `path` is encoded and below `/admin/v1`. Throws
-   * CommandError with the gateway's message.
+   * Returns the response's body, a view that the admin folder declares. `path` is encoded and below
+   * `/admin/v1`. Throws CommandError with the gateway's message.
    */
   call(method: AdminCallMethod, path: string, body?: object): Promise<unknown>;
   /** GETs `path` and returns the body as text: CSV. */
@@ -73,13 +74,14 @@ async function openClient(options: DataOptions): Promise<AdminClient> {
     : openHttpClient(options.data, adminUrl);
 }
 
-/** A start takes seconds to read a large store, and a stop waits for its calls: `drain_timeout_ms`, 30 s by default. */
+/** A start reads the store, which takes seconds; a stop waits for its calls: 30 s by default. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
 
 /**
- * Opens a client of the gateway, or of the store if none runs. A gateway that starts or stops, or another command, holds the
- * store without responding: then this waits for it. Throws CommandError after HELD_WAIT_MS_MAX.
+ * Opens a client of the gateway, or of the store if none runs. A gateway that starts or stops, or another
+ * command, holds the store without responding: then this waits for it. Throws CommandError after
+ * HELD_WAIT_MS_MAX.
  */
 async function openNearest(settings: Settings): Promise<AdminClient> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
@@ -103,7 +105,7 @@ async function openNearest(settings: Settings): Promise<AdminClient> {
   }
 }
 
-/** Returns all items of a list, page by page. `path` may have a query; `pageItems` may be the route's default. */
+/** Reads all pages of a list. `path` may have a query; `pageItems` may be the route's default. */
 export async function listAll<Item>(
   client: AdminClient,
   path: string,

@@ -1,4 +1,4 @@
-/** `tollgate audit`: checks that the books on disk balance. It reads them itself, also while a gateway runs. */
+/** `tollgate audit`: reads the books on disk and checks that they balance, also while a gateway runs. */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
 import { openHttpClient } from './admin-client.js';

@@ -1,4 +1,4 @@
-/** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and the providers behind the models. */
+/** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and who serves it. */
 import type { Command } from 'commander';
 import type { ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';

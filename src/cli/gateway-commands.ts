@@ -1,6 +1,7 @@
 /**
- * Commands for a gateway that runs: `tollgate reload`, `log`, `health` and `hosts …`. All but `health` call its admin
- * interface; `health` asks the address in its data directory whether it is ready, for the health checks of containers.
+ * Commands for a gateway that runs: `tollgate reload`, `log`, `health` and `hosts …`. All but `health` call
+ * its admin interface; `health` asks the address in its data directory whether it is ready, for the health
+ * checks of containers.
  */
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/views.js';

@@ -27,7 +27,7 @@ const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
-/** `shown` is the whole key if it is new, else its prefix. Limits and successors are listed only if the key has them. */
+/** `shown` is the whole key if it is new, else its prefix. Limits are listed only if the key has them. */
 function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
   const fields: (readonly [string, string])[] = [
     ['name', key.name],

@@ -1,4 +1,4 @@
-/** `tollgate mock-upstream`: serves a scripted upstream for trials, tests and benches, until a signal ends it. */
+/** `tollgate mock-upstream`: serves a scripted upstream for trials, tests and benches. */
 import type { Command } from 'commander';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
 import { exampleText } from './options.js';

@@ -1,6 +1,6 @@
 /**
- * What commands are given: options that several of them have, parsers of arguments, and the question before a dangerous
- * change. A parser throws InvalidArgumentError, which Commander prints with the option's name.
+ * What commands are given: options that several of them have, parsers of arguments, and the question before a
+ * dangerous change. A parser throws InvalidArgumentError, which Commander prints with the option's name.
  */
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
@@ -51,7 +51,7 @@ function originOf(text: string): string {
 
 export const ADMIN_URL_RULE = 'Want an address such as http://10.0.0.5:8081.';
 
-/** Returns undefined unless the text is an http:// or https:// address without user, path, query and fragment. */
+/** Undefined unless the text is an http:// or https:// address with nothing but host and port. */
 export function adminOriginOf(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, username, password, pathname, search, hash, origin } = new URL(text);
@@ -114,8 +114,9 @@ export function addConfirmation(command: Command): Command {
 }
 
 /**
- * Asks before a change that cannot be undone or that stops callers. Returns if `--yes` was given or a person at the terminal
- * says yes. Throws Misuse if standard input is no terminal, and CommandError for any answer but yes.
+ * Asks before a change that cannot be undone or that stops callers. Returns if `--yes` was given or a person
+ * at the terminal says yes. Throws Misuse if standard input is no terminal, and CommandError for any answer
+ * but yes.
  */
 export async function confirm(question: string, { yes }: ConfirmationOptions): Promise<void> {
   if (yes === true) return;

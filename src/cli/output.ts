@@ -1,7 +1,8 @@
 /**
  * What commands print, and the two errors they throw: program.ts prints the message and sets the exit code.
  *
- * table.ts is imported when a table is printed. It takes 0.05 s to load, which `serve` and `health` would waste.
+ * table.ts is imported when a table is printed. It takes 0.05 s to load, which `serve` and `health` would
+ * waste.
  */
 import type { Column } from './table.js';
 
@@ -24,8 +25,8 @@ export function printLine(text: string): void {
 }
 
 /**
- * Prints a table with a title line, or `none` if it has no rows. On a terminal the table is cut to its width, and standard
- * error says so; to a pipe nothing is cut.
+ * Prints a table with a title line, or `none` if it has no rows. On a terminal the table is cut to its width,
+ * and standard error says so; to a pipe nothing is cut.
  */
 export async function printTable<Row>(
   columns: readonly Column<Row>[],

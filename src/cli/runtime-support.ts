@@ -1,6 +1,7 @@
 /**
- * Says whether Tollgate can serve on this Node and this system, and if not, what to do. main.ts and `serve` call it first.
- * It imports only modules of Node, so that its sentence comes before a dependency fails with a stack trace.
+ * Says whether Tollgate can serve on this Node and this system, and if not, what to do. main.ts and `serve`
+ * call it first. It imports only modules of Node, so that its sentence comes before a dependency fails with a
+ * stack trace.
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -24,7 +25,7 @@ export interface RuntimeFacts {
   readonly glibc: string | undefined;
   /** Names of the native binaries in the package of µWebSockets.js. */
   readonly binaries: readonly string[];
-  /** The newest glibc that the binary for this Node needs; undefined if there is no such binary, or it needs none. */
+  /** The newest glibc that the binary for this Node needs; undefined without a binary or a need. */
   readonly glibcWanted: string | undefined;
 }
 
@@ -59,7 +60,7 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   return undefined;
 }
 
-/** Facts of this process. Takes some 15 ms to search the binary for the versions that it names. Throws nothing. */
+/** Facts of this process. Takes some 15 ms, to search the binary for versions. Throws nothing. */
 export function runtimeFacts(): RuntimeFacts {
   const { node, modules: abi } = process.versions;
   const { platform, arch } = process;

@@ -1,4 +1,4 @@
-/** `tollgate serve`: loads the settings, becomes the supervisor process and prints a banner once the gateways serve. */
+/** `tollgate serve`: loads the settings, becomes the supervisor process and prints a banner. */
 import { basename, dirname, relative } from 'node:path';
 import type { Command } from 'commander';
 import { DEMO_MODEL } from '../config/examples.js';
@@ -84,7 +84,7 @@ export interface BannerFacts {
 
 const MODELS_SHOWN_MAX = 8;
 
-/** The banner, with a line break at its end. The demo's key is in it once: at the start that makes the key. */
+/** The banner, with a line break at its end. It contains the demo's key at the start that makes the key. */
 export function bannerOf(facts: BannerFacts): string {
   const { settings, ready } = facts;
   const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;

@@ -1,4 +1,4 @@
-/** `tollgate status`: prints what the gateway does, once or again and again. The text is made in status-text.ts. */
+/** `tollgate status`: prints what the gateway does, once or repeatedly. status-text.ts makes the text. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
 import { withGateway, type AdminClient } from './admin-client.js';
@@ -28,7 +28,7 @@ export function addStatusCommand(program: Command): void {
       `print again every so many seconds, ${WATCH_SECONDS} by default, until Ctrl-C`,
       wholeNumberFrom(1, WATCH_SECONDS_MAX),
     )
-    // What the command does anyway. Scripts have it from the time when a terminal showed a live screen.
+    // The command prints once anyway. Scripts may have the option from when a terminal got a live screen.
     .addOption(new Option('--once').hideHelp())
     .addHelpText('after', exampleText('status', 'status --watch 5', 'status --json'))
     .action((options: StatusOptions) =>
@@ -41,7 +41,7 @@ export function addStatusCommand(program: Command): void {
     );
 }
 
-/** Until a signal ends the process. While the gateway does not respond, because it restarts for example, that is printed. */
+/** Runs until a signal ends the process. A gateway that restarts is silent for a while: then it says so. */
 async function printEvery(client: AdminClient, seconds: number): Promise<never> {
   let former: StatusSample | undefined;
   for (let separator = ''; ; separator = process.stdout.isTTY ? CLEAR_TERMINAL : '\n') {
@@ -56,7 +56,7 @@ async function printEvery(client: AdminClient, seconds: number): Promise<never> 
   }
 }
 
-/** A sample whose age is enough for rates: one sample alone has totals only. */
+/** Takes a sample and waits until rates can be taken from it. */
 async function firstSample(client: AdminClient): Promise<StatusSample> {
   const sample = await sampleOf(client);
   await sleep(SAMPLE_MS);

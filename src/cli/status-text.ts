@@ -1,6 +1,6 @@
 /**
- * The document of `GET /admin/v1/status` as the text that `tollgate status` prints: totals, rates and percentiles between
- * two responses, then tables that fit the terminal. Pure; status-command.ts calls it.
+ * The document of `GET /admin/v1/status` as the text that `tollgate status` prints: totals, rates and
+ * percentiles between two responses, then tables that fit the terminal. Pure; status-command.ts calls it.
  *
  * Every field of the document may be missing, because the gateway that responds may be of another version.
  */
@@ -25,7 +25,7 @@ export interface StatusSample {
   readonly atMs: number;
 }
 
-/** A number is undefined if it is not known: its field is missing, or there is no earlier response for a rate. */
+/** A number is undefined if it is not known: without its field, or without an earlier response for a rate. */
 interface Rate {
   readonly perSecond: number | undefined;
   readonly total: number | undefined;

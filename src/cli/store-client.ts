@@ -1,4 +1,4 @@
-/** The admin interface without a gateway: its routes, called in this process on the store. admin-client.ts opens it. */
+/** The admin interface without a gateway: calls its routes in this process, on the store. */
 import { AdminApi } from '../admin/api.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -18,7 +18,7 @@ const SHARED =
   'No gateway runs on this data directory, and its accounts and keys are shared with other hosts: start it, or give ' +
   '--admin-url of one that runs.';
 
-/** Throws StoreHeld if a gateway or another command works on the store, StoreFault if there is no store to work on. */
+/** Throws StoreHeld if another process works on the store, StoreFault if there is no store to work on. */
 export function openStoreClient(settings: Settings): AdminClient {
   const store = Store.hold(settings.data, { kind: 'command' });
   const registry = new Registry({

@@ -19,7 +19,7 @@ export interface TableText {
 const GAP = '  ';
 /** Fewer characters of a name say nothing. */
 const CUT_COLUMNS_MIN = 8;
-/** Characters that move a terminal's cursor or change the direction of writing. Anybody may have chosen the names. */
+/** Characters that move a terminal's cursor or change the direction of writing. Anybody chooses names. */
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 const PLAIN = /^[ -~]*$/;
 

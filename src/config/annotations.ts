@@ -1,6 +1,7 @@
 /**
- * What a setting's declaration says beyond the words of JSON Schema, and helpers for the schema files. The settings reader
- * reads the `x-` words; `tollgate config schema` prints them, and tools ignore them. Main threads and commands.
+ * What a setting's declaration says beyond the words of JSON Schema, and helpers for the schema files. The
+ * settings reader reads the `x-` words; `tollgate config schema` prints them, and tools ignore them. Main
+ * threads and commands.
  */
 import { Type } from 'typebox';
 
@@ -10,8 +11,8 @@ export const BODY_BYTES_MAX = 256 * 1024 * 1024;
 export const BODY_BYTES_MIN = 1_024;
 
 /**
- * When a changed setting takes effect: `reload` at the next reload, `replacement` if the gateway processes are replaced
- * (`reload --restart`), `restart` at the next start of the supervisor.
+ * When a changed setting takes effect: `reload` at the next reload, `replacement` if the gateway processes
+ * are replaced (`reload --restart`), `restart` at the next start of the supervisor.
  */
 export type Applies = 'reload' | 'replacement' | 'restart';
 
@@ -28,15 +29,18 @@ export interface Annotations {
   readonly 'x-hint'?: string;
   /** The value is never printed, and the file must refer to the environment for it. */
   readonly 'x-secret'?: boolean;
-  /** For a map with free names: a pattern that each name must match, one that none may, and one of names with a secret value. */
+  /**
+   * For a map with free names: a pattern that each name must match, one that none may, and one of names with
+   * a secret value.
+   */
   readonly 'x-names'?: string;
   readonly 'x-names-refused'?: string;
   readonly 'x-names-secret'?: string;
-  /** For everything below this declaration too. On the way from the root to a setting, exactly one declaration has it. */
+  /** Holds for all settings below. On the way from the root to a setting, exactly one declaration has it. */
   readonly 'x-applies'?: Applies;
 }
 
-/** A declaration as the settings reader sees it: the words of JSON Schema that this folder uses, and the `x-` words. */
+/** A declaration as the settings reader sees it: words of JSON Schema, and the `x-` words. */
 export interface Declaration extends Partial<Annotations> {
   readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
   readonly enum?: readonly string[];

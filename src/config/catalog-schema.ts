@@ -1,4 +1,4 @@
-/** Declares the settings of models, their upstreams, and plans. Main threads and commands; no listener or worker imports it. */
+/** Declares the settings of models, their upstreams, and plans. No listener or worker imports it. */
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
 import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
@@ -31,8 +31,9 @@ export const CA_BYTES_MAX = 1024 * 1024;
 /** Patterns of header names, case-insensitive. What is a name: */
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
- * Names that a configuration cannot set. The HTTP client sets those that frame the message, and a second one would
- * desynchronise the connection. The gateway cannot read encoded responses, and it sets the request's id itself.
+ * Names that a configuration cannot set. The HTTP client sets those that frame the message, and a second one
+ * would desynchronise the connection. The gateway cannot read encoded responses, and it sets the request's id
+ * itself.
  */
 export const HEADER_NAMES_REFUSED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
@@ -221,7 +222,7 @@ export const modelSchema = Type.Object(
         ),
       },
       {
-        // Input and output have no defaults of their own: a price of input alone would give every response away.
+        // Input and output have no defaults: a price of input alone would give every response away.
         default: { input: '0', output: '0' },
         description: 'What tokens cost; nothing where it is left out.',
         'x-want': 'a map with input and output',

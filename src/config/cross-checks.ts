@@ -1,12 +1,13 @@
 /**
- * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that exclude or need each
- * other. Works on settings with errors too: what was refused is undefined. Pure; load.ts calls it.
+ * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that
+ * exclude or need each other. Works on settings with errors too: what was refused is undefined. Pure; load.ts
+ * calls it.
  */
 import type { SettingPath } from './config-error.js';
 import { nearestName } from './nearest-name.js';
 import type { SettingsDraft } from './schema.js';
 
-/** Whether `pattern`, in which `*` stands for any characters, matches the model's id. Linear in both; no regexp. */
+/** Whether `pattern` matches the model's id. `*` stands for any characters. Linear in both; no regexp. */
 export function matchesModel(pattern: string, id: string): boolean {
   const [head = '', ...rest] = pattern.split('*');
   const tail = rest.pop();
@@ -96,7 +97,7 @@ function checkSources(draft: SettingsDraft, report: Report): void {
   });
 }
 
-/** Listeners share their port, so both sockets would open, and callers would reach the admin interface by chance. */
+/** Listeners share their port: both sockets would open, and callers would meet either by chance. */
 function checkPorts(draft: SettingsDraft, report: Report): void {
   const port = draft.admin?.port;
   if (port === undefined || port === 0 || port !== draft.listen?.port) return;

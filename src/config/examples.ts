@@ -1,10 +1,10 @@
-/** Two sets of settings to begin with: the demo that `tollgate serve` runs, and the file of `tollgate config example`. */
+/** Settings to begin with: the demo that `tollgate serve` runs, and the file of `tollgate config example`. */
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 
 export const DEMO_MODEL = 'echo';
 export const DEMO_PLAN = 'demo';
 
-/** What `tollgate serve` runs without a configuration file: plain values, which the settings reader completes. */
+/** What `tollgate serve` runs without a configuration file. The settings reader completes it. */
 export const DEMO_SETTINGS = {
   models: [
     {
@@ -27,7 +27,7 @@ export const DEMO_SETTINGS = {
   ],
 };
 
-/** The example file. `schemaPath` says where an editor finds the JSON Schema: absolute, or from the file's folder. */
+/** The example file. `schemaPath` leads an editor to the JSON Schema: absolute, or from the file's folder. */
 export function exampleYaml(schemaPath: string): string {
   return `# yaml-language-server: $schema=${schemaPath}\n\n${EXAMPLE}`;
 }

@@ -30,7 +30,7 @@ const MAX_AGE_SECONDS_MAX = 86_400;
 
 const ORIGIN = '^(?:\\*|[a-z][a-z0-9+.-]{0,30}://[a-z0-9._:\\[\\]-]{1,255})$';
 
-/** Whether browsers send the origin like this. They leave out the default port, so an origin with it would never match. */
+/** Whether browsers send the origin like this: they leave out the default port. */
 function isAsSent(origin: string): boolean {
   if (!/^https?:/.test(origin)) return true;
   try {

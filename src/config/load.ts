@@ -1,6 +1,7 @@
 /**
- * Loads the settings from the command line, the environment, the file and the defaults, in this order of precedence, with the
- * keys and certificates that the file names. Supervisor and commands, at start and at reloads; it reads files synchronously.
+ * Loads the settings from the command line, the environment, the file and the defaults, in this order of
+ * precedence, with the keys and certificates that the file names. Supervisor and commands, at start and at
+ * reloads; it reads files synchronously.
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -30,7 +31,7 @@ export interface LoadOptions {
   readonly port?: number | undefined;
   readonly adminPort?: number | undefined;
   readonly data?: string | undefined;
-  /** False for a command that calls no upstream: then the providers' keys are not read and may be missing. Default true. */
+  /** False for a command that calls no upstream: providers' keys are not read and may be missing. */
   readonly secrets?: boolean | undefined;
 }
 
@@ -51,7 +52,7 @@ export interface LoadedSettings {
   readonly inForce: readonly SettingInForce[];
 }
 
-/** Throws ConfigError (`config_refused`) with one line for each error: `tollgate.yaml:12: models[0].id: …`. */
+/** Throws ConfigError (`config_refused`) with a line for each error: `tollgate.yaml:12: models[0].id: …`. */
 export function loadSettings(
   options: LoadOptions = {},
   surroundings: Surroundings = { environment: process.env, workingDirectory: process.cwd() },
@@ -192,7 +193,7 @@ function readCaFiles(draft: SettingsDraft, folder: string, report: Report): void
 
 type TlsDraft = { [Name in keyof TlsSettings]?: TlsSettings[Name] | undefined };
 
-/** Makes the paths of `listen.tls` absolute, reports files that cannot be used, and adds the digest of files that can. */
+/** Makes the paths of `listen.tls` absolute, and adds the digest of its files or reports what is wrong. */
 export function readTlsFiles(tls: TlsDraft | undefined, folder: string, nowMs: number, report: Report): void {
   if (tls?.cert_file === undefined || tls.key_file === undefined) return;
   tls.cert_file = resolve(folder, tls.cert_file);

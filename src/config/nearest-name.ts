@@ -1,4 +1,4 @@
-/** Finds the known name that a mistyped one most likely meant. Pure; the settings reader and the cross checks call it. */
+/** Finds the known name that a mistyped one most likely meant. Pure. */
 
 /** Names are short. A longer text is compared by its beginning. */
 const NAME_CHARS_MAX = 64;

@@ -1,7 +1,8 @@
 /**
- * Declares every setting of `tollgate.yaml` once: type, bounds, unit, default, description, environment variable, and when a
- * change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a reload adopts are derived from it.
- * Main threads and commands; listeners and workers get plain records that gateway/snapshot.ts makes of the settings.
+ * Declares every setting of `tollgate.yaml` once: type, bounds, unit, default, description, environment
+ * variable, and when a change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a
+ * reload adopts are derived from it. Main threads and commands; listeners and workers get plain records that
+ * gateway/snapshot.ts makes of the settings.
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -29,7 +30,7 @@ import { sharingSchema } from './sharing-schema.js';
 const PLANS_MAX = 1_000;
 /** A supervisor can watch so many processes. */
 const PROCESSES_MAX = 64;
-/** A listener parses bodies up to `parse_inline_bytes` itself. Above 1 MiB its other calls would wait for milliseconds. */
+/** A listener parses bodies up to this itself. Above 1 MiB its other calls would wait for milliseconds. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Memory for each stream with a slow reader. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
@@ -276,8 +277,8 @@ export type Draft<T> = T extends object
 export type SettingsDraft = Draft<Static<typeof settingsSchema>>;
 
 /**
- * JSON Schema 2020-12 of the file. It requires fewer members than the declaration: a setting with a default may be left out
- * of the file, but is always in the program's settings.
+ * JSON Schema 2020-12 of the file. It requires fewer members than the declaration: a setting with a default
+ * may be left out of the file, but is always in the program's settings.
  */
 export function settingsJsonSchema(): object {
   return {
@@ -286,7 +287,7 @@ export function settingsJsonSchema(): object {
   };
 }
 
-/** The schema as text: `tollgate config schema` prints it, and the build writes it to `dist/tollgate.schema.json`. */
+/** The schema as text, for `tollgate config schema` and for the build's `dist/tollgate.schema.json`. */
 export function settingsSchemaText(): string {
   return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
 }

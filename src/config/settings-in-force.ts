@@ -1,7 +1,7 @@
 /**
- * What runs and what a reload would change, as operators see it: every setting as text, the paths that differ between two
- * files, their values before and after, and when each change takes effect. Pure; the supervisor calls it and hands the
- * texts to the gateway processes. No text contains a secret.
+ * What runs and what a reload would change, as operators see it: every setting as text, the paths that differ
+ * between two files, their values before and after, and when each change takes effect. Pure; the supervisor
+ * calls it and hands the texts to the gateway processes. No text contains a secret.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { clipped } from '../core/wrong-input.js';
@@ -9,7 +9,7 @@ import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import { settingsDeclaration, type Settings } from './schema.js';
 
-/** When a change of the setting at this path takes effect. `path` may name models and plans by position or by id. */
+/** When a change at this path takes effect. `path` may name models and plans by position or by id. */
 export function appliesAt(path: SettingPath): Applies {
   let declared: Declaration | undefined = settingsDeclaration;
   for (const name of path) {
@@ -69,8 +69,8 @@ const SECRET = '(secret)';
 const VALUE_CHARS_MAX = 300;
 
 /**
- * One entry for each leaf, in the order of the declarations. `originOf` gets the path with positions in lists, such as
- * `['models', 0, 'id']`; the entries name models and plans by their ids.
+ * One entry for each leaf, in the order of the declarations. `originOf` gets the path with positions in
+ * lists, such as `['models', 0, 'id']`; the entries name models and plans by their ids.
  */
 export function settingsInForce(
   declaration: Declaration,
@@ -151,7 +151,8 @@ interface Change {
 /**
  * The paths that differ, without values. Models and plans are named by their ids: `models.gpt-4o-mini.price`,
  * `models.gpt-4o-mini (added)`, `plans.free (removed)`. Upstreams have no names and are given by position:
- * `models.gpt-4o-mini.upstreams[0].key`. `isApplied` says what can take effect now; by default what a reload can change.
+ * `models.gpt-4o-mini.upstreams[0].key`. `isApplied` says what can take effect now; by default what a reload
+ * can change.
  */
 export function differenceOf(
   current: Settings,
@@ -214,7 +215,7 @@ export interface SettingChange {
   readonly setting: string;
   /** Null if it had no value, or if a whole entry is added or removed. */
   readonly before: string | null;
-  /** The same after the change. It ends with `(changed)` if the texts are equal: for a secret, or for a file's contents. */
+  /** The same after the change, with `(changed)` if the texts are equal, as of secrets. */
   readonly after: string | null;
 }
 

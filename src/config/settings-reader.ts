@@ -1,6 +1,7 @@
 /**
- * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults, and reports each
- * value that does not fit. It goes on after an error, so that one run reports all. load.ts calls it.
+ * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults,
+ * and reports each value that does not fit. It goes on after an error, so that one run reports all. load.ts
+ * calls it.
  */
 import { wantedBy } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
@@ -80,7 +81,7 @@ export class SettingsReader {
     return this.#read(this.#root, raw, []);
   }
 
-  /** The option or variable that the last `read` took the setting's value from; undefined if it took the file's. */
+  /** The option or variable that gave the setting its value in the last `read`; undefined if the file did. */
   overrideAt(path: SettingPath): string | undefined {
     return this.#overridden.get(formatPath(path));
   }

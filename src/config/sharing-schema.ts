@@ -1,6 +1,6 @@
 /**
- * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a Valkey or Redis, and
- * parses its address. Main threads and commands.
+ * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a
+ * Valkey or Redis, and parses its address. Main threads and commands.
  */
 import { Type } from 'typebox';
 import { whole, type Annotations } from './annotations.js';
@@ -43,8 +43,8 @@ const SENTINEL_PORT = 26_379;
  *     redis-sentinel://10.0.0.5:26379,10.0.0.6:26379/0#main     Sentinels, and their name for the master
  *     redis-cluster://10.0.0.5:6379,10.0.0.6:6379               some servers of a Cluster
  *
- * `rediss…` is the same over TLS, as clients of Redis write it; the two longer forms are those of Lettuce. Returns undefined
- * if the text has none of these forms.
+ * `rediss…` is the same over TLS, as clients of Redis write it; the two longer forms are those of Lettuce.
+ * Returns undefined if the text has none of these forms.
  */
 export function parseSharingUrl(text: string): SharingAddress | undefined {
   const form = FORM.exec(text)?.groups;

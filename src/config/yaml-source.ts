@@ -23,7 +23,7 @@ export interface YamlSource {
   readonly value: unknown;
   /** The line, from 1, of the setting, or of the nearest one above it that the file has. */
   lineOf(path: SettingPath): number;
-  /** A scalar's characters in the file, without quotes; undefined if the file has no scalar at exactly this path. */
+  /** A scalar's characters in the file, without quotes; undefined if the path leads to no scalar. */
   writtenAt(path: SettingPath): string | undefined;
 }
 
@@ -49,7 +49,7 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
   }
 }
 
-/** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with a line for each error: `name:line: …`. */
+/** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with lines such as `name:line: …`. */
 export function parseYaml(text: string, name: string, { merge = false }: YamlOptions = {}): YamlSource {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, {
@@ -90,7 +90,7 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
   };
 }
 
-/** Where a setting is written: its name, or a list's entry; as deep as the document goes. Its value where it is there. */
+/** The offset of the setting's name or list entry, or of the nearest one above it; and its value, if any. */
 function positionOf(
   document: Document.Parsed,
   path: SettingPath,

@@ -1,4 +1,4 @@
-/** Converts one entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls it. */
+/** Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. */
 import { picoUnitsPerToken } from '../../core/money.js';
 import {
   HEADER_NAMES,
@@ -66,7 +66,7 @@ const PARAMETER_REASONS: Readonly<Record<string, string>> = {
   azure_ad_token: 'an upstream is called with a key, not with an Azure AD token',
 };
 
-/** `name` is the model's name for callers. Returns undefined, with a remark, if Tollgate cannot call the entry. */
+/** `name` is the model's name for callers. Undefined, with a remark, if the entry cannot be called. */
 export function importDeployment(
   entry: ImportMap,
   name: string,
@@ -252,8 +252,8 @@ const PRICE_DECIMALS = 6;
 const MILLION_DECIMALS = 6;
 
 /**
- * Converts LiteLLM's cost per token, as the file writes it, to a price per million tokens, in decimals all the way. Returns
- * undefined if it is no cost or above the highest price.
+ * Converts LiteLLM's cost per token, as the file writes it, to a price per million tokens, in decimals all
+ * the way. Returns undefined if it is no cost or above the highest price.
  */
 export function importPrice(cost: string): ImportedPrice | undefined {
   const match = COST.exec(cost.trim());

@@ -1,6 +1,6 @@
 /**
- * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with their upstreams, and
- * remarks on what could not be carried over. `tollgate config import-litellm` calls it.
+ * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with
+ * their upstreams, and remarks on what could not be carried over. `tollgate config import-litellm` calls it.
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
@@ -22,7 +22,10 @@ export interface LitellmImport {
   readonly leftOut: number;
 }
 
-/** Throws ConfigError, with lines that name `fileName`, if the text is no YAML or none of its models can be carried over. */
+/**
+ * Throws ConfigError, with lines that name `fileName`, if the text is no YAML or none of its models can be
+ * carried over.
+ */
 export function importLitellm(text: string, fileName: string): LitellmImport {
   const source = parseYaml(text, fileName, { merge: true });
   const remarks = new Remarks(source);

@@ -1,6 +1,6 @@
 /**
- * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same `model_name`: its
- * price, its upstreams' weights and priorities, its aliases. import.ts calls it.
+ * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
+ * `model_name`: its price, its upstreams' weights and priorities, its aliases. import.ts calls it.
  */
 import { IDENTIFIER_PATTERN } from '../annotations.js';
 import { ALIASES_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
@@ -135,7 +135,7 @@ function remarkParameter({ entry }: Deployment, name: string, text: string): voi
 export const MODEL_NAME = new RegExp(IDENTIFIER_PATTERN);
 export const MODEL_NAME_RULE = 'want a name of 1 to 128 visible ASCII characters without *';
 
-/** Reads `model_group_alias`. Returns aliases by the id of their model, and remarks on those that cannot be aliases. */
+/** Reads `model_group_alias`: aliases by the id of their model. Adds remarks on those that cannot be used. */
 export function importAliases(router: ImportMap, modelIds: readonly string[]): Map<string, string[]> {
   const aliases = new Map<string, string[]>();
   const section = router.map('model_group_alias');

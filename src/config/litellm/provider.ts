@@ -1,6 +1,7 @@
 /**
- * LiteLLM's providers: which of them have an OpenAI-compatible interface, at which address, and which variable has the key.
- * Names, addresses and variables are those of LiteLLM's get_llm_provider (github.com/BerriAI/litellm, MIT). Pure.
+ * LiteLLM's providers: which of them have an OpenAI-compatible interface, at which address, and which
+ * variable has the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
+ * (github.com/BerriAI/litellm, MIT). Pure.
  */
 import { isUpstreamUrl } from '../catalog-schema.js';
 import type { ImportMap } from './remarks.js';
@@ -102,8 +103,8 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
 
 /**
- * Rewrites values that LiteLLM takes from the environment as references of Tollgate's file. A secret that is written inline is
- * never carried over: it becomes a reference to a variable that the operator has to set.
+ * Rewrites values that LiteLLM takes from the environment as references of Tollgate's file. A secret that is
+ * written inline is never carried over: it becomes a reference to a variable that the operator has to set.
  */
 export class Variables {
   /** The variable of each inline secret. */
@@ -126,8 +127,8 @@ export class Variables {
   }
 
   /**
-   * Rewrites a secret as a reference. If the file has the secret itself, `inline` is the variable that the operator has to
-   * set. Undefined for a word that means "no key".
+   * Rewrites a secret as a reference. If the file has the secret itself, `inline` is the variable that the
+   * operator has to set. Undefined for a word that means "no key".
    */
   secret(value: string, wanted: string): { reference: string; inline: string | undefined } | undefined {
     const reference = referenceOf(value);
@@ -180,7 +181,7 @@ export function openaiAddress(
   return checkedUrl(own, full);
 }
 
-/** The address of an Azure deployment, in the form that LiteLLM uses: a path with a dated version, or `/openai/v1`. */
+/** The address of an Azure deployment, as LiteLLM forms it: with a dated version, or below `/openai/v1`. */
 export function azureAddress(
   own: ImportMap,
   model: string,

@@ -1,6 +1,6 @@
 /**
- * Collects what an import from LiteLLM cannot carry over. ImportMap reads a map of the file and remembers which of its names
- * were read; what is left becomes a remark.
+ * Collects what an import from LiteLLM cannot carry over. ImportMap reads a map of the file and remembers
+ * which of its names were read; what is left becomes a remark.
  */
 import { formatPath, type SettingPath } from '../config-error.js';
 import type { YamlSource } from '../yaml-source.js';
