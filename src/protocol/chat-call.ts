@@ -27,9 +27,7 @@ export interface ChatCall {
   readonly choices: number;
   /** Those of ROUTING_MEMBERS that were given. */
   readonly routingMembers: readonly RoutingMember[];
-  /**
-   * The body as it goes upstream but for the model's name: the client's, except that a stream asks for usage.
-   */
+  /** The client's body, except that a stream asks for usage. Upstream the model's name is replaced. */
   readonly body: string;
   /** Each character of `body` is a byte of its UTF-8. */
   readonly bodyIsAscii: boolean;
@@ -66,9 +64,7 @@ export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
 }
 
-/**
- * The call with the model's `id`, for a request that names the model by an alias. Costs a copy of the body.
- */
+/** The call with the model's `id`, if the request names it by an alias. Costs a copy of the body. */
 export function withModelId(call: ChatCall, id: string): ChatCall {
   const name = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
   return { ...spliced(call, [name]), model: id };
@@ -103,10 +99,7 @@ function textAt({ body, largeBody }: ChatCall, { start, end }: Span): string {
   return Buffer.from(largeBody.buffer, largeBody.byteOffset + start, end - start).toString('latin1');
 }
 
-/**
- * Makes `splices` in the call's body. They are in order, each at a value, or before the brace at the body's
- * end.
- */
+/** Makes `splices`, which are in order, each at a value or before the body's last brace. */
 function spliced(call: ChatCall, splices: readonly Splice[]): ChatCall {
   const { body, largeBody } = call;
   const growths = splices.map(({ start, end, text }) =>

@@ -7,10 +7,7 @@ import { invariant } from '../core/errors.js';
 import { MESSAGES_MAX } from '../core/limits.js';
 import { clipped } from '../core/wrong-input.js';
 
-/**
- * The specification shows three roles; the others are in use with tools (tool, function) and newer models
- * (developer).
- */
+/** The specification shows three; tools use `tool` and `function`, newer models `developer`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
 export const TEMPERATURE_MIN = 0;
@@ -27,9 +24,7 @@ export const CHOICES_MAX = 128;
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/**
- * Characters of the sender's own text that a message repeats: enough to recognize it, too few to fill a log.
- */
+/** Characters of the sender's text that a message repeats: enough to recognize it, too few to fill a log. */
 const GOT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 

@@ -316,9 +316,7 @@ export class ChatScan {
     return Number(reader.bytes.toString('latin1', start, reader.at));
   }
 
-  /**
-   * The value of a member that must be an integer. Only one of digits alone is an integer to every decoder.
-   */
+  /** The value of a member that must be an integer. Only digits alone are one to every decoder. */
   #integer(): unknown {
     const reader = this.#reader;
     const start = reader.at;

@@ -100,9 +100,7 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /**
-   * After a member's value. Returns true with `at` on the quote of the next name, false behind the object.
-   */
+  /** After a member. Returns true with `at` on the quote of the next name, false behind the object. */
   moreMembers(): boolean {
     const byte = this.space();
     if (byte === COMMA) {

@@ -9,10 +9,7 @@
 import { invariant } from '../core/errors.js';
 import { ROUTING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
 
-/**
- * `Level.find` returns UNKNOWN for an unknown name, and `FOLDED - i` for one that folds onto the known name
- * `i`.
- */
+/** What `Level.find` returns for an unknown name; `FOLDED - i` for one that folds onto the known name `i`. */
 export const UNKNOWN = -1;
 export const FOLDED = -2;
 
@@ -67,9 +64,7 @@ export class Level {
     });
   }
 
-  /**
-   * Finds the ASCII name in `bytes` from `start` to `end`. Returns its index, `FOLDED - index`, or UNKNOWN.
-   */
+  /** Finds an ASCII name, which is in `bytes`. Returns its index, `FOLDED - index`, or UNKNOWN. */
   find(bytes: Uint8Array, start: number, end: number, hash: number): number {
     for (let slot = slotOf(hash); ; slot = (slot + 1) & (SLOTS - 1)) {
       const index = this.#slots[slot]! - 1;

@@ -147,10 +147,7 @@ function usageSplice(scan: ChatScan): Splice | undefined {
 /** Positions in a body of what may be changed. */
 type Positions = Pick<ChatScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
-/**
- * The call of a valid request of `bodyBytes`. `positions` are from before `splice`, which touches none of
- * them.
- */
+/** The call of a valid request. `positions` are from before `splice`, which touches none of them. */
 function callOf(
   { request, routingMembers }: ChatScan,
   bodyBytes: number,
@@ -182,10 +179,7 @@ function callOf(
   };
 }
 
-/**
- * The larger if both fields are given: it is not known which of them an upstream obeys, and the hold must
- * cover it.
- */
+/** The larger if both are given: the hold must cover either, whichever the upstream obeys. */
 function outputTokensMaxOf(request: ChatRequest): number | undefined {
   const current = request.max_completion_tokens ?? undefined;
   const former = request.max_tokens ?? undefined;

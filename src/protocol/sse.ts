@@ -27,10 +27,7 @@ const DATA_FIELD = Buffer.from('data');
 const DATA_START = 'data:';
 const NONE = Buffer.alloc(0);
 
-/**
- * A longer line is read byte by byte: if lines end in CR, each search for LF would go through all that
- * follows.
- */
+/** A longer line is read byte by byte: if lines end in CR, each search for LF would read all that follows. */
 const ONE_LINE_BYTES_MAX = 4 * 1024;
 
 /** Memory that a splitter keeps for the next event that is cut. Pieces of small events fit. */
@@ -77,10 +74,7 @@ function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
   return 0;
 }
 
-/**
- * Cuts a stream of bytes between events. One stream, one splitter; not to be used after end() or after
- * undefined.
- */
+/** Cuts one stream of bytes between events. Not to be used after end() or after push() returned undefined. */
 export class SseSplitter {
   /** The start of an event whose end has not come: `#held[0..#heldBytes)`. */
   #held: Buffer = NONE;
@@ -126,10 +120,7 @@ export class SseSplitter {
     return this.#heldBytes > SSE_EVENT_BYTES_MAX ? undefined : this.#withoutMark(whole);
   }
 
-  /**
-   * Removes and returns the held bytes before `end`. A stream that pauses here keeps no more memory than it
-   * needs.
-   */
+  /** Removes and returns the held bytes before `end`. A stream that pauses keeps little memory. */
   #release(end: number): Buffer {
     if (end === 0) return NONE;
     const held = this.#held.subarray(0, this.#heldBytes);
@@ -143,10 +134,7 @@ export class SseSplitter {
     return whole;
   }
 
-  /**
-   * Holds `chunk[from..)`. Doubles its memory when it grows, so that a long event is not copied for every
-   * chunk.
-   */
+  /** Holds `chunk[from..)`. Its memory doubles, so that a long event is not copied for every chunk. */
   #hold(chunk: Uint8Array, from: number): void {
     const bytes = this.#heldBytes + chunk.length - from;
     if (bytes > this.#held.length) {
@@ -169,9 +157,7 @@ export class SseSplitter {
 export interface StreamEvent {
   /** Position of the next event. */
   readonly end: number;
-  /**
-   * Its data lines, joined with LF. Undefined if it has none: a comment, a lone `event:`, a stray blank line.
-   */
+  /** Its data lines, joined with LF. Undefined if it has none, such as a comment or a lone `event:`. */
   readonly data: string | undefined;
 }
 
@@ -183,9 +169,7 @@ function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
   return oneLineEventFrom(events, start) ?? anyEventFrom(events, start);
 }
 
-/**
- * The same with its data as Latin-1. `text` is `events` as Latin-1, if known: then 0.1 µs for one data line.
- */
+/** The same with its data as Latin-1. If `text`, the events as Latin-1, is known: 0.1 µs for one line. */
 export function latin1EventFrom(
   events: Buffer,
   text: string | undefined,
@@ -212,10 +196,7 @@ function oneLineEventIn(text: string, start: number): StreamEvent | undefined {
   return data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
-/**
- * The event, if it is one data line that ends in LF, as nearly all are. `indexOf` costs a tenth of reading
- * bytes.
- */
+/** The event, if it is one data line that ends in LF. `indexOf` costs a tenth of reading bytes. */
 function oneLineEventFrom(events: Buffer, start: number): StreamEvent | undefined {
   const length = events.subarray(start, start + ONE_LINE_BYTES_MAX).indexOf(LF);
   const lineEnd = start + length;
@@ -257,10 +238,7 @@ export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   }
 }
 
-/**
- * The value of a line whose field is `data`: what follows the colon, less one leading space; empty without a
- * colon.
- */
+/** The value of a line whose field is `data`, less one leading space; empty without a colon. */
 function dataOf(events: Buffer, start: number, end: number): string | undefined {
   const colon = start + DATA_FIELD.length;
   if (colon > end || (colon < end && events[colon] !== COLON)) return undefined;

@@ -131,10 +131,7 @@ function take(
   }
 }
 
-/**
- * The call with its output lowered to what the balance affords beside the prompt; undefined if that is
- * nothing.
- */
+/** The call with its output lowered to what the balance affords; undefined if that is nothing. */
 function clampedCall(
   caller: Caller,
   model: ModelEntry,
@@ -199,9 +196,7 @@ export class ModelAccess {
     this.#leastPrices = catalog.plans.map(() => undefined);
   }
 
-  /**
-   * The model's index; undefined if it does not exist or is not on the plan, which a caller is told alike.
-   */
+  /** The model's index. Undefined if there is none or it is not on the plan: callers are told the same. */
   indexOf(idOrAlias: string, planIndex: number): number | undefined {
     const index = this.#indices.get(idOrAlias);
     return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;

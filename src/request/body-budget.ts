@@ -1,15 +1,15 @@
 /**
- * The memory that the bodies of all calls in work may take in a process, over all callers and of each
- * account. Any thread.
+ * The memory budget of request bodies in a process: of all calls together, and of each account. Intake takes
+ * from it and the main thread reads it for the metrics.
  *
  * One stripe a listener, all stripes in one SharedArrayBuffer of 32-bit words:
  *
  *     word 0      KiB of all bodies that the listener's calls hold
  *     word 1 + a  KiB of those of account a
  *
- * Only its own listener writes to a stripe, and takes before it looks at the sums: two that take the last
- * room at the same time may both be refused, but never both have it. A listener that died is forgotten with
- * its stripe. Untouched pages cost no memory.
+ * Only its own listener writes to a stripe, and it takes before it looks at the sums: if two take the last
+ * bytes at the same time, both may be rejected, but never do both get them. A new listener clears the stripe
+ * of the one that died. Untouched pages cost no memory.
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';
@@ -19,15 +19,9 @@ const WORD_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const TOTAL = 0;
 const FIRST_ACCOUNT = 1;
 
-/**
- * What an account may take of the budget at most: with all of it one caller would have everybody's large
- * calls refused.
- */
+/** The most that one account may take, so that it can't have everybody's large calls rejected. */
 const ACCOUNT_SHARE = 1 / 2;
-/**
- * What large bodies may take of it together: the rest is for those that a listener parses, which are most
- * calls.
- */
+/** The most that large bodies may take together. The rest is for those that a listener parses. */
 const LARGE_SHARE = 3 / 4;
 
 export interface BodyBudgetBuffer {
@@ -35,7 +29,7 @@ export interface BodyBudgetBuffer {
   readonly accountsMax: number;
 }
 
-/** Main thread, once. */
+/** Called once, by the main thread. */
 export function createBodyBudget(listeners: number, accountsMax: number): BodyBudgetBuffer {
   return {
     shared: new SharedArrayBuffer(listeners * (FIRST_ACCOUNT + accountsMax) * WORD_BYTES),
@@ -43,18 +37,16 @@ export function createBodyBudget(listeners: number, accountsMax: number): BodyBu
   };
 }
 
-/** What there may be; it can change while bodies are in work. */
+/** The bounds. A reload may change them while bodies are held. */
 export interface BodyBounds {
   readonly bytesMax: number;
-  /** The longest body that is accepted: it is had by whoever is alone, also where a share is less. */
+  /** The longest body that is accepted: one alone is always taken, even if a share is less. */
   readonly bodyBytesMax: number;
   /** Bodies longer than this are large. */
   readonly parseInlineBytesMax: number;
 }
 
-/**
- * What a body of `bytes` costs at its peak: its pieces or its whole, and what is made of it for the upstream.
- */
+/** What a body of `bytes` costs at its peak: its pieces, and what is made of them for the upstream. */
 export function memoryOfBody(bytes: number): number {
   return ceilDiv(bytes * BODY_MEMORY_FACTOR, BYTES_PER_KIB) * BYTES_PER_KIB;
 }
@@ -64,7 +56,7 @@ export class BodyBudget {
   readonly #stripeWords: number;
   readonly #own: number;
 
-  /** Of the listener of that index; what a listener that died in its place had taken is free again. */
+  /** For the listener of that index. What one that died had taken is given back. */
   constructor(buffer: BodyBudgetBuffer, listenerIndex: number) {
     this.#words = new Int32Array(buffer.shared);
     this.#stripeWords = FIRST_ACCOUNT + buffer.accountsMax;
@@ -74,10 +66,7 @@ export class BodyBudget {
     }
   }
 
-  /**
-   * Has an account hold a body of `bytes` of which it holds `heldBytes` already; says whose bound is in the
-   * way, and then nothing has changed. Owner of the stripe.
-   */
+  /** Takes `bytes` for a body, of which it has `heldBytes` already. If not 'taken', nothing has changed. */
   take(
     account: AccountIndex,
     heldBytes: number,
@@ -102,7 +91,7 @@ export class BodyBudget {
     return isFull ? 'full' : 'account_full';
   }
 
-  /** Owner of the stripe, once for what a body holds at last. */
+  /** Called once, with what the body has at its end. */
   giveBack(account: AccountIndex, heldBytes: number): void {
     const kib = kibOf(heldBytes);
     Atomics.sub(this.#words, this.#own + TOTAL, kib);
@@ -117,7 +106,7 @@ export class BodyBudget {
   }
 }
 
-/** What the bodies of all listeners hold. Main thread. */
+/** Bytes that the bodies of all listeners hold. Main thread. */
 export function bodyBytesInWork({ shared, accountsMax }: BodyBudgetBuffer): number {
   const words = new Int32Array(shared);
   let kib = 0;

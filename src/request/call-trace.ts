@@ -1,6 +1,10 @@
 /**
- * The trace of one call: what of it goes to the upstream worker, and, where it is recorded, the span of the
- * call. Listener thread.
+ * The trace that a chat call belongs to: begun from the client's headers, carried to the upstream, ended as
+ * the span of the call. Intake begins it, ChatExchange ends it. Listener thread.
+ *
+ * Without an exporter the client's own `traceparent` is passed on as it is, so that its trace does not break
+ * here. With one, every call of a known caller has a trace. Whether it is recorded is decided at once; if it
+ * is not, and began here, no object is made for it.
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { ERROR_KINDS } from '../core/errors.js';
@@ -25,7 +29,7 @@ import {
 import type { CallContext, Caller } from './context.js';
 import type { Settled } from './settle.js';
 
-/** Of a span that is recorded: who it is. */
+/** The identity of a recorded span. */
 export interface CallSpan {
   readonly outbox: SpanOutbox;
   readonly traceId: string;
@@ -49,7 +53,7 @@ export interface CallEnd {
 const OK = 200;
 
 export class CallTrace {
-  /** The parent of what comes behind this gateway. */
+  /** What goes to the upstream: this call as the parent. */
   readonly carried: CarriedTrace;
   readonly #span: CallSpan | undefined;
 
@@ -62,11 +66,8 @@ export class CallTrace {
     return this.#span !== undefined;
   }
 
-  /** Said once, last, where the trace is recorded. Some 1 µs. */
-  ended(
-    context: CallContext,
-    { outcome, receivedMs, responseMs: answerMs, endedMs, settled }: CallEnd,
-  ): void {
+  /** Called once, last, if the trace is recorded. Some 1 µs. */
+  ended(context: CallContext, { outcome, receivedMs, responseMs, endedMs, settled }: CallEnd): void {
     const span = this.#span;
     if (span === undefined) return;
     const { admission, requestId } = context;
@@ -80,9 +81,9 @@ export class CallTrace {
       traceState: span.state,
       startMs: receivedMs,
       endMs: endedMs,
-      firstTokenMs: stream ? (answerMs ?? null) : null,
+      firstTokenMs: stream ? (responseMs ?? null) : null,
       outcome,
-      status: statusOf(outcome, answerMs !== undefined),
+      status: statusOf(outcome, responseMs !== undefined),
       requestId,
       account: span.account,
       model: admission?.model.id ?? null,
@@ -96,22 +97,12 @@ export class CallTrace {
   }
 }
 
-/** A response that has begun began with 200, whatever became of it. */
+/** Null if there was none. A response that has begun has 200, whatever became of it. */
 function statusOf(outcome: Outcome, begun: boolean): number | null {
   if (begun || outcome === 'ok') return OK;
   return outcome === 'client_gone' ? null : ERROR_KINDS[outcome].status;
 }
 
-/*
- * The trace that a chat call belongs to: begun from the caller's headers, carried to the upstream, ended as
- * the span of the call. Listener thread.
- *
- * Without an exporter the caller's own `traceparent` is handed on as it is, so that its trace does not break
- * here. With one, every call of a known caller has a trace; whether it is recorded is decided at once, and
- * where it is not, and began here, nothing is made.
- */
-
-/** Of a gateway that exports spans. */
 export interface Recording {
   readonly sampling: Sampling;
   readonly outbox: SpanOutbox;
@@ -123,20 +114,17 @@ interface Arrived {
 }
 
 const NOT_RECORDED = new CallTrace(UNRECORDED, undefined);
-
 const NOTHING: Arrived = { parent: undefined, state: '' };
 
 export class CallTracer {
   readonly #recording: Recording | undefined;
 
+  /** `recording` is undefined if no spans are exported. */
   constructor(recording: Recording | undefined) {
     this.#recording = recording;
   }
 
-  /**
-   * To be asked while the request's headers are there. `text` is the header `traceparent`, empty where the
-   * caller sends none.
-   */
+  /** `req` must be valid still. `text` is the header `traceparent`, or empty. */
   begin(req: HttpRequest, text: string, { account }: Caller): CallTrace | undefined {
     const { parent, state } = text === '' ? NOTHING : arrivedIn(req);
     if (this.#recording === undefined) {
@@ -157,10 +145,7 @@ export class CallTracer {
   }
 }
 
-/**
- * All headers are looked at, some 2 µs: a second `traceparent` makes both void, and a `tracestate` may come
- * in several.
- */
+/** Reads all headers, some 2 µs: two `traceparent` are none, and there may be several `tracestate`. */
 function arrivedIn(req: HttpRequest): Arrived {
   const parents: string[] = [];
   const states: string[] = [];

@@ -100,10 +100,7 @@ export class Connections {
     return this.#apps.listen(host, port, tls);
   }
 
-  /**
-   * New connections get this certificate, or none; open ones go on. False if it can't be used: nothing
-   * changes.
-   */
+  /** New connections get this certificate, or none. False if it can't be used: then nothing changes. */
   replaceTls(tls: TlsFiles | undefined): boolean {
     if (this.#stopping || this.#apps.serves(tls)) return true;
     return this.#apps.listen(this.#address.host, this.#address.port, tls);
@@ -121,9 +118,7 @@ export class Connections {
     this.#apps.stop(() => this.#draining.begin(lastRequest(), keepsIdle, onDrained));
   }
 
-  /**
-   * The time of the drain is over: from now on it waits only for calls that have begun since the drain has.
-   */
+  /** The drain's time is over: it waits only for calls that have begun since it has. */
   drainLate(): void {
     this.#draining.beginLate();
   }
@@ -260,10 +255,7 @@ class ListenApps {
     return this.#socket !== undefined && this.#digest === tls?.digest;
   }
 
-  /**
-   * Accepts with `tls` from now on, and no more as before. False if that failed, and then nothing has
-   * changed.
-   */
+  /** Accepts with `tls` from now on. False if that failed, and then nothing has changed. */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     const app = appOf(tls);
     if (app === undefined) return false;
@@ -324,10 +316,7 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
   }
 }
 
-/**
- * Calls back once, after an event-loop turn in which next to nothing happened, right after µWS read its
- * sockets.
- */
+/** Calls back once, after an idle tick and right after µWS looked at its sockets. */
 function onIdleTick(then: () => void): void {
   let turns = 0;
   let beforeMs = -Infinity;

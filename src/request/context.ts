@@ -36,9 +36,7 @@ export interface RateLimitState {
   readonly resetSeconds: number;
 }
 
-/**
- * A call that has its slot, its day's call and its hold. Set by `admit`; ended once by `settle` or `release`.
- */
+/** A call with its slot, day's call and hold. Set by `admit`; ended once by `settle` or `release`. */
 export interface Admission {
   readonly slot: CallSlot;
   readonly modelIndex: number;

@@ -54,9 +54,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** While `leaving`. */
   #outcome: Outcome = 'ok';
-  /**
-   * The worker's last frame came before the client had everything, so the slot is given back with the end.
-   */
+  /** The worker's last frame came before the client had everything: the slot is given back with the end. */
   #keepsSlot = false;
 
   constructor(exchange: ChatExchange, admission: Admission, listener: DeliveryContext) {

@@ -19,9 +19,7 @@ const IDLE_LOOK_PERIOD_MS = 500;
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  /**
-   * At the last look. The system gives the lowest first, so a change means that some were opened or closed.
-   */
+  /** At the last look. The system gives the lowest first: a change means that some were opened or closed. */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
 

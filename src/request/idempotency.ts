@@ -118,9 +118,7 @@ export class KeyedCall {
     this.#dropPieces();
   }
 
-  /**
-   * No replay may get what was kept: its charge is taken back after this call, at `position` of the journal.
-   */
+  /** No replay may get what was kept: its charge is then taken back, at `position` of the journal. */
   forget(position: number): void {
     invariant(this.#state === 'kept' && this.#lock !== undefined, 'what is forgotten was kept');
     this.#channel.tell({ kind: 'forget', lock: this.#lock, position });

@@ -68,10 +68,7 @@ export interface ParseAsk {
 
 export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
 
-/**
- * What an intake uses of its listener. Settings in it change with a reload, also for requests that have
- * begun.
- */
+/** What an intake uses of its listener. A reload changes settings in it. */
 export interface IntakeContext extends ListenerContext, ExchangeContext {
   readonly limits: ListenerLimits;
   readonly locks: IdempotencyChannel;
@@ -114,9 +111,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.res.onAborted(() => this.#onClientGone());
   }
 
-  /**
-   * The phases that need only the headers; then the body is read. `head` and `req` are valid during the call.
-   */
+  /** The phases before the body; then it is read. `head` and `req` are valid during the call. */
   begin(req: HttpRequest, head: RequestHead, tracer: CallTracer): void {
     const exchange = this.#exchange;
     const listener = this.#listener;
@@ -299,9 +294,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     else void this.#await(asked);
   }
 
-  /**
-   * If limits are shared: asks for a lease, after which the call arrives again. Undefined if that is over.
-   */
+  /** If limits are shared: asks for a lease, and then the call arrives again. Undefined if it may not ask. */
   #askLease(rejection: ErrorRecord, call: ChatCall): Promise<Arrival> | undefined {
     const { leases } = this.#listener;
     if (leases === undefined) return undefined;

@@ -45,9 +45,7 @@ export class ListenerServer {
     }, SWEEP_MS);
   }
 
-  /**
-   * The settings of the listener's context were replaced. Admitted calls keep their plan, model and price.
-   */
+  /** The context's settings were replaced. Admitted calls keep their plan, model and price. */
   onSettings(cors: CorsSettings | undefined): void {
     this.#models = new ModelRoutes(this.#listener);
     this.#cors = cors && new Cors(cors);

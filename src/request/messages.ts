@@ -1,6 +1,4 @@
-/**
- * What passes between the main thread and a listener thread. Both ends import this file.
- */
+/** The messages between the main thread and a listener thread, and the listener's `workerData`. */
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
 import type { LedgerBuffers } from '../ledger/layout.js';
@@ -18,11 +16,11 @@ import type { TlsFiles } from './connections.js';
 import type { CorsSettings } from './response.js';
 
 export interface ListenerLimits {
-  /** Memory of the bodies of all calls in work, of all listeners together. */
+  /** Memory of the bodies of all calls, of all listeners together. */
   readonly bodiesInWorkBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
-  /** A large body that was not parsed after so long is refused. */
+  /** A large body that is not parsed after so long is rejected. */
   readonly parseWaitMs: number;
   /** A client that takes nothing for so long is cut. */
   readonly clientIdleTimeoutMs: number;
@@ -32,13 +30,13 @@ export interface ListenerLimits {
 export interface ListenerSettings {
   readonly catalog: Catalog;
   readonly limits: ListenerLimits;
-  /** What happens where a balance covers the prompt but not the worst case. */
+  /** What happens if a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
   /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
-  /** Undefined where it serves without. */
+  /** Undefined for plain HTTP. */
   readonly tls: TlsFiles | undefined;
-  /** Undefined where scripts of other pages may not call. */
+  /** Undefined if scripts of other origins may not call. */
   readonly cors: CorsSettings | undefined;
 }
 
@@ -54,7 +52,7 @@ export interface ListenerInit {
   /** Shared with the other listeners. */
   readonly port: number;
   readonly slots: SlotRange;
-  /** Of this life of the thread: its requests are named by it and a count. */
+  /** Request identifiers are this and a count. Another for each start of the thread. */
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
@@ -63,46 +61,42 @@ export interface ListenerInit {
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
   readonly metrics: MetricsBuffers;
-  /** Its stripe among those of the threads. */
+  /** Index of its stripe in `metrics`. */
   readonly thread: number;
   readonly settings: ListenerSettings;
-  /** A longer answer is not kept for a repeat with the same Idempotency-Key. */
+  /** A longer response is not stored for replays. */
   readonly storedResponseBytesMax: number;
-  /** Questions about an Idempotency-Key go out here. */
+  /** For idempotency locks. */
   readonly claimPort: MessagePort;
-  /** Where limits are shared with other processes: who waits for a lease says so here. */
+  /** For leases; undefined unless limits are shared with other processes. */
   readonly leasePort: MessagePort | undefined;
-  /** Questions to the counter pool go out here. */
+  /** For the counter pool, which parses large bodies. */
   readonly parserPort: MessagePort;
-  /** Where spans are exported. */
+  /** Undefined unless spans are exported. */
   readonly tracing: ListenerTracing | undefined;
 }
 
 export type ToListener =
-  /** A worker serves behind this link, in the place of an earlier one of the same index. */
+  /** A worker serves this channel, in place of an earlier one of the same index. */
   | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel }
   | { readonly kind: 'worker_lost'; readonly index: number }
-  /** Answers `commit`: what the journal held is on disk now, or the store fails. */
+  /** Reply to `commit`: what was in the journal is on disk now; `ok` is false if the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }
-  /** Requests from now on are served by these; `settings_taken` follows. */
+  /** The settings were reloaded; `settings_taken` replies. */
   | { readonly kind: 'settings'; readonly settings: ListenerSettings; readonly turn: number }
-  /**
-   * Stop accepting; say `drained` when every connection is at rest, with `keepsIdle` when every one has
-   * ended.
-   */
+  /** Stop accepting; `drained` follows when all connections are at rest, or have ended (`keepsIdle`). */
   | { readonly kind: 'drain'; readonly keepsIdle: boolean }
-  /** The time for that is over: wait for calls alone that have begun since; `drained` follows. */
+  /** The time for that is over: wait only for calls that have begun since; `drained` follows. */
   | { readonly kind: 'drain_late' }
-  /** Cut what is left and end. */
+  /** Cut all connections and end. */
   | { readonly kind: 'close' };
 
 export type FromListener =
   | { readonly kind: 'listening' }
   | { readonly kind: 'listen_failed' }
   | { readonly kind: 'drained' }
-  /** `turn` is that of the order. */
   | { readonly kind: 'settings_taken'; readonly turn: number }
-  /** Ends of responses wait for their charges; `committed` follows. */
+  /** Responses wait for their charges; `committed` replies. */
   | { readonly kind: 'commit' }
-  /** Take the records out, before there is no room for more. */
+  /** Take the records out, before the journal is full. */
   | { readonly kind: 'journal_half_full' };

@@ -42,10 +42,7 @@ interface ModelRoutesContext extends ListenerContext {
 
 export class ModelRoutes {
   readonly #listener: ModelRoutesContext;
-  /**
-   * Made when a caller of the plan first asks: all plans at once would hold up every other call of the
-   * thread.
-   */
+  /** Made when a caller of the plan first asks: all at once would hold up the thread's other calls. */
   readonly #plans: (ModelBodies | undefined)[];
 
   constructor(listener: ModelRoutesContext) {

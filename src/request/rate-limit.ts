@@ -103,9 +103,7 @@ export function askLease(
   return leases.ask(account, keyLimit === undefined ? undefined : key, need);
 }
 
-/**
- * After `limitRate` rejected and set `context.asksLease`: the final rejection, or undefined. Never rejects.
- */
+/** After `limitRate` has set `context.asksLease`: resolves with the final rejection, or undefined. */
 async function limitRateByLease(
   context: CallContext,
   listener: ListenerContext,

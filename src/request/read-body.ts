@@ -1,6 +1,4 @@
-/**
- * The phase that collects a request's body, bounded. Called by Intake; listener thread.
- */
+/** The phase that collects a request's body, bounded. Called by Intake; listener thread. */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { joinedBytes } from '../core/joined-bytes.js';
@@ -13,19 +11,14 @@ import type { MonotonicMs } from '../core/units.js';
  */
 export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
 
-/**
- * Chunks of a large body are joined up to this size, so that a body that comes in packets is not thousands of
- * pieces.
- */
+/** Chunks are joined up to this size, so that a body in packets is not thousands of pieces. */
 const PIECE_BYTES_MIN = 64 * 1024;
 /** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
 /** Who gets the body. Exactly one of the methods is called, once, unless the client leaves first. */
 export interface BodyReceiver {
-  /**
-   * The whole body, valid during the call only: one that came in one chunk, as nearly all do, is not copied.
-   */
+  /** The whole body, valid during the call only: if it came in one chunk, as nearly all, it is not copied. */
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
@@ -33,10 +26,7 @@ export interface BodyReceiver {
   onTooLarge(more: boolean): void;
 }
 
-/**
- * Who accounts for the memory of a body. If a method returns false, the request was rejected and nobody is
- * called again.
- */
+/** Accounts for a body's memory. If it returns false, the request was rejected and nobody is called again. */
 export interface BodyHold {
   /** The body will be `bytes` long before this is called again, and is at least `certainBytes` long. */
   takeBody(bytes: number, certainBytes: number): boolean;

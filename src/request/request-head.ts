@@ -1,27 +1,27 @@
 /**
- * What the listener reads of a request's head, in one pass over its headers, and whether the head says one
- * thing only about where the body ends. Listener thread.
+ * Reads a request's headers in one pass, checks that they agree on where the body ends, and names the
+ * request. Used by ListenerServer and Intake; listener thread.
  *
  * µWS takes the first of several headers of one name, and any `Transfer-Encoding` for `chunked`. A proxy in
  * front that takes the last, or knows the coding, would see the body end elsewhere, and one caller's body
- * would become another's request. `getHeader` cannot tell a second header, nor an empty one from none;
- * `forEach` can. One pass costs 0.4 µs for a head of four headers and 1.4 µs for the sixteen of an SDK; the
- * four calls of `getHeader` that it replaces cost 0.1 to 0.3 µs.
+ * would become another's request. `getHeader` can't tell a second header, nor an empty one from none;
+ * `forEach` can. One pass costs 0.4 µs for four headers and 1.4 µs for the sixteen of an SDK; the four calls
+ * of `getHeader` that it replaces cost 0.1 to 0.3 µs.
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 
 const DIGITS = /^[0-9]+$/;
-/** Beyond it a length is no exact number. */
+/** A longer length is not an exact number. */
 const LENGTH_DIGITS_MAX = 15;
-/** Of a value that is wrong, in the message that says so. */
+/** How much of a wrong value a message repeats. */
 const SHOWN_CHARS_MAX = 60;
 
-/** One object of a listener, filled anew for each request: its fields are true until the next. */
+/** One object a listener, filled anew for each request: its fields are valid until the next. */
 export class RequestHead {
   authorization = '';
-  /** Undefined where the header is not there, as with all that follow. */
+  /** Undefined if the header is missing, like the others. */
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
   traceParent = '';
@@ -29,7 +29,7 @@ export class RequestHead {
   contentLength: string | undefined;
   transferEncoding: string | undefined;
   #hosts = 0;
-  /** Headers of one name that say different things. */
+  /** Headers of one name have different values. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
@@ -41,21 +41,18 @@ export class RequestHead {
     req.forEach(this.#visit);
   }
 
-  /**
-   * The body comes in chunks. µWS reads their sizes laxly, so nothing that follows on the connection is to be
-   * read.
-   */
+  /** µWS reads the sizes of chunks laxly, so nothing that follows on the connection may be read. */
   get isChunked(): boolean {
     return this.transferEncoding !== undefined;
   }
 
-  /** A refusal where the head can be read in two ways; the connection must end with it. */
+  /** A rejection if the head can be read in two ways. The connection must end with it. */
   problem(): ErrorRecord | undefined {
     const text = this.#problem();
     return text === undefined ? undefined : { code: 'invalid_parameters', message: text };
   }
 
-  /** By length first: most names are compared with nothing. */
+  /** By length first, so that most names are not compared at all. */
   #take(name: string, value: string): void {
     switch (name.length) {
       case 4:
@@ -103,30 +100,25 @@ export class RequestHead {
   }
 }
 
-/** Headers of one name are one list (RFC 9110 §5.3). */
+/** Several headers of one name are one list (RFC 9110 §5.3). */
 function joined(before: string | undefined, value: string): string {
   return before === undefined ? value : `${before}, ${value}`;
 }
 
-/** A value as messages show it. */
+/** A header's value as messages show it. */
 export function shown(value: string): string {
   return JSON.stringify(value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value);
 }
 
-/*
- * Identifiers of requests: unique over threads, processes and restarts, cheap to make. The main thread gives
- * each listener a prefix, the listener counts.
- */
-
-/** 72 random bits a thread, then a count: no two threads of a fleet meet in a lifetime. */
+/** 72 random bits: no two threads of a fleet have the same in a lifetime. */
 const PREFIX_BYTES = 9;
 
-/** For one life of a listener thread. */
+/** Of the request identifiers of one listener thread: unique over threads, processes and restarts. */
 export function createRequestPrefix(): string {
   return `req_${randomBytes(PREFIX_BYTES).toString('base64url')}-`;
 }
 
-/** Such as `req_3fQx0aZcW8Lk-1c`; costs one string concatenation. */
+/** Such as `req_3fQx0aZcW8Lk-1c`. `request` is the listener's count. */
 export function requestIdOf(prefix: string, request: number): string {
   return prefix + request.toString(36);
 }

@@ -1,81 +1,63 @@
 /**
- * Writes a response that comes in pieces to a socket that may be slower than they come. Listener thread.
+ * Writes a response that comes in pieces to a client that may read slower than they come. Made by Delivery
+ * and Replay; listener thread.
  *
- *     open ⇄ blocked (pieces queue, no credit goes back) → ended (the rest is leaving) → left
+ *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the rest is leaving) → left
  *
  * Facts of µWS 20.41 that this file is built around, all of them tried:
  *
- * - `write` is false where the socket takes no more; what it did not take, µWS keeps. A small write inside of
- *   a cork is
- *   true even if the flush after it fails, so only the next write tells.
- * - What µWS keeps leaves along with a further write or an empty cork, not by itself while a handler for
- *   "writable" is set.
- * - "Writable" comes when a third of the kernel's buffer is free: minutes apart for a slow reader, since that
- *   buffer grows
- *   to megabytes. The kernel takes bytes earlier than that, so a blocked answer is tried at every sweep.
- * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next "writable" ends it.
- *   `pause` and
- *   `resume`, one right after the other, start it anew, also where nothing failed. (`pause` alone would also stop the
- *   notice that the client has gone.) So a long response is touched every few seconds, and who cuts a reader is this file.
- * - One cork holds 16 KiB. A write that its rest has no room for sends what is corked, the line with the
- *   chunk's size at
- *   least, and then the bytes. Where the socket refuses the first of the two, µWS keeps that, **loses the bytes** and is
- *   false as ever (`uncork` in AsyncSocket.h; https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the
- *   next chunk as the lost one's body. The socket must be full just then: seen once in some 10 GB that pausing clients
- *   read on loopback. So no cork here holds more than fits.
+ * - `write` returns false if the socket takes no more; what it did not take, µWS keeps. A small write inside
+ *   of a cork returns true even if the flush after it fails, so only the next write tells.
+ * - What µWS keeps leaves with a further write or an empty cork, not by itself while an `onWritable` handler
+ *   is set.
+ * - `onWritable` is called when a third of the kernel's buffer is free: minutes apart for a slow client,
+ *   since that buffer grows to megabytes. The kernel takes bytes earlier, so a blocked response is tried at
+ *   every sweep.
+ * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next `onWritable` ends it.
+ *   `pause` and `resume`, one right after the other, restart it, also if nothing failed. (`pause` alone would
+ *   also stop the notice that the client has gone.) So a long response is touched every few seconds, and this
+ *   file cuts clients.
+ * - One cork holds 16 KiB. A write for which the rest of the cork is too small sends what is corked, at least
+ *   the line with the chunk's size, and then the bytes. If the socket does not take the first of the two, µWS
+ *   keeps that, **loses the bytes** and returns false as ever (`uncork` in AsyncSocket.h;
+ *   https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the next chunk as the
+ *   lost one's body. The socket must be full just then: seen once in some 10 GB that pausing clients read on
+ *   loopback. So no cork here holds more than fits.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
 import { SSE_KEEP_ALIVE } from '../protocol/sse.js';
 import { writeLastChunk } from './response.js';
 
-/** A stream that has been silent for so long gets a comment, before proxies on the way take it for dead. */
+/** A stream that was silent for so long gets a comment, before proxies on the way take it for dead. */
 const KEEP_ALIVE_MS = 15_000;
-/** Below the 8 s after which µWS cuts at the earliest, with room for a late sweep. */
+/** µWS cuts after 8 s at the earliest; a sweep may be late. */
 export const TOUCH_MS = 4_000;
-/**
- * Written at once. The rest of µWS's cork of 16 KiB is for the head, some 500 bytes, and the lines around the
- * chunk.
- */
+/** Written at once. The rest of the 16 KiB is for the head, some 500 bytes, and the chunk's own lines. */
 const WRITE_BYTES_MAX = 15 * 1024;
-/**
- * To a reader that has been slow: what µWS keeps, two of them at most, stays small, so that progress is seen
- * soon.
- */
+/** The same for a client that has been slow: µWS keeps two at most, so progress is seen soon. */
 const SLOW_WRITE_BYTES_MAX = 8 * 1024;
-/**
- * Frames that came at once are copied together up to here; a longer one is worth a system call of its own.
- */
+/** Frames that came at once are joined up to this size; a longer one is worth a system call of its own. */
 const JOINED_BYTES_MAX = 8 * 1024;
-/**
- * Written along with the end. What the socket does not take of it is left to µWS and its timer, so it is
- * small.
- */
+/** Written along with the end. Small: what the socket does not take is left to µWS and its timer. */
 const LAST_BYTES_MAX = 1024;
-/** Tries whether a blocked socket takes bytes; µWS keeps it where not, so it is small. */
+/** Written to try a blocked socket. Small, because µWS keeps it if the socket takes nothing. */
 const PROBE_BYTES = 64;
 const NOTHING = new Uint8Array(0);
 /**
- * Where frames are joined: one for all responses, for what is in it is written or copied before the next.
- * Memory of its own for each took 1 µs.
+ * Where frames are joined. One for all responses, since its content is written or copied before the next use.
+ * Memory of its own for each response took 1 µs.
  */
 const JOINED = new Uint8Array(2 * JOINED_BYTES_MAX);
 
 export interface ResponseOwner {
   readonly isStream: boolean;
-  /** Whether a response that begins now ends its connection. */
   readonly endsConnection: boolean;
-  /**
-   * Status and headers, inside the cork of the first write; `tellsClose` where they say that the connection
-   * ends.
-   */
+  /** Writes the head, inside the cork of the first write. `tellsClose`: with `connection: close`. */
   writeHead(tellsClose: boolean): void;
-  /** So many bytes of the response have left: credits go back for them. */
+  /** `bytes` of the response have left: the worker may get credits for them. */
   onTaken(bytes: number): void;
-  /**
-   * The response has been ended, all of it taken by the kernel but for what one small write may leave with
-   * µWS.
-   */
+  /** The response was ended. The kernel has all of it, except what one small write may leave with µWS. */
   onLeft(): void;
 }
 
@@ -83,23 +65,23 @@ export class ResponseWriter {
   readonly #res: HttpResponse;
   readonly #clock: Clock;
   readonly #owner: ResponseOwner;
-  /** What the socket had no room for, oldest first: one window at most, which the credits bound. */
+  /** What the socket did not take, oldest first. Credits bound it to one window. */
   readonly #queue: Uint8Array[] = [];
-  /** Of a response that has been ended: what comes after the queue. */
+  /** Once the response was ended: what comes after the queue. */
   #last: Uint8Array | undefined;
-  /** What waits for the frame that follows at once: they leave with one system call. */
+  /** Frames that wait for the one that follows at once, to leave with one system call. */
   #joined: Uint8Array[] = [];
   #joinedBytes = 0;
   #begun = false;
   #blocked = false;
   #wasSlow = false;
   #left = false;
-  /** The head said `close`: the connection ends with the response. */
+  /** The head said `connection: close`. */
   #toldClose = false;
   #gone = false;
-  /** The end is a cut connection, which tells that the response is not whole. */
+  /** The connection is cut at the end, which tells that the response is not whole. */
   #cuts = false;
-  /** Bytes that µWS keeps because the socket was full: they have left when a later write succeeds. */
+  /** Bytes that µWS keeps because the socket was full. They have left when a later write succeeds. */
   #storedBytes = 0;
   /** When the socket last took something. */
   #progressMs: number;
@@ -113,10 +95,7 @@ export class ResponseWriter {
     res.onWritable(() => this.#onWritable());
   }
 
-  /**
-   * One frame of the response; for a stream it holds whole events. With `more` another write, `end` or
-   * `flush` follows at once.
-   */
+  /** Writes a frame, of a stream whole events. With `more` a `write`, `end` or `flush` follows at once. */
   write(bytes: Uint8Array, more = false): void {
     if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {
       this.#joined.push(bytes);
@@ -126,7 +105,7 @@ export class ResponseWriter {
     }
   }
 
-  /** What was to leave with a frame that followed at once leaves without it. */
+  /** Writes what waits for a frame that was to follow at once. */
   flush(): void {
     if (this.#joined.length > 0) this.#write(this.#join(NOTHING));
   }
@@ -149,16 +128,14 @@ export class ResponseWriter {
       this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
       start = end;
     }
-    // A frame is a view of all that came with it, for other calls too: one that stays longer must not hold on
-    // to them.
+    // Copied: a frame is a view of all that came with it, also for other calls.
     if (start < bytes.length) this.#queue.push(bytes.slice(start));
   }
 
-  /** The last bytes; `onLeft` follows, at once if the client is not slow, unless the client goes first. */
+  /** Writes the last bytes. `onLeft` follows, at once unless the client is slow. */
   end(bytes: Uint8Array): void {
     const all = this.#join(bytes);
-    // Nothing of the response is out yet, and what went before it on this connection its client has read: the
-    // socket is empty.
+    // If nothing of the response is out yet, the socket is empty: the client has read what came before.
     const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart));
@@ -167,10 +144,7 @@ export class ResponseWriter {
     this.#pump();
   }
 
-  /**
-   * In the place of `end`: the connection is closed once the client has what was written. Only after a
-   * `write`.
-   */
+  /** In place of `end`, after a `write`: closes the connection once the client has what was written. */
   cut(): void {
     this.#cuts = true;
     this.end(NOTHING);
@@ -209,22 +183,22 @@ export class ResponseWriter {
 
   /** Tries whether the socket has taken what µWS keeps. */
   #probe(): void {
-    // A comment is in place where no queued piece of an event must come before it. A whole response knows
-    // none: with nothing queued more of it is on its way, and that is the next try.
+    // A comment may come only between events, so not if pieces are queued. A whole response has no comments:
+    // with nothing queued, more of it is on its way, and that is the next try.
     if (this.#queue.length > 0) this.#sendHead(PROBE_BYTES);
     else if (this.#owner.isStream) this.#send(SSE_KEEP_ALIVE, 0);
     else this.#res.cork(() => undefined);
     this.#pump();
   }
 
-  /** Writes the queue as far as the socket takes it, and then the end if it is there. */
+  /** Writes what the socket takes of the queue, and then the end if `end` was called. */
   #pump(): void {
     while (!this.#blocked && this.#queue.length > 0)
       this.#sendHead(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
     const last = this.#last;
     if (this.#blocked || last === undefined || this.#left) return;
-    // One system call for both. Not `end(bytes)`: that would leave what the socket does not take to µWS and
-    // its timer.
+    // One system call for both. Not `end(bytes)`, which leaves what the socket does not take to µWS and its
+    // timer.
     let taken = true as boolean;
     this.#res.cork(() => {
       this.#begin();
@@ -241,7 +215,7 @@ export class ResponseWriter {
     }
   }
 
-  /** Read anew after a write, with which the response may have left. */
+  /** A method, because the response may have left within a write just before. */
   #hasLeft(): boolean {
     return this.#left;
   }
@@ -250,13 +224,13 @@ export class ResponseWriter {
     this.#left = true;
     this.#owner.onLeft();
     if (!this.#toldClose && !this.#cuts) return;
-    // Not within a callback of µWS, which goes on with the connection.
+    // Later, because µWS goes on with the connection after its callback.
     setImmediate(() => {
       if (!this.#gone) this.#res.close();
     });
   }
 
-  /** The connection has ended: nothing more can be done with it. */
+  /** The connection has ended. */
   onGone(): void {
     this.#gone = true;
   }
@@ -269,7 +243,7 @@ export class ResponseWriter {
     this.#send(bytes, bytes.length);
   }
 
-  /** `creditBytes` of the written count for the worker. */
+  /** The worker gets credit for `creditBytes` of `bytes`. */
   #send(bytes: Uint8Array | string, creditBytes: number): void {
     this.#res.cork(() => {
       this.#begin();
@@ -284,7 +258,7 @@ export class ResponseWriter {
     }
   }
 
-  /** Inside of a cork. */
+  /** Called inside of a cork. */
   #begin(): void {
     if (this.#begun) return;
     this.#begun = true;
@@ -299,7 +273,7 @@ export class ResponseWriter {
   }
 }
 
-/** Valid until the next. */
+/** Joins frames. The result is valid until the next call. */
 function joinedIn(frames: readonly Uint8Array[], framesBytes: number, last: Uint8Array): Uint8Array {
   if (framesBytes + last.length > JOINED.length) return Buffer.concat([...frames, last]);
   let at = 0;

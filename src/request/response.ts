@@ -29,10 +29,7 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
 export const JSON_TYPE = 'application/json';
 const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
-/**
- * µWS ends a connection after 8 to 12 s of rest, and has no setting for it. A second is left for the next
- * request to arrive.
- */
+/** µWS ends a connection after 8 to 12 s of rest. A second is left for the next request to arrive. */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
 /** Proxies on the way must not store or buffer a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
@@ -148,10 +145,7 @@ export function endWithBody(
   else res.endWithoutBody();
 }
 
-/**
- * Ends a response without a body and its connection. µWS's `endWithoutBody` can't if the response has its own
- * length.
- */
+/** Ends a response without a body and its connection, which `endWithoutBody` can't if it has a length. */
 function closeAfterHead(res: HttpResponse): void {
   let gone = false;
   res.onAborted(() => (gone = true));

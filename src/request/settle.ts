@@ -96,10 +96,7 @@ function append(
   });
 }
 
-/**
- * The usage that an upstream reports, times a price, may exceed 64 bits. Nothing is recorded beyond this
- * bound.
- */
+/** Reported usage times a price may exceed 64 bits. Nothing is recorded beyond this bound. */
 function bounded(uncovered: PicoUnits): PicoUnits {
   return uncovered < CREDITED_PICO_UNITS_MAX ? uncovered : CREDITED_PICO_UNITS_MAX;
 }

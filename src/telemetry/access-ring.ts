@@ -1,6 +1,6 @@
 /**
  * The records of calls on their way to the access log: a listener appends each call that it wants logged
- * (call-meter.ts), the main thread takes them out and writes them (gateway-logs.ts). One ring a listener.
+ * (chat-exchange.ts), the main thread takes them out and writes them (gateway-logs.ts). One ring a listener.
  *
  * A full ring drops records and counts them; it never holds up a call. Calls are charged by way of the
  * journal, which loses none.
