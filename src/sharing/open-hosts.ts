@@ -1,40 +1,41 @@
 /**
- * What a gateway shares with other hosts, over the server of `sharing.url`: the coordinator of limits and money, and the registry.
- * Loaded where there is `sharing` alone, for the server's client costs memory. Main thread of a gateway process.
+ * What a gateway shares with other hosts over the server of `sharing.url`: the coordinator of limits and
+ * money, and the registry. A gateway with `sharing` loads this file when it starts, on its main thread;
+ * others do not, because the server's client costs memory.
  */
 import { randomUUID } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
+import type { AccountRecord } from '../registry/account-record.js';
+import type { IdPrefix } from '../registry/record-id.js';
+import type { Page } from '../registry/record-store.js';
+import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorMemory } from './coordinator-memory.js';
-import type { Coordinator } from './coordinator.js';
+import type { Coordinator, HostSpent } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
-import { hostAccounting } from './host-accounting.js';
 import { HostDirectory } from './host-directory.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
 import { ValkeyClient } from './valkey-client.js';
+import type { Credited } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
+import type { HostAccounting } from './valkey-partition.js';
 
-/*
- * The coordinator of hosts for one gateway process, by the settings: a node for its calls and one for an operator's debits. Main
- * thread. Load it when there is `sharing` alone, see valkey-client.ts.
- */
-
-/** A request waits for its exchange; a server that needs longer is taken for lost. */
+/** A request waits for its exchange. A server that needs longer is taken for lost. */
 const EXCHANGE_DEADLINE_MS = 1_000;
-/** As on one host: see lmdb-coordinator.ts. */
+/** As on one host: see open-coordinator.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
 /** What is set aside for a time without the server is leased by a third one. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
 export interface HostCoordinatorOptions {
-  /** With `sharing`. */
+  /** They have `sharing`. */
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
-  /** Made once for the data directory. */
+  /** The host's id, made once for the data directory. */
   readonly host: string;
   /** Index of the process in its group. */
   readonly slot: number;
@@ -44,13 +45,16 @@ export interface HostCoordinatorOptions {
 }
 
 export interface HostCoordinators {
-  /** Of the calls. */
+  /** For calls. */
   readonly calls: EqualShare;
-  /** Of an operator's debits: whatever becomes of it, the calls keep their leases. */
+  /** For an operator's debits: whatever becomes of this node, the calls keep their leases. */
   readonly debits: Coordinator;
 }
 
-/** Nobody has joined yet; connecting has begun. Throws where the host's memory of the server is damaged. */
+/**
+ * Opens the nodes; none has joined yet, but connecting has begun. Throws if the host's memory of the server
+ * is damaged.
+ */
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
   const { settings, host, slot, store, clock, log } = options;
   const { sharing } = settings;
@@ -104,7 +108,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   return { calls: open(slot, { shares, openFallback, onAlone }), debits: open(DEBIT_SLOTS_FROM + slot) };
 }
 
-/** An operator waits for it; calls have deadlines of their own where more is sent. */
+/** An operator waits for it. Calls that send more have deadlines of their own. */
 const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
@@ -113,12 +117,12 @@ export interface HostsOptions {
   readonly slot: number;
   readonly store: Store;
   readonly clock: Clock;
-  /** Brings what was taken into the store to the shared buffers. */
+  /** Brings what was written to the store to the shared buffers. */
   readonly onTaken: () => void;
   readonly log: Log;
 }
 
-/** What is shared, not joined yet. */
+/** What is shared. Nothing has joined yet. */
 export interface Hosts {
   /** Closed by whoever uses them. */
   readonly coordinators: HostCoordinators;
@@ -130,7 +134,7 @@ export interface Hosts {
 
 export type OpenHosts = typeof openHosts;
 
-/** The settings have `sharing`. */
+/** The settings must have `sharing`. */
 export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsOptions): Hosts {
   const { sharing } = settings;
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
@@ -153,4 +157,60 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
       await registry.close();
     },
   };
+}
+
+const PAGE_ACCOUNTS = 500;
+const KEY_PREFIX = 'key_' satisfies IdPrefix;
+/** Bound of the versions in one epoch. Epoch and version together stay below 2^53. */
+const VERSIONS_PER_EPOCH = 2 ** 40;
+
+/**
+ * What the store of a host reports to the coordinator of hosts: what the host has charged its accounts, and
+ * what its copy of the registry says was credited. Each amount has a version that grows with every change,
+ * because processes of a host report side by side, and copies of hosts differ in age. Reads of some
+ * microseconds.
+ */
+function hostAccounting(
+  store: Pick<
+    Store,
+    'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccounts' | 'refresh' | 'shared'
+  >,
+): HostAccounting {
+  const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
+    // Read before the amount: if the amount is newer than its version, the next report is accepted all the
+    // same.
+    const version = store.shared.booksVersion();
+    const spending = account === undefined ? undefined : store.findSpending(account.index);
+    return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
+  };
+  return {
+    spentOf: (scope) => {
+      store.refresh();
+      return spentBy(store.findAccount(scope));
+    },
+    creditedOf: (scope): Credited | undefined => {
+      const position = store.copy.position();
+      const account = store.findAccount(scope);
+      if (position === undefined || account === undefined) return undefined;
+      return { totalPicoUnits: account.credited, version: versionOf(position) };
+    },
+    inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
+    *allSpent() {
+      // Page by page: the event loop goes on between two of them.
+      for (let from: number | undefined = 0; from !== undefined;) {
+        store.refresh();
+        const page: Page<AccountRecord> = store.listAccounts(from, PAGE_ACCOUNTS);
+        for (const account of page.items) {
+          const spent = spentBy(account);
+          if (spent !== undefined) yield [account.id, spent];
+        }
+        from = page.next;
+      }
+    },
+  };
+}
+
+/** Grows with each change of the registry, also over its epochs. */
+function versionOf({ history, version }: RegistryPosition): number {
+  return history.length * VERSIONS_PER_EPOCH + version;
 }
