@@ -1,32 +1,32 @@
 /**
- * Names, plans and standing of all accounts, in memory, so that a search reads no records but those it found: 100,000
- * accounts are looked through in some milliseconds, where reading their records would take half a second. About 60 bytes
- * an account. Main thread.
+ * Names, plans and status of all accounts, in memory. A search so reads only the records it found: looking
+ * through 100,000 accounts takes some milliseconds, where reading their records would take half a second.
+ * About 60 bytes an account. Accounts uses it on the main thread.
  *
  * A slot is never reused and a name never changes, so the lists only grow.
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/** What is not given, every account has. */
+/** Every account has what is not given. */
 export interface AccountFilter {
-  /** Part of the name in any case, or an account whose id was found to begin with it. */
+  /** `text`: part of the name, in any case. `ids`: accounts whose id was found to begin with it. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
   readonly planId?: string | undefined;
   readonly active?: boolean | undefined;
 }
 
-/** Slots that one search looks at: some 30 ms. Its page is then short, and goes on at its cursor. */
+/** Slots that one search looks at: some 30 ms. The page is then short, and its cursor continues. */
 const SLOTS_PER_SEARCH_MAX = 500_000;
 
 export class AccountDirectory {
   readonly #names: string[] = [];
   readonly #planIds: string[] = [];
   readonly #active: boolean[] = [];
-  /** One string for each plan, whoever read it. */
+  /** One string for each plan, however many records it was read from. */
   readonly #plans = new Map<string, string>();
 
-  /** Takes an account in, or its new plan and standing. */
+  /** Adds an account, or sets its plan and status. */
   set({ index, name, planId, active }: AccountRecord): void {
     const plan = this.#plans.get(planId) ?? planId;
     this.#plans.set(plan, plan);
@@ -35,7 +35,10 @@ export class AccountDirectory {
     this.#active[index] = active;
   }
 
-  /** Accounts from slot `from` on, at most `limit`; `next` is where to go on, also where none was found yet. */
+  /**
+   * Returns at most `limit` accounts from slot `from` on. `next` is the cursor that continues, also if none
+   * was found yet.
+   */
   find(
     filter: AccountFilter,
     from: number,

@@ -1,12 +1,12 @@
 /**
- * What is kept of an account: the record that an operator changes, the journal of its credits, and the totals that the
- * data plane writes. Plain records; main thread.
+ * What is kept of an account: the record that an operator changes, the journal of its credits, and the totals
+ * that the flush writes. Plain records of the registry and the store; main thread.
  */
 import type { AccountIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /** Committed before a change is acknowledged. */
 export interface AccountRecord {
-  /** The account's slot in the ledger; never reused, for no account is ever removed. */
+  /** The account's slot in the ledger; never reused, because no account is ever removed. */
   readonly index: AccountIndex;
   /** `acct_` and 16 characters. */
   readonly id: string;
@@ -15,11 +15,11 @@ export interface AccountRecord {
   readonly planId: string;
   readonly active: boolean;
   readonly createdMs: WallMs;
-  /** All credits less all debits, ever: the sum of the account's journal. */
+  /** All credits less all debits since its creation: the sum of its journal. */
   readonly credited: PicoUnits;
 }
 
-/** One line of an account's journal; a debit is negative. */
+/** One line of an account's journal. The amount of a debit is negative. */
 export interface CreditRecord {
   readonly amount: PicoUnits;
   readonly note: string;
@@ -27,20 +27,20 @@ export interface CreditRecord {
 }
 
 /**
- * A credit that was asked for with an idempotency key, and how it was answered, so that asking again does nothing and gets
- * the same response. Kept as long as the journal.
+ * A credit that was requested with an idempotency key, and its response. The same request again does nothing
+ * and gets the same response. Kept as long as the journal.
  */
 export interface CreditRequestRecord {
   readonly amount: PicoUnits;
   readonly note: string;
-  /** As the caller got it. */
+  /** The body that the caller got. */
   readonly answer: string;
 }
 
 /** Absolute totals as of the last flush: writing one twice changes nothing. */
 export interface SpendingRecord {
   readonly spent: PicoUnits;
-  /** What upstreams reported beyond what the balance could pay. */
+  /** Charges that the balance could not pay. */
   readonly uncovered: PicoUnits;
   /** The day of `dayCalls`, counted from 1970-01-01 in UTC+8. */
   readonly dayNumber: number;

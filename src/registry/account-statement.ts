@@ -1,5 +1,6 @@
 /**
- * An account with its money and counters, as an operator wants to see them. Pure; main thread.
+ * An account with its money and counters, as an operator reads it. LiveState (registry-context.ts) makes it
+ * on the main thread. Pure.
  */
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
@@ -22,7 +23,10 @@ export interface AccountUse {
   readonly held: PicoUnits;
   /** By all hosts. */
   readonly spent: PicoUnits;
-  /** Permits of the current minute. Of other hosts, and of keys, this includes granted ones, as do the day's calls. */
+  /**
+   * Permits of the current minute. Of other hosts, and of keys, this includes granted ones, as do the day's
+   * calls.
+   */
   readonly minuteUsed: number;
   readonly dayNumber: number;
   readonly dayCalls: number;
@@ -37,7 +41,7 @@ export type KnownUses = ReadonlyMap<string, AccountUse>;
 
 export interface AccountStatement {
   readonly record: AccountRecord;
-  /** True if the settings do not have its plan: its calls are refused, active or not. */
+  /** True if the settings do not have its plan: its calls are rejected, active or not. */
   readonly planMissing?: boolean;
   /** credited = available + held + spent. */
   readonly available: PicoUnits;
@@ -47,11 +51,11 @@ export interface AccountStatement {
   readonly callsToday: number;
   readonly requestsThisMinute: number;
   readonly callsInFlight: number;
-  /** Where processes share the account; its money is a part of `available`. */
+  /** Present if processes share the account. Its money is a part of `available`. */
   readonly leased?: LeasedAhead;
 }
 
-/** Of the running gateway. */
+/** From the ledger of the only gateway. */
 export function liveStatement(
   record: AccountRecord,
   snapshot: AccountSnapshot,
@@ -69,7 +73,7 @@ export function liveStatement(
   };
 }
 
-/** While no gateway runs: as of the last flush, with nothing held. `spending` is undefined where there was none. */
+/** From the last flush, with nothing held. `spending` is undefined if there was none. */
 export function flushedStatement(
   record: AccountRecord,
   spending: SpendingRecord | undefined,
@@ -90,9 +94,10 @@ export function flushedStatement(
 }
 
 /**
- * Of processes that share the account: what the store says of the money, and what their calls use now; `use` is undefined
- * where that could not be had. A charge that is being written may be counted as held and as spent for a moment, so `held`
- * is what is left of the law. Leased money is told as of a moment before, so it may be more than there is.
+ * For processes that share the account: money from the store, and what their calls use now. `use` is
+ * undefined if it could not be had. A charge that is being written may be counted as held and as spent for a
+ * moment, so `held` is computed by the law. Leased money is as of a moment before, so it may exceed what is
+ * available and is capped.
  */
 export function sharedStatement(
   flushed: AccountStatement,

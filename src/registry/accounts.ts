@@ -1,6 +1,6 @@
 /**
- * Accounts: made, found, listed, moved to a plan, disabled; on disk first and then in the ledger, where it takes effect on
- * all threads at once. Main thread of the gateway; or a command, on the store alone, while none runs.
+ * Accounts: created, found, listed, moved to a plan, disabled. A change is on disk first and then in the live
+ * state. A part of the registry: main thread of a gateway process, or a command.
  */
 import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -19,7 +19,7 @@ export interface NewAccount {
   readonly credit: PicoUnits;
 }
 
-/** Accounts that have all of what is given. */
+/** Selects accounts that match all that is given. */
 export interface AccountSearch {
   /** Part of the name, in any case, or the beginning of the id. */
   readonly text?: string | undefined;
@@ -27,7 +27,7 @@ export interface AccountSearch {
   readonly active?: boolean | undefined;
 }
 
-/** Of a million ids some 30 begin alike when three of their random characters are given. */
+/** Of a million ids some 30 begin with the same three random characters. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
 const IDS_FOUND_MAX = 1_000;
 
@@ -38,7 +38,7 @@ export class Accounts {
     this.#context = context;
   }
 
-  /** Durable when it returns. Costs a disk flush. */
+  /** Durable when it returns. Costs a disk flush. Throws `invalid_parameters`. */
   create(request: NewAccount): AccountStatement {
     const record = this.#context.store.commit(() => this.put(request));
     this.open(record);
@@ -52,8 +52,8 @@ export class Accounts {
   }
 
   /**
-   * In the order of creation. A page may be short, or empty, and still have a cursor: a search looks at so many accounts at
-   * once. Costs 5 ms for 100,000 accounts, and 15 µs for each that is found.
+   * In the order of creation. A page may be short or empty and still have a cursor, because one search looks
+   * at a bounded number of accounts. Costs 5 ms for 100,000 accounts, and 15 µs for each that is found.
    */
   search({ text, planId, active }: AccountSearch, from: number, limit: number): Page<AccountStatement> {
     const search = text === undefined ? undefined : { text, ids: this.#idsFrom(text) };
@@ -70,12 +70,12 @@ export class Accounts {
     return this.#change(idOrName, (account) => ({ ...account, planId }));
   }
 
-  /** A disabled account's keys are refused with `key_disabled`, on every thread from the moment this returns. */
+  /** A disabled account's keys are rejected with `key_disabled`. */
   setActive(idOrName: string, active: boolean): AccountStatement {
     return this.#change(idOrName, (account) => ({ ...account, active }));
   }
 
-  /** Puts a new account's record in a free slot, inside a commit; `open` follows when that is on disk. */
+  /** Puts a new account's record in a free slot, inside a commit. `open` follows when that is on disk. */
   put({ name, planId, credit }: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
     const { store, accountsMax, clock } = this.#context;
     assertName('name', name);
@@ -103,13 +103,13 @@ export class Accounts {
     return record;
   }
 
-  /** Makes the ledger know an account that has just been put. */
+  /** Makes the live state know an account that has just been put. */
   open(record: AccountRecord): void {
     const { live, catalog } = this.#context;
     live.openAccount(record, catalog);
   }
 
-  /** Throws `not_found`, or `invalid_parameters` where a key was given. */
+  /** Throws `not_found`, or `invalid_parameters` if an API key was given. */
   recordOf(idOrName: string): AccountRecord {
     const { store } = this.#context;
     assertReference('account', idOrName);

@@ -1,12 +1,13 @@
 /**
- * Models, prices and plans as the data plane sees them: plain frozen records made by the main thread from the settings
- * and handed to every thread. No secrets. Any thread.
+ * Models, prices and plans as the data plane sees them: plain frozen records without secrets. The main thread
+ * makes them from the settings and sends them to every thread; a reload merges the new ones into those that
+ * run. Any thread.
  */
 import type { RoutingMember } from '../core/routing-members.js';
 import type { PicoUnits } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 
-/** What one token costs. */
+/** Price of one token. */
 export interface TokenPrice {
   readonly inputPicoUnits: PicoUnits;
   readonly cachedInputPicoUnits: PicoUnits;
@@ -21,9 +22,9 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
-  /** Members that choose where a call goes and are let through. */
+  /** Members of a request that choose where the call goes and are passed on. */
   readonly passMembers: readonly RoutingMember[];
-  /** A reload removed it: it is listed nowhere and on no plan; calls in flight end as they were admitted. */
+  /** A reload removed it: it is listed nowhere and on no plan. Calls in flight end as they were admitted. */
   readonly retired?: true;
 }
 
@@ -31,21 +32,27 @@ export interface PlanEntry {
   readonly id: string;
   readonly requestsPerMinute: number;
   readonly callsPerDay: number;
-  /** The most that a call may ask for; undefined where the model's own bound alone counts. */
+  /** The most output tokens that a call may ask for; undefined if only the model's own limit counts. */
   readonly outputTokensMax: number | undefined;
-  /** Of one account; the lower of the plan's and the gateway's own, as is the next. */
+  /** Of one account; the lower of the plan's and the gateway's own limit, as is the next. */
   readonly callsInFlightMax: number;
   readonly bodyBytesMax: number;
-  /** Indices into `Catalog.models` that the plan may use, ascending. */
+  /** Indices into `Catalog.models` of the models that the plan may use, ascending. */
   readonly modelIndices: readonly number[];
   /** A reload removed it, and no account is on it. */
   readonly retired?: true;
 }
 
-/** The plan of an account whose plan is not in the catalogue; it is disabled, so nobody looks the plan up. */
+/**
+ * The plan of an account whose plan is not in the catalogue. The account is disabled, so nobody looks the
+ * plan up.
+ */
 export const NO_PLAN_INDEX = 2 ** 30 - 1;
 
-/** Indices into both lists are stable for the life of the process, over reloads too; accounts point at plans by index. */
+/**
+ * Indices into both lists are stable for the life of the process, also over reloads. Accounts name plans by
+ * index.
+ */
 export interface Catalog {
   readonly models: readonly ModelEntry[];
   readonly plans: readonly PlanEntry[];
@@ -56,14 +63,14 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
-/** Exact cost of a call's tokens. */
+/** Returns the exact cost of a call's tokens. */
 export function costOf(price: TokenPrice, usage: Usage): PicoUnits {
   return (BigInt(usage.promptTokens - usage.cachedTokens) * price.inputPicoUnits +
     BigInt(usage.cachedTokens) * price.cachedInputPicoUnits +
     BigInt(usage.completionTokens) * price.outputPicoUnits) as PicoUnits;
 }
 
-/** The most that a call can cost whose prompt has at most `promptTokensMax` tokens. */
+/** Returns the most that a call can cost if its prompt has at most `promptTokensMax` tokens. */
 export function worstCaseOf(
   price: TokenPrice,
   promptTokensMax: number,
@@ -74,18 +81,14 @@ export function worstCaseOf(
   return (BigInt(promptTokensMax) * input + BigInt(completionTokensMax) * price.outputPicoUnits) as PicoUnits;
 }
 
-/*
- * From the catalogue that runs to the next one, so that every index keeps its meaning: calls in flight, journals and
- * accounts name models and plans by index. Pure; main thread.
- */
-
 interface Entry {
   readonly id: string;
   readonly retired?: true;
 }
 
 /**
- * `next` with the indices of `current`: an entry takes the place of the one of its id, new ones follow, and what `next` does
+ * Returns `next` with the indices of `current`, because calls in flight, journals and accounts name models
+ * and plans by index. An entry takes the place of the one with its id, new ones follow, and what `next` does
  * not have stays as it was, retired. Indices of `next`'s plans into its models are translated.
  */
 export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
@@ -100,14 +103,17 @@ export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   return { models, plans: mergeById(current.plans, plans) };
 }
 
-/** `current` without the plans that `next` does not have: no account can be put on one of them any more. */
+/**
+ * Returns `current` with the plans retired that `next` does not have, so that no account can be put on one of
+ * them.
+ */
 export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
   const kept = new Set(next.plans.filter(isListed).map(({ id }) => id));
   const plans = current.plans.map((plan) => (kept.has(plan.id) ? plan : { ...plan, retired: true as const }));
   return { models: current.models, plans };
 }
 
-/** `next` in the places of `current`: see `mergeCatalogs`. */
+/** Returns `next` with the indices of `current`; see `mergeCatalogs`. */
 export function mergeById<T extends Entry>(current: readonly T[], next: readonly T[]): T[] {
   const byId = new Map(next.map((entry) => [entry.id, entry]));
   const kept = current.map((entry): T => byId.get(entry.id) ?? { ...entry, retired: true });

@@ -1,6 +1,6 @@
 /**
- * Credits and debits: lines of an account's journal, and the money in the ledger. Main thread of the gateway; or a command,
- * on the store alone, while none runs.
+ * Credits and debits: lines of an account's journal, and the money in the ledger. A part of the registry:
+ * main thread of a gateway process, or a command.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -13,7 +13,7 @@ import { UNPRINTABLE, assertIdempotencyKey, invalid, LINE_PATTERN } from './reco
 import type { Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
-/** Of a journal line: a sentence and a document's number, not the document. */
+/** Length of a journal line's note: a sentence and a document's number, not the document. */
 const NOTE_CHARS_MAX = 500;
 
 /** A negative amount is a debit. */
@@ -44,15 +44,18 @@ export class Credits {
     this.#accounts = accounts;
   }
 
-  /** A negative amount is a debit, refused where the balance does not cover it. Durable when it returns. */
+  /**
+   * A negative amount is a debit, rejected if the balance does not cover it. Durable when it returns. Throws
+   * `invalid_parameters` and `not_found`.
+   */
   add(account: string, amount: PicoUnits, note: string): AccountStatement {
     return this.#transfer({ account, amount, note }, NO_HOOKS);
   }
 
   /**
-   * As `add`, but once for each key of an account: asked again, also at the same time or after a restart, it changes
-   * nothing and returns the first response. `answerOf` makes that from the statement. Throws `invalid_parameters` where the
-   * key came with another amount or note before.
+   * As `add`, but once for each key of an account. Asked again, also at the same time or after a restart, it
+   * changes nothing and returns the first response, which `responseOf` made from the statement. Throws
+   * `invalid_parameters` if the key came with another amount or note before.
    */
   addOnce(request: TransferOnce, responseOf: (statement: AccountStatement) => string): string {
     const { store } = this.#context;
@@ -68,13 +71,14 @@ export class Credits {
       throw new Replayed();
     };
     try {
-      // Before anything is refused: what took the whole balance must not be told that nothing is left.
+      // Before anything is rejected: a repeated request that took the whole balance must not be told that
+      // nothing is left.
       assertFirst();
       let first = '';
       this.#transfer(request, {
         before: (account) => {
           index = account.index;
-          // Again, for another process may have been here meanwhile.
+          // Again, because another process may have made the same request meanwhile.
           assertFirst();
         },
         after: (statement) => {
@@ -89,7 +93,7 @@ export class Credits {
     }
   }
 
-  /** An account's journal from line `from` on, oldest first. */
+  /** Returns an account's journal from line `from` on, oldest first. */
   list(account: string, from: number, limit: number): Page<CreditRecord> {
     return this.#context.store.listCredits(this.#accounts.recordOf(account).index, from, limit);
   }
@@ -106,7 +110,7 @@ export class Credits {
     const statement = store.commit(() => {
       const record = this.#put(transfer, hooks);
       const { held, spent, ...rest } = this.#accounts.statementOf(record);
-      // By the law of the account: a ledger gets the money when the disk has it.
+      // By the law of the account, because a ledger gets the money only when the disk has it.
       const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
       hooks.after(after);
       return after;
@@ -116,9 +120,10 @@ export class Credits {
   }
 
   /**
-   * The other way round than a credit: a ledger gives the money up before it is taken on disk, so that no call can spend it
-   * in between. Charges that are not flushed yet make the ledger's balance the lower one, so what it covers the disk covers
-   * too. Without a ledger the disk decides, inside the transaction, so that two commands cannot take the same money.
+   * The other way round than a credit: a ledger gives the money up before the disk does, so that no call can
+   * spend it in between. Charges that are not flushed yet make the ledger's balance the lower one, so what it
+   * covers the disk covers too. Without a ledger the disk decides, inside the transaction, so that two
+   * commands cannot take the same money.
    */
   #debit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
     const { store, live } = this.#context;
@@ -129,7 +134,8 @@ export class Credits {
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
-        // Not `available`: what other processes hold they may give back, and whoever takes the money asks for that.
+        // Not `available`: other processes may give back what they hold, and whoever takes the money asks for
+        // that.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
@@ -173,7 +179,7 @@ export function notCovered(available: PicoUnits): ProxyError {
   return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
 }
 
-/** In the words of JSON Schema. */
+/** The rule of a note as JSON Schema. */
 export const NOTE_RULE = { maxLength: NOTE_CHARS_MAX, pattern: LINE_PATTERN };
 
 function assertNote(note: string): void {

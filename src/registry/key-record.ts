@@ -1,41 +1,45 @@
 /**
- * What is kept of a key: its digest and never the key; and, apart from it, the use that was made of it. Plain records; main
- * thread.
+ * What is kept of a key: its digest and never the key, and, apart from it, the use that was made of it. With
+ * the rules of expiry and of what a rotated key inherits. Plain records and pure functions of the registry
+ * and the store; main thread.
  */
 import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
 import { conflict, invalid } from './record-id.js';
 
 export interface KeyRecord {
-  /** The key's slot in the key table; free again when the key has been deleted. */
+  /** The key's slot in the key table; free again when the key was deleted. */
   readonly index: KeyIndex;
   /** `key_` and 16 characters. */
   readonly id: string;
   readonly accountIndex: AccountIndex;
   readonly accountId: string;
-  /** For people. Keys of several accounts may share one; of one account only those that were rotated, and such as were made before that was so. */
+  /**
+   * For people. Keys of several accounts may share one. Within an account only keys that were rotated do, and
+   * such as were made before names had to be unique.
+   */
   readonly name: string;
   /** SHA-256 of the key, 32 bytes. */
   readonly digest: Buffer;
-  /** The key's beginning, so that its owner knows it again: `sk-` and four of its 43 characters. */
+  /** The key's beginning, by which its owner recognizes it: `sk-` and four of its 43 characters. */
   readonly prefix: string;
   readonly active: boolean;
   readonly createdMs: WallMs;
-  /** Unix seconds from which on the key is refused; undefined where it does not expire. */
+  /** Unix seconds from which on the key is rejected; undefined if it does not expire. */
   readonly expiresSeconds: number | undefined;
-  /** Own limits, each where it is lower than the plan's; undefined where the plan's alone counts. */
+  /** Own limits, each in force if it is lower than the plan's; undefined if only the plan's counts. */
   readonly requestsPerMinute: number | undefined;
   readonly callsPerDay: number | undefined;
-  /** The key that rotation put in its place. */
+  /** Id of the key that rotation put in its place. */
   readonly replacedById: string | undefined;
-  /** Where limits are shared: what the key in whose place it came had used of its own. */
+  /** Present if limits are shared: what the key that it replaces had used of its own limits. */
   readonly inherited?: InheritedUse | undefined;
 }
 
 /** Counts of a key with limits of its own, at a moment. */
 export type InheritedUse = Pick<KeyUseRecord, 'minuteUsed' | 'dayNumber' | 'dayCalls' | 'takenMs'>;
 
-/** Absolute figures as of the last flush. Counts are those of a key with limits of its own, else 0. */
+/** Absolute numbers as of the last flush. The counts are 0 unless the key has limits of its own. */
 export interface KeyUseRecord {
   /** Undefined for a key that has only its predecessor's counts. */
   readonly lastUsedSeconds: number | undefined;
@@ -46,21 +50,19 @@ export interface KeyUseRecord {
   readonly takenMs: WallMs;
 }
 
-/** Whether a minute or a day of the key's own is counted. */
+/** Whether the key has limits of its own. */
 export function isLimited({ requestsPerMinute, callsPerDay }: KeyRecord): boolean {
   return requestsPerMinute !== undefined || callsPerDay !== undefined;
 }
 
 const PREFIX_CHARS = 7;
 
-/** The part of a key that may be shown: it leaves 232 of the 256 random bits unknown. */
+/** Returns the part of a key that may be shown. It leaves 232 of the 256 random bits unknown. */
 export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_CHARS);
 }
 
-/* What a key that rotation made begins with: the counts of the key in whose place it came. Pure; main thread. */
-
-/** Permits weigh no longer. */
+/** How long permits weigh. */
 const WINDOW_MS = 60_000;
 
 export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undefined {
@@ -69,7 +71,10 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** `now` with what was inherited `before`, which nobody has counted yet where the key was not used since. */
+/**
+ * Returns `now`, plus what was inherited `before` and nobody has counted yet because the key was not used
+ * since.
+ */
 export function laterUse(now: InheritedUse, before: InheritedUse | undefined): InheritedUse {
   if (before === undefined) return now;
   const weighs = now.takenMs - before.takenMs < WINDOW_MS;
@@ -84,18 +89,14 @@ export function laterUse(now: InheritedUse, before: InheritedUse | undefined): I
   };
 }
 
-/*
- * When keys expire. Pure; main thread.
- */
-
 const MS_PER_SECOND = 1_000;
 
-/** The moments from which on a key is refused are whole seconds, as the key table keeps them. */
+/** Keys expire at whole seconds, as the key table keeps them. */
 export function isExpired({ expiresSeconds }: KeyRecord, nowMs: WallMs): boolean {
   return expiresSeconds !== undefined && expiresSeconds <= Math.floor(nowMs / MS_PER_SECOND);
 }
 
-/** Of a new key, in Unix seconds; undefined where it does not expire. Throws `invalid_parameters`. */
+/** Returns when a new key expires, in Unix seconds; undefined if it does not. Throws `invalid_parameters`. */
 export function expiryOf(
   request: { readonly expiresSeconds?: number | undefined; readonly expiresInSeconds?: number | undefined },
   nowMs: WallMs,
@@ -113,12 +114,14 @@ export function expiryOf(
   );
 }
 
-/** When a key that is rotated now expires: not before the grace is over, and without one at once. */
+/**
+ * Returns when a key that is rotated now expires: at once without a grace period, else not before it is over.
+ */
 export function endOfGrace(nowMs: WallMs, graceSeconds: number): number {
   return graceSeconds === 0 ? Math.floor(nowMs / MS_PER_SECOND) : afterSeconds(nowMs, graceSeconds);
 }
 
-/** Throws `invalid_parameters` where a new key must not take this one's place. */
+/** Throws `conflict` or `invalid_parameters` if no new key may take this one's place. */
 export function assertRotatable(record: KeyRecord, nowMs: WallMs): void {
   const { id, name, replacedById } = record;
   if (replacedById !== undefined) {

@@ -1,28 +1,31 @@
 /**
- * The key table: from the digest of a key to its account, in shared buffers. The main thread writes, every thread reads,
- * nobody locks: a million keys cost one copy and not one a thread.
+ * The key table: from the digest of a key to its account, in shared buffers. The main thread writes, every
+ * thread reads, nobody locks. A million keys so cost one copy and not one for each thread.
  *
- * `slots` is an open-addressing table of 32-bit words, a power of two and at least twice the keys: empty, or the index of
- * a key plus one. `records` has 48 bytes a key; with 8 to 16 bytes of slots that is at most 64 a key:
+ * `slots` is an open-addressing table of 32-bit words, a power of two and at least twice the keys. A word is
+ * empty, or the index of a key plus one. `records` has 48 bytes a key; with 8 to 16 bytes of slots that is at
+ * most 64 a key:
  *
  *     byte  bits  field     written by the main thread
  *        0  8×32  digest    before a slot names the key
  *       32    32  account   before a slot names the key
- *       36    32  state     vacant, active or disabled, and whether it has limits; read afresh by each request
- *       40    32  expires   at any time: Unix seconds from which on it is refused, 0 for never
+ *       36    32  state     vacant, active or disabled, and whether it has limits; each request reads it anew
+ *       40    32  expires   at any time: Unix seconds from which on it is rejected, 0 for never
  *
  *                           written by any thread
- *       44    32  used      Unix seconds of its last use, 0 for none; only where the second is another, so that a busy key's
- *                           line is not fought for
+ *       44    32  used      Unix seconds of its last use, 0 for none; written only if the second
+ *                           is another one, so that threads do not fight for the cache line of a busy key
  *
- * A key's first slot is the first word of its digest, and the search goes on from slot to slot. No stronger hash is
- * wanted: digests are SHA-256, so whoever wants many keys in one place has to find them by trying, and keys are made here.
+ * The first slot of a key is the first word of its digest, and the search goes on from slot to slot. No
+ * stronger hash is needed: digests are SHA-256 and keys are made here, so nobody can choose where keys
+ * collide.
  *
- * Removal closes the gap: keys behind it that may stand nearer to their first slot move up. No slot is left marked as
- * removed, so the search for a key that does not exist stays short however many have come and gone.
+ * Removal closes the gap: keys behind it that may be nearer to their first slot move up. No slot is left
+ * marked as removed, so the search for an unknown key stays short however many keys have come and gone.
  *
- * Readers: a slot is published after its record is whole. A key that moves stands in both slots, then `moves` is counted up,
- * then it leaves the old one. So a search that found nothing while `moves` stood still is right; else it is made again.
+ * Readers: a slot is published after its record is whole. A key that moves is in both slots, then `moves` is
+ * counted up, then it leaves the old one. So a search that found nothing is right if `moves` did not change
+ * meanwhile; otherwise it is repeated.
  */
 import { invariant } from '../core/errors.js';
 import { KEYS_MAX } from '../core/limits.js';
@@ -50,20 +53,19 @@ export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 const SLOT_EMPTY = 0;
 const SLOT_FIRST_KEY = 1;
 
-/** A search is repeated only when a removal overtook it; so often in a row is a bug. */
+/** A search is repeated only if a removal overtook it. That many in a row is a bug. */
 const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
 
-/** What most keys do not have. */
 export interface KeyTraits {
-  /** Unix seconds from which on the key is refused. */
+  /** Unix seconds from which on the key is rejected. */
   readonly expiresSeconds?: number | undefined;
   /** Whether `KeyLimits` has limits of it. */
   readonly limited?: boolean;
 }
 
-/** A plain record: hand it to a thread in its `workerData`. */
+/** A plain record, to be passed to a thread in its `workerData`. */
 export interface KeyTableBuffers {
   readonly keysMax: number;
   readonly slots: SharedArrayBuffer;
@@ -99,7 +101,10 @@ export class KeyTable {
     this.#slotMask = this.#slots.length - 1;
   }
 
-  /** The key with this digest (32 bytes); undefined where there is none. All 32 bytes are compared. Any thread. */
+  /**
+   * Returns the key with this digest (32 bytes, all of which are compared); undefined if there is none. Any
+   * thread.
+   */
   find(digest: Buffer): KeyIndex | undefined {
     for (let searches = 0; searches < SEARCHES_MAX; searches++) {
       const moves = Atomics.load(this.#moves, 0);
@@ -119,7 +124,7 @@ export class KeyTable {
     return (state & STATE_MASK) === STATE_ACTIVE ? 'active' : 'disabled';
   }
 
-  /** Whether the key has limits of its own. Any thread. */
+  /** Any thread. */
   isLimited(key: KeyIndex): boolean {
     return (Atomics.load(this.#records, key * RECORD_WORDS + STATE) & LIMITED) !== 0;
   }
@@ -130,7 +135,7 @@ export class KeyTable {
     return expires !== NEVER && expires <= nowSeconds;
   }
 
-  /** Notes a use; true where the second is another than that of the last one. Any thread. */
+  /** Records a use. Returns true if the last use was not in the same second. Any thread. */
   noteUse(key: KeyIndex, nowSeconds: number): boolean {
     const used = key * RECORD_WORDS + USED;
     if (Atomics.load(this.#records, used) >>> 0 === nowSeconds) return false;
@@ -138,21 +143,21 @@ export class KeyTable {
     return true;
   }
 
-  /** Unix seconds; undefined where the key was never used. Any thread. */
+  /** Unix seconds; undefined if the key was never used. Any thread. */
   lastUsedSecondsOf(key: KeyIndex): number | undefined {
     const used = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
     return used === NEVER ? undefined : used;
   }
 
-  /** Whether a key stands at this index. Any thread. */
+  /** Whether a key has this index. Any thread. */
   has(key: KeyIndex): boolean {
     return Atomics.load(this.#records, key * RECORD_WORDS + STATE) !== STATE_VACANT;
   }
 
   /**
-   * Adds a key whose index is vacant and whose digest is not in the table. An index may be used again a second after its
-   * removal and not before: a request that found the former key might still ask for its account. The limits of a limited
-   * key are opened before. Main thread.
+   * Adds a key. Its index must be vacant and its digest not in the table. An index may be reused one second
+   * after its removal and not before, because a request that found the former key might still ask for its
+   * account. The limits of a limited key must be opened before. Main thread.
    */
   insert(
     key: KeyIndex,
@@ -186,13 +191,13 @@ export class KeyTable {
     Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | limited);
   }
 
-  /** In force on every thread with the next request; from a moment that has passed, at once. Main thread. */
+  /** In force on every thread with the next request; at once if the time has passed. Main thread. */
   setExpiry(key: KeyIndex, expiresSeconds: number): void {
     invariant(this.has(key), `key ${key} is in the table`);
     Atomics.store(this.#records, key * RECORD_WORDS + EXPIRES, expiresSeconds);
   }
 
-  /** Takes a key out; its index is vacant then. Main thread. */
+  /** Removes a key; its index is then vacant. Main thread. */
   remove(key: KeyIndex): void {
     const state = key * RECORD_WORDS + STATE;
     invariant(Atomics.load(this.#records, state) !== STATE_VACANT, `key ${key} is in the table`);
@@ -204,7 +209,7 @@ export class KeyTable {
       const slot = Atomics.load(this.#slots, position);
       if (slot === SLOT_EMPTY) break;
       const first = Atomics.load(this.#records, (slot - SLOT_FIRST_KEY) * RECORD_WORDS);
-      // It may stand in the gap if the gap is on its way: not nearer to it than its first slot is.
+      // It may move into the gap if the gap is not nearer to it than its first slot is.
       if (((position - first) & this.#slotMask) < ((position - gap) & this.#slotMask)) continue;
       Atomics.store(this.#slots, gap, slot);
       Atomics.add(this.#moves, 0, 1);
@@ -232,7 +237,7 @@ export class KeyTable {
     return true;
   }
 
-  /** The empty slot where a new digest goes. */
+  /** Returns the empty slot for a new digest. */
   #vacancyOf(digest: Buffer): number {
     invariant(this.#search(digest) === undefined, 'a digest is in the table once');
     let position = digest.readInt32LE(0) & this.#slotMask;
@@ -243,7 +248,7 @@ export class KeyTable {
     throw new Error('invariant broken: half of the slots are empty');
   }
 
-  /** The slot that names a key of the table. */
+  /** Returns the slot that names a key of the table. */
   #slotOf(key: KeyIndex): number {
     let position = Atomics.load(this.#records, key * RECORD_WORDS) & this.#slotMask;
     for (let steps = 0; steps <= this.#slotMask; steps++) {

@@ -1,6 +1,6 @@
 /**
- * Keys: made, listed, disabled, rotated, deleted; on disk first and then in the key table, where it takes effect on all threads at
- * once. Main thread of the gateway; or a command, on the store alone, while none runs.
+ * Keys: created, listed, disabled, rotated, deleted. A change is on disk first and then in the live state. A
+ * part of the registry: main thread of a gateway process, or a command.
  */
 import { asWallMs, type KeyIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
@@ -30,18 +30,18 @@ export interface KeyStatement {
   readonly lastUsedSeconds: number | undefined;
 }
 
-/** What a key may do less than its account. */
+/** A key to be created, with what it may do less than its account. */
 export interface NewKey {
   readonly name: string;
-  /** When it expires: Unix seconds, or seconds from now; never where neither is given. */
+  /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */
   readonly expiresSeconds?: number | undefined;
   readonly expiresInSeconds?: number | undefined;
-  /** Own limits, each in force where it is lower than the plan's. */
+  /** Own limits, each in force if it is lower than the plan's. */
   readonly requestsPerMinute?: number | undefined;
   readonly callsPerDay?: number | undefined;
 }
 
-/** A new key; `key` is known here alone and can never be had again. */
+/** A new key. `key` is known here alone and can never be read again. */
 export interface CreatedKey {
   readonly record: KeyRecord;
   readonly accountName: string;
@@ -54,17 +54,20 @@ export interface RotatedKey extends CreatedKey {
 }
 
 /**
- * How long a deleted key's slot stays unused. A call that found the former key names its slot in the journal when it ends,
- * an hour later at most, and the hour's usage row is known by the slot while it is in memory.
+ * How long a deleted key's slot stays unused. A call that found the former key names its slot in the journal
+ * when it ends, an hour later at most; and a usage row in memory is known by the slot for its hour.
  */
 const KEY_INDEX_REST_MS = 24 * 3_600_000;
 
-/** Keys of one name that are looked through for the one that was not replaced: it was rotated so often at most. */
+/**
+ * Keys of one name that are searched for the one that was not replaced. A key can be rotated that often under
+ * one name.
+ */
 const KEYS_OF_NAME_MAX = 100;
 
 /**
- * Throws `invalid_parameters`. A key that was rotated gives its name to the one in its place. Books from before this rule may have several
- * keys of one name, which go on as they were.
+ * Throws `invalid_parameters` if another key of the account has the name. A rotated key gives its name to its
+ * successor. Stores from before this rule may have several keys of one name, which go on working.
  */
 function assertUnique(name: string, ofName: readonly KeyRecord[]): void {
   const other = ofName.find(({ replacedById }) => replacedById === undefined);
@@ -83,7 +86,7 @@ export class Keys {
     this.#accounts = accounts;
   }
 
-  /** Durable when it returns, and known to every thread. */
+  /** Durable when it returns, and known to every thread. Throws `invalid_parameters` and `not_found`. */
   create(request: NewKey & { readonly account: string }): CreatedKey {
     const created = this.#context.store.commit(() =>
       this.put(this.#accounts.recordOf(request.account), request),
@@ -92,7 +95,7 @@ export class Keys {
     return created;
   }
 
-  /** From key slot `from` on; of all accounts where none is given. */
+  /** From key slot `from` on; of all accounts if none is given. */
   list(account: string | undefined, from: number, limit: number): Page<KeyStatement> {
     const index = account === undefined ? undefined : this.#accounts.recordOf(account).index;
     const { items, next } = this.#context.store.keys.list(index, from, limit);
@@ -103,7 +106,7 @@ export class Keys {
     return this.#statementOf(this.#recordOf(idOrName));
   }
 
-  /** Takes effect on every thread before it returns, as do `rotate` and `delete`. */
+  /** In force on every thread when it returns, as are `rotate` and `delete`. */
   setActive(idOrName: string, active: boolean): KeyStatement {
     const { store, live } = this.#context;
     const record = store.commit(() => {
@@ -116,9 +119,10 @@ export class Keys {
   }
 
   /**
-   * Puts a new key in the place of another: of the same account, name, limits and expiry, and with what the other has used of its
-   * own limits, so that rotation renews none. The other expires after `graceSeconds`, 0 being at once, or when it would have
-   * anyway. One transaction: after a crash both changes are there or none.
+   * Replaces a key by a new one of the same account, name, limits and expiry, which has used what the other
+   * has used of its own limits, so that rotation renews none. The other expires after `graceSeconds`, 0 being
+   * at once, or earlier if it would have anyway. One transaction: after a crash both changes are there or
+   * none. Throws `conflict`, `invalid_parameters` and `not_found`.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
@@ -157,13 +161,13 @@ export class Keys {
     return record;
   }
 
-  /** Slots for so many new keys, inside the commit that puts them. */
+  /** Returns slots for that many new keys, inside the commit that puts them. */
   takeSlots(count: number): KeyIndex[] {
     const { store, clock } = this.#context;
     return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - KEY_INDEX_REST_MS));
   }
 
-  /** Makes a key in the slot and puts its record, inside a commit; `insert` follows when that is on disk. */
+  /** Makes a key in the slot and puts its record, inside a commit. `insert` follows when that is on disk. */
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
     assertName('name', request.name);
     assertUnique(request.name, this.#context.store.keys.findOfAccount(account.index, request.name));
@@ -202,7 +206,7 @@ export class Keys {
     return { record, accountName: account.name, key };
   }
 
-  /** Makes all threads know a key that has just been put. */
+  /** Makes the live state know a key that has just been put. */
   insert(record: KeyRecord): void {
     this.#context.live.putKey(record);
   }
@@ -226,7 +230,7 @@ export class Keys {
       if (record !== undefined) return record;
     } else {
       const found = store.keys.findByName(idOrName, KEYS_OF_NAME_MAX);
-      // A key that was rotated gives its name to the one in its place.
+      // A rotated key gives its name to its successor.
       const current = found.filter(({ replacedById }) => replacedById === undefined);
       const [first, second] = current.length > 0 ? current : found;
       if (second !== undefined) throw invalid(`several keys are named ${idOrName}: give the id of one`);

@@ -1,6 +1,7 @@
 /**
- * From records of accounts and keys to the shared buffers, where every thread of the process sees them. Main thread. Recovery
- * calls it at start; later the registry of a gateway that is alone on its store, or the ChangeApplier of one that is not.
+ * From records of accounts and keys to the shared buffers, where every thread of the process sees them. Main
+ * thread. Recovery calls it at start; later the registry of a gateway that is alone on its store, or the
+ * ChangeApplier of one that is not.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { asPicoUnits, asWallMs, type AccountIndex, type KeyIndex, type WallMs } from '../core/units.js';
@@ -26,8 +27,9 @@ export function findPlanIndex(catalog: Catalog, planId: string): number | undefi
 }
 
 /**
- * Returns what the ledger is to know of an account. `spending` is undefined for an account that was never flushed. An account
- * whose plan is not in the catalogue has no limits to hold it to, so it is disabled until it has a plan again.
+ * Returns what the ledger is to know of an account. `spending` is undefined for an account that was never
+ * flushed. An account whose plan is not in the catalogue has no limits to hold it to, so it is disabled until
+ * it has a plan again.
  */
 export function accountStateOf(
   record: AccountRecord,
@@ -83,7 +85,9 @@ export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUs
   return { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs: asWallMs(Math.floor(nowMs)) };
 }
 
-/** Restores what a key was used for before any thread counts it; does nothing if the key is not in the table. */
+/**
+ * Restores what a key was used for before any thread counts it; does nothing if the key is not in the table.
+ */
 export function restoreKeyUse(
   key: KeyIndex,
   use: KeyUseRecord,
@@ -99,8 +103,9 @@ export function restoreKeyUse(
 const PAGE_ITEMS = 1_000;
 
 /**
- * After a reload: enables accounts that were disabled because their plan was not in the settings and is there now. Resolves
- * with how many. Reads every account, 10 µs each, so it is called only if there are such accounts.
+ * After a reload: enables accounts that were disabled because their plan was not in the settings and is there
+ * now. Resolves with how many. Reads every account, 10 µs each, so it is called only if there are such
+ * accounts.
  */
 export async function reopenPlanless(
   store: RecordStore,
@@ -138,8 +143,9 @@ export interface ChangeApplierOptions {
 }
 
 /**
- * Brings what the store has of an account or a key to the buffers and the directory of a process that shares its registry. It
- * makes no difference who changed the record, or how often. Money and counts stay: the process holds leases of them.
+ * Brings what the store has of an account or a key to the buffers and the directory of a process that shares
+ * its registry. It makes no difference who changed the record, or how often. Money and counts stay: the
+ * process holds leases of them.
  */
 export class ChangeApplier {
   readonly #options: ChangeApplierOptions;
@@ -169,7 +175,8 @@ export class ChangeApplier {
       return;
     }
     if (!this.#fits(index, keysMax, 'keys')) return;
-    // A slot rests for a day before it is used again, so only a process that was stopped for a day finds a former key here.
+    // A slot rests for a day before it is used again, so only a process that was stopped for a day finds a
+    // former key here.
     const isOther = keyTable.has(index) && keyTable.find(record.digest) !== index;
     if (isOther) keyTable.remove(index);
     applyKey(record, live);

@@ -1,10 +1,11 @@
 /**
- * Identifiers and names of accounts and keys. Main thread.
+ * Identifiers and names of accounts and keys: how ids are made, the rules of names, and the rejections of
+ * what breaks them. The registry and the admin interface use them on the main thread.
  */
 import { ProxyError } from '../core/errors.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 
-/** Crockford's base 32, lower case: no i, l, o, u, so that an id can be read out. */
+/** Crockford's base 32 in lower case: without i, l, o, u, so that an id can be read out. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const ID_CHARS = 16;
 
@@ -12,42 +13,40 @@ export type IdPrefix = 'acct_' | 'key_';
 
 const ID = /^(?:acct|key)_[0-9a-hjkmnp-tv-z]{16}$/;
 
-/** Enough for a line of a table; also bounds the store's index keys. */
+/** Enough for a line of a table. It also bounds the store's index keys. */
 const NAME_CHARS_MAX = 100;
 /**
- * Control characters, those that break a line or turn the direction of writing, so that a name looks like another, and halves of
- * characters, which no URL can carry.
+ * Control characters; characters that break a line or turn the direction of writing, so that a name looks
+ * like another; and halves of characters, which no URL can carry.
  */
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/u;
 
 const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)})`;
 
-/** The rules of texts in the words of JSON Schema, for the documents; who breaks one is told by the functions here. */
+/** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */
 export const NAME_RULE = {
   minLength: 1,
   maxLength: NAME_CHARS_MAX,
   pattern: `^(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
 };
-/** In UTF-16 units, which a document counts as characters. */
+/** In UTF-16 units, which the document counts as characters. */
 export const REFERENCE_RULE = { maxLength: 2 * NAME_CHARS_MAX, pattern: `^${NOT_A_KEY}` };
 export const LINE_PATTERN = `^${PRINTABLE_TEXT}`;
 
-/** A new id of 80 random bits: among a million of them two are alike with a chance of 10^-12. */
+/** Returns a new id of 80 random bits: among a million of them two are equal with a probability of 10^-12. */
 export function createId(prefix: IdPrefix): string {
   let id: string = prefix;
   for (const byte of takeRandomBytes(ID_CHARS)) id += ALPHABET[byte & 31]!;
   return id;
 }
 
-/**
- * Whether `text` has the form of an id. No name may have it, so that one path segment can hold either.
- */
+/** Whether `text` has the form of an id. No name may have it, so one path segment can hold either. */
 export function isId(text: string): boolean {
   return ID.test(text);
 }
 
-/** Throws `invalid_parameters` that names `field` and the rule which `name` breaks. */
+/** Throws `invalid_parameters` that names `field` and the rule that `name` breaks. */
 export function assertName(field: string, name: string): void {
   const chars = Array.from(name).length;
   if (chars < 1 || chars > NAME_CHARS_MAX) {
@@ -55,13 +54,13 @@ export function assertName(field: string, name: string): void {
   }
   if (UNPRINTABLE.test(name)) throw invalid(`${field} must not have control characters`);
   if (isId(name)) throw invalid(`${field} must not have the form of an id, got ${name}`);
-  // Names are kept and shown, and a key is neither.
+  // Names are kept and shown, which a key must not be.
   if (isWellFormedKey(name)) throw invalid(`${field} must not be an API key`);
   // A URL drops these two segments, so such an account could not be addressed.
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
 
-/** Bounds the store's index keys; a UUID, or a document's number, has less. */
+/** Bounds the store's index keys. A UUID or a document's number has less. */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
 export const IDEMPOTENCY_KEY_RULE = {
   minLength: 1,
@@ -69,7 +68,7 @@ export const IDEMPOTENCY_KEY_RULE = {
   pattern: `^${NOT_A_KEY}${IDEMPOTENCY_KEY.source.slice(1)}`,
 };
 
-/** Throws `invalid_parameters` where `key` is no key under which a request can be kept. */
+/** Throws `invalid_parameters` if no request can be kept under `key`. */
 export function assertIdempotencyKey(key: string): void {
   if (!IDEMPOTENCY_KEY.test(key)) {
     throw invalid('idempotency_key must have 1 to 100 printable ASCII characters without spaces');
@@ -77,7 +76,10 @@ export function assertIdempotencyKey(key: string): void {
   if (isWellFormedKey(key)) throw invalid('idempotency_key must not be an API key');
 }
 
-/** Throws `invalid_parameters`, without repeating it, where an API key was given in place of its id or name, or what is neither. */
+/**
+ * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key given by mistake is not
+ * repeated in the message.
+ */
 export function assertReference(noun: 'account' | 'key', idOrName: string): void {
   // The store's index takes no longer ones. A character is one or two of these units.
   if (idOrName.length > 2 * NAME_CHARS_MAX) {
@@ -88,12 +90,12 @@ export function assertReference(noun: 'account' | 'key', idOrName: string): void
   }
 }
 
-/** A refusal of what the caller gave. */
+/** A rejection of what the caller gave. */
 export function invalid(message: string): ProxyError {
   return new ProxyError('invalid_parameters', 'downstream', message);
 }
 
-/** What was asked for is well formed and does not go with how things are. */
+/** A rejection of a well-formed request that does not fit the present state. */
 export function conflict(message: string): ProxyError {
   return new ProxyError('conflict', 'downstream', message);
 }

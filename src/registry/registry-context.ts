@@ -1,6 +1,6 @@
 /**
- * What Accounts, Credits and Keys work on: the store, the settings' part of it, and the live state. Which live state it is, is
- * chosen once, by whoever makes the registry:
+ * What Accounts, Credits and Keys work on: the store, the settings' part of it, and the live state. Which
+ * live state it is, is chosen once, by whoever makes the registry:
  *
  *     StoreOnly    a command, while no gateway runs
  *     OwnBuffers   a gateway that is alone on its store
@@ -51,11 +51,14 @@ export function recordMomentMs(clock: Clock): WallMs {
 export type LiveState = StoreOnly | OwnBuffers | SharedUses;
 
 /**
- * Nothing but the store: statements show the last flush, and a change takes effect when a gateway starts. Methods that change
- * something are called after the transaction, the others may be called inside it.
+ * Nothing but the store: statements show the last flush, and a change takes effect when a gateway starts.
+ * Methods that change something are called after the transaction, the others may be called inside it.
  */
 export class StoreOnly {
-  /** Whether what a key has used goes into the record of its successor, for processes that learn of it from there. */
+  /**
+   * Whether what a key has used goes into the record of its successor, for processes that learn of it from
+   * there.
+   */
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
   #directory: AccountDirectory | undefined;
@@ -159,9 +162,10 @@ export class OwnBuffers extends StoreOnly {
 }
 
 /**
- * What all processes together use of accounts and of keys with limits of their own, as far as it was asked for. Asking takes
- * time and a transaction cannot wait, so the caller asks beforehand and runs the work with `show`. A ChangeApplier brings
- * committed changes to buffers and directory, so nothing of a change that is undone gets there.
+ * What all processes together use of accounts and of keys with limits of their own, as far as it was asked
+ * for. Asking takes time and a transaction cannot wait, so the caller asks beforehand and runs the work with
+ * `show`. A ChangeApplier brings committed changes to buffers and directory, so nothing of a change that is
+ * undone gets there.
  */
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;

@@ -1,8 +1,9 @@
 /**
- * Accounts, keys and credits: every change an operator can make, on disk first and then in the shared buffers, where it
- * takes effect on all threads at once. Main thread of the gateway; or a command, on the store alone, while none runs.
+ * Every change that an operator can make to accounts, keys and credits. A change is on disk first and then in
+ * the live state, from which all threads see it at once. The admin interface uses it on the main thread of a
+ * gateway process, or of a command.
  *
- * Expected failures are `invalid_parameters` (naming the field and the rule) and `not_found`.
+ * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  */
 import { DEMO_PLAN } from '../config/examples.js';
 import { asAccountIndex, asPicoUnits } from '../core/units.js';
@@ -17,7 +18,7 @@ import type { RecordStore } from './record-store.js';
 import type { RegistryContext } from './registry-context.js';
 import { reportUsage, type UsageLine, type UsageQuestion } from './usage-report.js';
 
-/** What is undefined does not restrict it; accounts and keys by id or name. */
+/** What is undefined does not restrict the report. Accounts and keys by id or name. */
 export interface UsageRequest extends Pick<UsageQuestion, 'fromHour' | 'toHour' | 'by'> {
   readonly account: string | undefined;
   readonly key: string | undefined;
@@ -62,15 +63,16 @@ export class Registry {
     return this.#context.catalog;
   }
 
-  /** Indices must mean what they meant (mergeCatalogs), and every listener must know those that are new. */
+  /** Indices must mean what they meant before (mergeCatalogs), and every listener must know the new ones. */
   set catalog(catalog: Catalog) {
     this.#context.catalog = catalog;
   }
 
   /**
-   * Many accounts with their keys in one transaction, for moving in from elsewhere: all of them or none. Durable when it
-   * returns, in the order of `items`. Throws `invalid_parameters` that names the wrong item. Costs one disk flush, and 100 µs
-   * an account with two keys, during which the main thread does nothing else.
+   * Many accounts with their keys in one transaction, for moving in from elsewhere: all of them or none.
+   * Durable when it returns, in the order of `items`. Throws `invalid_parameters` that names the wrong item.
+   * Costs one disk flush, and 100 µs an account with two keys, during which the main thread does nothing
+   * else.
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
     const { accounts, keys } = this;
@@ -94,8 +96,8 @@ export class Registry {
   }
 
   /**
-   * What is on disk: a running gateway is ahead of it by one flush. The usage of a key that was deleted is found by its id,
-   * no longer by its name.
+   * Reports what is on disk; a running gateway is ahead of it by one flush. The usage of a deleted key is
+   * found by its id, no longer by its name. Throws `invalid_parameters` and `not_found`.
    */
   reportUsage({ account, key, model, ...rest }: UsageRequest): UsageLine[] {
     const store = this.#store;
@@ -113,15 +115,15 @@ export class Registry {
     );
   }
 
-  /** What people call an account or a key that a report names by its id; no name where it is there no more. */
+  /** Returns the names of an account or a key that a report names by its id. No name if it is deleted. */
   namesOf(id: string): UsageNames {
     const key = this.#store.keys.find(id);
     return { account: this.#store.findAccount(key?.accountId ?? id)?.name, key: key?.name };
   }
 
   /**
-   * On a store without any account: makes account `demo` on plan `demo` with 100.00 and one key, which is returned this
-   * once. Else no key; and no id where there are accounts but none of that name.
+   * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key, which is
+   * returned this once. Otherwise returns no key; and no id if no account is named `demo`.
    */
   ensureDemo(): { accountId: string | undefined; key: string | undefined } {
     if (this.#store.listAccounts(0, 1).items.length > 0) {
@@ -149,15 +151,16 @@ function named<Result>(item: string, work: () => Result): Result {
 
 /**
  * How the admin interface reaches the registry: directly, or by way of the processes that share it
- * (sharing/shared-registry.ts). `work` is synchronous. If the registry is shared, it may be run several times, and what it
- * wrote is undone before.
+ * (sharing/shared-registry.ts). `work` is synchronous. If the registry is shared, it may be run several
+ * times, and what it wrote is undone before.
  */
 export interface RegistryService {
   /** Returns what `work` reads, of accounts with what all processes use of them now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Changes the registry in one transaction. It is durable, and in force in every process of this host, when the result is
-   * there. If some processes did not apply it in time, `onBehind` gets their number; they do as soon as they can.
+   * Changes the registry in one transaction. It is durable, and in force in every process of this host, when
+   * the result is there. If some processes did not apply it in time, `onBehind` gets their number; they do as
+   * soon as they can.
    */
   change<Result>(
     work: (registry: Registry) => Result,

@@ -1,17 +1,13 @@
 /**
- * Usage rows summed up for an operator. Pure; main thread.
+ * Usage rows, and their sums for an operator. A row has the totals of the calls of one account, key, model
+ * and hour. The registry makes reports of the store's rows on the main thread. Pure.
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';
 
-/*
- * What is kept of the use that was made of the gateway: for each account, key, model and hour the totals of its calls.
- * Plain records; main thread.
- */
-
 const HOUR_MS = 3_600_000;
 
-/** Whose use, of what, and when. Key and model are named by text: slots and places in a list mean other things later. */
+/** Key and model are named by id, because slots and indices mean other things later. */
 export interface UsageKey {
   readonly account: AccountIndex;
   /** Hours since 1970-01-01T00:00Z: the hour in which the calls ended. */
@@ -21,18 +17,19 @@ export interface UsageKey {
 }
 
 /**
- * Absolute totals: writing one twice changes nothing. The law of the books: the costs of all rows of an account sum up to
- * the `spent` of its spending record, and so do the uncovered ones to its `uncovered`, after every commit.
+ * Absolute totals: writing one twice changes nothing. The law of the accounting: after every commit, the
+ * costs of all rows of an account add up to the `spent` of its spending record, and the uncovered ones to its
+ * `uncovered`.
  */
 export interface UsageTotals {
-  /** Calls that ended after they had been admitted, served or not. */
+  /** Admitted calls that ended, served or not. */
   readonly calls: number;
   /** Of them those that ended in an error; they cost nothing. */
   readonly failedCalls: number;
-  /** Of them those whose tokens were estimated from lengths, such as when a client left mid-stream. */
+  /** Of them those whose tokens were estimated from lengths, for example when a client left mid-stream. */
   readonly estimatedCalls: number;
   readonly promptTokens: number;
-  /** Part of `promptTokens`. */
+  /** A part of `promptTokens`. */
   readonly cachedTokens: number;
   readonly completionTokens: number;
   /** What was taken from the balance. */
@@ -54,9 +51,9 @@ export const NO_USAGE: UsageTotals = {
   uncovered: asPicoUnits(0n),
 };
 
-/** Rows of which accounts and hours; both ends of the hours belong to it. */
+/** Selects rows. Both ends of the hours are included. */
 export interface UsageRange {
-  /** Of all accounts where none is given. */
+  /** Undefined for all accounts. */
   readonly account: AccountIndex | undefined;
   readonly fromHour: number;
   readonly toHour: number;
@@ -66,7 +63,7 @@ export function hourOf(wallMs: WallMs): number {
   return Math.floor(wallMs / HOUR_MS);
 }
 
-/** Unix seconds of the hour's beginning. */
+/** Returns the Unix seconds at which the hour begins. */
 export function secondsOfHour(hour: number): number {
   return (hour * HOUR_MS) / 1_000;
 }
@@ -74,33 +71,36 @@ export function secondsOfHour(hour: number): number {
 export const USAGE_GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
-/** What is undefined does not restrict it. */
+/** What is undefined does not restrict the report. */
 export interface UsageQuestion {
   readonly account: AccountIndex | undefined;
   readonly keyId: string | undefined;
   readonly modelId: string | undefined;
-  /** Both ends belong to it. */
+  /** Both ends are included. */
   readonly fromHour: number;
   readonly toHour: number;
   readonly by: UsageGroup;
 }
 
-/** Name is a key's, a model's or an account's id, a day (UTC) as `2025-01-31`, or the Unix seconds at which an hour began. */
+/**
+ * `name` is the id of a key, a model or an account, a day (UTC) as `2025-01-31`, or the Unix seconds at which
+ * an hour began.
+ */
 export interface UsageLine extends UsageTotals {
   readonly name: string;
 }
 
-/** Rows that a report may read: they cost the main thread 5 µs each. */
+/** Rows that a report may read. They cost the main thread 5 µs each. */
 const ROWS_READ_MAX = 100_000;
 
-/** Lines in the order of their names. Throws `invalid_parameters` where too many rows would have to be read. */
+/** Returns lines ordered by name. Throws `invalid_parameters` if too many rows would have to be read. */
 export function reportUsage(
   question: UsageQuestion,
   usages: (range: UsageRange) => Iterable<UsageRecord>,
   accountIdOf: (account: AccountIndex) => string,
 ): UsageLine[] {
   const { account, keyId, modelId, fromHour, toHour, by } = question;
-  // Without an account the rows of all hours are passed, so that those which are not wanted count too.
+  // Without an account the rows of all hours are read, so those that are not wanted count too.
   const range =
     account === undefined
       ? { account, fromHour: 0, toHour: Number.MAX_SAFE_INTEGER - 1 }

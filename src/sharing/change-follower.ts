@@ -1,8 +1,9 @@
 /**
- * Follows what other processes of this host change in the registry. Main thread of a gateway that shares its registry.
+ * Applies what other processes of this host change in the registry. Main thread of a gateway process that
+ * shares its registry.
  *
- * The feed's newest number is looked at every 25 ms, which costs a read of some µs; what a change touched is then read as
- * it is now, so that changes of one record that came together are applied once.
+ * It reads the newest number of the change feed every 25 ms, at some µs each. What a change touched is then
+ * read as it is now, so changes of one record that came together are applied once.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { asAccountIndex, asKeyIndex } from '../core/units.js';
@@ -10,19 +11,22 @@ import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, Touched } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 
-/** A disabled key is refused by every thread of every process within 100 ms; two looks fit in, and a busy main thread. */
+/**
+ * Every thread of every process must reject a disabled key within 100 ms: time for two looks and a busy main
+ * thread.
+ */
 const LOOK_PERIOD_MS = 25;
 
-/** Records that are read anew in one turn of the event loop: some 10 ms. */
+/** Records that are read anew in one event-loop turn: some 10 ms. */
 const PAGE_RECORDS = 500;
 
-/** Of the log, for a store that cannot be read at every look. */
+/** How often the log repeats that the store cannot be read. */
 const LOG_PERIOD_LOOKS = 400;
 
 export interface ChangeFollowerOptions {
   readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
   readonly applier: Pick<ChangeApplier, 'applyAccount' | 'applyKey'>;
-  /** `feed.newest()` of a moment before the buffers were filled from the store. */
+  /** `feed.newest()` from before the buffers were filled from the store. */
   readonly appliedTo: number;
   readonly accountsMax: number;
   readonly keysMax: number;
@@ -50,12 +54,17 @@ export class ChangeFollower {
     this.#timer = undefined;
   }
 
-  /** Number of the newest change that every thread of this process sees; 0 while it catches up with more than the feed keeps. */
+  /**
+   * Number of the newest change that every thread of this process sees; 0 while it catches up with more than
+   * the feed keeps.
+   */
   get appliedTo(): number {
     return this.#readsAll ? 0 : this.#appliedTo;
   }
 
-  /** Applies what was committed until now, by whomever: every thread of this process sees it when this returns. */
+  /**
+   * Applies what any process has committed until now. Every thread of this process sees it when this returns.
+   */
   look(): void {
     try {
       this.#follow();
@@ -84,7 +93,10 @@ export class ChangeFollower {
     for (const key of keys) this.#attempt('key', key, () => this.#applier.applyKey(key));
   }
 
-  /** This process has slept through more than the feed keeps. Changes that come meanwhile are applied as ever. */
+  /**
+   * Called if this process was stopped for longer than the feed keeps changes. Changes that come meanwhile
+   * are applied as ever.
+   */
   async #applyAll(): Promise<void> {
     const { accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
@@ -100,7 +112,7 @@ export class ChangeFollower {
     this.#readsAll = false;
   }
 
-  /** One record that cannot be read keeps nobody from applying the others. */
+  /** One record that cannot be read must not keep the others from being applied. */
   #attempt(kind: 'account' | 'key', slot: number, work: () => void): void {
     try {
       work();

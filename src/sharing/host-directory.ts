@@ -1,8 +1,10 @@
 /**
- * The hosts that share one server, for an operator: who is known, who is awaited after the server has lost data, and that one will
- * not come back. Main thread.
+ * The hosts that share one server, for an operator: which are known, which are awaited after the server has
+ * lost data, and how to say that one will not come back. The admin interface uses it on the main thread of a
+ * gateway process.
  *
- * To forget a host frees what it was granted. What it has charged and not told is then counted by nobody, until it does come back.
+ * Forgetting a host frees what it was granted. What it charged and did not report is then counted by nobody,
+ * unless it does come back.
  */
 import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
@@ -14,11 +16,14 @@ import { ValkeyServer } from './valkey-partition.js';
 import { LEAVE_SCRIPT, PAGE_SCOPES } from './valkey-scripts.js';
 
 /*
- * The scripts of an operator's look at the hosts of one partition, and of forgetting one. Main thread. The keys are those of
- * valkey-lua.ts: meta, nodes, awaited, held of the place; ARGV[1] is the place, ARGV[2] its host.
+ * Both scripts work on one partition. Their keys are those of valkey-lua.ts: meta, nodes, awaited, held of
+ * the place; ARGV[1] is the place, ARGV[2] its host. A place is one node of a host, `host:slot`.
  */
 
-/** ARGV[3]: packed [time instead of the server's or 0]. Answer: packed [now, [place, last seen] of each node, places that are awaited]. */
+/**
+ * ARGV[3]: packed [time instead of the server's or 0]. Reply: packed [now, [place, last seen] of each node,
+ * awaited places].
+ */
 export const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do rows[#rows + 1] = {all[i], cmsgpack.unpack(all[i + 1])[3]} end
@@ -26,9 +31,10 @@ return pack({now_ms(cmsgpack.unpack(ARGV[3])[1]), rows, call('SMEMBERS', KEYS[3]
 `);
 
 /**
- * Makes a last life of a place that is silent, whose leases can then be freed, and notes that its host is gone. ARGV[3]: packed
- * [incarnation, time instead of the server's or 0]. Answer: packed [status, ms, scopes to free]. Status: ok, alive (seen so long ago),
- * early (after a loss it has so long to come back).
+ * Takes over a silent place under a new incarnation, so that its leases can be freed, and records that its
+ * host is gone. ARGV[3]: packed [incarnation, time instead of the server's or 0]. Reply: packed [status, ms,
+ * scopes to free]. Status: ok; alive (seen so long ago); early (after a loss the host has so long to come
+ * back).
  */
 export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local place, host = ARGV[1], ARGV[2]
@@ -46,15 +52,20 @@ return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
 
 const MS_PER_SECOND = 1_000;
 
-/** `silent`: it is gone, or cut off. `awaited`: the server has lost data, and lends nothing before this host has said what it holds. */
+/**
+ * `silent`: it is gone, or cut off. `awaited`: the server has lost data, and grants nothing before this host
+ * has said what it holds.
+ */
 export type HostState = 'heard' | 'silent' | 'awaited';
 
 export interface HostStatement {
   readonly id: string;
-  /** The host that was asked. */
+  /** Whether it is the host that was asked. */
   readonly isSelf: boolean;
   readonly state: HostState;
-  /** When the server last heard it, by its calendar; undefined where it has not since it lost its data. */
+  /**
+   * When the server last heard it, by the server's calendar; undefined if it has not since it lost its data.
+   */
   readonly heardMs: number | undefined;
 }
 
@@ -62,13 +73,13 @@ export interface HostDirectoryOptions {
   readonly client: ValkeyClient;
   readonly namespace: string;
   readonly partitions: number;
-  /** This one. */
+  /** Id of this host. */
   readonly host: string;
-  /** Counts in place of the server's time where it is not 0. For tests. */
+  /** Replaces the server's time unless it is 0. For tests. */
   readonly timeInsteadMs?: (() => number) | undefined;
 }
 
-/** Of all partitions. */
+/** What all partitions know of a host. */
 interface KnownHost {
   heardMs: number | undefined;
   isAwaited: boolean;
@@ -89,7 +100,10 @@ export class HostDirectory {
     this.#options = options;
   }
 
-  /** By id. One round trip a partition. Rejects with `overloaded` where the server cannot be asked. */
+  /**
+   * Returns all hosts ordered by id. One round trip a partition. Rejects with `overloaded` if the server
+   * cannot be asked.
+   */
   async list(): Promise<HostStatement[]> {
     const { nowMs, hosts } = await this.#known().catch(asRejection('Hosts cannot be listed'));
     return [...hosts]
@@ -102,9 +116,9 @@ export class HostDirectory {
   }
 
   /**
-   * Frees what the host was granted and awaits it no more, on all partitions. May be repeated where it ended half-way. Rejects with
-   * `not_found`, with `invalid_parameters` for a host that is alive, and with `overloaded` where it is too early or the server cannot
-   * be asked.
+   * Frees what the host was granted and awaits it no more, on all partitions. May be repeated if it stopped
+   * half-way. Rejects with `not_found`, with `invalid_parameters` if the host is alive, and with `overloaded`
+   * if it is too early or the server cannot be asked.
    */
   async forget(id: string): Promise<void> {
     if (id === this.#options.host) throw invalid(`host ${id} is the one that answers: ask another one`);
@@ -154,7 +168,7 @@ export class HostDirectory {
       latestMs = Math.max(latestMs, nowMs);
       for (const [place, seenMs] of seen) {
         const found = known(place);
-        // 0 of one whose forgetting ended half-way.
+        // 0 if its forgetting stopped half-way.
         if (seenMs > 0) found.heardMs = Math.max(found.heardMs ?? 0, seenMs);
       }
       for (const place of awaited) known(place).isAwaited = true;

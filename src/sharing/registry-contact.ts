@@ -1,6 +1,7 @@
 /**
- * Whether a host can follow and change the registry that hosts share; what it says of it in its log, and to operators. Main
- * thread.
+ * Whether a host can follow and change the registry that hosts share, what it logs of that, and the
+ * rejections of changes. And `appendOnce`, which appends a change once even if the connection breaks.
+ * RegistryLog uses it on the main thread of a gateway process.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';
@@ -9,11 +10,10 @@ import type { Log } from '../telemetry/log.js';
 import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
 
-/*
- * Why a host cannot work with the registry that hosts share, beside not reaching it. Main thread.
+/**
+ * Expected: this host's accounts and keys are no older state of the shared ones. Nothing is mixed; an
+ * operator must decide.
  */
-
-/** Expected: this host's accounts and keys are no older state of the shared ones. Nothing is mixed; an operator must decide. */
 export class RegistryDiverged extends Error {
   readonly code = 'registry_diverged';
 
@@ -29,14 +29,14 @@ export class RegistryDiverged extends Error {
 /** Another process of this host has brought the store further meanwhile. */
 export class Superseded extends Error {}
 
-/** Of the log, while something keeps this host from following. */
+/** How often the log repeats that something keeps this host from following. */
 const LOG_PERIOD_MS = 60_000;
 
 export type RegistryContactState =
   | { readonly kind: 'following' }
-  /** The server cannot be reached, or not be used. */
+  /** The server cannot be reached or used. */
   | { readonly kind: 'lost'; readonly reason: string }
-  /** What this host has is no state of what the server has. */
+  /** This host's copy is no state of the server's registry. */
   | { readonly kind: 'diverged'; readonly reason: string };
 
 export class RegistryContact {
@@ -69,7 +69,7 @@ export class RegistryContact {
     this.#log[error instanceof ValkeyError ? 'warn' : 'error'](text, { reason });
   }
 
-  /** Of a change that was not made. */
+  /** For a change that was not made. */
   refusal(): ProxyError {
     const reason = this.#state.kind === 'following' ? 'it is being looked for' : this.#state.reason;
     const message = `Nothing was changed: the registry that hosts share is not to be had (${reason}). Try again.`;
@@ -77,7 +77,7 @@ export class RegistryContact {
   }
 }
 
-/** Of a change that may have been made. */
+/** For a change that may have been made. */
 export function unknownFate(): ProxyError {
   const message =
     'It is not known whether this was changed: the connection to the registry that hosts share broke in the midst of it. ' +
@@ -85,17 +85,13 @@ export function unknownFate(): ProxyError {
   return new ProxyError('overloaded', 'gateway', message, 1);
 }
 
-/*
- * One change appended to the log that hosts share, once, also over a connection that breaks. Main thread.
- */
-
-/** A change whose fate is not known is sent again: it names its place in the log, so it is made once. */
+/** A change whose outcome is unknown is sent again. It names its position in the log, so it is made once. */
 const SENDS_MAX = 3;
 const RETRY_MS = 500;
 
 /**
- * False where another change came first. Rejects with ValkeyError: `refused` where the change was not made, any other where that
- * is not known.
+ * Returns false if another change came first. Rejects with ValkeyError: `refused` if the change was not made,
+ * any other code if that is unknown.
  */
 export async function appendOnce(
   server: Pick<RegistryServer, 'append' | 'pull'>,
@@ -108,12 +104,12 @@ export async function appendOnce(
     try {
       const reply = await server.append(position, id, rows);
       if (reply === 'done' || unsure === undefined) return reply === 'done';
-      // What came first may be an earlier sending of this.
+      // What came first may be an earlier sending of this change.
       const found = await server.pull(position);
       return found?.changes[0]?.id === id;
     } catch (error) {
       if (!(error instanceof ValkeyError)) throw error;
-      // A refusal tells nothing of an earlier sending.
+      // A refusal says nothing about an earlier sending.
       if (unsure === undefined || error.code !== 'refused') unsure = error;
       if (unsure.code === 'refused' || sends >= SENDS_MAX) throw unsure;
       await pause(RETRY_MS);

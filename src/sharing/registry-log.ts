@@ -1,13 +1,19 @@
 /**
- * The registry that hosts share: a log of changes at the server, of which each host's store is a copy. Main thread; each process
- * of a host follows, and whichever is quicker brings the store further.
+ * Replicates the registry between hosts: the server has a log of changes, and each host's store is a copy.
+ * Main thread of a gateway process. Each process of a host follows the log, and whichever is quicker brings
+ * the store further.
  *
- *     change   draft on the copy → appended where it follows the last change → taken into the store → acknowledged
- *              others were quicker: their changes are taken over, and the draft is made again
- *     follow   wait at the server for what comes after the copy → taken into the store → change feed → shared buffers
+ *     change   draft on the copy → appended to the log → written to the store → acknowledged
+ *              if another host was quicker: its changes are written to the copy, and the draft is made again
+ *     follow   wait at the server for what comes after the copy → written to the store
+ *              → change feed → buffers
  *
- * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory gets the newest
- * copy: see registry-reseed.ts.
+ * A change must be a draft first, because only the server knows whether this host was first: until then
+ * nothing of it may be in the store, which calls go by. The draft is of the copy's position, and the server
+ * appends it only if that is the log's end.
+ *
+ * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory
+ * gets the newest copy: see registry-reseed.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -27,17 +33,20 @@ import type { ServerChange, ServerRegistry } from './registry-server.js';
 import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
-/** Each means that another change came first, so a storm of them ends; a change that loses so often meets a fault. */
+/**
+ * Each try means that another change came first, so a storm of them ends. A change that loses this often
+ * meets a bug.
+ */
 const APPENDS_MAX = 200;
-/** After some lost races, so that the next one need not be lost to the same host. */
+/** Pause after some lost races, so that the next one is not lost to the same host. */
 const BACKOFF_MS_MAX = 20;
 const RETRY_MS = 500;
-/** How long a start waits for the server, before it goes on by its copy or refuses. */
+/** How often a start tries the server before it goes on by its copy, or refuses. */
 const JOIN_TRIES_MAX = 20;
 
 export interface RegistryLogOptions extends RegistryReseedOptions {
   readonly store: Store;
-  /** Brings what was taken into the store to the shared buffers. */
+  /** Brings what was written to the store to the shared buffers. */
   readonly onTaken: () => void;
 }
 
@@ -61,8 +70,9 @@ export class RegistryLog {
   }
 
   /**
-   * Brings the copy up to date before calls are served, and follows from then on. Where the server cannot be reached a host that
-   * has a copy goes on by it. Rejects with RegistryDiverged, or ValkeyError where there is no copy.
+   * Brings the copy up to date before calls are served, and follows the log from then on. If the server
+   * cannot be reached, a host that has a copy goes on by it. Rejects with RegistryDiverged, or with
+   * ValkeyError if there is no copy.
    */
   async join(): Promise<void> {
     const { store } = this.#options;
@@ -81,7 +91,10 @@ export class RegistryLog {
     this.#following = this.#follow();
   }
 
-  /** One at a time. Rejects with `overloaded` where the change was not made, or where that is not known, which it says. */
+  /**
+   * One change at a time. Rejects with `overloaded` if the change was not made, or if that is unknown, which
+   * the message says.
+   */
   readonly commit: CommitChange = (work, check) => {
     const made = this.#lastChange.then(() => this.#change(work, check));
     this.#lastChange = made.catch(() => undefined);
@@ -134,7 +147,7 @@ export class RegistryLog {
     }
   }
 
-  /** One at a time, for all who want it. */
+  /** One at a time, whoever asks for it. */
   #catchUp(): Promise<void> {
     this.#catching ??= this.#catchAllUp().finally(() => {
       this.#catching = undefined;
@@ -155,14 +168,14 @@ export class RegistryLog {
     }
   }
 
-  /** True where the copy is what the server has. */
+  /** True if the copy is what the server has. */
   async #stepTowards(
     found: ServerRegistry | undefined,
     position: RegistryPosition | undefined,
   ): Promise<boolean> {
     const { store, server } = this.#options;
     const way = this.#reseed.wayTo(found?.position, position);
-    if (way === 'rescue' || found === undefined) {
+    if (way === 'reseed' || found === undefined) {
       await this.#reseed.offer(found?.position, this.#end.signal);
       return false;
     }
@@ -183,12 +196,12 @@ export class RegistryLog {
     try {
       this.#take(position.epoch, { version, id, after: position.lastId, rows });
     } catch (error) {
-      // It is in the log; another process of this host is about to take it over.
+      // It is in the log, and another process of this host is writing it to the store.
       if (!(error instanceof Superseded)) throw error;
     }
   }
 
-  /** Does nothing where another process of this host has taken it. */
+  /** Writes a change of the log to the store; does nothing if another process of this host has done so. */
   #take(epoch: string, change: ServerChange): void {
     const { copy, shared } = this.#options.store;
     shared.take(() => {
@@ -216,7 +229,7 @@ export class RegistryLog {
         if (position !== undefined && !this.#hasEnded()) await server.wait(position);
       } catch (error) {
         this.#noteFailure(error);
-        // Spread, so that hosts which lost the same server do not come back at one.
+        // Spread, so that hosts which lost the same server do not all come back at once.
         await pause(RETRY_MS * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
       }
     }

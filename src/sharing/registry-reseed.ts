@@ -1,9 +1,11 @@
 /**
- * How a host's copy and what the server has belong together, and what becomes of a server that has nothing, or less than a host:
- * it was started empty, or a replica took its place that had not heard of the last changes. Then hosts tell how new their copies
- * are, and after some seconds the newest one is put there, as a new epoch. Main thread.
+ * How a host's copy relates to the server's registry, and how a server that has nothing, or less than a host,
+ * is seeded anew: it was started empty, or a replica took its place that had missed the last changes. Then
+ * hosts report how new their copies are, and after some seconds the newest copy is put on the server as a new
+ * epoch. RegistryLog uses it on the main thread of a gateway process.
  *
- * What only a host had that was absent meanwhile is lost to the others; that host says so when it comes back, and mixes nothing.
+ * What only an absent host had is lost to the others. That host says so when it comes back, and mixes
+ * nothing.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -13,18 +15,15 @@ import type { Log } from '../telemetry/log.js';
 import { RegistryDiverged, Superseded } from './registry-contact.js';
 import type { RegistryServer } from './registry-server.js';
 
-/*
- * A whole registry from the server into this host's store, and the other way round. Main thread.
- */
-
 /** Rows of one message and of one transaction: some 500 KB, and some 20 ms of the main thread. */
 const BATCH_ROWS = 1_000;
-/** Of an epoch's ancestors: each is a server that lost its memory. */
+/** Ancestors of an epoch that are remembered. Each is a server that lost its memory. */
 const HISTORY_MAX = 16;
 
 /**
- * Takes over what the server has; the store then is at `target`, or further where the server went on meanwhile: the changes
- * after `target` are to be applied again. Rejects with Superseded, ValkeyError, StoreFault.
+ * Writes the server's whole registry to the store. The store then is at `target`, or further if the server
+ * went on meanwhile: the changes after `target` must be applied again. Rejects with Superseded, ValkeyError,
+ * StoreError.
  */
 export async function download(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -58,8 +57,8 @@ export async function download(
 }
 
 /**
- * Makes this host's registry the server's, which has `before`; false where another host was quicker. The caller has the
- * server's leave to seed, and nobody changes the store meanwhile.
+ * Puts this host's registry on the server, which has `before`. Returns false if another host was quicker. The
+ * caller has the server's permission to seed, and nobody changes the store meanwhile.
  */
 export async function seed(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -98,10 +97,13 @@ export async function seed(
   return true;
 }
 
-/** Running hosts notice within a second that the server has lost its memory, and restarting ones come back within some. */
+/**
+ * Running hosts notice within a second that the server has lost its memory; restarting ones take some
+ * seconds.
+ */
 const CLAIMS_WAIT_MS = 3_000;
 const CLAIM_PERIOD_MS = 500;
-/** Of a claim that was not repeated: that host has ended. */
+/** A claim that was not repeated for so long is of a host that has ended. */
 const CLAIM_AGE_MS_MAX = 2_000;
 
 export interface RegistryReseedOptions {
@@ -109,12 +111,18 @@ export interface RegistryReseedOptions {
   readonly server: RegistryServer;
   readonly host: string;
   readonly log: Log;
-  /** How long copies are gathered before the newest is taken. Default 3,000, which leaves hosts time to notice and to come back. */
+  /**
+   * How long claims are gathered before the newest copy is chosen. Default 3,000, in which hosts notice and
+   * come back.
+   */
   readonly claimsWaitMs?: number | undefined;
 }
 
-/** `behind`: an older state of the server's epoch; `older`: of one before it, or nothing yet. */
-export type Way = 'equal' | 'behind' | 'older' | 'rescue';
+/**
+ * `behind`: the copy is an older state of the server's epoch. `older`: it is of an earlier epoch, or empty.
+ * `reseed`: the server must be seeded.
+ */
+export type Way = 'equal' | 'behind' | 'older' | 'reseed';
 
 export class RegistryReseed {
   readonly #options: RegistryReseedOptions;
@@ -123,9 +131,9 @@ export class RegistryReseed {
     this.#options = options;
   }
 
-  /** From a copy to what the server has. Throws RegistryDiverged where there is none. */
+  /** Says how the copy gets to what the server has. Throws RegistryDiverged if there is no way. */
   wayTo(found: RegistryPosition | undefined, position: RegistryPosition | undefined): Way {
-    if (found === undefined) return 'rescue';
+    if (found === undefined) return 'reseed';
     if (position === undefined) {
       const { copy } = this.#options.store;
       if (copy.isEmpty() || copy.isPartial()) return 'older';
@@ -135,7 +143,7 @@ export class RegistryReseed {
     }
     if (found.epoch === position.epoch) {
       if (found.version > position.version) return 'behind';
-      if (found.version < position.version) return 'rescue';
+      if (found.version < position.version) return 'reseed';
       if (found.lastId === position.lastId) return 'equal';
       throw lostChanges(position.version);
     }
@@ -144,15 +152,18 @@ export class RegistryReseed {
       if (position.version <= parent[1]) return 'older';
       throw lostChanges(position.version);
     }
-    // A replica that is older than the newest epoch.
+    // The server is a replica that is older than the newest epoch.
     const ancestor = position.history.find(([epoch]) => epoch === found.epoch);
-    if (ancestor !== undefined && found.version <= ancestor[1]) return 'rescue';
+    if (ancestor !== undefined && found.version <= ancestor[1]) return 'reseed';
     throw new RegistryDiverged(
       'The sharing server has accounts and keys of other hosts, with another history.',
     );
   }
 
-  /** Takes part until this host has seeded or another one has, or some seconds are over; then look at the server again. */
+  /**
+   * Takes part in choosing the newest copy, until this host has seeded, or some seconds are over. Then the
+   * caller looks at the server again.
+   */
   async offer(found: RegistryPosition | undefined, signal: AbortSignal): Promise<void> {
     const { store, server, host, log } = this.#options;
     const rank = rankOf(store.copy.position(), store.copy.isEmpty());
@@ -178,7 +189,10 @@ export class RegistryReseed {
 
 const RANK_DIGITS = 16;
 
-/** Text that is the greater the newer a copy is: its epoch's age, then its version; then accounts of its own, then none. */
+/**
+ * Returns text that is the greater the newer a copy is: by its epoch's age, then its version. Without an
+ * epoch, accounts of its own outrank none.
+ */
 function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): string {
   const generation = position === undefined ? (isEmpty ? 0 : 1) : 2 + position.history.length;
   const digits = (count: number): string => String(count).padStart(RANK_DIGITS, '0');

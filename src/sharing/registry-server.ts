@@ -1,15 +1,16 @@
 /**
- * The registry at the server that hosts share, as calls with types. Every one may reject with ValkeyError. Main thread.
+ * The registry on the server that hosts share, as typed calls and the scripts behind them. Each script does a
+ * whole step at once, so that a registry has one history. RegistryLog and the reseed use it on the main
+ * thread. Every call may reject with ValkeyError.
+ *
+ * A row is two texts: which it is, for example `["accounts","acct_…"]`, and its value as JSON, or false if it
+ * is removed.
  */
 import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
 import { scriptOf, type ValkeyClient, ValkeyError, type ValkeyReply } from './valkey-client.js';
 import { registryKeys, type RegistryKeys } from './valkey-codec.js';
 
-/*
- * Changes and rows as the texts that go to the server, and back. Pure; main thread.
- */
-
-/** A change that some host has made. */
+/** A change that some host made. */
 export interface ServerChange {
   readonly version: number;
   readonly id: string;
@@ -24,13 +25,13 @@ export function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
   return [JSON.stringify([table, key]), value === null ? false : JSON.stringify(value)];
 }
 
-/** What it says is checked by whoever takes it: see store/registry-copy.ts. */
+/** Whoever takes the row checks its contents: see store/registry-copy.ts. */
 export function rowOf([place, value]: RowArguments): RegistryRow {
   const [table, key] = JSON.parse(place) as [RegistryRow['table'], RegistryRow['key']];
   return { table, key, value: value === false ? null : (JSON.parse(value) as unknown) };
 }
 
-/** `[ 'version-0', ['id', id, 'after', id, 'rows', rows] ]` */
+/** Parses `[ 'version-0', ['id', id, 'after', id, 'rows', rows] ]`. */
 export function changeOf(entry: ValkeyReply): ServerChange {
   const [place, fields] = listOf(entry);
   const [, id, , after, , rows] = listOf(fields).map(textOf);
@@ -56,24 +57,19 @@ export function unexpected(reply: unknown): ValkeyError {
   return new ValkeyError('refused', `the sharing server replied ${String(reply).slice(0, 100)}`);
 }
 
-/*
- * What the server does with the registry that hosts share: each a whole, so that a registry has one history. Main thread.
- *
- * A row is two texts: which it is, `["accounts","acct_…"]`, and its value as JSON, or false where it is taken out.
- */
-
 /**
- * Changes that the server keeps for those who follow: a host that was away for more takes all rows anew, which it does within
- * seconds, so there is no need for many.
+ * Changes that the server keeps for hosts that follow. A host that missed more takes all rows anew, which it
+ * does within seconds, so few are needed.
  */
 export const LOG_ENTRIES_MAX = 10_000;
 
-/** Changes of one reply: some MB at most, of bulk creations. */
+/** Changes of one reply: some MB at most, if they are bulk creations. */
 export const ENTRIES_PER_PULL = 50;
 
 /**
- * Appends a change where it follows the last one. KEYS: state, log, rows. ARGV: epoch, version and id of the last change, id of
- * this one, rows. Replies 'done', or 'behind' where others were quicker, or 'other' where the server has another registry, or none.
+ * Appends a change if it follows the last one. KEYS: state, log, rows. ARGV: epoch, version and id of the
+ * last change, id of this one, rows. Replies 'done', or 'behind' if others were quicker, or 'other' if the
+ * server has another registry or none.
  */
 export const APPEND = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last')
@@ -89,8 +85,9 @@ return 'done'
 `);
 
 /**
- * What came after a version. KEYS: state, log of the asker's epoch. ARGV: epoch and version of the asker. Replies epoch, version,
- * id of the last change, history, and the changes where the epoch is the asker's; nothing where there is no registry.
+ * Reads what came after a version. KEYS: state, log of the asker's epoch. ARGV: epoch and version of the
+ * asker. Replies epoch, version, id of the last change, history, and the changes if the epoch is the asker's;
+ * nothing if there is no registry.
  */
 export const PULL = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last', 'history')
@@ -104,8 +101,8 @@ return {state[1], state[2], state[3], state[4], changes}
 `);
 
 /**
- * Ends a seeding: the rows are there, now they count. KEYS: state, seeder, claims. ARGV: who seeds, epoch and version that the
- * server had (empty for none), then epoch, version, last id and history of what it has from now on.
+ * Ends a seeding: from now on the rows count. KEYS: state, seeder, claims. ARGV: who seeds; epoch and version
+ * that the server had (empty for none); epoch, version, last id and history of what it has from now on.
  */
 export const FINISH_SEED = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version')
@@ -117,9 +114,9 @@ return 'done'
 `);
 
 /**
- * Takes part in finding the newest copy. KEYS: claims, seeder. ARGV: host, rank of its copy, milliseconds after which claims are
- * forgotten, whether it wants to seed ('1'), milliseconds that a batch of rows may take. Replies the time in ms, whether it may
- * seed, and all claims as `rank at-ms`, by host.
+ * Reports the age of a copy, and asks for permission to seed. KEYS: claims, seeder. ARGV: host, rank of its
+ * copy, milliseconds after which claims are forgotten, '1' if it wants to seed, milliseconds that a batch of
+ * rows may take. Replies the time in ms, whether it may seed, and all claims as `rank at-ms`, by host.
  */
 export const CLAIM = scriptOf(`
 local time = redis.call('TIME')
@@ -136,13 +133,15 @@ return {now, may, redis.call('HGETALL', KEYS[1])}
 `);
 
 export interface ServerRegistry {
-  /** Where it stands. */
+  /** Position of the server's registry. */
   readonly position: RegistryPosition;
-  /** The first of those that came after the asker's version, oldest first; empty where it has another epoch. */
+  /**
+   * The first of the changes after the asker's version, oldest first; empty if the asker has another epoch.
+   */
   readonly changes: readonly ServerChange[];
 }
 
-/** How new a host's copy is, as it said itself. */
+/** How new a host's copy is, as it reported itself. */
 export interface SeedLock {
   readonly host: string;
   readonly rank: string;
@@ -153,17 +152,19 @@ export interface SeedLock {
 const APPEND_DEADLINE_MS = 5_000;
 /** A reply may have some MB. */
 const PULL_DEADLINE_MS = 5_000;
-/** The longest that a wait for changes lasts: then the state is looked at, which a restart of the server may have changed. */
+/**
+ * The longest wait for changes. After it the state is read, which a restart of the server may have changed.
+ */
 const WAIT_MS = 800;
 const WAIT_DEADLINE_MS = 3_000;
-/** Claims are repeated each half second, so an older one is of a host that has ended. */
+/** Claims are repeated each half second, so one that is not is of a host that has ended. */
 const CLAIMS_KEPT_MS = 60_000;
-/** Who seeds says after each batch that it goes on. */
+/** The seeding host reports after each batch that it goes on. */
 const SEED_BATCH_MS_MAX = 30_000;
 
 export interface RegistryServerOptions {
   readonly client: ValkeyClient;
-  /** A connection of its own: what is sent behind a wait would wait too. */
+  /** A connection of its own, because whatever is sent behind a wait would wait too. */
   readonly waiter: ValkeyClient;
   readonly namespace: string;
 }
@@ -179,7 +180,7 @@ export class RegistryServer {
     this.#keys = registryKeys(options.namespace);
   }
 
-  /** Undefined where the server has no registry. `from` is where the asker stands. */
+  /** Reads the registry after `from`, the asker's position. Undefined if the server has no registry. */
   async pull(from: RegistryPosition | undefined): Promise<ServerRegistry | undefined> {
     const { state, logOf } = this.#keys;
     const epoch = from?.epoch ?? '';
@@ -226,7 +227,7 @@ export class RegistryServer {
     throw unexpected(reply);
   }
 
-  /** Says how new this host's copy is, and asks to seed where `seeds`. */
+  /** Reports how new this host's copy is, and asks for permission to seed if `seeds`. */
   async claim(
     host: string,
     rank: string,
@@ -257,7 +258,10 @@ export class RegistryServer {
     await this.#client.command(key, ['HSET', key, ...words], { deadlineMs: APPEND_DEADLINE_MS });
   }
 
-  /** From then on `next` is the server's registry; false where the server has meanwhile another than `before`, or another seeds. */
+  /**
+   * Makes `next` the server's registry. Returns false if the server has another registry than `before`, or
+   * another host seeds.
+   */
   async finishSeed(
     host: string,
     before: RegistryPosition | undefined,
@@ -280,13 +284,13 @@ export class RegistryServer {
     return reply === 'done';
   }
 
-  /** Forgets an epoch that does not count, or not any more. */
+  /** Removes an epoch that does not count, or no longer. */
   async dropEpoch(epoch: string): Promise<void> {
     const { logOf, rowsOf } = this.#keys;
     await this.#client.command(logOf(epoch), ['UNLINK', logOf(epoch), rowsOf(epoch)]);
   }
 
-  /** All rows in batches of some `count`, some of them twice, or as they became meanwhile. */
+  /** Reads all rows in batches of about `count`, some of them twice, or as they became meanwhile. */
   async *rows(epoch: string, count: number): AsyncGenerator<RegistryRow[]> {
     const key = this.#keys.rowsOf(epoch);
     let cursor = '0';

@@ -1,8 +1,10 @@
 /**
- * Which calls with an `Idempotency-Key` the processes of one host have in progress: a row in the file of leases from the
- * claim until the call's answer is on disk, where all find it, or the lock is abandoned. Main thread.
+ * Idempotency locks that the processes of one host share: a row in the file of leases for each call with an
+ * `Idempotency-Key` in progress. It is there from the lock until the response is on disk, where all find it,
+ * or until the lock is abandoned. The idempotency service uses it on the main thread of a gateway process.
  *
- * The row of a process that has ended is void. One that could not be removed is tried again, and is void with its process.
+ * The row of a process that has ended is void. One that could not be removed is tried again, and is void with
+ * its process.
  */
 import { Type } from 'typebox';
 import { Check } from 'typebox/value';
@@ -13,12 +15,12 @@ import { identityOf, isRunning } from '../store/process-identity.js';
 import type { LeaseFile } from './lease-file.js';
 
 const LockRow = Type.Object({
-  /** Of the process, see store/process-identity.ts. */
+  /** Identity of the process, see store/process-identity.ts. */
   process: Type.String(),
   bodyDigest: Type.String(),
 });
 
-/** Rows that are looked at in one transaction at the start: some 10 ms in which no process can lease. */
+/** Rows that are checked in one transaction at the start: some 10 ms in which no process can lease. */
 const SWEPT_MAX = 1_000;
 
 interface LockFile {
@@ -29,7 +31,7 @@ interface LockFile {
 export class SharedLocks {
   readonly #file: LockFile;
   readonly #process: string;
-  /** Rows that are to be removed: at most one for each call in flight. */
+  /** Rows to be removed: at most one for each call in flight. */
   readonly #ended = new Map<string, ResponseKey>();
 
   /** Removes rows of processes that have ended. Throws what LMDB throws. */
@@ -42,8 +44,8 @@ export class SharedLocks {
   }
 
   /**
-   * Takes the key; or tells the digest of the body with which another process has it. Costs 20 µs, and 30 more where another
-   * has it. Throws what LMDB throws.
+   * Takes the lock and returns undefined. If another process has it, returns the digest of that request's
+   * body. Costs 20 µs, and 30 more if another process has it. Throws what LMDB throws.
    */
   take({ account, key, bodyDigest }: LockRequest): string | undefined {
     const { environment, claims: locks } = this.#file;
@@ -57,7 +59,10 @@ export class SharedLocks {
     });
   }
 
-  /** The calls are over, and their responses on disk where they have any. One transaction; none where nothing was taken. */
+  /**
+   * Releases locks: the calls are over, and their responses on disk if they have any. One transaction; none
+   * if nothing was taken.
+   */
   giveBack(keys: Iterable<ResponseKey>): void {
     for (const { account, key } of keys) this.#ended.set(nameOfResponse({ account, key }), { account, key });
     if (this.#ended.size === 0) return;
@@ -71,7 +76,7 @@ export class SharedLocks {
       });
       this.#ended.clear();
     } catch {
-      // Tried again with the next; until then another process is told that the call runs.
+      // Tried again with the next release. Until then another process is told that the call runs.
     }
   }
 

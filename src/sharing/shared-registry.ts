@@ -1,11 +1,11 @@
 /**
- * The registry of a process that shares it with other processes, as the admin interface uses it. Main thread of a gateway
- * process. Statements show what all processes use, debits take money back from where it is granted, and a change is in force
- * in this process when it is acknowledged, and in all others soon.
+ * The registry of a process that shares it with other processes, as the admin interface uses it. Main thread
+ * of a gateway process. Statements show what all processes use, debits take money back from where it is
+ * granted, and a change is in force in this process when it is acknowledged, and in all others soon.
  *
- * A change is one transaction, which cannot wait for other processes. So it is run first without preparation: a change that
- * shows the use of an account, or takes money out of one, stops before it is written. What it lacked is asked for, and it is
- * run again. A change that lacks nothing, such as disabling a key, runs once.
+ * A change is one transaction, which cannot wait for other processes. So it is run first without preparation:
+ * a change that shows the use of an account, or takes money out of one, stops before it is written. What it
+ * lacked is asked for, and it is run again. A change that lacks nothing, such as disabling a key, runs once.
  */
 import { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -22,7 +22,10 @@ import { byAccount, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/** A change is prepared again if another process has changed the same meanwhile. Twenty times in a row is no chance. */
+/**
+ * A change is prepared again if another process has changed the same meanwhile. Twenty times in a row is no
+ * chance.
+ */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
@@ -35,7 +38,10 @@ export interface SharedRegistryOptions {
   readonly coordinator: Pick<Coordinator, 'look'>;
   readonly debits: DebitService;
   readonly commit: CommitChange;
-  /** Waits, up to a bound, until every process of this host applies that change; resolves with how many do not. */
+  /**
+   * Waits, up to a bound, until every process of this host applies that change; resolves with how many do
+   * not.
+   */
   readonly confirm: (change: number) => Promise<number>;
   /** Resolves when what the processes had settled is in the store. */
   readonly flushAll: () => Promise<unknown>;
@@ -44,16 +50,18 @@ export interface SharedRegistryOptions {
 }
 
 /**
- * Makes a change for all who share the registry; resolves when it is durable and in force in this process. `check` gets the
- * rows that are about to be written, none if `work` writes nothing, and throws to prevent it. `work` is synchronous and may
- * be run several times.
+ * Makes a change for all who share the registry; resolves when it is durable and in force in this process.
+ * `check` gets the rows that are about to be written, none if `work` writes nothing, and throws to prevent
+ * it. `work` is synchronous and may be run several times.
  */
 export type CommitChange = <Result>(
   work: () => Result,
   check: (rows: readonly WrittenRow[]) => void,
 ) => Promise<Result>;
 
-/** Between processes of one host the store itself is shared. `onCommitted` applies the change in this process. */
+/**
+ * Between processes of one host the store itself is shared. `onCommitted` applies the change in this process.
+ */
 export function commitHere(store: Pick<Store, 'shared'>, onCommitted: () => void): CommitChange {
   return async (work, check) => {
     await Promise.resolve();
@@ -96,7 +104,8 @@ export class SharedRegistry implements RegistryService {
       } catch (error) {
         if (error instanceof CoordinatorLost) throw unreachable(error);
         if (error instanceof DebitNotCovered) {
-          // Whoever was quicker may have made the same request: the next run tells whether the money is still wanted.
+          // Whoever was quicker may have made the same request: the next run tells whether the money is still
+          // wanted.
           prepared = { ...prepared, uncovered: error };
         } else if (error instanceof Unprepared) {
           const asked = new Set([...prepared.asked, ...error.missed]);
@@ -140,7 +149,8 @@ export class SharedRegistry implements RegistryService {
     try {
       for (let first = 0; first < all.length; first += EXCHANGE_ASKS_MAX) {
         const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
-        // Asked before the coordinator: a charge that is written in between is counted twice for a moment, never lost.
+        // Asked before the coordinator: a charge that is written in between is counted twice for a moment,
+        // never lost.
         const calls = byAccount(await this.#options.callsUses(page));
         const views = await this.#options.coordinator.look(page);
         for (const view of views) uses.set(view.scope, useOf(view, calls.get(view.scope)));

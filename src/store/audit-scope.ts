@@ -1,17 +1,18 @@
 /**
- * What the parts of the audit share: the snapshot that they read, the bounds, and what they found. Main thread of a command.
+ * What the parts of the audit (audit.ts) share: the snapshot they read, the bounds, and the differences they
+ * find. Main thread of a command.
  */
 import { decimalOf } from '../core/money.js';
 import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
-/** Listed; more than that have one cause, and only their number is told. */
+/** Listed differences. If there are more they have one cause, and only their number is told. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
-  /** Id of the account that it is about; null where it is about none, or one that is not there. */
+  /** Id of the account; null if it is about none, or about one that is not there. */
   readonly account: string | null;
-  /** `record 7 of table spending`. */
+  /** For example `record 7 of table spending`. */
   readonly place: string;
   readonly what: string;
   readonly is: string;
@@ -24,7 +25,7 @@ export interface AuditBounds {
   readonly keysMax: number;
 }
 
-/** What a difference is about, before it is known whether there is one. */
+/** What a difference is about. Made before it is known whether there is one. */
 export interface AuditSubject {
   readonly account: string | null;
   readonly place: string;
@@ -45,7 +46,7 @@ export class AuditScope {
     this.bounds = bounds;
   }
 
-  /** The first of them, in the order of their finding. */
+  /** The first differences, in the order in which they were found. */
   get differences(): readonly Difference[] {
     return this.#differences;
   }
@@ -60,12 +61,12 @@ export class AuditScope {
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
-  /** Amounts are bigints, in pico-units. */
+  /** Adds a difference unless both are the same. Amounts are bigints, in pico-units. */
   expect(subject: AuditSubject, what: string, is: Figure, shouldBe: Figure): void {
     if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
   }
 
-  /** The record in `value`; undefined, and a difference, where it is damaged. */
+  /** Returns the record in `value`. If it is damaged, returns undefined and adds a difference. */
   read<Name extends TableName, Decoded>(
     reader: (stored: unknown, place: string) => Decoded,
     name: Name,
@@ -83,7 +84,10 @@ export class AuditScope {
     }
   }
 
-  /** The record under `key`; undefined where there is none, or it is damaged, which is told when its table is read. */
+  /**
+   * Returns the record under `key`. Undefined if there is none, or if it is damaged, which is found when its
+   * table is read.
+   */
   peek<Name extends TableName, Decoded>(
     reader: (stored: unknown, place: string) => Decoded,
     name: Name,
@@ -99,7 +103,7 @@ export class AuditScope {
     }
   }
 
-  /** Id of the account that has the slot. Rows come in the order of slots, so the last response is kept. */
+  /** Id of the account that has the slot. Rows come in the order of slots, so the last answer is cached. */
   accountIdOf(slot: number): string | undefined {
     if (slot !== this.#ownerSlot) {
       const id = this.snapshot.get('account_slots', slot);

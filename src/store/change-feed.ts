@@ -1,6 +1,7 @@
 /**
- * The change feed: which accounts and keys each transaction of the registry touched, so that every process of a host brings
- * its shared buffers up to what another one has committed. Main thread.
+ * The change feed: which accounts and keys each transaction of the registry touched. By it every process of a
+ * host brings its shared buffers up to date with what another process committed. And SharedChanges, through
+ * which processes that share a registry change it. Main thread of a gateway process.
  *
  *     changes  number of the change, from 1 without gaps  → slots of the accounts and keys touched
  *     meta     'changes'                                   → number of the newest
@@ -15,12 +16,12 @@ import type { Tables } from './tables.js';
 export const NEWEST_CHANGE = 'changes';
 
 /**
- * Changes that are kept. Each costs a disk flush, so a process that has fallen so far behind was stopped for some seconds;
- * it reads all accounts and keys anew.
+ * Changes that are kept. Each costs a disk flush, so a process that has fallen this far behind was stopped
+ * for some seconds. It reads all accounts and keys anew.
  */
 const CHANGES_KEPT = 4_096;
 
-/** Slots; the records are read where they are wanted, as they are then. */
+/** Slots. The records are read by whoever wants them, as they are then. */
 export interface Touched {
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
@@ -33,14 +34,14 @@ export class ChangeFeed {
     this.#tables = tables;
   }
 
-  /** Number of the newest change that any process has committed; 0 for none. 2 µs. */
+  /** Number of the newest change that any process has committed, 0 for none. 2 µs. */
   newest(): number {
-    // What this turn has read before is of an older moment.
+    // Without it a read would be of the moment of this turn's first read.
     this.#tables.environment.refresh();
     return this.#newest();
   }
 
-  /** Inside the transaction that has made the rows. */
+  /** Called inside the transaction that made the rows. */
   append(rows: readonly WrittenRow[]): void {
     const { changes, meta } = this.#tables;
     const number = this.#newest() + 1;
@@ -49,7 +50,10 @@ export class ChangeFeed {
     meta.putSync(NEWEST_CHANGE, number);
   }
 
-  /** What the changes after `number` touched, each slot once; undefined where not all of them are kept any more. */
+  /**
+   * Returns what the changes after `number` touched, each slot once. Undefined if not all of them are kept
+   * any more.
+   */
   since(number: number): Touched | undefined {
     const accounts = new Set<AccountIndex>();
     const keys = new Set<KeyIndex>();
@@ -97,12 +101,7 @@ function areSlots(value: unknown): boolean {
   return Array.isArray(value) && value.every((slot) => Number.isSafeInteger(slot) && slot >= 0);
 }
 
-/*
- * Changes to a registry that several processes share: as transactions that leave word in the change feed, and as drafts,
- * which show what a change would write before it is made. Main thread.
- */
-
-/** What a change returned and the rows that it wrote, or would write. */
+/** What a change returned, and the rows that it wrote or would write. */
 export interface Recorded<Result> {
   readonly result: Result;
   readonly rows: readonly WrittenRow[];
@@ -120,8 +119,8 @@ export class SharedChanges {
   }
 
   /**
-   * Runs `work` as one transaction that is on disk, and in the feed, when this returns; a throw undoes all of it, be it of
-   * `check`, which sees what was written. For the processes of one host.
+   * Runs `work` as one transaction, which is on disk and in the feed when this returns. `check` gets the rows
+   * that were written; a throw, also of `check`, undoes all of it. For processes of one host.
    */
   commit<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void = () => undefined): Result {
     return this.#commit(work, (rows) => {
@@ -130,17 +129,23 @@ export class SharedChanges {
     });
   }
 
-  /** The same for what hosts have agreed on, so that the store remains a copy of what they share. */
+  /** Writes what hosts have agreed on, so that the store remains a copy of what they share. */
   take(work: () => void): void {
     this.#commit(work, () => undefined);
   }
 
-  /** Grows with every flush of the processes that share the store. As new as what was read last, see `refresh`. */
+  /**
+   * Grows with every flush of the processes that share the store. Call `Store.refresh` first to have the
+   * newest.
+   */
   booksVersion(): number {
     return accountingVersionOf(this.#tables);
   }
 
-  /** What `work` would return and write, which is undone. No disk flush; waits while another process writes. */
+  /**
+   * Returns what `work` would return and write, and undoes it. No disk flush; waits while another process
+   * writes.
+   */
   draft<Result>(work: () => Result): Recorded<Result> {
     const { environment, recorder } = this.#tables;
     let recorded: Recorded<Result> | undefined;
@@ -166,5 +171,5 @@ export class SharedChanges {
   }
 }
 
-/** Ends a transaction that was made to see what it writes. */
+/** Ends a transaction that was made only to see what it writes. */
 class Undone extends Error {}

@@ -1,33 +1,34 @@
 /**
- * An LMDB file that processes open and write beside each other. Main thread.
+ * An LMDB file that several processes open and write. Everything that opens one goes through this file. Main
+ * thread.
  *
- * Who opens a file with lmdb 3.5.6 sets the number of its newest transaction, which all processes share, to what the file
- * said some microseconds before (LMDB's ITS#9496, mended there in 2021 and not in the fork that lmdb builds). What another
- * process has committed meanwhile is lost, and its pages are used twice: a file that is opened again and again beside one
- * writer is garbage within a second, and opening it to read is enough. So nobody opens while somebody writes: for either a
- * process takes the gate first.
+ * Opening a file with lmdb 3.5.6 sets the number of its newest transaction, which all processes share, to
+ * what the file said some microseconds before (LMDB's ITS#9496, fixed there in 2021 but not in the fork that
+ * lmdb builds). What another process committed in between is lost, and its pages are used twice. A file that
+ * is opened again and again beside one writer is garbage within a second, and opening it to read is enough.
+ * So nobody may open while somebody writes: for either, a process takes the gate first.
  *
- * The gate is the writers' lock of a second LMDB file, `<path>-gate`. That one never gets a row, so opening it can lose
- * none. The lock of a process that dies is the next one's. It can go when lmdb has taken the correction over; the test
- * beside this file tells.
+ * The gate is the writers' lock of a second LMDB file, `<path>-gate`. That file never gets a row, so opening
+ * it can lose none. If a process dies, the lock is free for the next one. The gate can go when lmdb has taken
+ * over the correction; test/unit/store/environment.test.ts tells.
  */
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
 import { assertStoreFile, OPTIONS, StoreError } from './store-file.js';
 
-/** LMDB's two first pages, and room. */
+/** LMDB's first two pages, and some room. */
 const GATE_MAP_BYTES = 64 * 1024;
 
-/** What LMDB gives as `code` where the disk is read-only. */
+/** The `code` of LMDB's error if the disk is read-only. */
 const EROFS = 30;
 
 export class Environment {
-  /** To read from. */
+  /** For reading. */
   readonly root: RootDatabase;
   readonly #gate: RootDatabase | undefined;
   #isInside = false;
 
-  /** Throws what LMDB throws, and `StoreFault` where the gate's file is not one. */
+  /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
@@ -38,17 +39,20 @@ export class Environment {
     }
   }
 
-  /** Opening a table may make it. */
+  /** Opens tables inside the gate, because opening a table may create it. */
   openTables<Tables>(openAll: (root: RootDatabase) => Tables): Tables {
     return this.#inside(() => openAll(this.root));
   }
 
-  /** Runs `work` as one transaction; a throw undoes all of it. The gate is 2 µs of it. */
+  /** Runs `work` as one transaction; a throw undoes all of it. The gate adds 2 µs. */
   write<Result>(work: () => Result): Result {
     return this.#inside(() => this.root.transactionSync(work));
   }
 
-  /** What is read from now on is as new as what other processes have committed by now; else it may be older by a turn. */
+  /**
+   * Later reads see what other processes have committed by now. Otherwise they may be older by one event-loop
+   * turn.
+   */
   refresh(): void {
     this.root.resetReadTxn();
   }
@@ -75,8 +79,8 @@ export class Environment {
 }
 
 /**
- * Makes an LMDB file without rows at `path`, unless there is a file. It comes under its name when it is whole: a crash leaves
- * none or a whole one, and of two processes that make it at once one finds the other's.
+ * Creates an LMDB file without rows at `path`, unless there is a file. It gets its name when it is whole. So
+ * a crash leaves none or a whole one, and of two processes that create it at once one finds the other's.
  */
 export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {
   if (existsSync(path)) return;
@@ -91,7 +95,7 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
   }
 }
 
-/** Undefined on a disk that is read-only, for a reader: then LMDB has no number of transactions to share either. */
+/** Undefined for a reader on a read-only disk: there LMDB shares no number of transactions either. */
 function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   assertSpareFile(path);
   try {
@@ -102,7 +106,7 @@ function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   }
 }
 
-/** As `assertStoreFile`, of a file that may be removed. */
+/** As `assertStoreFile`, for a file that may be removed without loss. */
 export function assertSpareFile(path: string): void {
   try {
     assertStoreFile(path);

@@ -2,8 +2,8 @@
  * What a flush leaves beside its rows, in the same transaction. Main thread of a gateway process.
  *
  *     flushes   slot of the gateway → the life of that gateway, and the number of its last flush
- *     meta      'books_version'     → number of all flushes of this store that left a mark, and of lives that began
- *     meta      'clocks'            → the boot, its monotonic clock, and how far the calendar was ahead of that
+ *     meta      'books_version'     → number of all flushes that left a mark, and of lives that began
+ *     meta      'clocks'            → the boot, its monotonic clock, and how far the calendar was ahead of it
  *
  * A gateway that shares its store leaves a mark. Its rows are sums that each gateway adds to, so a flush that
  * got to the disk must not be made again: the mark tells whether one whose commit failed did. A gateway that

@@ -1,5 +1,9 @@
 /**
- * Rows of the keys, of who has or had which slot, and of the use that was made of each. Main thread.
+ * Rows of the keys: who has or had which slot, and the use that was made of each. The registry, recovery, the
+ * flush and the audit use it. Main thread.
+ *
+ * Format 1 knew no expiry, no limits and no rotation: its records lack these fields, and so do those of keys
+ * without them.
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -15,12 +19,6 @@ import type { KeyRecord, KeyUseRecord } from '../registry/key-record.js';
 import type { KeyStore, Page } from '../registry/record-store.js';
 import { Count, damaged, Digest, fast, Format, FORMAT, Moment, Slot } from './record-codec.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
-
-/*
- * Keys, and the use that was made of them, as they lie on disk; see record-codec.ts. Main thread.
- *
- * Format 1 knew no expiry, no limits and no rotation: its records lack these fields, and so do those of keys without them.
- */
 
 const StoredKey = Type.Object(
   {
@@ -80,7 +78,7 @@ export function packKey(record: KeyRecord): StoredKey {
   };
 }
 
-/** Throws `damaged`; `place` names the record in the message. */
+/** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readKey(stored: unknown, place: string): KeyRecord {
   if (!keys.Check(stored)) throw damaged(place);
   return {
@@ -105,12 +103,12 @@ export function readKey(stored: unknown, place: string): KeyRecord {
 
 export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
   const { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs } = record;
-  // Field by field: a flush has many of them.
+  // Field by field: a flush packs many of them.
   if (lastUsedSeconds === undefined) return { format: FORMAT, minuteUsed, dayNumber, dayCalls, takenMs };
   return { format: FORMAT, lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** Throws `damaged`. */
+/** Throws StoreError `damaged`. */
 export function readKeyUse(stored: unknown, place: string): KeyUseRecord {
   if (!keyUses.Check(stored)) throw damaged(place);
   return {
@@ -125,7 +123,7 @@ export function readKeyUse(stored: unknown, place: string): KeyUseRecord {
 /** Above every slot, and still a key that LMDB orders after them. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
-/** Keys of one name, of whatever account, that are read before those of the account are gone through. */
+/** Keys of one name, of any account, that are read before the account's own keys are gone through. */
 const KEYS_READ_MAX = 20;
 
 export class KeyRows implements KeyStore {
@@ -140,14 +138,14 @@ export class KeyRows implements KeyStore {
     return stored === undefined ? undefined : readKey(stored, this.#place('keys', id));
   }
 
-  /** Who has the slot, or had it last: a call may end after its key was deleted. */
+  /** The key that has the slot, or had it last: a call may end after its key was deleted. */
   findId(index: KeyIndex): string | undefined {
     const id = this.#tables.keyIds.get(index);
     if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('key_ids', index));
     return id;
   }
 
-  /** Undefined where no key has the slot. */
+  /** Undefined if no key has the slot. */
   findAt(index: KeyIndex): KeyRecord | undefined {
     const id = this.#tables.keySlots.get(index);
     return id === undefined ? undefined : this.#recordOf(id);
@@ -189,7 +187,7 @@ export class KeyRows implements KeyStore {
     };
   }
 
-  /** In no order that means anything. */
+  /** In no particular order. */
   *all(): Generator<KeyRecord> {
     for (const { key, value } of this.#tables.keys.getRange()) {
       yield readKey(value, this.#place('keys', key));
@@ -201,7 +199,7 @@ export class KeyRows implements KeyStore {
     const indexes: KeyIndex[] = [];
     for (const slot of Array.from(keySlotsFree.getKeys({ end: [restedMs, 0], limit: count }))) {
       keySlotsFree.removeSync(slot);
-      // Another process may have flushed a use of the former key after that was deleted.
+      // Another process may have flushed a use of the former key after its deletion.
       keyUses.removeSync(slot[1]);
       indexes.push(asKeyIndex(slot[1]));
     }
@@ -227,7 +225,7 @@ export class KeyRows implements KeyStore {
     this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
   }
 
-  /** Without noting that its slot is free: another host has done that. */
+  /** Removes the key without noting that its slot is free: another host has done that. */
   takeOut(record: KeyRecord): void {
     this.#tables.keys.removeSync(record.id);
     this.#tables.keySlots.removeSync(record.index);
@@ -245,7 +243,7 @@ export class KeyRows implements KeyStore {
     this.#tables.keyUses.putSync(index, packKeyUse(record));
   }
 
-  /** In the order of slots. */
+  /** Ordered by slot. */
   *uses(): Generator<[KeyIndex, KeyUseRecord]> {
     for (const { key, value } of this.#tables.keyUses.getRange()) {
       yield [asKeyIndex(key), readKeyUse(value, this.#place('key_uses', key))];

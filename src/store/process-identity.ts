@@ -1,14 +1,19 @@
 /**
- * Which process a number means: numbers are used again, so a process is known by its number, when it started, and the boot
- * that it runs in. Linux's `/proc`. Main thread, or a command.
+ * Identifies processes. Numbers are used again, so a process is known by its number, its start time and the
+ * boot it runs in, as Linux's `/proc` shows them. Used by whatever leaves a row that is void once its process
+ * has ended. Main thread, or a command.
  */
 import { readFileSync } from 'node:fs';
 
-/** Text that no other process of this host has, ever; undefined where no such process runs (or it has ended and waits for its parent). */
+/**
+ * Text that no other process of this host ever has. Undefined if no such process runs, or if it has ended and
+ * waits for its parent.
+ */
 export function identityOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // `42 (name) S 1 …`: the name may hold brackets and blanks. After it come the state and, 19 fields on, the start in ticks.
+    // `42 (name) S 1 …`: the name may contain brackets and blanks. After it come the state and, 19 fields on,
+    // the start in ticks.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [state] = fields;
     const startTicks = fields[START_FIELD];
@@ -20,7 +25,7 @@ export function identityOf(pid: number): string | undefined {
   }
 }
 
-/** Text that no other boot of any machine has; undefined where the system does not tell. */
+/** Text that no other boot of any machine has. Undefined if the system does not tell. */
 export function bootId(): string | undefined {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
@@ -29,7 +34,7 @@ export function bootId(): string | undefined {
   }
 }
 
-/** Of proc_pid_stat(5): field 22, where the state, at 0, is field 3. */
+/** proc_pid_stat(5): field 22, counted from the state, which is field 3. */
 const START_FIELD = 19;
 
 /** Whether the process that had this identity still runs. */

@@ -1,8 +1,10 @@
 /**
- * Records as they lie on disk: maps packed by msgpackr, each with the word of its format first. Main thread.
+ * Records on disk: maps packed by msgpackr, each with the number of its format first. The store packs and
+ * reads them, the audit reads them. Main thread.
  *
- * Money is decimal text of whole pico-units, because a packed integer comes back as a number or as a bigint depending on
- * its size. What does not fit its schema was not written by this program, or has been damaged: it is never guessed at.
+ * Money is decimal text of whole pico-units, because a packed integer comes back as a number or a bigint
+ * depending on its size. What does not fit its schema was not written by this program or is damaged: it is
+ * never guessed at.
  */
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -18,10 +20,12 @@ import type {
 import type { UsageTotals } from '../registry/usage-report.js';
 import { StoreError } from './store-file.js';
 
-/** Of the whole store and of each record. A later format adds its reader here and raises this word. */
+/**
+ * Format of the whole store and of each record. A later format adds its reader here and raises this number.
+ */
 export const FORMAT = 3;
 
-/** Formats differ in fields that may be absent, so that one reader does for all; see key-codec.ts. */
+/** Formats differ only in fields that may be absent, so one reader does for all; see key-rows.ts. */
 export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
 export const Slot = Type.Integer({ minimum: 0 });
 export const Count = Type.Integer({ minimum: 0 });
@@ -87,7 +91,7 @@ const StoredResponse = Type.Object(
     bodyDigest: Digest,
     endedMs: Moment,
     stream: Type.Boolean(),
-    // Bytes, or null where they were too many to be kept: TypeBox has no word for them.
+    // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
     bytes: Type.Unknown(),
   },
   { additionalProperties: false },
@@ -112,7 +116,7 @@ export function packAccount(record: AccountRecord): StoredAccount {
   return { format: FORMAT, ...rest, creditedPicoUnits: credited.toString() };
 }
 
-/** Throws `damaged`, as all the readers do; `place` names the record in the message. */
+/** Throws StoreError `damaged`, as all readers here do; `place` names the record in the message. */
 export function readAccount(stored: unknown, place: string): AccountRecord {
   if (!accounts.Check(stored)) throw damaged(place);
   return {
@@ -148,7 +152,7 @@ export function readCreditRequest(stored: unknown, place: string): CreditRequest
 }
 
 export function packSpending(record: SpendingRecord): StoredSpending {
-  // Field by field: a flush has many of them.
+  // Field by field: a flush packs many of them.
   return {
     format: FORMAT,
     spentPicoUnits: record.spent.toString(),
@@ -204,7 +208,7 @@ export function packResponse({ bodyDigest, endedMs, stream, bytes }: ResponseRec
   return { format: FORMAT, bodyDigest, endedMs, stream, bytes: bytes ?? null };
 }
 
-/** The bytes are a copy, in a buffer of their own. */
+/** The bytes are a copy in a buffer of their own. */
 export function readResponse(stored: unknown, { account, key }: ResponseKey, place: string): ResponseRecord {
   if (!answers.Check(stored)) throw damaged(place);
   const { bodyDigest, endedMs, stream, bytes } = stored;
@@ -215,7 +219,7 @@ export function readResponse(stored: unknown, { account, key }: ResponseKey, pla
     bodyDigest,
     endedMs: asWallMs(endedMs),
     stream,
-    // What lmdb gives is a view of a buffer that its next reading writes over.
+    // lmdb returns a view of a buffer that its next read overwrites.
     bytes: bytes === null ? undefined : new Uint8Array(bytes),
   };
 }
@@ -224,7 +228,10 @@ export function damaged(place: string): StoreError {
   return new StoreError('damaged', `${place} is damaged. Restore the store from a backup.`);
 }
 
-/** Interpreted, a start with a million accounts would take minutes: TypeBox falls back to that silently. */
+/**
+ * Asserts that TypeBox compiled the validator. It falls back to interpreting silently, and then a start with
+ * a million accounts would take minutes.
+ */
 export function fast<Compiled extends { IsAccelerated(): boolean }>(validator: Compiled): Compiled {
   invariant(validator.IsAccelerated(), 'validators of records are compiled');
   return validator;

@@ -1,9 +1,9 @@
 /**
- * From the store to the shared buffers, at start. Main thread, before any listener runs. Other gateways of
- * the group may work on the store meanwhile: all rows are read from one snapshot of it.
+ * From the store to the shared buffers, at start. Main thread of a gateway process, before any listener runs.
+ * Other processes of the group may write to the store meanwhile: all rows are read from one snapshot of it.
  *
- * What an account can spend is what was credited less what was spent: holds are not kept, for the calls that
- * had them are gone. What cannot be right stops the start and is named.
+ * What an account can spend is what was credited less what was spent. Holds are not kept, because the calls
+ * that had them are gone. What cannot be right stops the start with an error that names it.
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -20,7 +20,7 @@ import type { AccountRecord, SpendingRecord } from '../registry/account-record.j
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
-/** Accounts without a plan are named one by one in the log up to here: the others have the same cause. */
+/** Accounts without a plan that are logged one by one. The others have the same cause. */
 const NAMED_MAX = 10;
 
 const NOTHING = asPicoUnits(0n);
@@ -31,8 +31,8 @@ export interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
   /**
-   * Empty; gets what each account has spent. Absent where other gateways share the limits: an coordinator
-   * lends from them.
+   * Empty; gets what each account has spent. Undefined if several processes share the limits: then a
+   * coordinator grants them.
    */
   readonly totals: SpentTotals | undefined;
   readonly keyTable: KeyTable;
@@ -51,7 +51,7 @@ export interface Recovered {
   readonly keys: number;
 }
 
-/** Fills empty buffers. Throws `StoreFault`. Takes about 3 µs an account and 4 µs a key. */
+/** Fills empty buffers. Throws StoreError. Takes about 3 µs an account and 4 µs a key. */
 export function recover(options: RecoveryOptions): Recovered {
   return { accounts: recoverAccounts(options), keys: recoverKeys(options) };
 }
@@ -99,7 +99,7 @@ function recoverKeys(options: RecoveryOptions): number {
     applyKey(record, live);
     keys++;
   }
-  // In the order of the table: 1.1 µs a row, against 1.9 where each key's is looked up.
+  // In the order of the table: 1.1 µs a row, against 1.9 if each key's row is looked up.
   for (const [key, use] of store.keys.uses()) {
     restoreKeyUse(key, totals === undefined ? { ...use, ...NO_COUNTS } : use, live, nowMs);
   }
@@ -107,8 +107,7 @@ function recoverKeys(options: RecoveryOptions): number {
 }
 
 /**
- * Now, by the calendar of the last flush: the age of what that wrote must not depend on how the clock was set
- * since.
+ * Now, by the calendar of the last flush: the age of its rows must not depend on how the clock was set since.
  */
 function momentOf({ store, clock }: RecoveryOptions): WallMs {
   return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));
@@ -121,10 +120,10 @@ function assertCapacity(index: number, most: number, what: 'accounts' | 'keys'):
 }
 
 /**
- * Where hosts share the registry, `isCopy`, a credit may have been spent here before the change that says so
- * came: what an account can spend is the coordinator's to know then. Else a debit is refused beyond the
- * balance and a charge stops at it, so no run of this program leaves less than nothing, nor more than the
- * ledger's words can hold.
+ * Throws StoreError `damaged`. A debit is rejected beyond the balance and a charge stops at it, so no run of
+ * this program leaves less than nothing, or more than the ledger's words can hold. If hosts share the
+ * registry, `isCopy`, a credit may be spent here before the change that tells of it has come: then only the
+ * coordinator knows what an account can spend.
  */
 function assertSound(
   store: Store,

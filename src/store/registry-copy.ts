@@ -1,12 +1,13 @@
 /**
- * The copy that this host's store has of a registry which hosts share: where it stands, what it takes over, and all that is in
- * it. Main thread.
+ * This host's copy of the registry that hosts share: its position, what it takes over, and all rows that are
+ * in it. The replication (sharing/registry-log.ts, registry-reseed.ts) uses it on the main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
  *           'registry_partial'   → true while all rows are being taken over
- *           'host_id'            → what other hosts know this data directory by
+ *           'host_id'            → the name by which other hosts know this data directory
  *
- * What a host spends, uses and answers is its own and not in it, and neither are tables that follow from others.
+ * What a host spends, uses and responds is its own and not in it, and neither are tables that follow from
+ * others.
  */
 import { randomUUID } from 'node:crypto';
 import { Type, type Static } from 'typebox';
@@ -25,21 +26,21 @@ const REGISTRY_PARTIAL = 'registry_partial';
 const Position = Type.Object({
   epoch: Type.String(),
   version: Type.Integer({ minimum: 0 }),
-  /** Of the change that made the version; empty of the first. */
+  /** Id of the change that made the version; empty for the first version. */
   lastId: Type.String(),
-  /** Epochs before this one and their last versions, oldest first. */
+  /** Earlier epochs and their last versions, oldest first. */
   history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
 });
 const positions = fast(Compile(Position));
 
-/** Two copies of the same position have the same rows. */
+/** Two copies at the same position have the same rows. */
 export type RegistryPosition = Readonly<Static<typeof Position>>;
 
-/** JSON-ready, as hosts send it to each other. */
+/** As hosts send it to each other, as JSON. */
 export interface RegistryRow {
   readonly table: RecordedTable;
   readonly key: string | readonly (number | string)[];
-  /** Null where the row is taken out. */
+  /** Null if the row is removed. */
   readonly value: unknown;
 }
 
@@ -54,7 +55,7 @@ export class RegistryCopy {
     this.#keys = keys;
   }
 
-  /** What this data directory is known by to other hosts; made once. */
+  /** The name by which other hosts know this data directory; made once. */
   hostId(): string {
     const { meta, environment } = this.#tables;
     return environment.write(() => {
@@ -66,9 +67,12 @@ export class RegistryCopy {
     });
   }
 
-  /** Undefined where this store has never shared its registry with other hosts, or has changed it alone since. */
+  /**
+   * Undefined if this store has never shared its registry with other hosts, or has been changed without them
+   * since.
+   */
   position(): RegistryPosition | undefined {
-    // What this turn has read before is of an older moment.
+    // Without it a read would be of the moment of this turn's first read.
     this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;
@@ -77,34 +81,40 @@ export class RegistryCopy {
     return stored;
   }
 
-  /** Inside the transaction that brings the rows to it. */
+  /** Called inside the transaction that brings the rows to it. */
   setPosition(position: RegistryPosition): void {
     this.#tables.meta.putSync(REGISTRY_POSITION, position);
     this.#tables.meta.removeSync(REGISTRY_PARTIAL);
   }
 
-  /** Inside a transaction that hosts have not agreed on: from now on this is a registry of its own, and never mixed with others. */
+  /**
+   * Called inside a transaction that hosts have not agreed on. From now on this is a registry of its own, and
+   * is never mixed with that of others.
+   */
   detach(): void {
     this.#tables.meta.removeSync(REGISTRY_POSITION);
     this.#tables.meta.removeSync(REGISTRY_PARTIAL);
   }
 
-  /** Whether what is here without a position is a part of the shared registry, and no registry of its own. */
+  /**
+   * Whether the rows, which have no position, are a part of the shared registry rather than a registry of
+   * their own.
+   */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
   }
 
-  /** Inside the first transaction of those that take all rows over. */
+  /** Called inside the first of the transactions that take all rows over. */
   setPartial(): void {
     this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
   }
 
-  /** Whether there is nothing of a registry. */
+  /** Whether there is no registry at all. */
   isEmpty(): boolean {
     return this.#tables.accounts.getKeysCount({ limit: 1 }) === 0;
   }
 
-  /** Inside a transaction. Throws StoreFault where a row is none that this program knows. */
+  /** Writes the row, inside a transaction. Throws StoreError if this program does not know such a row. */
   take(row: RegistryRow): void {
     const { meta, credits, creditRequests, keySlotsFree } = this.#tables;
     const { table, key, value } = row;
@@ -130,7 +140,10 @@ export class RegistryCopy {
     }
   }
 
-  /** All rows, in an order in which they can be taken. Of one moment only where nothing is awaited meanwhile. */
+  /**
+   * Returns all rows, in an order in which `take` can write them. They are of one moment only if nothing is
+   * awaited meanwhile.
+   */
   *rows(): Generator<RegistryRow> {
     const { meta, accounts, credits, creditRequests, keys, keySlotsFree } = this.#tables;
     const used = meta.get(KEY_SLOTS_USED);
@@ -143,7 +156,10 @@ export class RegistryCopy {
     }
   }
 
-  /** Takes out keys and free slots that are not among these, inside a transaction: a copy of an older version has had them. */
+  /**
+   * Removes keys and free slots that are not among these, which a copy of an older version may have. Called
+   * inside a transaction.
+   */
   retain(keyIds: ReadonlySet<string>, freeSlots: ReadonlySet<string>): void {
     for (const id of Array.from(this.#tables.keys.getKeys())) {
       if (!keyIds.has(id)) this.#takeKeyOut(id);
@@ -155,7 +171,7 @@ export class RegistryCopy {
 
   #takeKey(value: unknown, place: string): void {
     const record = readKey(value, place);
-    // What this host has kept of the use of a former key in that slot.
+    // The use that this host has recorded of a former key in that slot.
     if (this.#keys.findId(record.index) !== record.id) this.#tables.keyUses.removeSync(record.index);
     this.#keys.put(record);
   }
@@ -166,7 +182,7 @@ export class RegistryCopy {
   }
 }
 
-/** As hosts send them. Rows of one transaction that follow each other in the same place all count, in their order. */
+/** Returns the rows as hosts send them. Several rows with one key all count, in their order. */
 export function registryRowsOf(rows: readonly WrittenRow[]): RegistryRow[] {
   return rows.map(({ table, key, value }) => ({
     table,

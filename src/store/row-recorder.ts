@@ -1,21 +1,23 @@
 /**
- * Which rows of the registry a transaction writes: what the change feed is made from, and what hosts tell each other. Main
- * thread.
+ * Records which rows of the registry a transaction writes. The change feed is made from them, and hosts send
+ * them to each other. Main thread.
  *
- * Tables that only say the same in another order (names, slots) are not recorded: they follow from these.
+ * Tables that only repeat the same in another order (names, slots) are not recorded: they follow from these.
  */
 import type { Database, Key } from 'lmdb';
 
-/** Rows that an operator's change writes. Books, uses of keys and stored responses are none of them. */
+/**
+ * Tables that an operator's change writes. Accounting, uses of keys and stored responses are not among them.
+ */
 export type RecordedTable = 'meta' | 'accounts' | 'credits' | 'credit_requests' | 'keys' | 'key_slots_free';
 
-/** As it lies on disk. */
+/** As it is on disk. */
 export interface WrittenRow {
   readonly table: RecordedTable;
   readonly key: Key;
-  /** Undefined where the row was taken out. */
+  /** Undefined if the row was removed. */
   readonly value: unknown;
-  /** What it was before, undefined of a new row. */
+  /** What it was before; undefined for a new row. */
   readonly former: unknown;
 }
 
@@ -25,7 +27,10 @@ export class RowRecorder {
   #rows: WrittenRow[] | undefined;
   #hasMissed = false;
 
-  /** Runs `work`, inside a transaction; returns what it returns and the rows that it wrote, in their order. Not nested. */
+  /**
+   * Runs `work` inside a transaction; returns what it returns and the rows that it wrote, in their order. Not
+   * nested.
+   */
   record<Result>(work: () => Result): { readonly result: Result; readonly rows: readonly WrittenRow[] } {
     const rows: WrittenRow[] = [];
     this.#rows = rows;
@@ -36,14 +41,16 @@ export class RowRecorder {
     }
   }
 
-  /** Whether rows were written since the last asking while nothing was recorded. */
+  /** Whether rows were written since the last call while nothing was recorded. */
   takeMissed(): boolean {
     const hasMissed = this.#hasMissed;
     this.#hasMissed = false;
     return hasMissed;
   }
 
-  /** The table, whose single writes are noted from now on: those of `keysKept` where it is given. */
+  /**
+   * Returns the table. From now on its writes are recorded; if `keysKept` is given, only those of these keys.
+   */
   watch<TableKey extends Key>(
     name: RecordedTable,
     table: Table<TableKey>,

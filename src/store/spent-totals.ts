@@ -1,24 +1,29 @@
 /**
- * What each account has spent according to the journal: the figures that go to disk. Main thread.
+ * What each account has spent according to the journal: the amounts that go to disk. The flush adds to them
+ * on the main thread. SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add
+ * to them.
  *
- * The ledger's own words are ahead of them by what is still in the journal. Were those written instead, the money on disk
- * would not agree with the usage on disk. 16 bytes an account, and pages that are never touched cost nothing.
+ * The ledger's own words are ahead of these by what is still in the journal. If they were written instead,
+ * money on disk would not agree with usage on disk. 16 bytes an account (40 if shared); pages that are never
+ * touched cost nothing.
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 
-/** What the ledger counts of an account, at one moment. */
+/** Counts of an account at one moment, as the ledger has them. */
 export type AccountCounts = Pick<SpendingRecord, 'dayNumber' | 'dayCalls' | 'minuteUsed' | 'takenMs'>;
 
-/** Where the money of the rows comes from: this file's, or shared-totals.ts's where several gateways work on the store. */
 export interface SpendingTotals {
-  /** Amounts are negative where a charge is taken back. */
+  /** Amounts are negative if a charge is taken back. */
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void;
-  /** As it is to be on disk; in the transaction that writes it. Throws what the store throws. */
+  /**
+   * Returns the row as it is to be on disk. Called in the transaction that writes it; throws what the store
+   * throws.
+   */
   recordOf(account: AccountIndex, counts: AccountCounts): SpendingRecord;
-  /** What `recordOf` told last of the account is on disk; absent where a total may be written as often as one likes. */
+  /** The last row of the account is on disk. Absent if a total may be written as often as one likes. */
   noteWritten?(account: AccountIndex): void;
 }
 
@@ -31,7 +36,7 @@ export class SpentTotals implements SpendingTotals {
     this.#uncovered = new BigInt64Array(accountsMax);
   }
 
-  /** As the store has it, at start. */
+  /** Sets what the store has at start. */
   open(account: AccountIndex, spent: PicoUnits, uncovered: PicoUnits): void {
     this.#spent[account] = spent;
     this.#uncovered[account] = uncovered;
@@ -48,7 +53,7 @@ export class SpentTotals implements SpendingTotals {
   }
 
   recordOf(account: AccountIndex, counts: AccountCounts): SpendingRecord {
-    // Field by field: spread, a row of a flush took a fifth longer.
+    // Field by field: with a spread object a row of a flush took a fifth longer.
     return {
       spent: this.spentOf(account),
       uncovered: this.uncoveredOf(account),
@@ -68,13 +73,6 @@ export class SpentTotals implements SpendingTotals {
   }
 }
 
-/*
- * What this gateway adds to the totals of accounts that several gateways add to. Main thread.
- *
- * A row on disk is the sum over all of them, so it is read in the transaction that writes it. 40 bytes an account, and pages
- * that are never touched cost nothing.
- */
-
 interface Day {
   readonly dayNumber: number;
   readonly dayCalls: number;
@@ -83,21 +81,21 @@ interface Day {
 export class SharedTotals implements SpendingTotals {
   readonly #findSpending: (account: AccountIndex) => SpendingRecord | undefined;
   readonly #onReversed: (account: AccountIndex, amount: PicoUnits) => void;
-  /** Charged by this gateway, ever; and what of it is on disk. */
+  /** Charged by this gateway since its start, and the part of it that is on disk. */
   readonly #charged: BigInt64Array;
   readonly #written: BigInt64Array;
-  /** The day and its calls, of this gateway, that are on disk. */
+  /** This gateway's day and its calls, as far as they are on disk. */
   readonly #dayNumbers: Int32Array;
   readonly #dayCalls: Int32Array;
   readonly #uncovered = new Map<AccountIndex, bigint>();
-  /** Of charges that were taken back, and are not on disk as such. */
+  /** Charges that were taken back and are not on disk as such. */
   readonly #reversed = new Map<AccountIndex, bigint>();
-  /** As in the rows that are being written. */
+  /** Days in the rows that are being written. */
   readonly #writing = new Map<AccountIndex, Day>();
 
   /**
-   * `findSpending` reads what is on disk, and in a transaction what is there at that moment. `onReversed` is told what of charges
-   * is taken back on disk.
+   * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
+   * `onReversed` gets each amount whose reversal is on disk.
    */
   constructor(
     accountsMax: number,
@@ -149,12 +147,15 @@ export class SharedTotals implements SpendingTotals {
     this.#dayCalls[account] = day.dayCalls;
   }
 
-  /** Of what this gateway has charged the account in its life, the part that is on disk. */
+  /** The part of this gateway's charges to the account that is on disk. */
   writtenOf(account: AccountIndex): PicoUnits {
     return asPicoUnits(this.#written[account]!);
   }
 
-  /** The row's day with what was called here since it was last written. A day that is past on disk is over for all. */
+  /**
+   * Returns the row's day with the calls since the last flush. A row with a later day keeps it: that day has
+   * begun for all.
+   */
   #dayAfter(account: AccountIndex, { dayNumber, dayCalls }: Day, stored: Day | undefined): Day {
     const before = this.#dayNumbers[account] === dayNumber ? this.#dayCalls[account]! : 0;
     const since = dayCalls - before;

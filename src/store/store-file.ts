@@ -1,8 +1,9 @@
 /**
- * Where the store's file is, and whether it is one. Main thread.
+ * Path and checks of the store's file, and the options with which LMDB opens it. Main thread of a gateway
+ * process, or a command.
  *
- * LMDB maps the file and trusts it: given anything else, the library ends the process with a segmentation fault instead
- * of an error (tried with lmdb 3.5.6), so its pages are looked at before it gets to see them.
+ * LMDB maps the file and trusts it. Given anything else, the library ends the process with a segmentation
+ * fault instead of an error (tried with lmdb 3.5.6), so the pages are checked before it opens the file.
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +11,9 @@ import { findPageError, type PageError } from './page-walk.js';
 
 export type StoreErrorCode = 'foreign' | 'newer' | 'damaged' | 'unreadable';
 
-/** The store cannot be used as it is; the message names the file and says what to do. The start must stop. */
+/**
+ * The store cannot be used as it is, and the start must stop. The message names the file and says what to do.
+ */
 export class StoreError extends Error {
   readonly code: StoreErrorCode;
 
@@ -22,7 +25,7 @@ export class StoreError extends Error {
 }
 
 /*
- * A page of LMDB's meta data, of which the file begins with two:
+ * The file begins with two of LMDB's meta pages:
  *
  *     byte  0        24     28       48
  *           header   magic  version  page size
@@ -32,17 +35,17 @@ const VERSION_OFFSET = 28;
 const PAGE_SIZE_OFFSET = 48;
 const HEAD_BYTES = 52;
 const MAGIC = 0xbeefc0de;
-/** The version's upper half holds flags. */
+/** The upper half of the version holds flags. */
 const VERSION_MASK = 0xffff;
 const VERSION = 2;
-/** What LMDB can make; Tollgate's have 4096 bytes. */
+/** Page sizes that LMDB can make. Tollgate's files have 4096 bytes. */
 const PAGE_BYTES = [512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536];
 
 export function storePath(dataPath: string): string {
   return join(dataPath, 'tollgate.lmdb');
 }
 
-/** Makes the folder, for its owner alone, where it is not there. Throws `unreadable`. */
+/** Creates the folder for its owner alone, unless it is there. Throws StoreError `unreadable`. */
 export function makeDataFolder(dataPath: string): void {
   try {
     mkdirSync(dataPath, { recursive: true, mode: 0o700 });
@@ -52,9 +55,9 @@ export function makeDataFolder(dataPath: string): void {
 }
 
 /**
- * Throws `foreign` where there is a file that LMDB cannot open, `damaged` where pages of it are missing or are none,
- * `unreadable` where the system does not let it be read. False if there is no file, or an empty one. Reads all of the
- * file that is in use: 0.4 s a GB on warm disk caches.
+ * Checks the file and returns true; false if there is none, or an empty one. Throws StoreError: `foreign` if
+ * LMDB cannot open the file, `damaged` if pages are missing or broken, `unreadable` if the system does not
+ * let it be read. Reads every page in use: 0.4 s a GB on warm disk caches.
  */
 export function assertStoreFile(path: string): boolean {
   if (!existsSync(path)) return false;
@@ -79,7 +82,10 @@ export function assertStoreFile(path: string): boolean {
   );
 }
 
-/** Throws `damaged` if the file is there and empty: Tollgate never leaves one, so its books were cut off. */
+/**
+ * Throws StoreError `damaged` if the file is there and empty. Tollgate never leaves an empty file, so its
+ * contents were cut off.
+ */
 export function assertNotEmpty(path: string): void {
   if (!existsSync(path) || readPages(path) !== undefined) return;
   throw new StoreError(
@@ -103,7 +109,7 @@ export function foreign(path: string, reason: string): StoreError {
 const REMEDY =
   'Move the file away, restore it from a backup, or point `data` (TOLLGATE_DATA) at another folder.';
 
-/** The heads of the two meta pages; undefined of an empty file. */
+/** Returns the heads of the two meta pages; undefined for an empty file. */
 function readPages(path: string): Buffer[] | undefined {
   try {
     const file = openSync(path, 'r');
@@ -126,7 +132,10 @@ function readHead(file: number, position: number): Buffer {
   return head.subarray(0, readSync(file, head, 0, HEAD_BYTES, position));
 }
 
-/** What LMDB gives as `code` if the disk takes no more: errno of Linux, and its own for a file that may not grow. */
+/**
+ * The `code` of LMDB's error if the disk takes no more: errno of Linux, and LMDB's own for a file that may
+ * not grow.
+ */
 const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
   [5, 'it failed to write (EIO)'],
   [28, 'it is full (ENOSPC)'],
@@ -135,14 +144,17 @@ const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
   [-30792, 'the file of the books has its full size'],
 ]);
 
-/** Why the disk did not take a row; undefined if `error` is not of that kind. A transaction that it ended has changed nothing. */
+/**
+ * Returns why the disk did not take a row; undefined if `error` is of another kind. A transaction that it
+ * ended has changed nothing.
+ */
 export function diskErrorOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? DISK_ERRORS.get(error.code) : undefined;
 }
 
 /**
- * The system's reason is in the message: a disk that is full or read-only, an owner that is another. A `StoreFault` names
- * its file already, and is returned as it is.
+ * Returns a StoreError with the system's reason: a full or read-only disk, another owner. A StoreError names
+ * its file already and is returned as it is.
  */
 export function unreadable(path: string, error: unknown): StoreError {
   if (error instanceof StoreError) return error;
@@ -153,27 +165,23 @@ export function unreadable(path: string, error: unknown): StoreError {
   );
 }
 
-/*
- * How LMDB opens the store. Main thread of the gateway, or a command.
- */
-
-/** Of every opening of the file, but for `readOnly`. */
+/** For every opening of the file, except `readOnly`. */
 export const OPTIONS = {
   noSubdir: true,
-  // More than there are tables; the others are room for a later format to open.
+  // More than there are tables, so that a later format may have more.
   maxDbs: 32,
-  // Address space and not memory. A million accounts with two million keys take about 2 GB of it.
+  // Address space, not memory. A million accounts with two million keys take about 2 GB of it.
   mapSize: 16 * 1024 ** 3,
   pageSize: 4096,
-  // Processes and threads that read at once.
+  // Processes and threads that may read at once.
   maxReaders: 126,
   permissionsMode: 0o600,
-  // A commit returns when it is on disk; overlapping would return before.
+  // A commit returns when it is on disk; with overlapping it would return before.
   overlappingSync: false,
   separateFlushed: false,
   noSync: false,
   noMetaSync: false,
-  // Unwritten memory of the process must not get into the file.
+  // Uninitialized memory of the process must not get into the file.
   noMemInit: false,
   useWritemap: false,
   remapChunks: false,

@@ -1,15 +1,18 @@
 /**
- * Who may change the store: the gateways of one group, or one command. Main thread of a gateway, or a command.
+ * The hold: who may change the store, which is one command, or the gateways of one group. Taken before a
+ * gateway or a command reads the store, and given back when it has closed it. Main thread of a gateway
+ * process, or a command.
  *
- * A gateway reads accounts and keys when it starts and changes both sides from then on, so what a command wrote after that
- * reading would be live only after the next start. Therefore each takes the hold before it reads, and gives it back when it
- * has closed its books. The hold is a row that is looked at and written in one transaction; that of a process which died is
- * void, because its identity is no running process's.
+ * A gateway reads accounts and keys at its start. What a command wrote after that would be in force only
+ * after the next start. So the hold is a row that is read and written in one transaction; that of a process
+ * which has died is void, because no running process has its identity.
  *
- * The gateways of one supervisor share the hold where they share their limits: then the row names their group, and a member
- * is let in beside others of it. One that goes on draining after its supervisor has died keeps everybody else out until its end.
+ * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
+ * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody
+ * else out until its end.
  *
- * The row has an LMDB file of its own, `hold.lmdb`: a start that refuses the books must leave them as they are, to the byte.
+ * The row has an LMDB file of its own, `hold.lmdb`, because a start that rejects the store must leave its
+ * file as it is, to the byte.
  */
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
@@ -19,13 +22,13 @@ import { Environment, assertSpareFile } from './environment.js';
 import { identityOf, isRunning } from './process-identity.js';
 import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
 
-/** Some pages; LMDB wants room for the former row beside the new one. */
+/** Some pages. LMDB needs room for the former row beside the new one. */
 const MAP_BYTES = 1024 * 1024;
 const HOLDER = 'holder';
 
 const HolderRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Of one of the members; a program that knows of no groups looks at it alone. */
+  /** Identity of one member. A program that knows no groups looks at it alone. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
@@ -35,7 +38,7 @@ type HolderRow = Readonly<Static<typeof HolderRow>>;
 
 export interface StoreHolder {
   readonly kind: HolderRow['kind'];
-  /** Shared by the gateways that may work on the store together; absent where the process wants it for itself. */
+  /** Shared by the gateways that may use the store together; absent if the process wants it for itself. */
   readonly group?: string | undefined;
 }
 
@@ -44,7 +47,7 @@ export class StoreHeld extends Error {
   readonly code = 'store_held';
   readonly kind: StoreHolder['kind'];
   readonly pid: number;
-  /** Of the data folder. */
+  /** Path of the data folder. */
   readonly path: string;
 
   constructor(path: string, kind: StoreHolder['kind'], identity: string) {
@@ -57,7 +60,7 @@ export class StoreHeld extends Error {
   }
 }
 
-/** The hold of this process on a data folder, from `take` to `giveBack`. */
+/** This process's hold on a data folder, from `take` to `giveBack`. */
 export class StoreHold {
   readonly #file: Environment;
   readonly #row: HoldRow;
@@ -68,8 +71,8 @@ export class StoreHold {
   }
 
   /**
-   * Throws `StoreHeld` where another process has it, `StoreFault` where it cannot be told. `onAlone` is called before any
-   * other process can take it, where no other has it. Costs a disk flush.
+   * Takes the hold. If nobody else has it, `onAlone` is called before any other process can take it. Throws
+   * StoreHeld if another process has it, and StoreError if that cannot be read. Costs a disk flush.
    */
   static take(dataPath: string, holder: StoreHolder, onAlone: () => void = () => undefined): StoreHold {
     makeDataFolder(dataPath);
@@ -93,13 +96,11 @@ export class StoreHold {
     return new StoreHold(file, row);
   }
 
-  /** Never fails: on a disk that takes nothing the hold is void as soon as this process has ended. */
+  /** Never fails. If the disk takes nothing, the hold is void as soon as this process has ended. */
   async giveBack(): Promise<void> {
     try {
       this.#file.write(() => giveHoldBack(this.#row));
-    } catch {
-      // Void by itself.
-    }
+    } catch {}
     await this.#file.close();
   }
 }
@@ -113,7 +114,7 @@ function openHold(path: string): Environment {
   }
 }
 
-/** The row, as its table gives and takes it, inside a transaction. */
+/** The row inside a transaction. */
 export interface HoldRow {
   readonly path: string;
   get(): unknown;
@@ -122,8 +123,8 @@ export interface HoldRow {
 }
 
 /**
- * Throws `StoreHeld` where another process that runs has it, and is not of the same group; true where none has it. What
- * cannot be read is void: it holds nobody's money.
+ * Returns true if no other process has the hold. Throws StoreHeld if a running process of another group has
+ * it. A row that cannot be read is void: it holds nobody's money.
  */
 export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
   const held = row.get();
@@ -136,7 +137,7 @@ export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
   return other === undefined;
 }
 
-/** Leaves the others' alone. */
+/** Leaves other members in the row. */
 export function giveHoldBack(row: HoldRow): void {
   const held = row.get();
   if (!Check(HolderRow, held) || !membersOf(held).includes(ownIdentity())) return;
@@ -151,7 +152,7 @@ function rowOf(kind: HolderRow['kind'], group: string | undefined, members: read
   return group === undefined ? { kind, identity } : { kind, identity, group, members: [...members] };
 }
 
-/** Processes that run and have the hold, but for this one. */
+/** Other running processes that have the hold. */
 function othersOf(held: unknown): string[] {
   if (!Check(HolderRow, held)) return [];
   const own = ownIdentity();

@@ -1,16 +1,16 @@
 /**
- * The store as it was at one moment, to be read and not changed: for the audit, beside a running gateway too. Main thread of
- * a command.
+ * The store as it was at one moment, for reading alone. The audit uses it, beside a running gateway too. Main
+ * thread of a command.
  *
- * All reads are of one transaction, so they agree with each other however long they take; pages that a gateway frees
- * meanwhile are used again only after `close`.
+ * All reads are of one transaction, so they agree with each other however long they take. Pages that a
+ * gateway frees meanwhile are reused only after `close`.
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
 import { assertStoreFile, OPTIONS, StoreError, storePath } from './store-file.js';
 import { TABLE, assertFormat } from './tables.js';
 
-/** The keys of each table: see tables.ts. */
+/** The type of each table's keys; see tables.ts. */
 export interface TableKeys {
   readonly meta: string;
   readonly accounts: string;
@@ -67,7 +67,7 @@ export class StoreSnapshot {
   readonly #transaction: Transaction;
   readonly #tables = new Map<TableName, Database<unknown> | undefined>();
 
-  /** Throws `StoreFault` where there is no store, or none that can be read. */
+  /** Throws StoreError if there is no store, or none that can be read. */
   constructor(dataPath: string) {
     this.path = storePath(dataPath);
     // Given an empty file to read, lmdb 3.5.6 ends the process with a segmentation fault.
@@ -79,7 +79,7 @@ export class StoreSnapshot {
     }
     this.#environment = new Environment(this.path, { ...OPTIONS, readOnly: true });
     try {
-      // Tables are opened first: that ends a transaction which is open.
+      // Tables are opened first, because opening one ends an open transaction.
       this.#environment.openTables((root) => {
         for (const name of Object.keys(TABLES)) this.#openTable(root, name as TableName);
       });
@@ -93,12 +93,12 @@ export class StoreSnapshot {
     }
   }
 
-  /** Undefined where there is no such row. */
+  /** Undefined if there is no such row. */
   get<Name extends TableName>(name: Name, key: TableKeys[Name]): unknown {
     return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
   }
 
-  /** All rows, or those from `start` to before `end`, in the order of their keys. */
+  /** Returns all rows, or those from `start` to before `end`, in the order of their keys. */
   *rows<Name extends TableName>(
     name: Name,
     start?: readonly number[],
@@ -124,7 +124,10 @@ export class StoreSnapshot {
     await this.#environment.close();
   }
 
-  /** A table that a crash kept from being made has no rows; lmdb gives undefined for it, and its types do not say so. */
+  /**
+   * A table that a crash kept from being made has no rows. lmdb returns undefined for it, and its types do
+   * not say so.
+   */
   #openTable(root: RootDatabase, name: TableName): void {
     this.#tables.set(name, root.openDB(name, TABLE));
   }

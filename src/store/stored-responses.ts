@@ -1,6 +1,10 @@
 /**
- * Responses that are kept for repeats: those that wait for the flush which writes their charges, and those on disk. Main
- * thread.
+ * Stored responses for replays: StoredResponses has those that wait for the flush which writes their charges,
+ * ResponseTable those on disk, of which the oldest go first. The idempotency service and the flush use them
+ * on the main thread of a gateway process.
+ *
+ * The table is changed inside the caller's transaction, so that a response gets to disk with its charge or
+ * not at all.
  */
 import type { Clock } from '../core/clock.js';
 import { asAccountIndex } from '../core/units.js';
@@ -10,19 +14,13 @@ import { damaged, packResponse, readResponse } from './record-codec.js';
 import type { Store } from './store.js';
 import type { Tables } from './tables.js';
 
-/*
- * Stored responses on disk, the oldest first to go. Main thread.
- *
- * Changes are made inside of a transaction of the caller, so that a response gets to disk with its charge or not at all.
- */
-
-/** What a row costs besides its bytes, about: so that many short responses are bounded too. */
+/** About what a row costs besides its bytes, so that many short responses are bounded too. */
 const ROW_BYTES = 512;
 
-/** Rows too old that one transaction removes: it blocks the main thread for some 10 ms. */
+/** Expired rows that one transaction removes. They block the main thread for some 10 ms. */
 const EXPIRED_MAX = 1_000;
 
-/** Oldest rows that are looked at together. */
+/** Oldest rows that are read together. */
 const BATCH = 64;
 
 const RESPONSE_BYTES = 'answer_bytes';
@@ -34,18 +32,17 @@ export interface ResponseChanges {
 }
 
 export interface ResponseBounds {
-  /** What ended at or before it is too old. */
+  /** A response that ended at or before this time has expired. */
   readonly expiredMs: number;
-  /** Of all responses together. */
+  /** Bytes of all responses together. */
   readonly bytesMax: number;
 }
 
-/** What a response counts for. */
+/** Returns the bytes that a response counts for. */
 export function responseBytesOf({ bytes }: ResponseRecord): number {
   return ROW_BYTES + (bytes?.length ?? 0);
 }
 
-/** The tables that it needs. */
 type ResponseTables = Pick<Tables, 'path' | 'meta' | 'answers' | 'answerAges'>;
 
 export class ResponseTable {
@@ -55,19 +52,19 @@ export class ResponseTable {
     this.#tables = tables;
   }
 
-  /** However old; undefined where there is none. Throws `StoreFault`. Costs a copy of the response. */
+  /** Returns the response, however old; undefined if there is none. Copies it. Throws StoreError. */
   find(key: ResponseKey): ResponseRecord | undefined {
     const stored = this.#tables.answers.get([key.account, key.key]);
     return stored === undefined ? undefined : readResponse(stored, key, this.#place(key));
   }
 
-  /** When the oldest answer ended; undefined where there is none. Some µs. */
+  /** When the oldest response ended; undefined if there is none. Some µs. */
   oldestMs(): number | undefined {
     const [oldest] = Array.from(this.#tables.answerAges.getKeys({ limit: 1 }));
     return oldest?.[0];
   }
 
-  /** What the responses count for. */
+  /** Bytes that all responses count for. Throws StoreError. */
   get bytes(): number {
     const bytes = this.#tables.meta.get(RESPONSE_BYTES) ?? 0;
     if (typeof bytes !== 'number')
@@ -75,7 +72,10 @@ export class ResponseTable {
     return bytes;
   }
 
-  /** In a transaction: makes the changes, then removes the oldest until what is left is within the bounds. */
+  /**
+   * Makes the changes, then removes the oldest responses until the rest is within the bounds. Called in a
+   * transaction.
+   */
   apply({ kept, forgotten, bounds }: ResponseChanges): void {
     let bytes = this.bytes;
     for (const key of forgotten) bytes -= this.#remove(key);
@@ -83,7 +83,7 @@ export class ResponseTable {
     this.#tables.meta.putSync(RESPONSE_BYTES, this.#evict(bytes, bounds));
   }
 
-  /** Puts the record in the place of an older one; by how many bytes the sum grows. */
+  /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
   #put(record: ResponseRecord): number {
     const { account, key, endedMs } = record;
     const removed = this.#remove(record);
@@ -93,7 +93,7 @@ export class ResponseTable {
     return bytes - removed;
   }
 
-  /** The bytes that it counted for. */
+  /** Returns the bytes that it counted for. */
   #remove(key: ResponseKey): number {
     const record = this.find(key);
     if (record === undefined) return 0;
@@ -102,13 +102,13 @@ export class ResponseTable {
     return responseBytesOf(record);
   }
 
-  /** The bytes that are left of `bytes`. */
+  /** Returns the bytes that are left of `bytes`. */
   #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds): number {
     const { answers, answerAges } = this.#tables;
     let left = bytes;
     let expired = 0;
     for (;;) {
-      // Read first and then removed: a range does not bear to be changed while it is walked.
+      // Read first and then removed: a range must not be changed while it is walked.
       const oldest = Array.from(answerAges.getRange({ limit: BATCH }));
       for (const { key: age, value } of oldest) {
         const [endedMs, account, key] = age;
@@ -129,18 +129,21 @@ export class ResponseTable {
   }
 }
 
-/** Bytes that wait for the disk: seconds of a busy gateway. While it takes none, further responses are kept without bytes. */
+/**
+ * Bytes that may wait for the disk: seconds of a busy gateway. While the disk takes none, further responses
+ * are kept without bytes.
+ */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Responses that wait for the disk, with or without bytes; beyond it one is not kept at all. */
+/** Responses that may wait, with or without bytes. Beyond it a response is not kept at all. */
 const WAITING_MAX = 100_000;
 
-/** Left on the disk besides the responses: for the pages that a commit copies. */
+/** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
 const ROOM_BYTES_MIN = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
 
-/** The record of a call in the journal of its listener. */
+/** Names the record of a call in the journal of its listener. */
 export interface ChargePosition {
   readonly listener: number;
   readonly position: number;
@@ -149,7 +152,7 @@ export interface ChargePosition {
 export interface StoredResponsesOptions {
   readonly store: Pick<Store, 'answers' | 'commit' | 'freeBytes' | 'refresh'>;
   readonly keepHours: number;
-  /** Of all responses on disk. */
+  /** Bytes of all responses on disk. */
   readonly storeBytesMax: number;
   /** Whether the record has been taken out of its journal. */
   readonly isDrained: (charge: ChargePosition) => boolean;
@@ -157,12 +160,12 @@ export interface StoredResponsesOptions {
 }
 
 interface Waiting extends ChargePosition {
-  /** Undefined where one that may be on disk is to be removed. */
+  /** Undefined if a response that may be on disk is to be removed. */
   readonly record: ResponseRecord | undefined;
   readonly key: ResponseKey;
 }
 
-/** What is known of a key; `unwritten` tells that it is not on disk yet. */
+/** `unwritten`: it is not on disk yet. */
 export interface FoundResponse {
   readonly record: ResponseRecord;
   readonly unwritten: boolean;
@@ -177,7 +180,7 @@ export class StoredResponses implements FlushedResponses {
     this.#options = options;
   }
 
-  /** The response of a call that ended within `keepHours`. Throws `StoreFault`. */
+  /** Returns the response if its call ended within `keepHours`. Throws StoreError. */
   find(key: ResponseKey): FoundResponse | undefined {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
@@ -185,13 +188,13 @@ export class StoredResponses implements FlushedResponses {
     return { record, unwritten: waiting !== undefined };
   }
 
-  /** The same, with what other processes have written by now. */
+  /** The same, including what other processes have written by now. */
   findAnew(key: ResponseKey): FoundResponse | undefined {
     this.#options.store.refresh();
     return this.find(key);
   }
 
-  /** To be written along with its charge; false where too many wait for that. */
+  /** Keeps a response until it is written with its charge. Returns false if too many wait for that. */
   keep(record: ResponseRecord, { listener, position }: ChargePosition): boolean {
     if (this.#waiting.size >= WAITING_MAX) return false;
     const fits = this.#waitingBytes + (record.bytes?.length ?? 0) <= WAITING_BYTES_MAX;
@@ -204,12 +207,15 @@ export class StoredResponses implements FlushedResponses {
     return true;
   }
 
-  /** Its charge is taken back, by the record at `charge`. */
+  /** Removes the response: its charge is taken back by the record at `charge`. */
   forget(key: ResponseKey, { listener, position }: ChargePosition): void {
     this.#wait({ record: undefined, key, listener, position });
   }
 
-  /** The listener has died, and its journal has been drained: what it had not charged it never will. Returns the keys of that. */
+  /**
+   * Call after a listener has died and its journal has been drained. It will never charge what it has not
+   * charged by now. Returns the keys of those responses.
+   */
   dropUncharged(listener: number): ResponseKey[] {
     const dropped: ResponseKey[] = [];
     for (const waiting of this.#waiting.values()) {
@@ -244,14 +250,15 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** From now on what waits is known and has no bytes. */
+  /** What waits is known from now on, but has no bytes. */
   noteFailed(): void {
     this.#dropBytes();
   }
 
   /**
-   * Whether the disk takes what waits. Looked at before, because a commit that fails for want of space while it writes long
-   * values has ended the process with a damaged heap (lmdb 3.5.6, some of the runs); one of short rows just fails.
+   * Whether the disk has room for what waits. Checked before, because a commit that runs out of space while
+   * it writes long values has ended some processes with a damaged heap (lmdb 3.5.6). A commit of short rows
+   * just fails.
    */
   #hasRoom(): boolean {
     const bytes = this.#waitingBytes;
@@ -265,7 +272,7 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** To be called now and then: removes what is too old, where no new answers do it. Throws what the store throws. */
+  /** Removes expired responses when no new ones do it. Called now and then; throws what the store throws. */
   expire(): void {
     const { store } = this.#options;
     const bounds = this.#bounds;

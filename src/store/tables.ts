@@ -1,5 +1,6 @@
 /**
- * The LMDB environment and its tables. Main thread of the gateway, or a command while no gateway runs.
+ * The LMDB environment and its tables. The store opens them, on the main thread of a gateway process or in a
+ * command.
  *
  *     meta               'format'                  → FORMAT
  *                        'key_slots_used'          → number of key slots ever used
@@ -19,12 +20,12 @@
  *     key_uses           key slot                  → last use and counts of the last flush
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes
- *     meta               'clocks'                  → what the machine's clocks showed at the last flush; see host-clocks.ts
+ *     meta               'clocks'                  → clocks at the last flush; see flush-mark.ts
  *     answers            [account slot, idempotency key]            → stored response
  *     answer_ages        [ended at ms, account slot, idempotency key]  → bytes that the response counts for
  *     meta               'answer_bytes'            → sum of these
- *     changes            number                    → accounts and keys touched, see change-feed.ts
- *     history            [seconds of a span, place in its ring]     → figures of the span, as JSON
+ *     changes            number                    → accounts and keys touched; see change-feed.ts
+ *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
  */
 import type { Database, Key, RootDatabase } from 'lmdb';
 import { Environment, makeEnvironmentFile } from './environment.js';
@@ -43,12 +44,12 @@ import {
   unreadable,
 } from './store-file.js';
 
-/** What comes out of a table is checked by whoever reads it. */
+/** Whoever reads a value checks it. */
 type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export interface Tables {
   readonly path: string;
-  /** Through which all of them are written. */
+  /** All tables are written through it. */
   readonly environment: Environment;
   readonly meta: Table<string>;
   readonly accounts: Table<string>;
@@ -69,15 +70,15 @@ export interface Tables {
   readonly answers: Table<[number, string]>;
   readonly answerAges: Table<[number, number, string]>;
   readonly changes: Table<number>;
-  /** Watches the tables that an operator's changes are in. */
+  /** Records writes to the tables that an operator's changes are in. */
   readonly recorder: RowRecorder;
   readonly history: HistoryTable;
 }
 
-/** The one number in `meta` that an operator's changes move; see key-rows.ts. */
+/** The only number in `meta` that an operator's changes move; see key-rows.ts. */
 export const KEY_SLOTS_USED = 'key_slots_used';
 
-/** Of every table. */
+/** Options of every table. */
 export const TABLE = {
   compression: false,
   cache: false,
@@ -87,7 +88,7 @@ export const TABLE = {
   dupSort: false,
 };
 
-/** Throws `StoreFault` where the file is not a store of this format or an older one. */
+/** Throws StoreError if the file is not a store of this format or an older one. */
 export function openTables(dataPath: string): Tables {
   const path = storePath(dataPath);
   makeDataFolder(dataPath);
@@ -98,7 +99,7 @@ export function openTables(dataPath: string): Tables {
     return environment.openTables((root) => ({ path, environment, ...tablesOf(path, environment, root) }));
   } catch (error) {
     void environment.close();
-    // What is no fault of the contents is one of the disk: the tables of a new file could not be made.
+    // Other errors are the disk's: the tables of a new file could not be made.
     throw unreadable(path, error);
   }
 }
@@ -144,9 +145,9 @@ function tablesOf(
   };
 }
 
-/** Marks a new file as ours; refuses another program's and a later Tollgate's. */
+/** Marks a new file as ours. Rejects another program's file and that of a later Tollgate. */
 function openMeta(path: string, environment: Environment, root: RootDatabase): Table<string> {
-  // A crash between making `meta` and filling it leaves a file that is still new.
+  // After a crash between making `meta` and filling it, the file is still new.
   const names = Array.from(root.getKeys());
   const fresh = names.every((name) => name === 'meta');
   if (!fresh && !names.includes('meta')) throw foreign(path, 'another program has written it');
@@ -155,13 +156,16 @@ function openMeta(path: string, environment: Environment, root: RootDatabase): T
     const format = meta.get('format');
     if (format === undefined && fresh) meta.putSync('format', FORMAT);
     else assertFormat(path, format);
-    // From here on rows of this format are written: an older program is to refuse the file, and not to call it damaged.
+    // From now on rows of this format are written. An older program must reject the file rather than call it
+    // damaged.
     if (format !== undefined && format !== FORMAT) meta.putSync('format', FORMAT);
   });
   return meta;
 }
 
-/** Throws `foreign` or `newer` where `format`, the mark of the file, is not one that this program reads. */
+/**
+ * Throws StoreError `foreign` or `newer` if `format`, the mark of the file, is none that this program reads.
+ */
 export function assertFormat(path: string, format: unknown): void {
   if (format === undefined) throw foreign(path, 'it does not name its format');
   if (typeof format !== 'number' || format < 1) throw foreign(path, 'its format is none of ours');
