@@ -75,7 +75,7 @@ export class GatewayMetrics {
   }
 
   /** Gives the parts that were made after this one. To be called before `render` and `read`. */
-  attach({ registry, bodies, accounting: books, spans, sharing, readGroup }: MetricsScopes): void {
+  attach({ registry, bodies, accounting, spans, sharing, readGroup }: MetricsScopes): void {
     const source: MetricsSource = {
       version: packageVersion(),
       reader: this.reader,
@@ -85,9 +85,9 @@ export class GatewayMetrics {
       threads: this.threads,
       callsInFlightMax: this.#settings.limits.calls_in_flight,
       bodies,
-      flush: () => books.load.flush,
-      unflushedAccounts: () => books.state.unflushedAccounts,
-      journalFills: () => books.load.journalFills,
+      flush: () => accounting.load.flush,
+      unflushedAccounts: () => accounting.state.unflushedAccounts,
+      journalFills: () => accounting.load.journalFills,
       spans,
       sharing,
       accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),

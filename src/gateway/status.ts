@@ -99,7 +99,7 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
 /** Of chat calls. */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>
-    models.reduce((sum, { told, broken }) => sum + told.get(outcome)! + broken.get(outcome)!, 0);
+    models.reduce((sum, { outcomes, broken }) => sum + outcomes.get(outcome)! + broken.get(outcome)!, 0);
   return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
 }
 

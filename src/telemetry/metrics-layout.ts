@@ -114,9 +114,9 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block: outcomes that the status told, and outcomes after the response had begun with 200. */
-export const MODEL_TOLD = 0;
-export const MODEL_BROKEN = MODEL_TOLD + OUTCOMES.length;
+/** A model's block: outcomes, and those after the response had begun with 200 (broken). */
+export const MODEL_OUTCOMES = 0;
+export const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
 /** Pico-units: exact up to 9,007 units of currency, with a relative error of 10^-16 beyond. */
 export const MODEL_COST = MODEL_CACHED_TOKENS + 1;

@@ -18,7 +18,7 @@ import {
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
-  MODEL_TOLD,
+  MODEL_OUTCOMES,
   OTHER_ROUTES,
   OUTCOMES,
   OVERHEAD_BOUNDS_MS,
@@ -54,9 +54,9 @@ import {
 } from './metrics-layout.js';
 
 export interface ModelSnapshot {
-  /** Outcomes that the status of the response told. */
-  readonly told: ReadonlyMap<Outcome, number>;
-  /** Outcomes of responses that had begun with 200. */
+  /** Outcomes of calls, but for those in `broken`. */
+  readonly outcomes: ReadonlyMap<Outcome, number>;
+  /** Errors of calls whose response had begun with 200. */
   readonly broken: ReadonlyMap<Outcome, number>;
   readonly cachedTokens: number;
   readonly costPicoUnits: number;
@@ -119,7 +119,7 @@ export class MetricsReader {
     const at = modelAt(modelSlot);
     const listeners = this.#listeners;
     return {
-      told: row(listeners, at + MODEL_TOLD, OUTCOMES),
+      outcomes: row(listeners, at + MODEL_OUTCOMES, OUTCOMES),
       broken: row(listeners, at + MODEL_BROKEN, OUTCOMES),
       cachedTokens: sum(listeners, at + MODEL_CACHED_TOKENS),
       costPicoUnits: sum(listeners, at + MODEL_COST),

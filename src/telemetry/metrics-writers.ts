@@ -21,7 +21,7 @@ import {
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
-  MODEL_TOLD,
+  MODEL_OUTCOMES,
   NO_MODEL,
   OTHER_ROUTES,
   OUTCOMES,
@@ -90,7 +90,7 @@ export class ListenerMetrics {
 
   /** Counts the end of a chat call; `broken` if its response had begun with 200 before it failed. */
   countCall(modelSlot: number, outcome: Outcome, broken: boolean): void {
-    const column = broken ? MODEL_BROKEN : MODEL_TOLD;
+    const column = broken ? MODEL_BROKEN : MODEL_OUTCOMES;
     this.#words[modelAt(modelSlot) + column + OUTCOMES.indexOf(outcome)]! += 1;
   }
 

@@ -106,8 +106,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     help: 'Requests that have ended, by route, status sent, outcome and model. code: ok, client_gone or the code of the error; status is 200 where a stream had begun before it failed, none where the client left. model is empty where a request was refused before its model was known, or had its answer from an earlier one by its Idempotency-Key.',
     labels: ['route', 'status', 'code', 'model'],
     collect: (source) => [
-      ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { told, broken }]) => [
-        ...requestSamples(CHAT_ROUTE, told, false, id),
+      ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { outcomes, broken }]) => [
+        ...requestSamples(CHAT_ROUTE, outcomes, false, id),
         ...requestSamples(CHAT_ROUTE, broken, true, id),
       ]),
       ...OTHER_ROUTES.flatMap((route: OtherRoute) =>

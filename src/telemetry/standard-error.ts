@@ -8,10 +8,10 @@
  * one that other processes hold. A socket (systemd gives one) cannot be opened anew, and a pipe of another
  * user may not be: there Node's own stream makes the descriptor non-blocking, for everybody who shares it.
  *
- * sonic-boom, which pino brings, does not hold here (tried, 4.2.1): its `flushSync`, needed at the end of a
- * process, never returns if the reader has gone, nor does the asynchronous one's if it does not read; it
- * keeps what a gone reader will never take, and has no timer to try again. The opening, the bound's count and
- * the timer stay ours.
+ * sonic-boom, which pino brings, was tried (4.2.1) and is not used. Its `flushSync`, which the end of a
+ * process needs, never returns if the reader has gone, and in its asynchronous mode not even if the reader
+ * just does not read. Its synchronous mode does not try again by itself. It also needs the descriptor opened
+ * as here.
  */
 import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 import { Socket } from 'node:net';

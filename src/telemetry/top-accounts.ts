@@ -98,17 +98,17 @@ export class TopAccounts {
       }
       span.start = start;
     });
-    return { source: this.#source, spans: this.#told(({ ended }) => ended) };
+    return { source: this.#source, spans: this.#reported(({ ended }) => ended) };
   }
 
   /** Returns also the current spans, as far as they have come; for the end of the process. */
   readLast(): AccountReport {
     const { source, spans } = this.read();
     this.#spans.slice(0, -1).forEach(({ sums }, index) => hand(sums, this.#spans[index + 1]!.sums));
-    return { source, spans: [...spans, ...this.#told((span) => this.#pictureOf(span))] };
+    return { source, spans: [...spans, ...this.#reported((span) => this.#pictureOf(span))] };
   }
 
-  #told(pick: (span: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
+  #reported(pick: (span: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
     return this.#spans.flatMap((running) => {
       const span = pick(running);
       return span === undefined ? [] : [{ ring: running.ring, span }];

@@ -122,8 +122,8 @@ void t.test('listeners and workers add up under the names that were counted', (t
   }
   listeners[0]!.callEnded();
   const model = reader.model(modelSlotOf(4));
-  t.equal(model.told.get('overloaded'), 6);
-  t.equal(model.told.get('internal_error'), 0);
+  t.equal(model.outcomes.get('overloaded'), 6);
+  t.equal(model.outcomes.get('internal_error'), 0);
   t.equal(model.broken.get('internal_error'), 3);
   t.equal(model.inputTokens.sum, 300);
   t.equal(model.outputTokens.sum, 21);
@@ -131,7 +131,7 @@ void t.test('listeners and workers add up under the names that were counted', (t
   t.equal(model.costPicoUnits, 15);
   t.equal(model.durationMs.counts[1], 3, '15 ms is above 10 and not above 20');
   t.equal(reader.callsInFlight(), 2);
-  t.equal(reader.model(modelSlotOf(5)).told.get('overloaded'), 0, 'the next model has none of it');
+  t.equal(reader.model(modelSlotOf(5)).outcomes.get('overloaded'), 0, 'the next model has none of it');
 
   const workers = [0, 1].map((index) => new UpstreamMetrics(buffers, index));
   for (const metrics of workers) metrics.attemptBegun(2, metrics === workers[1]);
