@@ -4,15 +4,15 @@
  * One record of 20 bytes a call slot, all records in one SharedArrayBuffer:
  *
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
- *     word 1  waiting       1 while the worker has paused its upstream for want of credits; the worker sets it, and
- *                           whoever takes it back to 0 by exchange owes the worker its wake-up
+ *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
+ *                           it; the end that exchanges it for 0 must see to it that the worker goes on
  *     word 2  cancelled     1 once the client has gone; the listener sets it, the worker reads it
- *     word 3  resume bytes  credits at which a worker that waits is woken; the listener sets it with the window
- *     word 4  upstream      1 + the slot of the upstream that the call was given to last, 0 while there is none; the worker
- *                           sets it, the listener reads it at the end and takes it back to 0 before the next call
+ *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
+ *     word 4  upstream      1 + the slot of the upstream that got the call last, 0 for none; the worker sets
+ *                           it, the listener reads it at the end and clears it before the next call
  *
- * `postMessage` has no back-pressure, so this is what bounds the bytes between the two threads. A slot belongs to one
- * call from `open` by its listener until the worker's last frame for it, and only then to the next.
+ * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot belongs
+ * to one call from `open` by its listener until the worker's last frame for it.
  */
 import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
@@ -26,23 +26,27 @@ const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 
 /**
- * What the windows of a listener's calls come to, about, before new calls get smaller ones: 43 calls have whole ones then, and
- * 20,000 slow readers hold 0.6 GB in their windows and not 4. A lone fast stream needs a whole window: with a sixth of it 50 MB took 1.5 s
- * for 0.3 s. Eight at once were as fast with either, since then each turn finds work.
+ * What the windows of a listener's calls add up to, roughly, before new calls get smaller ones. 43 calls have
+ * whole windows then, and 20,000 slow readers hold 0.6 GB in theirs instead of 4. A lone fast stream needs a
+ * whole window: with a sixth of it 50 MB took 1.5 s instead of 0.3 s. Eight at once were as fast with either,
+ * because each event-loop turn finds work then.
  */
 const WINDOWS_BYTES_MAX = 8 * 1024 * 1024;
-/** No window is smaller, unless all are. */
+/** No window is smaller, unless the settings make all smaller. */
 const WINDOW_BYTES_MIN = FRAME_BYTES_MAX / 2;
 
 export interface CallTableBuffer {
   readonly shared: SharedArrayBuffer;
-  /** Credits of a new call at most, in bytes. With the frame that may overdraw them, they are what is held for a slow reader. */
+  /**
+   * Credits of a new call at most, in bytes. A slow reader holds these and the one frame that may overdraw
+   * them.
+   */
   readonly windowBytes: number;
 }
 
 /**
- * The buffer for `callsMax` slots, each of which lets `bufferBytes` of a response be between a worker and a client's socket.
- * Untouched records cost no memory. Main thread, once.
+ * The buffer for `callsMax` slots. Each lets `bufferBytes` of a response be between a worker and a client's
+ * socket. Untouched records cost no memory. The main thread calls it once.
  */
 export function createCallTable(callsMax: number, bufferBytes: number): CallTableBuffer {
   const windowBytes = bufferBytes - Math.min(FRAME_BYTES_MAX, bufferBytes >> 1);
@@ -67,33 +71,36 @@ export class CallTable {
     return this.#words.length / WORDS_PER_CALL;
   }
 
-  /** Listener: a new call takes the slot; `inFlight` are the calls of this listener, with it. */
+  /** Listener: a new call takes the slot. `inFlight`: the listener's calls, with this one. */
   open(slot: CallSlot, inFlight: number): void {
     const base = slot * WORDS_PER_CALL;
     const shareBytes = Math.max(WINDOW_BYTES_MIN, Math.floor(WINDOWS_BYTES_MAX / inFlight));
     const windowBytes = Math.min(this.#windowBytes, shareBytes);
     Atomics.store(this.#words, base + CREDIT_BYTES, windowBytes);
-    // A woken worker should find room for more than one chunk, else the two threads take turns at each of them.
+    // A woken worker should find room for more than one chunk, else the two threads take turns at each of
+    // them.
     Atomics.store(this.#words, base + RESUME_BYTES, windowBytes >> 1);
     Atomics.store(this.#words, base + WAITING, 0);
     Atomics.store(this.#words, base + CANCELLED, 0);
   }
 
   /**
-   * Worker: takes `bytes` of credit for a frame that is being sent. False where the credits are spent: the worker must
-   * pause, and will be sent a Credit frame. The last frame may overdraw, so a window is exceeded by one frame at most.
+   * Worker: takes `bytes` of credit for a frame that is being sent. False if the credits are spent: the worker
+   * must pause, and gets a Credit frame later. Only the last frame may overdraw, so a window is exceeded by one
+   * frame at most.
    */
   spend(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     if (Atomics.sub(this.#words, base + CREDIT_BYTES, bytes) - bytes > 0) return true;
     Atomics.store(this.#words, base + WAITING, 1);
-    // The listener may have refunded between the two lines above and seen nobody waiting; then the worker goes on.
+    // The listener may have refunded between the two lines above and seen nobody waiting; then the worker
+    // goes on.
     const credit = Atomics.load(this.#words, base + CREDIT_BYTES);
     if (credit < Atomics.load(this.#words, base + RESUME_BYTES)) return false;
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /** Listener: gives back what its socket has taken. True where the worker waits and must now be sent a Credit frame. */
+  /** Listener: gives back what its socket has taken. True if the worker waits and must get a Credit frame. */
   refund(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     const credit = Atomics.add(this.#words, base + CREDIT_BYTES, bytes) + bytes;
@@ -101,12 +108,12 @@ export class CallTable {
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /** Worker: the call is given to an upstream, by its slot among the metrics. */
+  /** Worker: the call goes to an upstream, named by its slot among the metrics. */
   noteUpstream(slot: CallSlot, upstreamSlot: number): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, 1 + upstreamSlot);
   }
 
-  /** Listener: the upstream that was noted last; undefined where none was. */
+  /** Listener: the upstream that was noted last; undefined if none was. */
   upstreamOf(slot: CallSlot): number | undefined {
     const word = Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM);
     return word === 0 ? undefined : word - 1;

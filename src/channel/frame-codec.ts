@@ -1,14 +1,15 @@
 /**
  * Frames as records of a ring, and back. Listener and upstream worker; frame-port.ts calls it.
  *
- *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of traceparent, of
- *                     tracestate, of body, account, outputTokensMax, choices; these four texts
+ *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of
+ *                     traceparent, of tracestate, of body, account, outputTokensMax, choices; these texts
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
- *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens, wait in ms; the bytes
+ *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens,
+ *                     wait in ms; the bytes
  *
- * A Fail is not worth a record. What is too long for a record or finds no room is posted too. The large body of a call is always
- * posted, behind the call's record, because its memory can be transferred.
+ * A Fail is not worth a record. A frame that is too long for a record or finds no room is posted too. The
+ * large body of a call is always posted, behind the call's record, because its memory can be transferred.
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
@@ -46,7 +47,9 @@ const END_BYTES_AT = END_FLOATS_AT + 4 * 8;
 /** Flags of a call. */
 const STREAM = 1;
 const INCLUDE_USAGE = 2;
-/** The body has one byte a character; else it is UTF-16, as V8 keeps a string with other characters in memory. */
+/**
+ * The body has one byte a character; else it is UTF-16, as V8 keeps a string with other characters in memory.
+ */
 const ASCII = 4;
 /** The call belongs to a trace; if it has no text, the trace is unrecorded. */
 const TRACED = 8;
@@ -75,7 +78,9 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
   }
 }
 
-/** The frame at `at`. Bytes of a response are a view of the ring: they are gone when the record is given back. */
+/**
+ * The frame at `at`. Bytes of a response are a view of the ring: they are gone when the record is given back.
+ */
 export function readFrame(ring: SpscReader, at: number): Frame {
   const id = ring.floats[(at + ID_AT) >> 3]!;
   const kind = ring.kindAt(at);

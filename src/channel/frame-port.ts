@@ -1,11 +1,12 @@
 /**
- * One end of the channel between a listener and a worker: a MessagePort, and a ring of memory for each direction. Frames queued
- * in one event-loop turn are sent as one message. Listener or upstream worker.
+ * One end of the channel between a listener and a worker: a MessagePort, and a ring of memory for each
+ * direction. Frames queued in one event-loop turn are sent as one message. Listener or upstream worker.
  *
- * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So frames are records of
- * the ring, and the message only says how many bytes of records there are; a frame that the ring does not take is posted, in its
- * order. `setImmediate` runs after all sockets of the turn have been served, so no frame waits longer than the turn that produced
- * it. A turn that produces much (500 fast streams at once: 32 MB) is sent as several messages, so that no batch grows with it.
+ * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
+ * frames are records of the ring, and the message only says how many bytes of records there are; a frame that
+ * the ring does not take is posted, in its order. `setImmediate` runs after all sockets of the turn have been
+ * served, so no frame waits longer than the turn that produced it. A turn that produces much (500 fast
+ * streams at once: 32 MB) is sent as several messages, so that no batch grows with it.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { invariant } from '../core/errors.js';
@@ -35,13 +36,17 @@ export function createFrameChannel(): readonly [FrameChannel, FrameChannel] {
 }
 
 /**
- * Bytes in a frame that is posted. Few bytes become a string of as many characters, which V8 copies as it is; many become an
- * array of their own, which is transferred. A buffer costs 4 µs whatever its length, and counts against the heap of both threads.
+ * Bytes in a frame that is posted. Few bytes become a string of as many characters, which V8 copies as it is;
+ * many become an array of their own, which is transferred. A buffer costs 4 µs whatever its length, and
+ * counts against the heap of both threads.
  */
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
-/** Bytes of records that have been written, the large body of the call in the record before it, or a frame that is posted. */
+/**
+ * Bytes of records that have been written, the large body of the call in the record before it, or a frame
+ * that is posted.
+ */
 type Item = number | Uint8Array | PostedFrame;
 
 const STRING_BYTES_MAX = 4 * 1024;
@@ -63,12 +68,15 @@ export class FramePort {
   #transfer: ArrayBuffer[] = [];
   #postedBytes = 0;
   #scheduled = false;
-  /** The frame that was read last: what follows may be its body, and says whether the next frame is of the same call. */
+  /**
+   * The frame that was read last: what follows may be its body, and says whether the next frame is of the
+   * same call.
+   */
   #taken: Frame | undefined;
 
   /**
-   * `onFrame` gets each frame that arrives; `more`: the next frame is of the same call and follows at once. Bytes of a frame
-   * are valid during the call only, or with `more` until the next call.
+   * `onFrame` gets each frame that arrives; `more`: the next frame is of the same call and follows at once.
+   * Bytes of a frame are valid during the call only, or with `more` until the next call.
    */
   constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, more: boolean) => void) {
     this.#port = port;
@@ -78,7 +86,10 @@ export class FramePort {
     port.on('message', (message: number | Item[]) => this.#receive(message));
   }
 
-  /** Queues a frame. Its bytes are copied; only those of a large body are transferred, with their whole buffer. */
+  /**
+   * Queues a frame. Its bytes are copied; only those of a large body are transferred, with their whole
+   * buffer.
+   */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
     else if (frame.kind === FRAME_CALL && frame.request.largeBody !== undefined)

@@ -1,12 +1,13 @@
 /**
- * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that it collects. Both
- * ends import the messages.
+ * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
+ * it collects. Both ends import the messages.
  *
  *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
  *                       LockMessage             what became of the call; no reply
  *
- * A listener sends `keep` before it appends the call's charge to its journal, and every LockMessage before the client can know of
- * it. So whoever sees the charge finds the message in the port, and so does whoever serves a client that has seen the response.
+ * A listener sends `keep` before it appends the call's charge to its journal, and every LockMessage before
+ * the client can know of it. So whoever sees the charge finds the message in the port, and so does whoever
+ * serves a client that has seen the response.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort } from '../core/ask-port.js';
@@ -47,7 +48,10 @@ export type LockMessage =
   | { readonly kind: 'forget'; readonly lock: LockRequest; readonly position: number }
   | { readonly kind: 'replayed'; readonly bytes: number };
 
-/** Bytes of responses that a listener collects at a time, of all its calls; responses beyond are served and not stored. */
+/**
+ * Bytes of responses that a listener collects at a time, of all its calls; responses beyond are served and
+ * not stored.
+ */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
 export class IdempotencyChannel {

@@ -1,8 +1,9 @@
 /**
- * The listener's side of leases, if limits are shared with other processes: its port to the main thread. Both ends import the
- * messages. What is asked or told in one event-loop turn is one message (see AskPort), and so are the replies.
+ * The listener's side of leases, if limits are shared with other processes: its port to the main thread. Both
+ * ends import the messages. What is asked or told in one event-loop turn is one message (see AskPort), and so
+ * are the replies.
  *
- *     listener → main   Question<LeaseAsk>   a request waits for a lease; the reply is a LeaseEnd, when it is decided
+ *     listener → main   Question<LeaseAsk>   a request waits for a lease; the reply is a LeaseEnd
  *                       LowLease             a lease runs low; no reply
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -35,7 +36,10 @@ export type LowLease =
 
 export type FromLeaseChannel = readonly (Question<LeaseAsk> | LowLease)[];
 
-/** Bounded by the open requests: each asks one question at a time, and every question gets its reply within some seconds. */
+/**
+ * Bounded by the open requests: each asks one question at a time, and every question gets its reply within
+ * some seconds.
+ */
 export class LeaseChannel implements LowLeases {
   readonly #asks: AskPort<LeaseAsk, LeaseEnd, LowLease>;
 
@@ -43,7 +47,10 @@ export class LeaseChannel implements LowLeases {
     this.#asks = new AskPort(port, { inTurns: true });
   }
 
-  /** Whether what the request needs can be had: then try anew. `key` if it has limits of its own. Never rejects. */
+  /**
+   * Whether what the request needs can be had: then try anew. `key` if it has limits of its own. Never
+   * rejects.
+   */
   ask(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
     return this.#asks.ask({ account, key, need });
   }

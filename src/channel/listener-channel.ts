@@ -1,9 +1,11 @@
 /**
- * The listener's side of the channel: call slots, the choice of a worker, and the responses of the workers. Listener thread.
+ * The listener's side of the channel: call slots, the choice of a worker, and the responses of the workers.
+ * Listener thread.
  *
- * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is taken
- * before admission (the ledger keeps the call's reservation under the same index). It is free again when the worker's
- * last frame for it has been seen, or its worker has died, and the client has taken the response.
+ * Each listener owns a range of call slots and hands them out itself, so no slot is ever contended. A slot is
+ * taken before admission (the ledger keeps the call's reservation under the same index). It is free again
+ * when the worker's last frame for it has been seen, or its worker has died, and the client has taken the
+ * response.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
@@ -24,13 +26,14 @@ import {
 import { OpenCalls, type CallId } from './open-calls.js';
 
 /**
- * Receives a call's response. Exactly one of onEnd, onCut and onFail is called, last. They return whether the call's slot is
- * free again. If it is not, because the client has not taken the response yet, the receiver calls `release` later.
+ * Receives a call's response. Exactly one of onEnd, onCut and onFail is called, last. They return whether the
+ * call's slot is free again. If it is not, because the client has not taken the response yet, the receiver
+ * calls `release` later.
  */
 export interface CallReceiver {
   /**
-   * `bytes` are shared memory, valid during the call only. With `more` they are valid until the next call of the receiver,
-   * which follows at once because the call's next frame has arrived too.
+   * `bytes` are shared memory, valid during the call only. With `more` they are valid until the next call of
+   * the receiver, which follows at once because the call's next frame has arrived too.
    */
   onData(bytes: Uint8Array, more: boolean): void;
   /** `bytes` as in `onData`. */
@@ -112,7 +115,10 @@ export class ListenerChannel {
     return slot;
   }
 
-  /** The upstream that a slot's call went to last, by its slot among the metrics; until the slot is acquired again. */
+  /**
+   * The upstream that a slot's call went to last, by its slot among the metrics; until the slot is acquired
+   * again.
+   */
   upstreamOf(slot: CallSlot): number | undefined {
     return this.#table.upstreamOf(slot);
   }
@@ -124,7 +130,8 @@ export class ListenerChannel {
   }
 
   /**
-   * Sends the call to the worker with the fewest calls in flight; its `largeBody` is transferred. False if there is no worker.
+   * Sends the call to the worker with the fewest calls in flight; its `largeBody` is transferred. False if
+   * there is no worker.
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#leastLoadedWorker();

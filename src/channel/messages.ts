@@ -1,17 +1,17 @@
 /**
- * What a listener and an upstream worker say to each other about a call. Both ends import this file; frame-port.ts carries
- * the frames.
+ * What a listener and an upstream worker say to each other about a call. Both ends import this file;
+ * frame-port.ts carries the frames.
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone, or the gateway is closing
  *                         Credit  the worker had run out of credits, and some are back
- *     worker → listener   Data    bytes of the response: whole events of a stream, or a piece of a large response
+ *     worker → listener   Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
- *                         Cut     a stream that stops half-way, and the usage up to there; the client's connection is cut
+ *                         Cut     a stream stops half-way: the usage up to there; the client's connection is cut
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
- * For each call a worker sends any number of Data and then exactly one End, Cut or Fail, also after a Cancel. Only then may
- * the listener use the call's slot again.
+ * For each call a worker sends any number of Data and then exactly one End, Cut or Fail, also after a Cancel.
+ * Only then may the listener use the call's slot again.
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
@@ -84,15 +84,21 @@ export interface UpstreamRequest {
   readonly choices: number;
 }
 
-/** What an upstream session calls to send its response, in the worker; the channel turns each call into a frame. */
+/**
+ * What an upstream session calls to send its response, in the worker; the channel turns each call into a
+ * frame.
+ */
 export interface DownstreamHandle {
-  /** False while credits are spent: pause the upstream until `onCredit`. The bytes are copied, and sent in any case. */
+  /**
+   * False while credits are spent: pause the upstream until `onCredit`. The bytes are copied, and sent in any
+   * case.
+   */
   data(bytes: Uint8Array): boolean;
   /** The call is given to an upstream, by its slot among the metrics; the last one counts. Sends no frame. */
   noteUpstream(upstreamSlot: number): void;
   /**
-   * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first byte of its
-   * response could be sent.
+   * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first
+   * byte of its response could be sent.
    */
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void;
   /** Ends a stream that was cut after it had begun, and is billed up to there. */
@@ -105,7 +111,10 @@ export interface DownstreamHandle {
 export interface UpstreamSession {
   /** Credits are back after `data` returned false. */
   onCredit(): void;
-  /** The client has gone: abort the upstream at once, then call `end` with what was relayed (estimated), or `fail`. */
+  /**
+   * The client has gone: abort the upstream at once, then call `end` with what was relayed (estimated), or
+   * `fail`.
+   */
   onCancel(): void;
 }
 

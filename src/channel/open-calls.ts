@@ -1,8 +1,9 @@
 /**
- * How a listener and a worker name a call, and what one end keeps of each open call. Listener and upstream worker.
+ * How a listener and a worker name a call, and what one end keeps of each open call. Listener and upstream
+ * worker.
  *
- * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A late frame of
- * an earlier call in the same slot has another id, so it is recognised and dropped.
+ * A call id is the call's slot in the call table plus 2^20 times a generation that the listener counts up. A
+ * late frame of an earlier call in the same slot has another id, so it is recognised and dropped.
  */
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
@@ -17,7 +18,10 @@ export function slotOfCall(id: CallId): CallSlot {
   return asCallSlot(id & (CALL_GENERATION - 1));
 }
 
-/** By call slot, for the slots `first` to `first + count - 1`. Arrays, because a Map costs too much here: see core/slot-list. */
+/**
+ * By call slot, for the slots `first` to `first + count - 1`. Arrays, because a Map costs too much here: see
+ * core/slot-list.
+ */
 export class OpenCalls<T> {
   readonly #first: number;
   readonly #items: (T | undefined)[];

@@ -1,8 +1,9 @@
 /**
  * Questions and replies between threads and processes. Any thread, and the supervisor process.
  *
- * PendingReplies holds who waits for which reply, whatever carries the messages. AskPort asks over a MessagePort: a listener has
- * a large body parsed, a worker has tokens counted. It takes a question back when its time is over or the caller withdraws it.
+ * PendingReplies holds who waits for which reply, whatever carries the messages. AskPort asks over a
+ * MessagePort: a listener has a large body parsed, a worker has tokens counted. It takes a question back when
+ * its time is over or the caller withdraws it.
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
@@ -20,7 +21,10 @@ interface Waiting<Reply> {
   readonly timer: NodeJS.Timeout | undefined;
 }
 
-/** An id is a slot of the list of those who wait, and a count, so that a late reply never meets another question. */
+/**
+ * An id is a slot of the list of those who wait, and a count, so that a late reply never meets another
+ * question.
+ */
 const SLOTS_MAX = 2 ** 20;
 
 export class PendingReplies<Reply> {
@@ -109,9 +113,9 @@ export interface Asked<Reply> {
 }
 
 /**
- * One end of a port that asks. Bounded by the calls in flight: each asks one question at a time, and the far end refuses what it
- * can't queue. With `inTurns` what is asked and told in one event-loop turn is sent as one message, an array; replies may come
- * as arrays in any case.
+ * One end of a port that asks. Bounded by the calls in flight: each asks one question at a time, and the far
+ * end refuses what it can't queue. With `inTurns` what is asked and told in one event-loop turn is sent as
+ * one message, an array; replies may come as arrays in any case.
  */
 export class AskPort<Ask, Reply, Note = never> {
   readonly #port: MessagePort;

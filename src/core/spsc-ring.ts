@@ -1,16 +1,17 @@
 /**
- * A ring of bytes in shared memory with one writing and one reading thread: records go from one to the other without being
- * serialised. The owner of a ring says what its records hold, and how the reader learns of them. Any thread.
+ * A ring of bytes in shared memory with one writing and one reading thread: records go from one to the other
+ * without being serialised. The owner of a ring says what its records hold, and how the reader learns of
+ * them. Any thread.
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32
- *     byte 64   the ring. Records begin at multiples of 8 and are never cut; behind the last that fits there is a gap
+ *     byte 64   the ring. Records begin at multiples of 8 and are never cut; a gap is behind the last that fits
  *
  *     record    int32 kind, above 0; int32 its bytes, a multiple of 8; then what the kind says
  *
- * The writer's stores are plain. What makes them visible comes after them: a message that names the bytes (`takeUnreported`,
- * `read`), or the atomic store of `publish`, which the reader loads (`published`). The reader gives back by an atomic store,
- * and the writer loads it only when it needs room.
+ * The writer's stores are plain. What makes them visible comes after them: a message that names the bytes
+ * (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads (`published`). The
+ * reader gives back by an atomic store, and the writer loads it only when it needs room.
  */
 import { invariant } from './errors.js';
 
@@ -124,7 +125,10 @@ export class SpscReader extends SpscRing {
     return (Atomics.load(this.ints, PUBLISHED) - this.#position) >>> 0;
   }
 
-  /** Calls back with the offset of each record in the next `bytes` of the ring. The writer leaves them alone until `giveBack`. */
+  /**
+   * Calls back with the offset of each record in the next `bytes` of the ring. The writer leaves them alone
+   * until `giveBack`.
+   */
   read(bytes: number, onRecord: (at: number) => void): void {
     const end = (this.#position + bytes) | 0;
     while (this.#position !== end) {

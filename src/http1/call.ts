@@ -1,5 +1,6 @@
 /**
- * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. Upstream worker.
+ * One call over HTTP/1.1: its handler, its deadlines, its pause and abort. The client makes it, the pool
+ * gives it a connection, and the connection calls it back. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
@@ -21,7 +22,7 @@ type TimeoutCode =
 export interface Http1Request {
   readonly head: string;
   readonly body: string | Uint8Array;
-  /** A character of head and body is a byte. */
+  /** Each character of head and body is one byte. */
   readonly isAscii: boolean;
 }
 
@@ -29,30 +30,30 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   readonly #target: HttpTarget;
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
-  /** All that run, for their deadlines. */
+  /** All calls that run; the client checks their deadlines. */
   readonly #calls: SlotList<Http1Call>;
   #place: number | undefined;
-  // In the pool's line.
+  // Links of the pool's waiting line.
   isWaiting = false;
   ahead: Http1Call | undefined;
   behind: Http1Call | undefined;
-  /** Counts the upstream's time alone: it is put off by each pause. */
+  /** Counts only the upstream's time: each pause moves it back. */
   #totalDeadlineMs: number;
-  /** Of the phase that `#waitsFor` names; while the call is paused that is the caller's. */
+  /** Of the phase that `#waitsFor` names; while the call is paused it bounds the pause. */
   #deadlineMs: number;
   #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
-  /** Let go when it is sent. */
+  /** Dropped when it is sent. */
   #request: Http1Request | undefined;
   #pool: Http1Pool | undefined;
   #connection: Http1Connection | undefined;
   #paused = false;
   #pausedAtMs = 0;
   #resumedAtMs = 0;
-  /** All pauses that are over. */
+  /** Sum of the pauses that are over. */
   #pausedMs = 0;
-  /** What is remembered of them: what the stream has run since is taken off. */
+  /** What still counts of the pauses: the time that the stream has run since is subtracted. */
   #heldUpMs = 0;
-  /** Ended, failed or aborted: the handler hears nothing more. */
+  /** Ended, failed or aborted: the handler is called no more. */
   #over = false;
   #started = false;
   #sent = false;
@@ -85,7 +86,7 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     pool.take(this);
   }
 
-  /** In place of `dispatch`: fails once `start` has returned. */
+  /** Instead of `dispatch`: the call fails once `start` has returned. */
   refuse(fault: ConnectionError): void {
     queueMicrotask(() => this.onFault(fault, false));
   }
@@ -122,7 +123,7 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
   }
 
-  /** A connection is there. */
+  /** The pool has a connection for the call. */
   sendOn(connection: Http1Connection): void {
     const { head, body, isAscii } = this.#request!;
     this.#request = undefined;
@@ -149,12 +150,12 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     this.#handler.onEnd();
   }
 
-  /** `wasDead`: the connection had most likely been closed before the request came to it. */
+  /** `wasDead`: the other side had most likely closed the connection before it got the request. */
   onFault({ code, message }: ConnectionError, wasDead: boolean): void {
     this.#fail({ code, message, repeatable: !this.#sent || wasDead });
   }
 
-  /** Every connection that there may be carries another call, so this one was not even begun. */
+  /** The pool has all its connections, and each carries another call, so this one was not even begun. */
   get #isQueued(): boolean {
     return !this.#sent && this.#pool!.isFull;
   }
@@ -172,7 +173,7 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
     this.#handler.onError(fault);
   }
 
-  /** Returns the time that it is. */
+  /** Returns the current time. */
   #wait(code: TimeoutCode, ms: number): number {
     const nowMs = this.#clock.monotonicMs();
     this.#waitsFor = code;
@@ -181,8 +182,8 @@ export class Http1Call implements HttpCall, Waiter<Http1Call> {
   }
 
   /**
-   * Of a call that is not paused. Up to its last byte the stream has run since the pause; silence after it proves nothing: a provider
-   * that gave up during the pause may never say so.
+   * For a call that is not paused. The stream has run from the pause to its last byte. Silence after that
+   * proves nothing: a provider that gave up during the pause may never say so.
    */
   #heldUpMsLeft(): number {
     if (this.#heldUpMs === 0) return 0;

@@ -1,6 +1,7 @@
 /**
- * The HTTP client: connections of our own behind UpstreamClient. One pool for each origin and way of connecting; HTTP/1.1, one call a
- * connection at a time, connections kept. Upstream worker.
+ * The HTTP/1.1 client of an upstream worker. README.md says why it is our own. One pool for each origin and
+ * way of connecting, one call on a connection at a time, connections are kept. The worker's task owns it, and
+ * attempts call it. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
 import { SlotList } from '../core/slot-list.js';
@@ -9,7 +10,10 @@ import { Http1Call } from './call.js';
 import type { ConnectionError } from './connection.js';
 import { Http1Pool } from './pool.js';
 
-/** How late a timeout may be noticed. Looking at 10,000 calls takes 0.1 ms; without calls and connections nothing is looked at. */
+/**
+ * How late a timeout may be noticed. A look at 10,000 calls takes 0.1 ms; without calls and connections no
+ * timer runs.
+ */
 const SWEEP_PERIOD_MS = 50;
 
 const UNSENDABLE: ConnectionError = {
@@ -20,15 +24,15 @@ const CLIENT_CLOSED: ConnectionError = { code: 'HTTP1_CLIENT_CLOSED', message: '
 
 export interface Http1ClientOptions {
   readonly clock: Clock;
-  /** Of Tollgate, for the User-Agent. */
+  /** Tollgate's version, for the User-Agent. */
   readonly version: string;
-  /** The upstream has sent a response that no call had asked for; its connections are not kept for a while. */
+  /** The upstream sent a response without a request; its connections are not kept for a while. */
   readonly onUnasked?: (target: HttpTarget) => void;
 }
 
 interface Route {
   readonly pool: Http1Pool;
-  /** Undefined where it cannot be sent. */
+  /** Undefined if it cannot be sent. */
   readonly fixedHead: string | undefined;
 }
 
@@ -38,7 +42,7 @@ export class Http1Client implements HttpClient {
   readonly #onUnasked: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
   readonly #routes = new Map<HttpTarget, Route>();
-  /** Pools of targets that are gone, until their last call has ended. */
+  /** Pools of targets that were removed, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
   readonly #calls = new SlotList<Http1Call>();
   /** Runs from the first call until the last connection has gone. */
@@ -82,8 +86,8 @@ export class Http1Client implements HttpClient {
   }
 
   /**
-   * Only these targets are called from now on: connections to others are closed, idle ones at once and those in use when their
-   * calls have ended. A late call of another target opens a connection of its own.
+   * Only these targets are called from now on. Connections to others are closed: idle ones at once, those in
+   * use when their calls have ended. A late call of another target opens a connection of its own.
    */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
@@ -131,7 +135,7 @@ export class Http1Client implements HttpClient {
   }
 }
 
-/** Targets of one key share their connections. */
+/** Targets with the same key share their connections. */
 function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget): string {
   return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
 }
@@ -141,18 +145,21 @@ const VALUE = /^[\t -~]*$/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
-/** Everything before the headers of one call; undefined where path or headers cannot be sent. */
+/**
+ * The part of a request's head that all calls of an upstream share; undefined if path or headers cannot be
+ * sent.
+ */
 function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
     ['host', new URL(target.origin).host],
     ['connection', 'keep-alive'],
     ['content-type', 'application/json'],
-    // What comes is relayed and read as it is; nothing here decompresses.
+    // Responses are relayed as they come; nothing here decompresses.
     ['accept-encoding', 'identity'],
     ['user-agent', userAgent],
   ]);
   if (target.key !== undefined) headers.set('authorization', `Bearer ${target.key}`);
-  // The target's own replace ours of the same name.
+  // The target's own headers replace ours of the same name.
   for (const [name, value] of Object.entries(target.headers)) headers.set(name.toLowerCase(), value);
   if (!PATH.test(target.path)) return undefined;
   for (const [name, value] of headers) if (!NAME.test(name) || !VALUE.test(value)) return undefined;
@@ -160,7 +167,7 @@ function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined 
   return `POST ${target.path} HTTP/1.1\r\n${lines.join('')}`;
 }
 
-/** The whole head; `traceHeaders` are name, value, name, value. Undefined where a value cannot be sent. */
+/** The whole head; `traceHeaders` are name, value, name, value. Undefined if a value cannot be sent. */
 function headOf(
   fixedHead: string,
   requestId: string,

@@ -1,8 +1,9 @@
 /**
- * One HTTP/1.1 connection: one call at a time, never the next before the response to the last is whole. Upstream worker.
+ * One HTTP/1.1 connection of a pool. It carries one call at a time, and the next only after the last response
+ * is whole. Upstream worker.
  *
- * opening → busy ⇄ idle → gone. What is not beyond doubt ends the connection: bytes that nobody asked for, a response before the
- * request was out, a problem in the framing.
+ * opening → busy ⇄ idle → gone. The connection is closed on any doubt: bytes without a request, a response
+ * before the request was sent, a problem in the framing.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
@@ -14,17 +15,18 @@ import type { ResponseHead } from './head.js';
 import { Http1Parser } from './parser.js';
 
 /**
- * How long a connection is kept idle where the server does not say. A second less than the 5 s of uvicorn and Node's servers, for a
- * connection without TLS costs next to nothing; before those with TLS stand balancers, which keep them for 60 s and more.
+ * How long a connection is kept idle if the server does not say. Without TLS a second less than the 5 s of
+ * uvicorn and Node's servers: a new connection costs next to nothing. With TLS there are balancers, which
+ * keep connections for 60 s and more.
  */
 const KEEP_ALIVE_PLAIN_MS = 4_000;
 const KEEP_ALIVE_TLS_MS = 30_000;
-/** Where a server announces how long it keeps a connection, that less this, for the time on the way. */
+/** If a server announces how long it keeps a connection, this is subtracted for the time on the wire. */
 const KEEP_ALIVE_MARGIN_MS = 2_000;
-/** However long a server promises: what stands between may be of another mind. */
+/** However long a server promises: a middlebox may close earlier. */
 const KEEP_ALIVE_MS_MAX = 30_000;
 
-/** What a connection that the other side has closed meanwhile fails with. */
+/** Errors of a connection that the other side had closed. */
 const DEAD_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'HTTP1_CLOSED']);
 
 export interface ConnectionError {
@@ -32,7 +34,10 @@ export interface ConnectionError {
   readonly message: string;
 }
 
-/** What a server may send to a connection at rest right before it closes it (RFC 9110, 15.5.9); HAProxy and AWS do. */
+/**
+ * Some servers send this on an idle connection right before they close it (RFC 9110, 15.5.9); HAProxy and AWS
+ * do.
+ */
 const REQUEST_TIMEOUT = 408;
 const REQUEST_TIMEOUT_LINE = /^HTTP\/1\.[01] 408 /;
 const STATUS_LINE_BYTES = 13;
@@ -45,13 +50,13 @@ const UNASKED: ConnectionError = {
 };
 const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
-/** The pool's side. */
+/** The pool, as a connection sees it. */
 export interface ConnectionOwner {
-  /** It is open, or has given up its call whole, and takes another call. */
+  /** It has opened, or its call's response is whole, and it can take a call. */
   onFree(connection: Http1Connection): void;
-  /** It takes no calls any more; `fault` where it never opened. */
+  /** It takes no calls any more; `fault` if it never opened. */
   onGone(connection: Http1Connection, fault: ConnectionError | undefined): void;
-  /** It brought a response that no call has asked for, and is being closed. */
+  /** It brought a response without a request, and is being closed. */
   onUnasked(): void;
 }
 
@@ -64,7 +69,7 @@ export class Http1Connection implements SocketEvents {
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
   #call: Http1Call | undefined;
   #responses = 0;
-  /** While opening: until it is given up. While idle: until it is closed. */
+  /** While opening, when it is given up; while idle, when it is closed. */
   deadlineMs: number;
 
   constructor(dialer: Dialer, owner: ConnectionOwner, clock: Clock, connectTimeoutMs: number) {
@@ -87,7 +92,7 @@ export class Http1Connection implements SocketEvents {
     return nowMs >= this.deadlineMs;
   }
 
-  /** Sends the request of a call; calls nothing of the call before it has returned. */
+  /** Sends a call's request; does not call the call before it has returned. */
   send(call: Http1Call, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
     this.#state = 'busy';
@@ -97,14 +102,14 @@ export class Http1Connection implements SocketEvents {
       this.#socket.write(head + body, isAscii ? 'latin1' : 'utf8');
       return;
     }
-    // One writev. The bytes are not copied; what the system does not take at once waits in them.
+    // One writev. The bytes are not copied; what the kernel does not take at once stays in them.
     this.#socket.cork();
     this.#socket.write(head, 'latin1');
     this.#socket.write(body);
     this.#socket.uncork();
   }
 
-  /** Stops reading, so that the other side has to wait. */
+  /** Stops reading, so that the other side must wait. */
   pause(): void {
     this.#socket.pause();
   }
@@ -113,12 +118,12 @@ export class Http1Connection implements SocketEvents {
     this.#socket.resume();
   }
 
-  /** Closes at once. A call that it carries hears nothing more. */
+  /** Closes at once. Its call is not called any more. */
   destroy(): void {
     this.#leave(undefined);
   }
 
-  // The socket's side.
+  // Called by the socket.
 
   onOpen(): void {
     if (this.#state === 'opening') this.#free();
@@ -173,7 +178,7 @@ export class Http1Connection implements SocketEvents {
     this.#responses++;
     const keepMs = this.#keepMs();
     if (this.#parser.hasExcess) this.#noteUnasked(bytes, this.#parser.excessStart, length);
-    // Part of the request may be unsent, where it was answered before its end.
+    // Part of the request may be unsent if the server responded before its end.
     if (keepMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
       this.#leave(undefined);
     } else {
@@ -183,7 +188,7 @@ export class Http1Connection implements SocketEvents {
     call.onEnd();
   }
 
-  /** How long it may be kept idle; 0 where it may not. */
+  /** How long it may be kept idle; 0 if it may not. */
   #keepMs(): number {
     const head = this.#parser.head!;
     if (!head.keepsAlive) return 0;
@@ -199,13 +204,14 @@ export class Http1Connection implements SocketEvents {
   }
 
   /**
-   * Whether the first response to a request on a kept connection cannot be the response to it; then the call has failed. What the server sends
-   * after it has the request cannot be told from the response: see Http1Pool for what follows from that.
+   * Whether the response to a request on a kept connection cannot belong to that request; then the call has
+   * failed. What the server sends after it has the request cannot be told from the response: see Http1Pool
+   * for the consequence.
    */
   #isOfAnother({ status, keepsAlive }: ResponseHead): boolean {
     const call = this.#call!;
     if (status === REQUEST_TIMEOUT && !keepsAlive) {
-      // It was sent to the connection at rest; the request came too late.
+      // The server sent it on the idle connection; the request came too late.
       this.#leave(CLOSED);
       call.onFault(CLOSED, true);
       return true;
@@ -217,7 +223,7 @@ export class Http1Connection implements SocketEvents {
     return true;
   }
 
-  /** Line ends after a response, and the farewell of a server that closes, are no responses to anybody. */
+  /** Line ends after a response, and the 408 of a server that closes, do not count as responses. */
   #noteUnasked(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
     let at = start;
@@ -227,11 +233,12 @@ export class Http1Connection implements SocketEvents {
     if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnasked();
   }
 
-  /** Its call, if it carries one, fails. */
+  /** Closes; its call, if it carries one, fails. */
   #fail(fault: ConnectionError): void {
     if (this.#state === 'gone') return;
     const call = this.#call;
-    // Nothing of a response had come, on a connection that had served before: most likely it was closed while idle.
+    // No byte of a response came, on a connection that had served before: most likely it was closed while
+    // idle.
     const wasDead = this.#responses > 0 && !this.#parser.hasBegun && DEAD_CODES.has(fault.code);
     this.#leave(fault);
     call?.onFault(fault, wasDead);
@@ -247,14 +254,14 @@ export class Http1Connection implements SocketEvents {
   }
 }
 
-/** The read buffer is used again by the next read of any socket. */
+/** The next read of any socket overwrites the read buffer. */
 function copyOf(bytes: Buffer, start: number, end: number): Buffer {
   const copy = Buffer.allocUnsafe(end - start);
   bytes.copy(copy, 0, start, end);
   return copy;
 }
 
-/** Of the addresses of a name each may have failed in its own way. */
+/** Each address of a name may have failed in its own way; the first one is reported. */
 function messageOf(error: Error): string {
   if (error.message !== '' || !(error instanceof AggregateError)) return error.message;
   const [first] = error.errors as unknown[];

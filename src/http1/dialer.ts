@@ -1,8 +1,8 @@
 /**
- * Opens sockets to one origin, plain or TLS. Upstream worker.
+ * Opens sockets to one origin, plain or TLS. One for each pool. Upstream worker.
  *
- * All sockets of a thread read into one buffer: what a read brought is used or copied before the next read, so that no memory is
- * taken for each. (libuv asks for memory right before it reads, on all systems but Windows.)
+ * All sockets of a thread read into one buffer: the bytes are used or copied before the next read, so no read
+ * allocates memory. (libuv asks for memory right before it reads, on all systems but Windows.)
  */
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
 import type { HttpTarget } from './http-client.js';
@@ -13,19 +13,19 @@ import {
   type SecureContext,
 } from 'node:tls';
 
-/** What one read may bring: as much as the system's socket buffers give in one go at the usual sizes. */
+/** As much as the kernel's socket buffers give in one read at the usual sizes. */
 const READ_BYTES_MAX = 64 * 1024;
-/** TCP's own, against what drops idle connections on the way. */
+/** TCP keep-alive, against middleboxes that drop idle connections. */
 const TCP_KEEP_ALIVE_MS = 60_000;
-/** As RFC 8305 recommends: then the next address is tried. */
+/** The next address of a name is tried after so long, as RFC 8305 recommends. */
 const NEXT_ADDRESS_MS = 250;
 
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
 
 export interface SocketEvents {
-  /** It can be written to; over TLS: the certificate is good. */
+  /** The socket can be written to; with TLS, the certificate is valid. */
   onOpen(): void;
-  /** `bytes[0..length)` belongs to the receiver until it returns. */
+  /** `bytes[0..length)` are valid until the call returns. */
   onBytes(bytes: Buffer, length: number): void;
   /** The other side sends nothing more. */
   onEnd(): void;
@@ -38,7 +38,7 @@ export class Dialer {
   readonly #host: string;
   readonly #port: number;
   readonly #context: SecureContext | undefined;
-  /** The last that the other side gave: saves a connection half of its handshake. */
+  /** The last TLS session that the other side gave: it saves half of the next handshake. */
   #session: Buffer | undefined;
 
   constructor({ origin, ca }: HttpTarget) {
@@ -46,7 +46,7 @@ export class Dialer {
     this.isSecure = url.protocol === 'https:';
     this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');
     this.#port = Number(url.port) || (this.isSecure ? 443 : 80);
-    // Once: to read a bundle of certificates takes milliseconds.
+    // Once, because reading a bundle of certificates takes milliseconds.
     this.#context = this.isSecure ? createSecureContext(ca === undefined ? {} : { ca }) : undefined;
   }
 
@@ -81,7 +81,7 @@ export class Dialer {
     const options: ConnectionOptions & TcpNetConnectOpts = {
       ...tcp,
       secureContext,
-      // An address is no server name (RFC 6066, 3); the certificate is checked against it all the same.
+      // An address is not a server name (RFC 6066, 3); the certificate is checked against it anyway.
       servername: isIP(this.#host) === 0 ? this.#host : '',
       ALPNProtocols: ['http/1.1'],
       rejectUnauthorized: true,

@@ -1,22 +1,25 @@
 /**
- * Reads the head of an HTTP/1.1 answer (RFC 9112): status, how its body is framed, whether the connection may be kept. Pure; upstream
- * worker.
+ * Reads the head of an HTTP/1.1 response (RFC 9112): status, framing of the body, whether the connection may
+ * be kept. The parser calls it. Pure; upstream worker.
  *
- * Strict where leniency has let answers be taken for others: lines end in CRLF, nothing is folded, no control characters, one length or
- * chunks and never both, no coding but chunked.
+ * Strict where leniency has let one response be taken for another: lines end in CRLF, no folding, no control
+ * characters, one length or chunks and never both, no transfer coding but chunked.
  */
 
-/** How the body ends: there is none, with a length, with the last chunk, with the connection. */
+/** How the body ends: there is none, after its length, with the last chunk, with the connection. */
 export type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
 /** Providers send some 30. */
 const HEADERS_MAX = 256;
-/** `a:` and its line's end. */
+/** `a:` and CRLF. */
 const HEADER_BYTES_MIN = 4;
-/** 999 TB: still exact in a number. */
+/** 999 TB, still exact in a number. */
 const LENGTH_PATTERN = /^\d{1,15}$/;
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n/;
-/** All of it, so that what is looked for below by its name is a header and nothing else. No two parts match the same bytes: linear. */
+/**
+ * The whole head is matched, so a name that is found below is a header's. No two parts match the same bytes,
+ * so it is linear.
+ */
 const HEAD =
   /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;
 const SPACE = 0x20;
@@ -41,12 +44,12 @@ export class HeadError {
 export class ResponseHead {
   readonly status: number;
   readonly framing: Framing;
-  /** Of the body where `framing` is length, else 0. */
+  /** Of the body if `framing` is `length`, else 0. */
   readonly lengthBytes: number;
-  /** The other side may take another request on this connection. */
+  /** The server takes another request on this connection. */
   readonly keepsAlive: boolean;
   readonly #text: string;
-  /** The same with names in lower case; values are taken from `#text`. */
+  /** The same in lower case, to find names; values are taken from `#text`. */
   readonly #lower: string;
 
   constructor(
@@ -65,12 +68,12 @@ export class ResponseHead {
     this.keepsAlive = keepsAlive;
   }
 
-  /** The first header of that lower-case name, which is one of few. */
+  /** The first header of that lower-case name; `name` is a literal in the code. */
   header(name: string): string | undefined {
     return valueAt(this.#text, this.#lower, name, 0)?.value;
   }
 
-  /** How long the other side keeps the connection, where it says so. */
+  /** How long the server keeps the connection, if it says so. */
   get keepAliveSeconds(): number | undefined {
     const text = this.header('keep-alive');
     const seconds = text === undefined ? undefined : KEEP_ALIVE_SECONDS.exec(text.toLowerCase())?.[1];
@@ -116,7 +119,7 @@ export function parseHead(text: string): ResponseHead | HeadError {
   );
 }
 
-/** It has no body whatever it says, and is followed by the head that counts. */
+/** An informational head has no body, whatever it says; the final head follows. */
 function interimHead(text: string, lower: string, status: number): ResponseHead | HeadError {
   if (status === SWITCHING) return new HeadError('an upgrade that nobody asked for');
   return new ResponseHead(text, lower, status, 'empty', 0, true);
@@ -138,10 +141,12 @@ function saysClose(text: string, lower: string): boolean {
   return false;
 }
 
-/** What stands before a header's value, by its name. Put together once: searched for as a new text each takes three times as long. */
+/**
+ * What precedes a header's value, by its name. Kept, because a search for a new string takes three times as
+ * long.
+ */
 const STARTS = new Map<string, string>();
 
-/** `name` is of a few that are written out in the code. */
 function startOf(name: string): string {
   let start = STARTS.get(name);
   if (start === undefined) {

@@ -1,12 +1,14 @@
 /**
- * The one interface behind which an HTTP client stands: HTTP/1.1 over connections of our own, and the built-in echo model. Upstream worker.
+ * The interface of an HTTP client that calls upstreams. Http1Client implements it with connections of our
+ * own, and the built-in echo model without any. Attempts use it. Upstream worker.
  *
- * Order of callbacks: onStart once, then onData any number of times, then exactly one of onEnd and onError; onError
- * alone is possible. After abort() nothing is called any more.
+ * Order of callbacks: onStart once, then onData any number of times, then exactly one of onEnd and onError;
+ * onError alone is possible. After abort() nothing is called any more.
  */
+
 /** What the HTTP client knows of an upstream. */
 export interface HttpTarget {
-  /** For messages and logs: the URL without its path's query and without credentials. */
+  /** For messages and logs: the URL without query and credentials. */
   readonly name: string;
   /** `http:` or `https:` origin, or ECHO_ORIGIN. */
   readonly origin: string;
@@ -21,20 +23,26 @@ export interface HttpTarget {
   readonly totalTimeoutMs: number;
   /** Connections from one worker. */
   readonly connectionsMax: number;
-  /** Certificates (PEM) that are trusted in place of the well-known ones. */
+  /** Certificates (PEM) to trust instead of the well-known ones. */
   readonly ca: string | undefined;
 }
 
-/** Why there is no (whole) answer. `code` is the client's own (`ECONNREFUSED`, `HTTP1_INVALID`), for the log. */
+/**
+ * Why there is no (whole) response. `code` is the client's own (`ECONNREFUSED`, `HTTP1_INVALID`), for the
+ * log.
+ */
 export interface HttpFault {
   readonly code: string;
   readonly message: string;
-  /** A second try on the same upstream repeats no work there: nothing was sent, or a kept-alive connection was found dead. */
+  /**
+   * A second attempt on the same upstream repeats no work there: nothing was sent, or a kept connection was
+   * found dead.
+   */
   readonly repeatable: boolean;
 }
 
 export interface HttpHandler {
-  /** Final status; `header` looks one up by its lower-case name. */
+  /** The final status; `header` looks up a header by its lower-case name. */
   onStart(status: number, header: (name: string) => string | undefined): void;
   /** The bytes belong to the receiver. */
   onData(chunk: Uint8Array): void;
@@ -47,18 +55,18 @@ export interface HttpCall {
   readonly sent: boolean;
   /** Whether the caller makes the upstream wait, or did until just now: see HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
-  /** Holds onData back until resume(); one chunk that was already on its way may still come, with the end. Idempotent, as resume() is. */
+  /**
+   * Holds onData back until resume(); a chunk that was already on its way may still come, with the end. Both
+   * are idempotent.
+   */
   pause(): void;
   resume(): void;
   /** Ends the call and its connection at once; idempotent. */
   abort(): void;
 }
 
-/**
- * `start` calls nothing of the handler before it has returned; `traceHeaders` are name, value, name, value. `close` ends calls that
- * still run with a fault.
- */
 export interface HttpClient {
+  /** Calls nothing of the handler before it has returned. `traceHeaders` are name, value, name, value. */
   start(
     target: HttpTarget,
     body: string | Uint8Array,
@@ -66,5 +74,6 @@ export interface HttpClient {
     handler: HttpHandler,
     traceHeaders?: readonly string[],
   ): HttpCall;
+  /** Calls that still run end with a fault. */
   close(): Promise<void>;
 }

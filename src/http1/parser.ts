@@ -1,44 +1,45 @@
 /**
- * Reads the responses of one connection, one at a time, from the pieces that its socket brings. It calls nobody: a connection
- * reads from its fields what a piece brought, in the order head, body, problem or end. Pure; upstream worker.
+ * Reads the responses of one connection, one at a time, from the pieces that its socket brings. It calls
+ * nobody: a connection reads from its fields what a piece brought, in the order head, body, problem or end.
+ * Pure; upstream worker.
  */
 import { HeadError, parseHead, type ResponseHead } from './head.js';
 
-/** Of one head. Providers send some 2 KB. */
+/** Of one head. Providers send about 2 KB. */
 const HEAD_BYTES_MAX = 64 * 1024;
-/** Informational answers (102, 103) before the one that counts; 32 are more than anybody has a use for. */
+/** Informational responses (102, 103) before the final one; nobody needs 32. */
 const INTERIM_HEADS_MAX = 32;
 
 const HEAD_END = '\r\n\r\n';
-/** Searched for in bytes as bytes: a text is converted each time. */
+/** As bytes, because a string would be converted at each search. */
 const HEAD_END_BYTES = Buffer.from(HEAD_END);
-/** Such a head would never end. */
+/** A head with such a line would never end. */
 const LONE_LF = /(?:^|[^\r])\n/;
 
 export class Http1Parser {
-  /** Of the response that counts, once it has come. */
+  /** Of the final response, once it has come. */
   head: ResponseHead | undefined;
-  /** What the last piece brought of the body, with its framing taken out: `bytes[bodyStart..bodyEnd)`. */
+  /** What the last piece brought of the body, without its framing: `bytes[bodyStart..bodyEnd)`. */
   bodyStart = 0;
   bodyEnd = 0;
   /** The response is whole. */
   isOver = false;
   /** What is wrong; nothing is read any more. The body before it is good. */
   problem: string | undefined;
-  /** More has come than the response: nobody can say to what it belongs. */
+  /** Bytes came after the response; they belong to no request. */
   hasExcess = false;
-  /** Where it begins in the last piece. */
+  /** Where they begin in the last piece. */
   excessStart = 0;
   /** A byte of the response, or of an informational one before it, has come. */
   hasBegun = false;
   readonly #chunks = new ChunkedBody();
-  /** The part of a head that was cut. */
+  /** The beginning of a head that was cut. */
   #held = '';
   #interimHeads = 0;
   /** Of a body with a length. */
   #bytesLeft = 0;
 
-  /** Awaits another response. */
+  /** Begins another response. */
   begin(): void {
     this.head = undefined;
     this.isOver = false;
@@ -50,7 +51,10 @@ export class Http1Parser {
     this.#bytesLeft = 0;
   }
 
-  /** Reads `bytes[0..length)`; may change the order of what follows a chunk's size in them. Not to be called after the end or a problem. */
+  /**
+   * Reads `bytes[0..length)`; may move a chunk's payload within them. Must not be called after the end or a
+   * problem.
+   */
   push(bytes: Buffer, length: number): void {
     this.hasBegun = true;
     this.bodyStart = 0;
@@ -64,14 +68,14 @@ export class Http1Parser {
     this.hasExcess = at < length;
   }
 
-  /** The other side has closed: the end of a body that has none else, a problem before any other. */
+  /** The server has closed: that ends a body framed by `close`, and is a problem for any other. */
   close(): void {
     if (this.head?.framing === 'close') this.isOver = true;
     else this.problem = 'closed before its end';
   }
 
   #readHead(bytes: Buffer, at: number, length: number): number {
-    // In the buffer there may be older bytes after `length`.
+    // The buffer may hold older bytes after `length`.
     const found = this.#held === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
     if (found !== -1 && found + HEAD_END.length <= length) {
       const end = found + HEAD_END.length;
@@ -135,12 +139,12 @@ export class Http1Parser {
   }
 }
 
-/** Of all chunks of a body together: nobody uses them, and a byte each could be sent for ever beside empty ones. */
+/** Of all chunks of a body together: nobody uses extensions, and a server could send them for ever. */
 const EXTENSIONS_BYTES_MAX = 16 * 1024;
 const TRAILERS_BYTES_MAX = 16 * 1024;
-/** Enough for any length that a number holds exactly, and for zeros before it. */
+/** Enough for any length that a number holds exactly, with leading zeros. */
 const SIZE_DIGITS_MAX = 16;
-/** Of a size that is read at once; it is far below what a number holds. */
+/** Of a size that is read in one go; far below what a number holds. */
 const PLAIN_DIGITS_MAX = 8;
 
 const TAB = 9;
@@ -150,7 +154,7 @@ const SEMICOLON = 59;
 const COLON = 58;
 const DELETE = 127;
 
-/** What is awaited. */
+/** What comes next. */
 const SIZE = 0;
 const EXTENSION = 1;
 const SIZE_LF = 2;
@@ -173,8 +177,8 @@ const isTokenByte = Uint8Array.from({ length: 256 }, (_, byte) =>
  *
  *     1a;extension CRLF  <26 bytes> CRLF   …   0 CRLF   trailer: value CRLF   CRLF
  *
- * A piece that was read may hold many chunks, each an event of a stream. Their payloads are moved together inside the piece, so
- * that they go on as one: whatever follows then costs by the piece and not by the chunk.
+ * A piece that was read may hold many chunks, each an event of a stream. Their payloads are moved together
+ * inside the piece, so that they go on as one: whatever follows then costs by the piece and not by the chunk.
  */
 class ChunkedBody {
   /** The payload that the last call of `decode` found, `bytes[payloadStart..payloadEnd)`. */
@@ -183,7 +187,7 @@ class ChunkedBody {
   /** What is wrong; nothing is read any more. The payload before it is good. */
   problem: string | undefined;
   #step = SIZE;
-  /** Of the chunk, as far as its digits have come; then what is still to come of it. */
+  /** The chunk's size as far as its digits have come; then how much of it is still to come. */
   #sizeBytes = 0;
   #digits = 0;
   #extensionsBytes = 0;
@@ -203,7 +207,10 @@ class ChunkedBody {
     return this.#step === OVER;
   }
 
-  /** Reads `bytes[at..end)`, whose order it changes, and returns how far it came: `end`, or where the body is over. */
+  /**
+   * Reads `bytes[at..end)`, moving payloads within it, and returns how far it came: `end`, or where the body
+   * is over.
+   */
   decode(bytes: Uint8Array, at: number, end: number): number {
     this.payloadStart = at;
     this.payloadEnd = at;
@@ -224,7 +231,10 @@ class ChunkedBody {
     return at;
   }
 
-  /** A size with its line's end, where all of it is here and has no extension, as it nearly always is; else one byte. Where it stands then. */
+  /**
+   * Reads a whole size line if it is here and has no extension, as nearly always; else one byte. Returns the
+   * next position.
+   */
   #readSizeLine(bytes: Uint8Array, at: number, end: number): number {
     const digitsEnd = Math.min(end - 2, at + PLAIN_DIGITS_MAX);
     let size = 0;
@@ -243,7 +253,7 @@ class ChunkedBody {
     return at + 1;
   }
 
-  /** The line end behind a chunk, where it is here; else it is awaited. Where it stands then. */
+  /** Reads the line end behind a chunk if it is here. Returns the next position. */
   #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
     this.#digits = 0;
     const isHere = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;

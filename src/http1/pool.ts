@@ -1,11 +1,13 @@
 /**
- * The connections to one origin. A call takes the one that was used last, else a new one is opened for it, up to a bound; then it waits, in
- * order, as long as it would wait for a connection. Upstream worker.
+ * The connections to one origin; the client makes one pool for each. A call takes the connection that was
+ * used last. If none is idle, one is opened for it, up to a bound; beyond that it waits in order, up to its
+ * connect timeout. Upstream worker.
  *
- * An upstream may send a response that nobody asked for. If it comes before the next request, it is read first, for a turn of the event loop
- * lies before each use of a kept connection, and the connection is closed. If it comes while the next request is on its way, nothing in
- * HTTP/1.1 tells it from the response. So an upstream that was caught once gets no second call on any connection for a while: then nobody's
- * answer can be another's.
+ * An upstream may send a response without a request. If it comes before the next request, it is read first,
+ * because an event-loop turn passes before each use of a kept connection, and the connection is closed. If it
+ * comes while the next request is on its way, nothing in HTTP/1.1 tells it from the response. So an upstream
+ * that was caught once gets only one call on each connection for a while: then no caller can get another's
+ * response.
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -14,10 +16,16 @@ import { Http1Connection, type ConnectionError, type ConnectionOwner } from './c
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
 
-/** How late an idle connection may be closed, or dropped from the list after it was closed; the margins of keeping them are larger. */
+/**
+ * How late an idle connection may be closed, or leave the list after it was closed; KEEP_ALIVE margins are
+ * larger.
+ */
 const IDLE_CHECK_MS = 500;
 
-/** How long after a response that nobody asked for each connection carries one call. What is at stake are callers' texts. */
+/**
+ * How long each connection carries one call only, after a response without a request. Callers' texts are at
+ * stake.
+ */
 const DISTRUST_MS = 600_000;
 
 export class Http1Pool implements ConnectionOwner {
@@ -27,16 +35,19 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connectionsMax: number;
   readonly #onUnasked: () => void;
   readonly #connections = new Set<Http1Connection>();
-  /** Oldest first, so the first to expire. */
+  /** Oldest first, so the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
-  /** Last used last. Some may have gone meanwhile. */
+  /** Last used last. Some may have closed meanwhile. */
   #idle: Http1Connection[] = [];
-  /** Free, and not among the idle ones before the end of a turn. */
+  /** Free, and idle only from the end of this turn on. */
   #resting: Http1Connection[] = [];
   #isTurnAwaited = false;
-  /** The first so many of the calls that wait have waited since the turn before, at least. */
+  /** How many of the waiting calls, from the first on, have waited since the last turn or longer. */
   #ripe = 0;
-  /** Connections that rest and calls that wait meet at the end of the next turn: in between the loop reads all that has come by now. */
+  /**
+   * Resting connections get waiting calls at the end of the next turn: until then the loop reads all that has
+   * arrived.
+   */
   readonly #endTurn = (): void => {
     this.#isTurnAwaited = false;
     this.#sendRipe();
@@ -47,13 +58,13 @@ export class Http1Pool implements ConnectionOwner {
     if (this.#ripe > 0 && this.#idle.length > 0) this.#awaitTurn();
     this.#open();
   };
-  /** In order. Bounded by the calls in flight, and each by its time to connect. */
+  /** Bounded by the calls in flight, and each wait by the connect timeout. */
   readonly #waiting = new WaitingLine<Http1Call>();
   #idleCheckMs = 0;
   #distrustUntilMs = 0;
   #retired = false;
 
-  /** `onUnasked`: the upstream has sent a response that nobody asked for. */
+  /** `onUnasked`: the upstream sent a response without a request. */
   constructor(target: HttpTarget, clock: Clock, onUnasked: () => void) {
     this.#onUnasked = onUnasked;
     this.#clock = clock;
@@ -62,30 +73,33 @@ export class Http1Pool implements ConnectionOwner {
     this.#connectionsMax = target.connectionsMax;
   }
 
-  /** Each connection that there may be carries a call. */
+  /** The pool has all its connections, and each carries a call. */
   get isFull(): boolean {
     return this.#connections.size - this.#opening.size >= this.#connectionsMax;
   }
 
-  /** Nothing is left of it. */
+  /** No connection and no waiting call is left. */
   get isEmpty(): boolean {
     return this.#connections.size === 0 && this.#waiting.size === 0;
   }
 
-  /** Sends the call after this turn of the event loop, or when a connection is free; calls nothing of it before it has returned. */
+  /**
+   * Sends the call after this event-loop turn, or when a connection is free; does not call it before it has
+   * returned.
+   */
   take(call: Http1Call): void {
     this.#waiting.add(call);
     if (this.#idle.length > 0 || this.#resting.length > 0) this.#awaitTurn();
     this.#open();
   }
 
-  /** The call waits no longer. Idempotent. */
+  /** Takes the call out of the waiting line. Idempotent. */
   forget(call: Http1Call): void {
     this.#waiting.remove(call);
     this.#countOut();
   }
 
-  /** Gives up connections that did not open in time, and those that were idle for too long. */
+  /** Closes connections that did not open in time, and those that were idle for too long. */
   expire(nowMs: MonotonicMs): void {
     for (const connection of this.#opening) {
       if (!connection.isExpired(nowMs)) break;
@@ -100,7 +114,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#resting = this.#resting.filter(({ isIdle }) => isIdle);
   }
 
-  /** Nothing is kept any more; calls that run or wait go on to their ends. */
+  /** Keeps no connection any more; calls that run or wait go on to their ends. */
   retire(): void {
     this.#retired = true;
     this.#destroyFree();
@@ -113,8 +127,9 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /**
-   * Some servers close right after a response that did not say so. A call that is sent into that is lost, or made twice, so the turn in
-   * which the response came is awaited: an end that came with it, or another response, is seen then.
+   * Some servers close right after a response that did not announce it. A call that is sent into that is
+   * lost, or made twice. So the connection rests until the turn of the response has ended: an end or another
+   * response that came with it is seen then.
    */
   onFree(connection: Http1Connection): void {
     if (this.#opening.delete(connection)) {
@@ -126,7 +141,7 @@ export class Http1Pool implements ConnectionOwner {
       return;
     }
     this.#resting.push(connection);
-    // Without a call that waits the loop need not turn.
+    // Without a waiting call nobody needs the turn's end.
     if (this.#waiting.size > 0) this.#awaitTurn();
   }
 
@@ -139,12 +154,12 @@ export class Http1Pool implements ConnectionOwner {
   onGone(connection: Http1Connection, fault: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
-    // One call of those for which connections are opened has lost its own.
+    // Connections are opened for waiting calls: one of them has lost its own.
     if (fault !== undefined && this.#waiting.size > this.#comingSoon) this.#next()!.onFault(fault, false);
     this.#open();
   }
 
-  /** Connections that will take a call, if nothing happens to them. */
+  /** Connections that will soon take a call. */
   get #comingSoon(): number {
     return this.#opening.size + this.#resting.length + this.#idle.length;
   }
@@ -174,18 +189,20 @@ export class Http1Pool implements ConnectionOwner {
     }
   }
 
-  /** The call that waits longest, which waits no more. */
+  /** Takes the longest waiting call out of the line. */
   #next(): Http1Call | undefined {
     this.#countOut();
     return this.#waiting.take();
   }
 
-  /** One fewer waits. Wherever it stood, it counts as a ripe one: at worst another waits for one more turn. */
+  /**
+   * A call leaves the line. It counts as a ripe one wherever it was: at worst another waits one more turn.
+   */
   #countOut(): void {
     if (this.#ripe > 0) this.#ripe--;
   }
 
-  /** To the call that waits longest, if one does. */
+  /** Gives the connection to the longest waiting call, if there is one. */
   #hand(connection: Http1Connection): void {
     const call = this.#next();
     if (call !== undefined) call.sendOn(connection);
@@ -212,10 +229,13 @@ export class Http1Pool implements ConnectionOwner {
   }
 }
 
-/** A call in a waiting line. Its links are in the call itself, and cut when it leaves, so that dead calls keep nobody alive. */
+/**
+ * A call in a waiting line. Its links are in the call itself, and cut when it leaves, so that dead calls keep
+ * nobody alive.
+ */
 export interface Waiter<T> {
   isWaiting: boolean;
-  /** Undefined while it does not wait. */
+  /** Undefined while the call does not wait, or is the first. */
   ahead: T | undefined;
   behind: T | undefined;
 }
@@ -230,7 +250,6 @@ export class WaitingLine<T extends Waiter<T>> {
     return this.#size;
   }
 
-  /** Last of all. */
   add(waiter: T): void {
     waiter.isWaiting = true;
     waiter.ahead = this.#last;
@@ -240,7 +259,7 @@ export class WaitingLine<T extends Waiter<T>> {
     this.#size++;
   }
 
-  /** Nothing where it does not wait. */
+  /** Does nothing if the call does not wait. */
   remove(waiter: T): void {
     if (!waiter.isWaiting) return;
     const { ahead, behind } = waiter;
@@ -254,7 +273,7 @@ export class WaitingLine<T extends Waiter<T>> {
     this.#size--;
   }
 
-  /** Who has waited longest, and waits no more. */
+  /** Takes out the one that has waited longest. */
   take(): T | undefined {
     const first = this.#first;
     if (first !== undefined) this.remove(first);
