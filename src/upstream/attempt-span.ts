@@ -1,5 +1,6 @@
 /**
- * The span of one try on an upstream: its headers, and what became of it; only where the trace is recorded. Upstream worker.
+ * The trace span of one attempt: the headers that it adds, and how the attempt ended. Exists only if the
+ * trace is recorded. Upstream worker; attempt.ts uses it.
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import {
@@ -16,20 +17,20 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import type { UpstreamTarget } from './target.js';
 
-/** What is known of a try when it begins. */
+/** What is known when an attempt begins. */
 export interface AttemptBegin {
   readonly request: UpstreamRequest;
   readonly target: UpstreamTarget;
-  /** The model's id here, which is its name there unless the target has another. */
+  /** The model's id here; the upstream knows it by this name unless the target has another. */
   readonly modelId: string;
   readonly provider: string;
-  /** Tries of the call that came before. */
+  /** Attempts of the call before this one. */
   readonly earlierTries: number;
   readonly nowMs: number;
 }
 
 export interface AttemptEnd {
-  /** Kind of a failure, or `cancelled`; undefined where the response was whole. */
+  /** The kind of failure, or `cancelled`; undefined if the response was whole. */
   readonly error: string | undefined;
   readonly status: number;
   readonly responseModel: string | undefined;
@@ -37,7 +38,7 @@ export interface AttemptEnd {
 }
 
 export class AttemptSpan {
-  /** Name, value, name, value: this span is the parent of what comes behind. */
+  /** Name, value, name, value. They make this span the parent of the upstream's. */
   readonly headers: readonly string[];
   readonly #begin: AttemptBegin;
   readonly #outbox: SpanOutbox;
@@ -55,7 +56,7 @@ export class AttemptSpan {
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
   }
 
-  /** Undefined where the trace is not recorded: its headers go on as they came, and that costs nothing. */
+  /** Undefined if the trace is not recorded: its headers are passed on as they came, which costs nothing. */
   static of(begin: () => AttemptBegin, carried: CarriedTrace, outbox: SpanOutbox | undefined) {
     if (outbox === undefined || carried === UNRECORDED) return undefined;
     const [text, traceState] = carried;
@@ -69,7 +70,7 @@ export class AttemptSpan {
     this.#firstByteMs = nowMs;
   }
 
-  /** The first word counts: an attempt that has failed is aborted as well. */
+  /** Only the first call counts: an attempt that has failed is aborted as well. */
   end({ error, status, responseModel: answerModel, nowMs }: AttemptEnd): void {
     if (this.#ended) return;
     this.#ended = true;

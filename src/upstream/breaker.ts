@@ -1,30 +1,35 @@
 /**
- * Leaves an upstream alone that keeps failing. Upstream worker; one breaker for each upstream of a model, so it judges by the
- * calls of this worker alone: no shared word is touched on the way of a call, and each worker finds out for itself.
+ * Keeps calls from an upstream that keeps failing. Each target of a model in each worker has one breaker (see
+ * target-choice.ts), which judges by the calls of its worker alone: no shared word is touched for a call, and
+ * each worker finds out for itself. Upstream worker.
  *
- *     closed ──(failures)──► open ──(its rest is over)──► one call probes ──(it is answered)──► closed
+ *     closed ──(failures)──► open ──(cooldown is over)──► one call probes ──(response begins)──► closed
  *                             ▲                                │
- *                             └───(it fails: twice the rest)───┘
+ *                             └──(it fails: twice the cooldown)┘
  *
- * It opens after so many failures in a row, or as many within the window where they are half of its calls or more. A rest is for the time
- * that others do the work: where no other upstream is left, `loneRestMs` is shorter.
+ * It opens after `failuresMax` failures in a row, or after as many within the window if they are half of its
+ * calls or more. The cooldown assumes that other upstreams do the work; if none is left, `loneRestMs` is
+ * shorter.
  */
 import type { MonotonicMs } from '../core/units.js';
 
-/** The window is two halves, of which the older is dropped as a whole. */
+/** The window is two halves; the older one is dropped as a whole. */
 const WINDOW_HALF_MS = 5_000;
-/** First rest: a process that was restarted is back by then. A probe costs one caller a failed try at most. */
+/**
+ * First cooldown: a process that was restarted is back by then. A probe costs at most one caller a failed
+ * attempt.
+ */
 const COOLDOWN_MS_MIN = 2_000;
-/** An upstream that was down for hours serves again a minute after it is back. */
+/** An upstream that was down for hours serves again within a minute after it is back. */
 const COOLDOWN_MS_MAX = 60_000;
 
-/** Where nobody else takes the calls, each refused one is lost: so long at most after the upstream is back. */
+/** If no other upstream is left, each refused call is lost: so long at most after the upstream is back. */
 export const LONE_COOLDOWN_MS_MAX = 5_000;
 
-/** What happened, with the rest that follows. */
+/** What happened; the cooldown that follows is passed with it. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
-/** Names a call to its breaker: what a call of an earlier state says is not heard. */
+/** Identifies the state in which a call began: outcomes of calls of an earlier state are ignored. */
 export type BreakerPass = number;
 
 export class Breaker {
@@ -37,39 +42,42 @@ export class Breaker {
   /** 0 while closed. */
   #cooldownMs = 0;
   #probeAtMs = 0;
-  /** When it opened, or its last probe began. */
+  /** When it opened, or when its last probe began. */
   #restedAtMs = 0;
-  /** Counts states and probes. */
+  /** Counts state changes and probes. */
   #pass: BreakerPass = 0;
 
-  /** `failuresMax` 0: it never opens. */
+  /** With `failuresMax` 0 it never opens. */
   constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
     this.#failuresMax = failuresMax;
     this.#onChange = onChange;
   }
 
-  /** Also while a call probes. */
+  /** True also while a call probes. */
   get isOpen(): boolean {
     return this.#cooldownMs > 0;
   }
 
-  /** How long until it lets a call through; 0 is now. */
+  /** Milliseconds until it lets a call through; 0 is now. */
   restMs(nowMs: MonotonicMs): number {
     return this.isOpen ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
-  /** As `restMs`, where no other upstream is left. */
+  /** As `restMs`, if no other upstream is left. */
   loneRestMs(nowMs: MonotonicMs): number {
     if (!this.isOpen) return 0;
     return Math.max(0, Math.min(this.#probeAtMs, this.#restedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
-  /** An operator says that the upstream is well; calls that run are not heard. */
+  /** Closes it at an operator's order; outcomes of running calls are ignored. */
   reset(): void {
     if (this.isOpen) this.#close();
   }
 
-  /** A call begins, which `restMs` or `loneRestMs` allowed. While open it is the probe; if it stays without a response, another follows after a rest. */
+  /**
+   * A call begins that `restMs` or `loneRestMs` allowed. While open, the call is the probe; if its response
+   * does not come, another probe follows after a cooldown.
+   */
   begin(nowMs: MonotonicMs): BreakerPass {
     if (this.isOpen) {
       this.#pass++;
@@ -79,7 +87,7 @@ export class Breaker {
     return this.#pass;
   }
 
-  /** The upstream has begun to answer well: enough of a probe, which may be a stream of minutes. */
+  /** A good response has begun. That is enough for a probe, which may be a stream of minutes. */
   answered(pass: BreakerPass): void {
     if (pass === this.#pass && this.isOpen) this.#close();
   }
@@ -104,7 +112,7 @@ export class Breaker {
     if (isTooMany || this.#inARow >= this.#failuresMax) this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
   }
 
-  /** The call ended without a word about the upstream; after a probe the next call is one. */
+  /** The call ended and says nothing about the upstream; after a probe the next call probes. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }

@@ -1,6 +1,7 @@
 /**
- * One call of a client, from its first attempt on an upstream to its one end or fail: failover before the first byte,
- * back-pressure, cancelling, the bill. Upstream worker.
+ * One call in an upstream worker, from its first attempt to its one end, cut or fail: failover before the
+ * first byte, back-pressure, cancelling, usage. The worker's channel starts a session for each Call frame.
+ * Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
@@ -40,11 +41,11 @@ export interface SessionDeps {
   readonly log: Log;
   readonly clock: Clock;
   readonly metrics: UpstreamMetrics;
-  /** Where spans are exported. */
+  /** Undefined if spans are not exported. */
   readonly spans: SpanOutbox | undefined;
 }
 
-/** What all sessions of a worker share. */
+/** Shared by all sessions of a worker. */
 interface Shared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
   readonly answers: ResponseBudgetBuffer;
@@ -60,7 +61,10 @@ const CRASHED: ErrorRecord = {
   message: 'the gateway failed on this call; retry it. It is not billed.',
 };
 
-/** The function that the link calls for each Call frame; never throws. One for a worker. */
+/**
+ * Returns the function that the channel calls for each Call frame; that function never throws. Called once a
+ * worker.
+ */
 export function createStartSession(deps: SessionDeps): StartSession {
   const { log, ...rest } = deps;
   const shared: Shared = {
@@ -75,7 +79,9 @@ export function createStartSession(deps: SessionDeps): StartSession {
   };
 }
 
-/** calling → settling (the count is awaited) → delivering → ended; from any of them straight to ended. */
+/**
+ * calling → settling (the token count is awaited) → delivering → ended; from any of them straight to ended.
+ */
 type State = 'calling' | 'settling' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
@@ -91,10 +97,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /** Cut by our clock or because its client did not read: it ends like that of a client that has gone. */
+  /**
+   * Cut by the total timeout or because its client did not read: it ends like the call of a client that has
+   * gone.
+   */
   #cut = false;
   #retryAfterSeconds: number | undefined;
-  /** Why the last attempt failed. */
+  /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
@@ -123,7 +132,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   onCancel(): void {
     if (this.#cancelled || this.#state === 'ended') return;
     this.#cancelled = true;
-    // The whole response had come: it was spent, whether the client reads it or not.
+    // The whole response had come: it is charged, whether the client reads it or not.
     if (this.#state === 'delivering') {
       this.#end();
       return;
@@ -198,7 +207,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const again = (): void => {
       if (this.#state === 'calling') this.start();
     };
-    // Out of the client's callback in any case: it may stand in the middle of its parser.
+    // Never inside the HTTP client's callback, which may be in the middle of its parser.
     if (pauseMs === 0) queueMicrotask(again);
     else this.#pause = setTimeout(again, pauseMs);
   }
@@ -233,7 +242,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return AttemptSpan.of(begin, trace, spans);
   }
 
-  /** No upstream takes the call now; without a wait, so that calls do not pile up before one that is down. */
+  /**
+   * No upstream takes the call now. It fails at once, so that calls do not pile up for an upstream that is
+   * down.
+   */
   #failResting(): void {
     const { routes, errors: faults } = this.#shared;
     const { restMs, reason } = this.#plan.rest();
@@ -260,7 +272,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else faults.write('error', name, 'an upstream failed, the call was lost', failure.cause);
   }
 
-  /** After what else came in this turn: of clients that leave together each has its upstream call aborted before the first is counted. */
+  /**
+   * At the end of the event-loop turn: if many clients leave together, each upstream call is aborted before
+   * the first one is counted.
+   */
   #settleSoon(): void {
     setImmediate(() => {
       if (this.#state === 'calling') this.#settle(EMPTY);
@@ -291,7 +306,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       .catch((error: unknown) => this.crash(error));
   }
 
-  /** Why the upstream's report of usage is not believed, which is told; undefined where it is, or where there is none. */
+  /**
+   * Why the upstream's usage report is not believed; also counted and logged. Undefined if it is believed or
+   * there is none.
+   */
   #doubtOf({ meter, taken: { target } }: Attempt): DisbeliefReason | undefined {
     const { routes, metrics, errors: faults } = this.#shared;
     const { outputTokensMax } = routes.routeOf(this.#request.modelIndex);
@@ -321,7 +339,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#deliver();
   }
 
-  /** A large whole response goes in pieces, as credits come. */
+  /** A large non-streamed response is sent in pieces, as credits come. */
   #deliver(): void {
     while (this.#rest.length > FRAME_BYTES_MAX) {
       const piece = this.#rest.subarray(0, FRAME_BYTES_MAX);
@@ -351,7 +369,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 }
 
-/** Of a report that is older than the last of the text. A count of the text knows nothing of what was thought before it. */
+/**
+ * For a report that came before the last of the text. A count of the text does not include hidden reasoning.
+ */
 function atLeast(reported: Usage, counted: Usage): Usage {
   return {
     promptTokens: reported.promptTokens,

@@ -1,22 +1,23 @@
 /**
- * The texts in a chat completion's messages and responses that become tokens; prompt-text.ts reads a request. Nothing is trusted: what has not the expected
- * form is passed over. Pure; counter thread, or upstream worker when the counter has failed.
+ * The texts in chat messages and responses that become tokens; prompt-text.ts reads requests. Input is
+ * untrusted: what does not have the expected form is skipped. Used by counter threads, and by upstream
+ * workers for estimates. Pure.
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { TRANSCRIPT_CHARS_MAX, TRANSCRIPT_EVENTS_BYTES_MAX } from '../core/limits.js';
 import { forEachEvent } from '../protocol/sse.js';
 
 /**
- * Where the text stands that a model read or wrote, in a message, in a delta of a stream, and in a choice itself:
+ * Where texts are, in a message, in a delta of a stream, and in a choice itself:
  *
- *     where                                     what is there                              of whom
- *     content, refusal                          a text, or parts of text and thinking      OpenAI; Mistral answers in parts
- *     reasoning_content, reasoning, thinking,   the same thoughts under one name or more   DeepSeek; vLLM, which sends two names for a
- *       reasoning_details, thinking_blocks      than one: the longest of them counts       while; OpenRouter, which does so too; LiteLLM
+ *     where                                     what is there                              who sends it
+ *     content, refusal                          a text, or parts of text and thinking      OpenAI; Mistral sends parts
+ *     reasoning_content, reasoning, thinking,   the same thoughts under one name or more   DeepSeek; vLLM and OpenRouter,
+ *       reasoning_details, thinking_blocks      than one: the longest of them counts       with two names; LiteLLM
  *     audio.transcript                          what was spoken                            OpenAI
- *     tool_calls[].function, function_call      name; arguments, a text or the object      OpenAI; some servers send the object
+ *     tool_calls[].function, function_call      name; arguments, a text or the object      OpenAI; some send the object
  *     tool_calls[].custom                       name, input                                OpenAI
- *     text of the choice                        a text                                     completions, as text-generation servers send them
+ *     text of the choice                        a text                                     text-generation servers
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -30,7 +31,7 @@ export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
 /** A list of parts, a part, its list of parts, a part of that. */
 export const PARTS_DEPTH_MAX = 4;
 
-/** Texts of a whole response, one for each field of each choice. */
+/** The texts of a non-streamed response, one for each field of each choice. */
 export function responseTexts(answer: string): string[] {
   const texts: string[] = [];
   for (const [, choice] of choicesOf(parsedJson(answer))) {
@@ -39,7 +40,9 @@ export function responseTexts(answer: string): string[] {
   return texts;
 }
 
-/** The text of each field of each choice of a stream so far: put together, because a token may be cut by a chunk's end. */
+/**
+ * The text so far of each field of each choice of a stream. Joined, because a chunk may end inside a token.
+ */
 export type StreamTexts = Map<string, string>;
 
 /** How much of a stream's events was taken. */
@@ -49,7 +52,9 @@ export interface TakenTexts {
   readonly bytes: number;
 }
 
-/** Puts the texts of whole events behind those in `texts`; takes no further event once `charsMax` characters are there. */
+/**
+ * Appends the texts of whole events to `texts`; takes no further event once `charsMax` characters are there.
+ */
 export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: number): TakenTexts {
   const pieces = new Map<string, string[]>();
   let chars = 0;
@@ -68,7 +73,7 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
       });
     }
   });
-  // Joined, the words are one string; added one by one each would take 50 bytes more.
+  // As one joined string; appended one by one, each word would take 50 bytes more.
   for (const [place, list] of pieces) texts.set(place, (texts.get(place) ?? '') + list.join(''));
   return { chars, bytes };
 }
@@ -88,7 +93,7 @@ function collectChoice(choice: Record<string, unknown>, message: unknown, visit:
   visitText('text', choice.text, visit);
 }
 
-/** The same of a message or a delta. */
+/** The same for a message or a delta. */
 export function collectWritten(message: Record<string, unknown>, visit: Visit): void {
   for (const field of TEXT_FIELDS) visitText(field, message[field], visit);
   visitThoughts(message, visit);
@@ -135,14 +140,15 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
   return isRecord(value) ? PART_FIELDS.flatMap((field) => textsIn(value[field], depth - 1)) : [];
 }
 
-/*
- * What of a stream went to the client, kept for a count, should the upstream report no usage. Upstream worker; one for a stream.
+/**
+ * The part of a stream that went to the client, kept in case the upstream reports no usage. Upstream worker; one
+ * for a stream.
  *
- * An event is some 280 bytes around a word of 5, so the latest events are kept as they were, which costs nothing, and only the
- * text of those before. A stream that ends with a report within TRANSCRIPT_EVENTS_BYTES_MAX is never looked at; longer ones
- * cost some 2 µs an event. Beyond TRANSCRIPT_CHARS_MAX nothing is kept and a count is scaled up.
+ * An event is about 280 bytes around a word of 5. So the latest events are kept as they came, which costs
+ * nothing, and only the text of earlier ones. A stream that ends with a report within
+ * TRANSCRIPT_EVENTS_BYTES_MAX is never parsed for this; longer ones cost about 2 µs an event. Beyond
+ * TRANSCRIPT_CHARS_MAX nothing is kept, and a count is scaled up.
  */
-
 export class Transcript {
   readonly #texts: StreamTexts = new Map();
   #textChars = 0;
@@ -152,7 +158,7 @@ export class Transcript {
   #eventBytes = 0;
   #isFull = false;
 
-  /** Texts of the events before `events()`, by their place in the response. */
+  /** Texts of the events before `events()`, by their position in the response. */
   get texts(): StreamTexts {
     return this.#texts;
   }
@@ -167,7 +173,7 @@ export class Transcript {
     return this.#textEventBytes + this.#eventBytes;
   }
 
-  /** Whole events. Holds on to them for a while; they must not change any more. */
+  /** Adds whole events. Keeps them for a while, so they must not change any more. */
   add(events: Uint8Array): void {
     if (this.#isFull) return;
     this.#events.push(events);

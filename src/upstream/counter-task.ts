@@ -1,6 +1,7 @@
 /**
- * What a counter thread does in one turn: reads a large body, or counts the tokens of a call as far as the turn reaches. A body is
- * read in one go, because what that costs is bounded by its bytes. Counter thread.
+ * The work of a counter thread in one turn: parse a large body, or count the tokens of a call until the turn
+ * is over. A body is parsed in one go, because its bytes bound the cost. The pool of gateway/counter-pool.ts
+ * calls it. Counter thread.
  */
 import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';
@@ -11,16 +12,18 @@ import { takeCounterStripe, ThreadHealth } from '../telemetry/thread-health.js';
 import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
 
-/*
- * Lets a thread give way to the others. Counter thread.
+/**
+ * A third of the weight of the threads that serve: if cores are short, a long count takes longer and streams
+ * go on.
  */
-
-/** A third of the weight of the threads that serve: where cores are short, a long count takes longer and streams go on. */
 const NICENESS = 5;
-/** Linux knows priorities of threads and takes 0 for the calling one. */
+/** Linux has priorities for threads; 0 is the calling one. */
 const THIS_THREAD = 0;
 
-/** Lowers the priority of the calling thread, for good. Where a sandbox forbids it, the system shares its cores evenly. */
+/**
+ * Lowers the priority of the calling thread for good. If a sandbox forbids it, the system shares its cores
+ * evenly.
+ */
 export function giveWay(): void {
   try {
     setPriority(THIS_THREAD, NICENESS);
@@ -50,7 +53,7 @@ export function runCounterTask(task: CounterTask): CounterTurn {
   return handOver({ over: false, rest }, [rest.chars.buffer, rest.lengths.buffer]);
 }
 
-/** Piscina's words for a result of which a part changes its owner without a copy. */
+/** Piscina's form of a result that transfers some buffers. */
 function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): CounterTurn {
   if (buffers.length === 0) return turn;
   return move({
@@ -59,7 +62,7 @@ function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): Count
   } as never) as unknown as CounterTurn;
 }
 
-/** With the first task as a rule: later where the thread that this one replaces had not quite ended. */
+/** Usually with the first task; later if the thread that this one replaces had not quite ended. */
 function beginHealth(): void {
   if (stripe !== undefined) return;
   stripe = takeCounterStripe(metrics, threadId);

@@ -1,6 +1,6 @@
 /**
- * The built-in echo model behind UpstreamClient, so that a gateway without any provider answers. Upstream worker, in its event
- * loop: bounded work a turn, and none while paused.
+ * The built-in echo model as an HTTP client, so that a gateway without a provider has responses. Upstream
+ * worker, in its event loop: bounded work a turn, and none while paused.
  */
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -9,17 +9,14 @@ import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js'
 import { sseEvent } from '../protocol/sse.js';
 import type { UpstreamTarget } from './target.js';
 
-/*
- * What the built-in echo model answers: the text of the last user message, as an OpenAI-compatible whole response or as the events
- * of a stream. Pure; upstream worker.
- *
- * Its tokens: up to 16 blanks followed by up to 32 other characters, so about a word each. `prompt_tokens` are those of all
- * texts of the messages, `completion_tokens` those of the response; there is no overhead for a message.
+/**
+ * The echo model responds with the text of the last user message. Its tokens are up to 16 blanks followed by up
+ * to 32 other characters, so about a word each. `prompt_tokens` are those of all texts of the messages,
+ * `completion_tokens` those of the response; messages have no overhead.
  */
-
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
 
-/** A few words make one chunk, as models send them. */
+/** A chunk has a few words, as from real models. */
 const CHUNK_TOKENS = 4;
 
 export interface EchoRequest {
@@ -27,11 +24,13 @@ export interface EchoRequest {
   readonly stream: boolean;
   readonly text: string;
   readonly promptTokens: number;
-  /** Infinity where the request sets no bound. */
+  /** Infinity if the request sets no bound. */
   readonly outputTokensMax: number;
 }
 
-/** What of a request's body the echo model looks at; undefined where it is no chat-completion request. */
+/**
+ * The fields of a request's body that the echo model uses; undefined if it is not a chat-completion request.
+ */
 export function echoRequestOf(body: string): EchoRequest | undefined {
   const request = parsedJson(body);
   if (!isRecord(request) || typeof request.model !== 'string' || !Array.isArray(request.messages))
@@ -64,7 +63,7 @@ function countEchoTokens(text: string): number {
   return tokens;
 }
 
-/** One answer, produced piece by piece. `id` and `createdSeconds` are the response's own fields. */
+/** One response, produced piece by piece. `id` and `createdSeconds` are fields of the response. */
 export class EchoResponse {
   readonly #request: EchoRequest;
   readonly #id: string;
@@ -110,7 +109,7 @@ export class EchoResponse {
     }
   }
 
-  /** Up to `count` tokens of the text. */
+  /** The next tokens of the text, at most `count`. */
   #take(count: number): string {
     let content = '';
     for (let taken = 0; taken < count && this.#completionTokens < this.#request.outputTokensMax; taken++) {
@@ -149,7 +148,7 @@ export class EchoResponse {
   }
 }
 
-/** Events made in one turn of the loop: about 8 KB, some 50 µs, then the other calls have their turn. */
+/** Events made in one event-loop turn: about 8 KB and 50 µs, then other calls get their turn. */
 const BATCH_EVENTS_MAX = 32;
 
 export class EchoClient implements HttpClient {
@@ -180,7 +179,7 @@ export class EchoClient implements HttpClient {
 
 class EchoCall implements HttpCall {
   readonly sent = true;
-  /** It fails of nothing that a caller does. */
+  /** Nothing that a caller does makes it fail. */
   readonly isHeldUp = false;
   readonly #response: EchoResponse | undefined;
   readonly #stream: boolean;

@@ -1,6 +1,7 @@
 /**
- * What an upstream's failure means to the caller, and whether another upstream may do better. No text made here names a
- * provider's key or address. Pure; upstream worker.
+ * What an upstream's failure means to the caller, whether another upstream may do better, and its line in the
+ * log. No text made here contains a provider's key or address. Upstream worker; the upstream test of the
+ * gateway uses it too.
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
@@ -12,9 +13,12 @@ import type { HttpFault } from '../http1/http-client.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { SecretTraces } from './secret-traces.js';
 
-/** Why one attempt on one upstream came to nothing. */
+/** Why an attempt failed. */
 export interface AttemptFailure {
-  /** What the caller is told where no other upstream would do better: the request is at fault, or this process; else undefined. */
+  /**
+   * The error for the caller if no other upstream would do better, because the request or this process is at
+   * fault; else undefined.
+   */
   readonly callerError: ErrorRecord | undefined;
   /** For the caller: what was wrong, without an address. */
   readonly reason: string;
@@ -24,38 +28,41 @@ export interface AttemptFailure {
   readonly repeatable: boolean;
   /** For the log: status or fault code. */
   readonly cause: string;
-  /** For the metrics. `credentials`: our own key or account at that provider does not serve, an operator has to act. */
+  /** For the metrics. `credentials`: the provider refuses our key or account; an operator has to act. */
   readonly kind: FailureKind;
-  /** It says nothing about the upstream's health. */
+  /** The failure says nothing about the upstream's health. */
   readonly ours: boolean;
   /** The settings name a wrong address or model: an operator has to act. */
   readonly wrongAddress: boolean;
 }
 
 /**
- * The statuses that may say that the request is wrong; their bodies tell. 401, 402 and 403 speak of our account there, 405 and redirects of
- * the address that is set, all others of the upstream's state.
+ * Statuses that may mean that the request is wrong; their bodies tell. 401, 402 and 403 are about our account
+ * there, 405 and redirects about the configured address, all others about the state of the upstream.
  */
 const REFUSAL_STATUSES: ReadonlySet<number> = new Set([400, 404, 409, 413, 422]);
 const NOT_FOUND = 404;
 const TOO_LARGE = 413;
 const MISPLACED_STATUSES: ReadonlySet<number> = new Set([301, 302, 303, 305, 307, 308, 405, 410]);
-/** What APIs call a model that they do not know. The gateway knows the caller's model, so the name that is set for it here is wrong. */
+/**
+ * Codes by which APIs say that they do not know a model. The gateway knows the caller's model, so the
+ * upstream's name for it is configured wrongly.
+ */
 export const UNKNOWN_MODEL_CODES: ReadonlySet<unknown> = new Set([
   'model_not_found',
   'invalid_model',
   'unknown_model',
   'DeploymentNotFound',
 ]);
-/** Other codes are not put into the log. */
+/** Other codes are not logged. */
 const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
 const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 
-/** Nobody keeps a caller waiting for more than an hour on one response's word. */
+/** No single response makes a caller wait longer than an hour. */
 const RETRY_AFTER_SECONDS_MAX = 3_600;
 
-/** Control characters, line separators, and half a surrogate pair, which the cut of a long message may leave. */
+/** Control characters, line separators, and half a surrogate pair, which cutting a long message may leave. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
 const UNAVAILABLE = {
@@ -69,13 +76,13 @@ const UNAVAILABLE = {
 const NOT_THERE = 'its address or the model is set up wrongly here';
 const REFUSED = 'the provider of this model refused the request; check its parameters';
 
-/** Waiting for a connection of our own bounded number. */
+/** The call waited in vain for one of our bounded number of connections. */
 const OWN_ERROR = 'TIMEOUT_QUEUE';
 
 /** The process or the system has no file descriptor left for a connection. */
 const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
 
-/** Reasons that name no address, by the codes of the clients behind UpstreamClient. */
+/** Reasons without an address, by the error codes of the HTTP clients. */
 const ERROR_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'it refused the connection',
   ECONNRESET: 'it closed the connection',
@@ -97,7 +104,7 @@ const NO_BUDGET: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-/** `refused`: its body tells what was wrong, see `refusalFailure`. */
+/** `refused`: the body says what was wrong, see `rejectionFailure`. */
 export type StatusMeaning = 'answer' | 'refused' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
@@ -105,7 +112,7 @@ export function meaningOf(status: number): StatusMeaning {
   return REFUSAL_STATUSES.has(status) ? 'refused' : 'unavailable';
 }
 
-/** A response whose status is neither a success nor a refusal of the request. */
+/** For a response whose status is neither a success nor a rejection of the request. */
 export function statusFailure(status: number, retryAfter: string | undefined, now: WallMs): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -117,7 +124,7 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
   };
 }
 
-/** The client behind the call gave no whole response. */
+/** For a response that did not come, or not whole. */
 export function connectionFailure(fault: HttpFault): AttemptFailure {
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
   const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
@@ -143,11 +150,11 @@ function connectionFailureKind(code: string): FailureKind {
   if (code.startsWith('TIMEOUT_')) return 'timeout';
   if (code === 'HTTP1_INVALID') return 'invalid_answer';
   if (code === 'ECONNRESET' || code === 'EPIPE' || code.startsWith('HTTP1_')) return 'connection_lost';
-  // Refused, unreachable, of unknown name, or without a certificate that is trusted.
+  // Refused, unreachable, unknown name, or untrusted certificate.
   return 'connect';
 }
 
-/** A response that breaks the protocol. */
+/** For a response that breaks the protocol. */
 export function garbageFailure(what: string): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -157,7 +164,7 @@ export function garbageFailure(what: string): AttemptFailure {
   };
 }
 
-/** There is no memory for the response: see AnswerBudget. */
+/** There is no memory for the response: see ResponseBudget. */
 export function budgetFailure(): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -169,7 +176,7 @@ export function budgetFailure(): AttemptFailure {
   };
 }
 
-/** A success that is a page for people: there is no API at that address. */
+/** For a success that is a web page: there is no API at that address. */
 export function pageFailure(): AttemptFailure {
   return { ...garbageFailure('HTML, so there is no API at this address'), wrongAddress: true };
 }
@@ -179,8 +186,9 @@ export function isHtml(contentType: string | undefined): boolean {
 }
 
 /**
- * The upstream's 4xx: the caller's mistake with the upstream's own message, cleaned of `traces` of our credentials; or the operator's, where
- * the upstream knows neither path nor model, or it is no API that responses. The caller's model was accepted here, so that is never his fault.
+ * For a 4xx of the upstream. It is the caller's mistake, with the upstream's own message cleaned of `traces`
+ * of our credentials; or the operator's, if the upstream does not know the path or the model, or is not an
+ * API. The caller's model was accepted here, so an unknown model is never the caller's fault.
  */
 export function rejectionFailure(
   status: number,
@@ -193,7 +201,7 @@ export function rejectionFailure(
   const error = isRecord(value) ? value.error : undefined;
   const code = isRecord(error) ? error.code : undefined;
   const isUnknownModel = UNKNOWN_MODEL_CODES.has(code);
-  // The size is the caller's, whoever on the way found it too large.
+  // The size is the caller's fault, whichever hop found it too large.
   if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
     return callerFailure(status, error, traces);
   const isCode = typeof code === 'string' && CODE.test(code) && traces.cleaned(code) === code;
@@ -202,7 +210,8 @@ export function rejectionFailure(
     reason: NOT_THERE,
     kind: 'status',
     cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
-    // Of an API that says what it did not find one caller's request may be the reason, and of a page with 400 as well.
+    // If an API says what it did not find, one caller's request may be the reason; the same goes for a page
+    // with status 400.
     ours: status !== NOT_FOUND || error !== undefined,
     wrongAddress: true,
   };
@@ -219,7 +228,7 @@ function callerFailure(status: number, error: unknown, traces: SecretTraces): At
   };
 }
 
-/** A `provider_unavailable` that says what to do. */
+/** A `provider_unavailable` error that says what to do. */
 export function unavailableError(reason: string, seconds: number | undefined): ErrorRecord {
   const advice =
     seconds === undefined ? 'retry later, with increasing intervals' : `retry after ${seconds} seconds`;
@@ -231,7 +240,10 @@ export function unavailableError(reason: string, seconds: number | undefined): E
   };
 }
 
-/** Seconds of a `Retry-After` (RFC 9110, 10.2.3: a number or a date), within 1..3600; undefined where it is neither. */
+/**
+ * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a number or a date), within 1..3600; undefined if it is
+ * neither.
+ */
 export function retryAfterSeconds(header: string | undefined, now: WallMs): number | undefined {
   if (header === undefined) return undefined;
   const text = header.trim();
@@ -253,7 +265,7 @@ function callerMessage(error: unknown, traces: SecretTraces): string {
   return short === undefined || short === '' ? REFUSED : short;
 }
 
-/** One line for each upstream and message in this time; the next line tells how many were left out. */
+/** One line for each upstream and message in this time; the next line says how many were left out. */
 const LINE_PERIOD_MS = 10_000;
 
 interface Kind {
@@ -268,7 +280,7 @@ interface Kind {
 export class ErrorLog {
   readonly #log: Log;
   readonly #clock: Clock;
-  /** By level, subject and message, which are few and fixed, so this does not grow. */
+  /** By level, subject and message, which are few and fixed, so the map does not grow. */
   readonly #kinds = new Map<string, Kind>();
 
   constructor(log: Log, clock: Clock) {
@@ -276,7 +288,7 @@ export class ErrorLog {
     this.#clock = clock;
   }
 
-  /** `subject` is an upstream's name or another fixed word, `message` a fixed text; what varies is the `cause`. */
+  /** `subject` is an upstream's name or another fixed word, `message` a fixed text; only `cause` varies. */
   write(level: 'error' | 'warn', subject: string, message: string, cause: string): void {
     const nowMs = this.#clock.monotonicMs();
     const key = `${level} ${subject} ${message}`;

@@ -1,8 +1,10 @@
 /**
- * The texts in a chat-completion request that become tokens, read from its bytes. Nothing is trusted: what has not the expected form is
- * passed over. Pure; counter thread, or upstream worker when the counter has failed.
+ * The texts in a chat-completion request that become tokens, read from its bytes. Input is untrusted: what
+ * does not have the expected form is skipped. token-count.ts calls it. Pure; counter thread, or upstream
+ * worker for an estimate.
  *
- * Makes no tree of the request: of 6 MB of objects with names of their own JSON.parse took 0.8 s and 110 MB beside them.
+ * It builds no tree of the request: for 6 MB of objects with unique names JSON.parse took 0.8 s and 110 MB
+ * more.
  */
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from '../protocol/json-reader.js';
 import {
@@ -18,7 +20,7 @@ export interface Prompt {
   readonly messages: number;
   readonly names: number;
   readonly texts: readonly string[];
-  /** Whether there are parts whose tokens no text tells: images, audio, files. */
+  /** Whether there are parts whose tokens cannot be counted from text: images, audio, files. */
   readonly beyondText: boolean;
 }
 
@@ -43,12 +45,12 @@ const LETTER_N = 110;
 /** Bytes that end a number. */
 const NUMBER_ENDS = new Uint8Array(256);
 for (const byte of Buffer.from(' \t\r\n,]}')) NUMBER_ENDS[byte] = 1;
-/** Numbers that are written as JSON.stringify writes them. */
+/** Numbers that JSON.stringify writes in the same way. */
 const PLAIN_NUMBER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /**
- * Texts of a request: role, name, content, tool calls of each message, and the tools' definitions as JSON without blanks. What is no
- * JSON object is one text.
+ * The texts of a request: role, name, content and tool calls of each message, and the tools' definitions as
+ * compact JSON. A body that is not a JSON object counts as one text.
  */
 export function promptOf(body: string | Uint8Array): Prompt {
   const bytes = typeof body === 'string' ? Buffer.from(body) : body;
@@ -63,8 +65,9 @@ export function promptOf(body: string | Uint8Array): Prompt {
 }
 
 /**
- * Reads the request in one pass. Methods read the value at hand; what they make of it has the members that chat-text.ts looks at, always
- * all of them, so that no caller can have a million kinds of objects made: undefined for null and nothing, false for what is no text.
+ * Reads the request in one pass. Each method reads the value at the current position. The objects it makes
+ * always have all the members that chat-text.ts looks at, so that no caller can cause a million hidden
+ * classes: undefined for null and for nothing, false for what is not a text.
  */
 class PromptReader implements Prompt {
   readonly #reader: JsonReader;
@@ -77,7 +80,7 @@ class PromptReader implements Prompt {
     this.#reader = new JsonReader(bytes);
   }
 
-  /** Whether it is one. */
+  /** Returns whether the body is a request. */
   readRequest(): boolean {
     const reader = this.#reader;
     if (reader.space() !== BRACE) return false;
@@ -91,7 +94,7 @@ class PromptReader implements Prompt {
   }
 
   #takeMessage(): void {
-    // The body was bounded when it came; what was put in since is not counted.
+    // The body was bounded when it came; what was inserted since is not counted.
     this.#reader.values = 0;
     this.messages++;
     const message: Record<string, unknown> = {};
@@ -114,7 +117,7 @@ class PromptReader implements Prompt {
     collectWritten(message, (_key, text) => this.texts.push(text));
   }
 
-  /** Arguments that are an object count as its JSON. */
+  /** If arguments are an object, its JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
     return this.#record(CALLED_NAMES, CALLED, (index) =>
@@ -138,7 +141,7 @@ class PromptReader implements Prompt {
     return first === LETTER_N ? undefined : false;
   }
 
-  /** Undefined of what is no array; else what `read` makes of each item. */
+  /** Undefined if the value is not an array; else the results of `read` for each item. */
   #list<Item>(read: () => Item): Item[] | undefined {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACKET) {
@@ -153,7 +156,7 @@ class PromptReader implements Prompt {
     return items;
   }
 
-  /** Undefined of what is no object; else what `read` makes of the members that have those names. */
+  /** Undefined if the value is not an object; else the results of `read` for the members with those names. */
   #record(
     names: readonly string[],
     bytesOfNames: readonly Buffer[],
@@ -165,7 +168,7 @@ class PromptReader implements Prompt {
     return isObject ? record : undefined;
   }
 
-  /** Whether the value at hand is an object; `read` is called at the values of those names. */
+  /** Returns whether the current value is an object; calls `read` at the values of those names. */
   #object(names: readonly Buffer[], read: (index: number) => void): boolean {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) {
@@ -183,7 +186,7 @@ class PromptReader implements Prompt {
     return true;
   }
 
-  /** Steps over a name; its index in `names`, or -1. */
+  /** Skips a name and returns its index in `names`, or -1. */
   #name(names: readonly Buffer[]): number {
     const reader = this.#reader;
     const { bytes } = reader;
@@ -201,7 +204,7 @@ class PromptReader implements Prompt {
     return -1;
   }
 
-  /** Undefined of what is no array, and of an empty one. */
+  /** Undefined for an empty array and for what is not an array. */
   #definitions(): string | undefined {
     const reader = this.#reader;
     const isList = reader.bytes[reader.at] === BRACKET;
@@ -209,7 +212,9 @@ class PromptReader implements Prompt {
     return isList && text !== '[]' ? text : undefined;
   }
 
-  /** A value as JSON.stringify would write it, but that no member is left out and their order is as it came. */
+  /**
+   * The value as JSON.stringify would write it, except that members keep their order and none is left out.
+   */
   #compact(): string {
     const reader = this.#reader;
     const { bytes } = reader;
@@ -219,7 +224,7 @@ class PromptReader implements Prompt {
     const end = reader.at;
     const text = Buffer.allocUnsafe(end - start);
     let length = 0;
-    // What is kept as it came and is not in `text` yet.
+    // Start of the bytes that are kept as they came and are not in `text` yet.
     let kept = start;
     const keep = (to: number): void => {
       length += bytes.copy(text, length, kept, to);
@@ -245,7 +250,7 @@ class PromptReader implements Prompt {
         while (NUMBER_ENDS[bytes[at]!] === 0) at++;
         const written = bytes.toString('latin1', from, at);
         const usual = PLAIN_NUMBER.test(written) ? written : JSON.stringify(Number(written));
-        // 1e20 is left as it is: with 21 digits it might not fit.
+        // 1e20 stays as it is: its 21 digits might not fit.
         if (usual.length <= written.length && usual !== written) replace(from, at, usual);
       } else at++;
     }

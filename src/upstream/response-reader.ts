@@ -1,6 +1,7 @@
 /**
- * Reads a whole (not streamed) answer: collected, checked, and handed on unchanged. Nothing of it goes down before it is known to be
- * complete and a response, so another upstream may still be asked. Upstream worker.
+ * Reads a non-streamed response: buffers it, validates it, and hands it on unchanged. Nothing is sent before
+ * the response is whole and valid, so another upstream may still be asked. attempt.ts makes a reader for each
+ * response. Upstream worker.
  */
 import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';
@@ -25,48 +26,55 @@ export interface ResponseOutcome {
   reject(failure: AttemptFailure): void;
 }
 
-/** Takes the body of one response. After complete() or reject() it may be given more, and then does nothing. */
+/** Reads the body of one response. After complete() or reject() it may be given more, and ignores it. */
 export interface ResponseBodyReader {
-  /** The client has all of the response but its end: whatever becomes of the upstream from now on takes nothing from it. */
+  /** The client has all of the response but its end: a failure of the upstream no longer matters. */
   readonly isWhole: boolean;
   onData(chunk: Uint8Array): void;
-  /** The body ended well, as HTTP sees it. */
+  /** The body ended as HTTP requires. */
   onEnd(): void;
 }
 
-/*
- * Reads a whole response as JSON, and refuses what is none: truncated, two objects, bytes that are no UTF-8, a byte-order mark, anything
- * behind the object. Pure; upstream worker.
+/**
+ * Validation of a response as JSON. It rejects truncated responses, two objects, invalid UTF-8, a byte-order
+ * mark, and anything behind the object.
  *
- * A response up to PARSED_BYTES_MAX, which most are, is parsed: what is taken is JSON, for certain. Of a longer one parsing would cost a
- * fifth (8 KB) to two thirds (128 KB) of the call, nearly all of it for one long text, and a look at each byte, or a
- * regular expression, half of that or more (8 KB: parsing 8 µs, looking 7; 128 KB: 280 and 150). So this is checked instead:
+ * Responses up to PARSED_BYTES_MAX, which most are, are parsed, so what is accepted is JSON for certain.
+ * Parsing a longer one would cost a fifth (8 KB) to two thirds (128 KB) of the call, nearly all of it for one
+ * long text. A look at each byte, or a regular expression, costs half of that or more (8 KB: parsing 8 µs,
+ * looking 7; 128 KB: 280 and 150). So longer ones are checked in part:
  *
- *     ┌─ head ─┐                                                                          ┌──────── tail ────────┐
- *     {"id":…,"choices":[{"message":{"content":"a long text, looked at in four places"}}],"usage":{…}}
+ *     ┌─ head ─┐                                                                     ┌───── tail ─────┐
+ *     {"id":…,"choices":[{"message":{"content":"a long text, sampled in four places"}}],"usage":{…}}
  *
- * - exactly: all of it is UTF-8; head and tail, put together, are JSON, so the text between them stands in one string, and braces and
- *   brackets match; nowhere in the text stands a line break, or an object's end with the next one's start;
- * - by samples, from four places of the text on: 16 quotes have their backslash, 64 bytes are no control characters.
+ * - exactly: all of it is UTF-8; head and tail joined are JSON, so the text between them is inside one
+ *   string, and braces and brackets match; the text has no line break, and no end of an object followed by
+ *   the start of the next;
+ * - by samples, in four places of the text: 16 quotes have their backslash, 64 bytes are not control
+ *   characters.
  *
- * What passes though it is no JSON: a response of more than PARSED_BYTES_MAX that is whole at both ends and has, deep within its text, a
- * stray quote, a control character that is no line break, or an unknown escape. What is odd in any way is parsed as a whole, so good
- * responses are never refused. A member that an object has twice is JSON; the last is read.
+ * What is not JSON and passes anyway: a response of more than PARSED_BYTES_MAX that is whole at both ends and
+ * has, deep in its text, a stray quote, a control character other than a line break, or an unknown escape.
+ * Anything odd is parsed as a whole, so good responses are never rejected. If an object has a member twice,
+ * that is JSON; the last one is read.
  */
 
-/** Some 700 tokens. Parsing it takes 2 to 5 µs, the other check 3. */
+/** About 700 tokens. Parsing takes 2 to 5 µs, the partial check 3. */
 const PARSED_BYTES_MAX = 4 * 1024;
-/** Reaches into the text behind id, model and role. */
+/** Reaches past id, model and role into the text. */
 const HEAD_BYTES = 384;
-/** Reaches into the text before usage with its details. */
+/** Reaches before usage with its details into the text. */
 const TAIL_BYTES = 896;
 
 const SAMPLES = 4;
-/** From where a sample begins: quotes, of which code has one every 30 bytes and prose few, and bytes. */
+/**
+ * Checked from the start of each sample: quotes, of which code has one every 30 bytes and prose few, and
+ * bytes.
+ */
 const SAMPLE_QUOTES = 16;
 const SAMPLE_BYTES = 64;
 
-/** `\u0000`: a cut with no backslash in as many bytes before it cuts no escape. */
+/** The length of `\u0000`: a cut with no backslash in so many bytes before it is not inside an escape. */
 const ESCAPE_BYTES_MAX = 6;
 const CUT_TRIES = 16;
 
@@ -74,23 +82,24 @@ const LF = 0x0a;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** Within a string its quote would have a backslash. */
+/** Inside a string its quote would have a backslash. */
 const NEXT_OBJECT = Buffer.from('}{"');
 
 /**
- * The members of the response, of which texts are Latin-1 and, of a long response, cut; undefined where it is no JSON object. 1.3 µs for 550
- * bytes.
+ * The members of the response; texts are Latin-1, and cut if the response is long. Undefined if it is not a
+ * JSON object. 1.3 µs for 550 bytes.
  */
 export function membersOfResponse(answer: Buffer): Record<string, unknown> | undefined {
   if (!isUtf8(answer)) return undefined;
   const members = answer.length > PARSED_BYTES_MAX ? membersAround(answer) : undefined;
   if (members !== undefined) return members;
-  // As Latin-1 it is JSON where as UTF-8 it is, since other characters stand within strings alone. It takes half the time.
+  // As Latin-1 it is JSON exactly if as UTF-8 it is, since other characters are only in strings. It takes
+  // half the time.
   const value = parsedJson(answer.toString('latin1'));
   return isRecord(value) ? value : undefined;
 }
 
-/** What is told by head and tail; undefined where all must be parsed. */
+/** Reads head and tail alone; undefined if the whole must be parsed. */
 function membersAround(answer: Buffer): Record<string, unknown> | undefined {
   const textStart = cutFrom(answer, HEAD_BYTES, -1);
   const textEnd = cutFrom(answer, answer.length - TAIL_BYTES, 1);
@@ -99,7 +108,10 @@ function membersAround(answer: Buffer): Record<string, unknown> | undefined {
   return isRecord(members) && isLikelyText(answer.subarray(textStart, textEnd)) ? members : undefined;
 }
 
-/** The first place from `at` on in that direction that is within no escape, should it be within a string; -1 where none is near. */
+/**
+ * The first position from `at` on in that direction that is not inside an escape, should it be inside a
+ * string; -1 if none is near.
+ */
 function cutFrom(answer: Buffer, at: number, direction: 1 | -1): number {
   for (let cut = at, tries = 0; tries < CUT_TRIES; tries++, cut += direction * ESCAPE_BYTES_MAX) {
     let before = 1;
@@ -109,7 +121,7 @@ function cutFrom(answer: Buffer, at: number, direction: 1 | -1): number {
   return -1;
 }
 
-/** Whether nothing is seen that does not belong inside of a JSON string. */
+/** Whether the samples hold nothing that a JSON string cannot contain. */
 function isLikelyText(text: Buffer): boolean {
   if (text.includes(LF) || text.includes(NEXT_OBJECT)) return false;
   const step = Math.ceil(text.length / SAMPLES);
@@ -128,7 +140,7 @@ function isLikelyText(text: Buffer): boolean {
   return true;
 }
 
-/** Whether an odd number of backslashes stands before it. The text's start is within no escape. */
+/** Whether an odd number of backslashes is before it. The text does not start inside an escape. */
 function isEscaped(text: Buffer, at: number): boolean {
   let first = at;
   while (text[first - 1] === BACKSLASH) first--;
@@ -136,7 +148,7 @@ function isEscaped(text: Buffer, at: number): boolean {
 }
 
 export class ResponseReader implements ResponseBodyReader {
-  /** The client has nothing of it before `onEnd`. */
+  /** The client gets nothing before `onEnd`. */
   readonly isWhole = false;
   readonly #outcome: ResponseOutcome;
   readonly #meter: UsageMeter;
@@ -184,7 +196,7 @@ export class ResponseReader implements ResponseBodyReader {
   }
 }
 
-/** Most answers come in one chunk, which is not copied. */
+/** Most responses come in one chunk, which is not copied. */
 function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
   const [first] = chunks;
   if (first === undefined || chunks.length > 1) return Buffer.concat(chunks, bytes);
@@ -201,7 +213,7 @@ export class ResponseBudgetBuffer {
   readonly #bytesUncounted: number;
   #heldBytes = 0;
 
-  /** Answers up to `bytesUncounted` always find room: calls in flight bound them. */
+  /** Responses up to `bytesUncounted` always find room: the bound on calls in flight bounds them. */
   constructor(bytesMax: number, bytesUncounted: number) {
     this.#bytesMax = bytesMax;
     this.#bytesUncounted = bytesUncounted;
@@ -211,7 +223,10 @@ export class ResponseBudgetBuffer {
     return this.#heldBytes;
   }
 
-  /** Changes what a response holds from `fromBytes` to `toBytes`; false, and no change, where there is no room for it. */
+  /**
+   * Changes what a response holds from `fromBytes` to `toBytes`. False, without a change, if there is no
+   * room.
+   */
   change(fromBytes: number, toBytes: number): boolean {
     const held = this.#heldBytes - this.#counted(fromBytes) + this.#counted(toBytes);
     if (toBytes > fromBytes && this.#counted(toBytes) > 0 && held > this.#bytesMax) return false;
@@ -225,7 +240,7 @@ export class ResponseBudgetBuffer {
   }
 }
 
-/** What the response of one call holds. */
+/** The buffered bytes of one call's response. */
 export class ResponseBudget {
   readonly #budget: ResponseBudgetBuffer;
   #bytes = 0;
@@ -234,14 +249,14 @@ export class ResponseBudget {
     this.#budget = budget;
   }
 
-  /** Room for `bytes` more; false where there is none. */
+  /** Takes room for `bytes` more; false if there is none. */
   grow(bytes: number): boolean {
     if (!this.#budget.change(this.#bytes, this.#bytes + bytes)) return false;
     this.#bytes += bytes;
     return true;
   }
 
-  /** The response is held no longer. Idempotent. */
+  /** Gives all of it back. Idempotent. */
   clear(): void {
     this.#budget.change(this.#bytes, 0);
     this.#bytes = 0;

@@ -1,5 +1,6 @@
 /**
- * Where each model's calls go, and what is known of its upstreams; a reload replaces it while calls run. Upstream worker.
+ * The upstreams of each model with their state (breakers, calls in flight). A reload replaces the routes
+ * while calls run. The worker's task owns it, sessions ask it. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
@@ -12,7 +13,7 @@ export class RouteTable {
   readonly #log: Log;
   readonly #metrics: UpstreamMetrics;
   #routes: readonly ModelRoute[] = [];
-  /** As the routes. */
+  /** By the same index as the routes. */
   readonly #choices: TargetChoice[] = [];
 
   /** `routes` by the model's index in the catalogue. */
@@ -32,8 +33,8 @@ export class RouteTable {
   }
 
   /**
-   * From now on calls, and further tries of calls that run, go where `routes` say, in which no model has another index than
-   * before. Upstreams that did not change keep their breakers and calls.
+   * From now on calls, and further attempts of running calls, go where `routes` say. No model may change its
+   * index. Upstreams that did not change keep their breakers and calls.
    */
   replace(routes: readonly ModelRoute[]): void {
     this.#routes = routes;
@@ -45,13 +46,13 @@ export class RouteTable {
     }
   }
 
-  /** The upstreams of that model, or of all, are called again at once, whatever was known of them. */
+  /** Calls the upstreams of that model, or of all, again at once, whatever their state. */
   reset(modelId: string | undefined): void {
     for (const [index, { id }] of this.#routes.entries())
       if (modelId === undefined || modelId === id) this.#choices[index]!.reset(undefined);
   }
 
-  /** Where calls go from now on: nobody calls models that were removed. */
+  /** Targets that may get calls: those of removed models are left out. */
   get targets(): UpstreamTarget[] {
     return this.#routes.flatMap(({ retired, targets }) => (retired === undefined ? targets : []));
   }

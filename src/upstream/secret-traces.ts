@@ -1,33 +1,35 @@
 /**
- * Finds what a provider's text repeats of the credentials that it was sent, also in part and under another spelling. Pure; upstream worker.
+ * Finds parts of our credentials in a provider's text, also under another spelling, so that callers and logs
+ * never get them. error-mapping.ts and the upstream test use it. Pure.
  *
- * What stands there plainly, in any case or backwards, is cut out. What was encoded cannot be cut with certainty: such a text is not
- * passed on at all. Parts below TRACE_CHARS stay, so that a masked key (`sk-ab***yz`) can still be read.
+ * Plain, in any case, or backwards: the part is cut out. Encoded: it cannot be cut out with certainty, so
+ * such a text is not passed on at all. Parts below TRACE_CHARS stay, so that a masked key (`sk-ab***yz`) can
+ * still be read.
  */
 import { secretsOf, type UpstreamTarget } from './target.js';
 
-/** So many characters in a row give a key away: with fewer it is still as hard to guess. */
+/** So many characters in a row give a key away; with fewer it is still as hard to guess. */
 const TRACE_CHARS = 8;
-/** An encoding of an encoding; more layers nobody answers with by accident. */
+/** An encoding of an encoding; more layers do not happen by accident. */
 const LAYERS_MAX = 2;
 const MASK = '***';
 
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
-/** The same, but for a zero that is a digit and has an x behind it by accident. */
+/** The same, except a zero that is a digit and has an x behind it by accident. */
 const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
-/** Of a letter in decimal. */
+/** A letter as a decimal code. */
 const CODES = /\d{2,3}/g;
 /** `%2D`, `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`. */
 const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});/gi;
 
-/** What secrets look like, for one text after the other. */
+/** Looks for the same secrets in many texts. */
 export class SecretTraces {
-  /** Those that are shorter than a trace, in lower case. */
+  /** Secrets that are shorter than a trace, in lower case. */
   readonly #short: readonly string[];
   readonly #plain: Windows;
-  /** Of the secrets with letters and digits alone, for texts that break them up. */
+  /** Of the secrets' letters and digits alone, for texts that insert separators. */
   readonly #bare: Windows;
 
   /** `secrets` are ASCII. */
@@ -38,7 +40,7 @@ export class SecretTraces {
     this.#bare = new Windows(lower.map(bareOf));
   }
 
-  /** The text without traces; undefined where it holds one in a spelling that can't be cut out. */
+  /** The text without traces; undefined if it holds one that cannot be cut out. */
   cleaned(text: string): string | undefined {
     const open = this.#cut(text);
     return this.#isIn(open, LAYERS_MAX) ? undefined : open;
@@ -71,7 +73,7 @@ export class SecretTraces {
 
 const TRACES = new WeakMap<UpstreamTarget, SecretTraces>();
 
-/** Of the upstream's credentials; made when they are first wanted. */
+/** For the upstream's credentials; made at first use. */
 export function tracesOf(target: UpstreamTarget): SecretTraces {
   let traces = TRACES.get(target);
   if (traces === undefined) {
@@ -81,10 +83,12 @@ export function tracesOf(target: UpstreamTarget): SecretTraces {
   return traces;
 }
 
-/** All pieces of TRACE_CHARS that some texts have, forwards and backwards. */
+/** All substrings of TRACE_CHARS characters of some texts, forwards and backwards. */
 class Windows {
   readonly #pieces = new Set<string>();
-  /** Whether a piece begins with these two bytes: nearly everywhere none does, and no piece has to be made to know it. */
+  /**
+   * Whether a piece begins with these two bytes. Nearly everywhere none does, and then no substring is made.
+   */
   readonly #begins = new Uint8Array(0x1_0000);
 
   constructor(texts: readonly string[]) {
@@ -94,7 +98,7 @@ class Windows {
     }
   }
 
-  /** Where the run of pieces that begins at `at` ends; undefined where none begins there. */
+  /** Where the run of pieces that begins at `at` ends; undefined if none begins there. */
   endAt(text: string, at: number): number | undefined {
     if (!this.#hasAt(text, at)) return undefined;
     let last = at;
@@ -125,12 +129,12 @@ function beginOf(text: string, at: number): number {
   return ((text.charCodeAt(at) & 0xff) << 8) | (text.charCodeAt(at + 1) & 0xff);
 }
 
-/** As long as before, which `toLowerCase` does not promise. */
+/** Keeps the length, which `toLowerCase` does not promise. */
 function lowerOf(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
 
-/** Without spaces and what cannot be seen. */
+/** Without blanks and invisible characters. */
 function joinedOf(text: string): string {
   return text.replace(/[^!-~]+/g, '');
 }
@@ -139,7 +143,7 @@ function bareOf(lower: string): string {
   return lower.replace(/[^0-9a-z]+/g, '');
 }
 
-/** What the text would read like if it, or a part of it, were encoded. */
+/** The text as it would read if it, or a part of it, were encoded. */
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
   const unescaped = text.replace(ESCAPE, (_, ...groups: (string | undefined)[]) => {
