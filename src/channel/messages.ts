@@ -7,7 +7,7 @@
  *                         Credit  the worker had run out of credits, and some are back
  *     worker → listener   Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
- *                         Cut     a stream stops half-way: the usage up to there; the client's connection is cut
+ *                         Cut     a stream stops half-way: the usage up to there; the client is cut
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
  * For each call a worker sends any number of Data and then exactly one End, Cut or Fail, also after a Cancel.

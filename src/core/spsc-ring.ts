@@ -5,7 +5,7 @@
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32
- *     byte 64   the ring. Records begin at multiples of 8 and are never cut; a gap is behind the last that fits
+ *     byte 64   the ring. Records begin at multiples of 8 and are never cut; the end may be a gap
  *
  *     record    int32 kind, above 0; int32 its bytes, a multiple of 8; then what the kind says
  *

@@ -1,6 +1,7 @@
 /**
- * One attempt of a call on one upstream: judges the status and gives the body to a reader, which writes to the session's sink.
- * The session starts it and gets exactly one complete, reject or cut, and nothing after it. Upstream worker.
+ * One attempt of a call on one upstream: judges the status and gives the body to a reader, which writes to
+ * the session's sink. The session starts it and gets exactly one complete, reject or cut, and nothing after
+ * it. Upstream worker.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -31,7 +32,10 @@ import { StreamReader } from './stream-reader.js';
 import type { TakenTarget } from './target-choice.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** Of an error's body, as much as a message can need; of a body that nobody reads, as much as keeping the connection is worth. */
+/**
+ * Of an error's body, as much as a message can need; of a body that nobody reads, as much as keeping the
+ * connection is worth.
+ */
 const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 
 /** Our setting cuts a generation that still goes on. */
@@ -46,8 +50,8 @@ export interface AttemptOwner extends ResponseSink {
   /** The attempt failed. */
   reject(failure: AttemptFailure): void;
   /**
-   * In place of `reject`, for a stream that has begun: our total timeout or its client cut it, so what was relayed is charged.
-   * `isHeldUp`: the client did, by not reading.
+   * In place of `reject`, for a stream that has begun: our total timeout or its client cut it, so what was
+   * relayed is charged. `isHeldUp`: the client did, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
   /** An exception, which is a bug of ours. */
@@ -259,7 +263,9 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     });
   }
 
-  /** The outcome is known. The rest of the body is read and dropped, so that the connection can be used again. */
+  /**
+   * The outcome is known. The rest of the body is read and dropped, so that the connection can be used again.
+   */
   #settle(): void {
     this.#phase = 'drained';
     this.taken.release();

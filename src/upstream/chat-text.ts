@@ -10,14 +10,14 @@ import { forEachEvent } from '../protocol/sse.js';
 /**
  * Where texts are, in a message, in a delta of a stream, and in a choice itself:
  *
- *     where                                     what is there                              who sends it
- *     content, refusal                          a text, or parts of text and thinking      OpenAI; Mistral sends parts
- *     reasoning_content, reasoning, thinking,   the same thoughts under one name or more   DeepSeek; vLLM and OpenRouter,
- *       reasoning_details, thinking_blocks      than one: the longest of them counts       with two names; LiteLLM
- *     audio.transcript                          what was spoken                            OpenAI
- *     tool_calls[].function, function_call      name; arguments, a text or the object      OpenAI; some send the object
- *     tool_calls[].custom                       name, input                                OpenAI
- *     text of the choice                        a text                                     text-generation servers
+ *     where                                    what is there                          who sends it
+ *     content, refusal                         a text, or parts of text and thinking  OpenAI; Mistral: parts
+ *     reasoning_content, reasoning, thinking,  thoughts, sometimes under two names:   DeepSeek, LiteLLM, vLLM
+ *       reasoning_details, thinking_blocks       the longest of them counts             and OpenRouter
+ *     audio.transcript                         what was spoken                        OpenAI
+ *     tool_calls[].function, function_call     name; arguments, a text or an object   OpenAI; some: an object
+ *     tool_calls[].custom                      name, input                            OpenAI
+ *     text of the choice                       a text                                 some servers
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -87,7 +87,10 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 
 type Visit = (key: string, text: string) => void;
 
-/** Calls `visit` for each text of a choice, whose message or delta is `message`; `key` is the same for pieces of one text. */
+/**
+ * Calls `visit` for each text of a choice, whose message or delta is `message`. Pieces of one text have the
+ * same `key`.
+ */
 function collectChoice(choice: Record<string, unknown>, message: unknown, visit: Visit): void {
   if (isRecord(message)) collectWritten(message, visit);
   visitText('text', choice.text, visit);
@@ -141,8 +144,8 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
 }
 
 /**
- * The part of a stream that went to the client, kept in case the upstream reports no usage. Upstream worker; one
- * for a stream.
+ * The part of a stream that went to the client, kept in case the upstream reports no usage. Upstream worker;
+ * one for a stream.
  *
  * An event is about 280 bytes around a word of 5. So the latest events are kept as they came, which costs
  * nothing, and only the text of earlier ones. A stream that ends with a report within

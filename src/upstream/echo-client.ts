@@ -10,8 +10,8 @@ import { sseEvent } from '../protocol/sse.js';
 import type { UpstreamTarget } from './target.js';
 
 /**
- * The echo model responds with the text of the last user message. Its tokens are up to 16 blanks followed by up
- * to 32 other characters, so about a word each. `prompt_tokens` are those of all texts of the messages,
+ * The echo model responds with the text of the last user message. Its tokens are up to 16 blanks followed by
+ * up to 32 other characters, so about a word each. `prompt_tokens` are those of all texts of the messages,
  * `completion_tokens` those of the response; messages have no overhead.
  */
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;

@@ -274,8 +274,8 @@ interface Kind {
 }
 
 /**
- * Upstream failures in the log, bounded: an upstream that is down fails every call, and a line for each would be a second
- * outage. One for an upstream worker's sessions.
+ * Upstream failures in the log, bounded: an upstream that is down fails every call, and a line for each would
+ * be a second outage. One for an upstream worker's sessions.
  */
 export class ErrorLog {
   readonly #log: Log;

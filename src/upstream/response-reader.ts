@@ -204,9 +204,10 @@ function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
 }
 
 /**
- * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered from its first byte, because nothing
- * of it is sent until it is validated, until its client has taken it, and a slow client may take hours. A response that finds no
- * room is given up: the call is refused with 503 and not billed. Waiting for room would be a queue behind the slowest reader.
+ * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered from its first
+ * byte, because nothing of it is sent until it is validated, until its client has taken it, and a slow client
+ * may take hours. A response that finds no room is given up: the call is refused with 503 and not billed.
+ * Waiting for room would be a queue behind the slowest reader.
  */
 export class ResponseBudgetBuffer {
   readonly #bytesMax: number;

@@ -1,13 +1,16 @@
 /**
- * Reads a streamed response and relays its events as they come, but for the usage event that nobody asked for and `[DONE]`, which
- * goes last, after the bill is known. Upstream worker; one reader for a stream.
+ * Reads a streamed response and relays its events as they come. Two are not relayed: the usage event if the
+ * client did not ask for it, and `[DONE]`, which is sent last, when the usage is known. attempt.ts makes a
+ * reader for each stream. Upstream worker.
  *
- * No event is relayed that is not known to be valid: all of its bytes are UTF-8, and its data is a JSON object, by parsing it or by
- * EventForms. Nothing is sampled. Not checked is what the members of an object are, beyond what is needed to know a chat-completion stream,
- * its usage, its error and its end; and a member that an object has twice is JSON, of which the last is read here.
+ * Only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, by parsing it or by
+ * EventForms. Nothing is sampled. Members of an object are checked only as far as needed to recognise a chat-
+ * completion stream, its usage, its error and its end. If an object has a member twice, that is JSON; the
+ * last one is read.
  *
- * What becomes of an event depends on the events before it alone, never on how the bytes were cut, but for one thing: while the
- * client has nothing yet, good events that come together with a bad one are held back with it, unless the text is whole.
+ * What happens to an event depends on the events before it alone, not on how the bytes were cut, with one
+ * exception: while the client has nothing yet, good events that come together with a bad one are held back
+ * with it, unless the text is whole.
  */
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
@@ -19,17 +22,20 @@ import { isRecord, parsedJson } from '../core/json.js';
 import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 
-/** Some upstreams report usage after `[DONE]`. The client has all of its content by then and waits for the end alone. */
+/**
+ * Some upstreams report usage after `[DONE]`. The client has all of the text by then and waits only for the
+ * end.
+ */
 const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);
 
-/** Some upstreams send an empty text where others send null. */
+/** Some upstreams send an empty text instead of null. */
 function isFinished(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
 
-/** Whether an event brings anything but the role and the reason of the end. */
+/** Whether an event has more than the role and the reason of the end. */
 function hasText(choices: readonly unknown[]): boolean {
   for (const choice of choices) {
     if (!isRecord(choice)) continue;
@@ -54,17 +60,17 @@ export class StreamReader implements ResponseBodyReader {
   readonly #choices: number;
   readonly #splitter = new SseSplitter();
   readonly #forms = new EventForms();
-  /** An event with choices has been seen, so this is a chat-completion stream. */
+  /** An event with choices has come, so this is a chat-completion stream. */
   #accepted = false;
-  /** Of each choice that has come, whether the last event that had it told why its generation ended. */
+  /** For each choice that has come, whether its last event said why the generation ended. */
   readonly #ends = new Map<unknown, boolean>();
-  /** How many have not ended. */
+  /** How many choices have not ended. */
   #open = 0;
   #done = false;
   #over = false;
   #relayed = false;
 
-  /** `choices`: how many were asked for. */
+  /** `choices`: how many the request asked for. */
   constructor(
     sink: ResponseSink,
     outcome: ResponseOutcome,
@@ -79,7 +85,7 @@ export class StreamReader implements ResponseBodyReader {
     this.#choices = choices;
   }
 
-  /** As many choices as were asked for have ended: the text is whole, with or without `[DONE]`. */
+  /** As many choices as requested have ended: the text is whole, with or without `[DONE]`. */
   get isWhole(): boolean {
     return this.#relayed && this.#hasWholeText;
   }
@@ -88,7 +94,10 @@ export class StreamReader implements ResponseBodyReader {
     return this.#done || (this.#finished && this.#ends.size >= this.#choices);
   }
 
-  /** All choices that have come have ended: more may come, and some upstreams give one whatever was asked for. */
+  /**
+   * All choices that have come have ended. More may come; some upstreams send one choice whatever was
+   * requested.
+   */
   get #finished(): boolean {
     return this.#open === 0 && this.#ends.size > 0;
   }
@@ -124,14 +133,17 @@ export class StreamReader implements ResponseBodyReader {
     else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
   }
 
-  /** Whether an event that tells nothing but text leaves the stream where it stands: it would open a choice that has ended. */
+  /**
+   * Whether an event with only text leaves the state of the stream as it is. It would reopen a choice that
+   * has ended.
+   */
   get #tellsNothing(): boolean {
     return this.#accepted && this.#open === this.#ends.size && !this.#done;
   }
 
   /**
-   * Judges each event from `from` on that is of no known form; those that stand next to each other are relayed together. `text`: the events as
-   * Latin-1, undefined where they are not all UTF-8.
+   * Judges each event from `from` on that has no known form; adjacent events are relayed together. `text`:
+   * the events as Latin-1, undefined if they are not all UTF-8.
    */
   #look(events: Buffer, text: string | undefined, from: number): void {
     let runStart = 0;
@@ -148,7 +160,8 @@ export class StreamReader implements ResponseBodyReader {
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       else if (verdict !== 'relay') {
-        // While the client has nothing, a part that came with the bad event is held back: another upstream may still answer.
+        // While the client has nothing, good events before the bad one are held back: another upstream may
+        // still respond.
         if (this.#relayed || this.#hasWholeText) relayRun(start, end);
         this.#reject(verdict.garbage);
         return;
@@ -162,9 +175,9 @@ export class StreamReader implements ResponseBodyReader {
     relayRun(events.length, events.length);
   }
 
-  /** `data` as Latin-1. `text`: to be relayed as well, and it tells nothing but text, and some. */
+  /** `data` is Latin-1. `text`: relay the event; it has text and nothing else of interest. */
   #judge(data: string | undefined): 'relay' | 'text' | 'drop' | Garbage {
-    // Comments keep a connection alive; the listener has its own for the client's.
+    // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';
     if (data === SSE_DONE_DATA) {
       if (!this.#accepted) return { garbage: '[DONE] before any choice' };
@@ -173,7 +186,7 @@ export class StreamReader implements ResponseBodyReader {
     }
     const event = parsedJson(data);
     if (this.#done) {
-      // The client has its response. A usage that was missing may still follow, and nothing else counts any more.
+      // The client has its text. A missing usage report may still follow; everything else is dropped.
       if (isRecord(event) && this.#meter.tokens === undefined)
         this.#meter.report(reportIn(event), event.model);
       return 'drop';
@@ -192,7 +205,7 @@ export class StreamReader implements ResponseBodyReader {
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
 
-  /** Takes note of which choices go on and which end; whether one ends. */
+  /** Records which choices go on and which end; returns whether one ends. */
   #follow(choices: readonly unknown[]): boolean {
     let hasEnded = false;
     for (const [place, choice] of choices.entries()) {
@@ -208,7 +221,7 @@ export class StreamReader implements ResponseBodyReader {
     return hasEnded;
   }
 
-  /** Of an event that holds bytes that are no UTF-8. */
+  /** For an event with invalid UTF-8. */
   #judgeUnsound(): 'drop' | Garbage {
     return this.#done ? 'drop' : { garbage: 'an event is no UTF-8' };
   }
@@ -226,7 +239,7 @@ export class StreamReader implements ResponseBodyReader {
     this.#outcome.complete(DONE_BYTES);
   }
 
-  /** What is no event after the end of the text, or tells of an error, is no reason to give the text away. */
+  /** After the end of the text, an invalid event or an error is no reason to give the text up. */
   #reject(what: string): void {
     if (this.isWhole) {
       this.#complete();

@@ -1,6 +1,7 @@
 /**
- * Which of a model's upstreams takes a call: the best priority that has not been tried and is not resting, in it the one with the
- * least calls in flight for its weight. Upstream worker; one choice for a model, counting the calls of this worker alone.
+ * Chooses the upstream of a model for a call: the best priority that was not tried and is not cooling down;
+ * within it, the one with the least calls in flight for its weight. Sessions use it through a RetryPlan.
+ * Upstream worker; one choice a model, which counts the calls of its worker alone.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -12,25 +13,26 @@ import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type UpstreamTarget } from './target.js';
 
 /**
- * An upstream's Retry-After is kept to for so long while others take its calls; it is asked again then, for it may have spoken of an hour or
- * a day. It may also have meant the one caller whose call it refused: where no other upstream is left, a single call asks again after
- * `parkMsMax` of the upstream, and all follow where that is answered.
+ * While others take its calls, an upstream's Retry-After is respected for so long; then it is asked again,
+ * because it may have said an hour or a day. It may also have meant only the caller whose call it refused. So
+ * if no other upstream is left, a single call asks again after the upstream's `parkMsMax`, and all calls
+ * follow once that one gets a response.
  */
 const PARK_MS_MAX = 60_000;
 
-/** What is known of one upstream. */
+/** The state of one upstream. */
 interface TargetState {
-  /** Of all that the choice ever had; a call remembers by it what it has tried. */
+  /** Unique among all that the choice ever had; a call remembers by it what it has tried. */
   readonly index: number;
   target: UpstreamTarget;
   readonly breaker: Breaker;
   inFlight: number;
   parkedUntilMs: number;
-  /** While parked: when one call may ask whether it still has to be, if no other upstream is left. */
+  /** While parked: when one call may ask again, if no other upstream is left. */
   parkProbeAtMs: number;
 }
 
-/** Why no upstream takes a call, and how long not. */
+/** Why no upstream takes a call, and for how long. */
 export interface Cooldown {
   readonly restMs: number;
   /** For the caller. */
@@ -52,14 +54,14 @@ export class TargetChoice {
     this.replace(targets);
   }
 
-  /** From the next `take` on these are chosen from, sorted as before; what is known of those that stay is kept. */
+  /** The next `take` chooses from these, sorted as before. Upstreams that stay keep their state. */
   replace(targets: readonly UpstreamTarget[]): void {
     invariant(targets.length > 0, 'a model has an upstream');
     const known = [...this.#states];
     this.#states = targets.map((target) => {
       const at = known.findIndex((state) => isSameUpstream(state.target, target));
       if (at < 0) return this.#newState(target);
-      // A list may name one upstream twice: each takes over one state.
+      // A list may name one upstream twice: each entry takes over one state.
       const [state] = known.splice(at, 1);
       state!.target = target;
       return state!;
@@ -91,14 +93,14 @@ export class TargetChoice {
     return this.#states.find((state) => state.index === index)!.inFlight;
   }
 
-  /** Whether `take` would give a target. O(targets). */
+  /** Whether `take` would return a target. O(targets). */
   isAnyLeft(tried: readonly number[]): boolean {
     return this.#best(tried, this.#clock.monotonicMs()) !== undefined;
   }
 
   /**
-   * Takes a place on the best target whose index is not in `tried`; undefined where all were tried or rest. `retry`: an earlier
-   * attempt of the call has failed. O(targets).
+   * Takes the best target whose index is not in `tried`; undefined if all were tried or cool down. `retry`:
+   * an earlier attempt of the call has failed. O(targets).
    */
   take(tried: readonly number[], retry = false): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
@@ -119,7 +121,7 @@ export class TargetChoice {
     return coolsDown.reduce((least, cooldown) => (cooldown.restMs < least.restMs ? cooldown : least));
   }
 
-  /** All breakers of that slot, or of all slots, are closed, and nothing is kept to of what the upstream asked for. */
+  /** Closes the breakers of that slot, or of all slots, and forgets their Retry-After. */
   reset(slot: number | undefined): void {
     for (const state of this.#states) {
       if (slot !== undefined && state.target.slot !== slot) continue;
@@ -142,13 +144,13 @@ export class TargetChoice {
     return isAnyAwake ? best : this.#bestOfCoolingDown(tried, nowMs);
   }
 
-  /** All rest, so what each asks for is weighed against calls that nobody serves. */
+  /** All cool down, and nobody serves the calls: then the shorter waits count. */
   #bestOfCoolingDown(tried: readonly number[], nowMs: MonotonicMs): TargetState | undefined {
     return this.#states.find((state) => !tried.includes(state.index) && loneCooldownMsOf(state, nowMs) === 0);
   }
 }
 
-/** A place on a target; given back once, with what became of the call. */
+/** One call on a target. It ends once, with the outcome of the call. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
@@ -156,7 +158,7 @@ export class TakenTarget {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #pass: BreakerPass;
-  /** It finds out whether a parked target must still be left alone. */
+  /** The call finds out whether a parked target must still be left alone. */
   readonly #isParkProbe: boolean;
   #released = false;
 
@@ -173,13 +175,13 @@ export class TakenTarget {
     if (this.#isParkProbe) state.parkProbeAtMs = nowMs + state.target.parkMsMax;
   }
 
-  /** The first part of a good answer is there. */
+  /** The first part of a good response has come. Called once. */
   answered(): void {
     this.#state.breaker.answered(this.#pass);
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
-  /** The target answered, if only that the caller was wrong. */
+  /** The target responded, if only that the caller was wrong. */
   releaseGood(): void {
     if (!this.#give()) return;
     this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
@@ -197,12 +199,12 @@ export class TakenTarget {
     else breaker.failed(this.#pass, nowMs);
   }
 
-  /** Nothing was learned of the target. Idempotent, as the others are. */
+  /** Nothing was learned about the target. Idempotent, as the other releases are. */
   release(): void {
     if (this.#give()) this.#endUnheard(this.#clock.monotonicMs());
   }
 
-  /** A call that began earlier does not shorten what a later one was told. */
+  /** A call that began earlier does not shorten the wait that a later one was told. */
   #park(ms: number, nowMs: MonotonicMs): void {
     const state = this.#state;
     const { parkMsMax } = state.target;
@@ -211,7 +213,7 @@ export class TakenTarget {
     state.parkProbeAtMs = nowMs + parkMsMax;
   }
 
-  /** The next call finds out what this one was to. */
+  /** The next call probes instead of this one. */
   #endUnheard(nowMs: MonotonicMs): void {
     this.#state.breaker.ended(this.#pass, nowMs);
     if (this.#isParkProbe) this.#state.parkProbeAtMs = nowMs;
@@ -226,7 +228,7 @@ export class TakenTarget {
   }
 }
 
-/** With the call counted in, so that of two idle targets the heavier one is taken. */
+/** Including the new call, so that of two idle targets the heavier one is taken. */
 function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }
@@ -242,7 +244,7 @@ function loneCooldownMsOf(
   return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneRestMs(nowMs), 0);
 }
 
-/** As rare as rests are long: no line is left out. */
+/** Changes are as rare as cooldowns are long: no line is left out. */
 function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
   if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
   else if (change === 'opened')
@@ -250,18 +252,19 @@ function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, c
   else log.warn('an upstream that was left alone still fails', { subject: name, restMs: cooldownMs });
 }
 
-/*
- * The tries of one call: each upstream once; a model's only upstream again, after a pause, where that repeats no work there. Upstream
- * worker; one plan for a call. No more tries are made once a byte went down, which the session sees to.
- */
-
-/** Further tries of an only upstream; their pauses come to 0.3 s at most. */
+/** Further attempts on an only upstream; their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
-/** No repeat begins later: who could not connect for seconds would keep the caller for as long once more. */
+/**
+ * No further attempt begins later: a caller that waited seconds for a connection would wait as long again.
+ */
 const REPEAT_WITHIN_MS = 1_000;
-/** The first pause at its longest; the second is twice as long. */
+/** The longest first pause; the second is twice as long. */
 const PAUSE_MS = 100;
 
+/**
+ * The attempts of one call: each upstream once. If a model has only one upstream, it is tried again after a
+ * pause, if that repeats no work there. The session makes no attempt once a byte was sent to the client.
+ */
 export class RetryPlan {
   readonly #choice: TargetChoice;
   readonly #clock: Clock;
@@ -276,7 +279,7 @@ export class RetryPlan {
     this.#startMs = clock.monotonicMs();
   }
 
-  /** A place on the next upstream; undefined where all were tried or rest. */
+  /** Takes the next upstream; undefined if all were tried or cool down. */
   take(): TakenTarget | undefined {
     const taken = this.#choice.take(this.#tried, this.#tries > 0);
     if (taken === undefined) return undefined;
@@ -285,12 +288,12 @@ export class RetryPlan {
     return taken;
   }
 
-  /** Places taken so far. */
+  /** Attempts so far. */
   get tries(): number {
     return this.#tries;
   }
 
-  /** Since the call came. */
+  /** Milliseconds since the call came. */
   spentMs(): number {
     return this.#clock.monotonicMs() - this.#startMs;
   }
@@ -299,7 +302,10 @@ export class RetryPlan {
     return this.#choice.rest();
   }
 
-  /** How long to pause before the next `take`; undefined where there is no further try. `sent`: a byte had reached the upstream. */
+  /**
+   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. `sent`: a byte
+   * had reached the upstream.
+   */
   pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
@@ -308,9 +314,9 @@ export class RetryPlan {
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;
     this.#repeats++;
-    // A kept connection that turned out to be closed tells nothing about the upstream.
+    // That a kept connection was closed says nothing about the upstream.
     if (sent && this.#repeats === 1) return 0;
-    // Spread, so that the calls that failed together do not come again together.
+    // Random, so that calls that failed together do not come again together.
     return PAUSE_MS * this.#repeats * (0.5 + Math.random() / 2);
   }
 }

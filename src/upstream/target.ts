@@ -1,6 +1,6 @@
 /**
- * Where a model's calls go, as the upstream workers see it. Holds the providers' keys: it is handed to upstream workers
- * alone, never to a listener, a log or a response.
+ * The upstreams of a model, as upstream workers see them. They hold the providers' keys, so they are given to
+ * upstream workers alone, never to a listener, a log or a response.
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { HttpTarget } from '../http1/http-client.js';
@@ -8,13 +8,13 @@ import type { HttpTarget } from '../http1/http-client.js';
 export interface UpstreamTarget extends HttpTarget {
   /** Of its counters in the metrics. */
   readonly slot: number;
-  /** The model's name there; undefined where it is the model's id. */
+  /** The upstream's name of the model; undefined if it is the model's id. */
   readonly model: string | undefined;
   readonly weight: number;
   readonly priority: number;
-  /** Failures that make it be left alone for a while; 0: never. */
+  /** Failures that open its breaker; with 0 it never opens. */
   readonly breakerFailuresMax: number;
-  /** How long its Retry-After is kept to where no other upstream is left; 0: it is never kept to. */
+  /** How long its Retry-After is respected if no other upstream is left; 0: it is never respected. */
   readonly parkMsMax: number;
 }
 
@@ -24,21 +24,24 @@ export const ECHO_ORIGIN = 'echo:';
 export const TOKENIZERS = ['o200k_base', 'cl100k_base', 'none'] as const;
 export type Tokenizer = (typeof TOKENIZERS)[number];
 
-/** One model's upstreams, by the model's index in the catalogue. */
+/** One model's upstreams; routes are listed by the model's index in the catalogue. */
 export interface ModelRoute {
   readonly id: string;
-  /** Who made the model. */
+  /** The maker of the model. */
   readonly ownedBy: string;
   readonly tokenizer: Tokenizer;
-  /** What one choice can be at most. */
+  /** The longest possible choice. */
   readonly outputTokensMax: number;
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
-  /** The model was removed from the settings; a call that was on its way to a worker still finds its upstreams. */
+  /**
+   * The model was removed from the settings; a call that was on its way to a worker still finds its
+   * upstreams.
+   */
   readonly retired?: true;
 }
 
-/** Whether what is known of one upstream holds for the other: it is the same service, met with the same credentials. */
+/** Whether the state of one upstream holds for the other: same service, same credentials. */
 export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): boolean {
   return (
     one.origin === other.origin &&
@@ -50,20 +53,23 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
   );
 }
 
-/** Where its calls go, for an operator: without the query, in which a key may stand. */
+/** Its address for an operator: without the query, which may contain a key. */
 export function addressOf({ origin, path }: HttpTarget): string {
   return origin === ECHO_ORIGIN ? ECHO_ORIGIN : `${origin}${path.replace(/\?.*$/, '')}`;
 }
 
-/** Shorter words of a header are no secrets, and would be cut out of sentences. */
+/** Shorter words of a header are not secrets, and masking them would garble sentences. */
 const SECRET_CHARS_MIN = 8;
 
-/** What an upstream could repeat of the credentials that it was sent: its key, and each word of its headers' values; long ones first. */
+/**
+ * What an upstream could repeat of its credentials: its key, and each word of its headers' values. Long ones
+ * first.
+ */
 export function secretsOf({ key, headers }: UpstreamTarget): string[] {
   const words = Object.values(headers)
     .flatMap((value) => value.split(/[\s,;=]+/))
     .filter((word) => word.length >= SECRET_CHARS_MIN);
   const secrets = key === undefined || key === '' ? words : [key, ...words];
-  // Where one is part of another, cutting it first would leave the rest of the other.
+  // If one is part of another, cutting it first would leave the rest of the other.
   return secrets.sort((one, other) => other.length - one.length);
 }

@@ -1,7 +1,7 @@
 /**
- * Tokens of a call whose upstream reported none, counted in turns: a count that has not ended with its turn is handed back as
- * a CountRest, from which any counter thread goes on. The types cross from the upstream workers to the main thread and the
- * counter threads, where TokenCount runs. Pure.
+ * Counts the tokens of a call whose upstream reported none, in turns: a count that does not end with its turn
+ * becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts, and the main
+ * thread passes them to counter threads, where TokenCount runs. Pure.
  */
 import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
@@ -13,7 +13,7 @@ import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
-/** Which form the text of the response has: events of a stream, one JSON object, or nothing was relayed. */
+/** The form of the response: events of a stream, one JSON object, or nothing was relayed. */
 export type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
@@ -23,9 +23,9 @@ export interface CountRequest {
   readonly completionForm: CompletionForm;
   /** Of a stream: texts of the events before `completion`. */
   readonly texts: StreamTexts;
-  /** The response, or the latest of the events that were kept. */
+  /** The response, or the latest events that were kept. */
   readonly completion: string;
-  /** UTF-8 length of what `texts` and `completion` stand for. */
+  /** UTF-8 length of the events that `texts` and `completion` stand for. */
   readonly completionBytes: number;
   /** UTF-8 length of all that was relayed: the count is scaled up by `relayedBytes / completionBytes`. */
   readonly relayedBytes: number;
@@ -34,10 +34,13 @@ export interface CountRequest {
 /** Rejects if no count came in time or the counter thread died; then the tokens are estimated. */
 export type CountTokens = (request: CountRequest, account: AccountIndex) => Promise<Usage>;
 
-/** A count between two of its turns. Its buffers are handed over. */
+/** A count between two turns. Its buffers are transferred. */
 export interface CountRest {
   readonly tokenizer: Tokenizer;
-  /** The texts that are not counted yet, one behind the other, in UTF-16: text by text, because a token ends with its text. */
+  /**
+   * The texts that are not counted yet, joined, as UTF-16. They are counted one by one, because a token ends
+   * with its text.
+   */
   readonly chars: Uint8Array;
   readonly lengths: Uint32Array;
   /** How many of them belong to the prompt; they come first. */
@@ -45,11 +48,11 @@ export interface CountRest {
   readonly tally: CountSum;
 }
 
-/** What has been counted so far. */
+/** The count so far. */
 interface CountSum {
   promptTokens: number;
   completionTokens: number;
-  /** UTF-8 length of the texts of which `countedTokens` came: what is left is estimated by their ratio. */
+  /** UTF-8 length of the texts in `countedTokens`: the rest is estimated by their ratio. */
   countedBytes: number;
   countedTokens: number;
   isExact: boolean;
@@ -59,21 +62,24 @@ interface CountSum {
   turns: number;
 }
 
-/** Every message is framed by three tokens, a name costs one more, and the response is primed with three. Source: OpenAI's
- *  cookbook, "How to count tokens with tiktoken". */
+/**
+ * Each message has a frame of three tokens, a name costs one more, and the response starts with three.
+ * Source: OpenAI's cookbook, "How to count tokens with tiktoken".
+ */
 const MESSAGE_TOKENS = 3;
 const NAME_TOKENS = 1;
 const PRIMING_TOKENS = 3;
 
-/** Up to here an upstream worker parses a body for an estimate, which takes it some ms. */
+/** Up to this length an upstream worker parses a body for an estimate, which takes some ms. */
 const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
 const DATA_URL = Buffer.from('"data:');
 const QUOTE = 0x22;
 
 /**
- * One count. Its usage has `cachedTokens` 0 and the source `counted`, or `estimated` if the tokenizer is `none`, the text is above
- * TOKENIZER_BYTES_MAX, part of the prompt is no text (images, audio), only a part of the response was kept, or COUNT_TURNS_MAX
- * were not enough. Never throws for a text. Costs some 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
+ * One count. Its usage has `cachedTokens` 0 and the source `counted`. The source is `estimated` if the
+ * tokenizer is `none`, the text is above TOKENIZER_BYTES_MAX, part of the prompt is not text (images, audio),
+ * only a part of the response was kept, or COUNT_TURNS_MAX turns were not enough. Never throws for a text.
+ * Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
  */
 export class TokenCount {
   readonly #tokenizer: Tokenizer;
@@ -81,7 +87,7 @@ export class TokenCount {
   readonly #texts: readonly string[];
   readonly #promptTexts: number;
   readonly #tally: CountSum;
-  /** The text that is counted next, and where in it. */
+  /** The text that is counted next, and the position in it. */
   #next = 0;
   #start = 0;
 
@@ -99,7 +105,7 @@ export class TokenCount {
     this.#tally = tally;
   }
 
-  /** Reads the request's body, which is bounded by its bytes: see prompt-text.ts. */
+  /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
   static begin(request: CountRequest): TokenCount {
     const { tokenizer, body, completionBytes, relayedBytes } = request;
     const completion = completionTexts(request);
@@ -132,7 +138,7 @@ export class TokenCount {
     return new TokenCount(tokenizer, texts, promptTexts, tally, textCounterOf(tokenizer));
   }
 
-  /** The usage, or undefined where `endMs` of performance.now() came first: then `rest` is for the next turn. */
+  /** The usage, or undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
   run(endMs: number): Usage | undefined {
     const tally = this.#tally;
     for (; this.#next < this.#texts.length; this.#next++) {
@@ -160,12 +166,12 @@ export class TokenCount {
     return this.#usage();
   }
 
-  /** After a turn that did not end the count. */
+  /** What is left after a turn that did not end the count. */
   rest(): CountRest {
     const texts = this.#texts.slice(this.#next);
     texts[0] = texts[0]!.slice(this.#start);
     const joined = texts.join('');
-    // Memory of its own, because it is handed over.
+    // Memory of its own, because it is transferred.
     const chars = Buffer.allocUnsafeSlow(2 * joined.length);
     chars.write(joined, 'utf16le');
     return {
@@ -182,7 +188,7 @@ export class TokenCount {
     else this.#tally.completionTokens += tokens;
   }
 
-  /** What is left is taken to make as many tokens a byte as what was counted. */
+  /** The rest is assumed to have as many tokens a byte as the counted texts. */
   #estimateRest(): Usage {
     const tally = this.#tally;
     for (; this.#next < this.#texts.length; this.#next++) {
@@ -203,14 +209,16 @@ export class TokenCount {
   }
 }
 
-/** The whole count in one go. */
+/** The whole count in one turn. */
 export function countTokens(request: CountRequest): Usage {
   const usage = TokenCount.begin(request).run(Infinity);
   invariant(usage !== undefined, 'without an end of its turn a count ends');
   return usage;
 }
 
-/** Without a table, and cheap enough for a thread that streams: a large body is not parsed. Upstream worker. */
+/**
+ * Estimates without a tokenizer's table. Cheap enough for a thread that streams: a large body is not parsed.
+ */
 export function estimateTokens(request: CountRequest): Usage {
   const { body } = request;
   const bytes = Buffer.byteLength(body);
@@ -222,7 +230,7 @@ export function estimateTokens(request: CountRequest): Usage {
   return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
 }
 
-/** Images and files in the body are no text. */
+/** Bytes of images and files in the body, which are not text. */
 function dataUrlBytes(body: Buffer): number {
   let bytes = 0;
   for (let start = body.indexOf(DATA_URL); start !== -1;) {
@@ -242,13 +250,9 @@ function completionTexts(request: CountRequest): string[] {
   return [...texts.values()];
 }
 
-/*
- * A call is billed whatever becomes of its count. Upstream worker.
- */
-
 /**
- * The count; if it fails or comes too late, an estimate made here, without a table. Never rejects for the counter's sake. It goes
- * on if the client leaves, because the bill needs it; it is taken back when the estimate has taken its place.
+ * The count. If it fails or is late, an estimate, made here: a call is billed in any case. Rejects only for a
+ * bug. The count goes on if the client leaves, because the bill needs it.
  */
 export async function countOrEstimate(
   count: CountTokens,

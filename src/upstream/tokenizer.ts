@@ -1,10 +1,10 @@
 /**
- * Texts to numbers of tokens. Counter thread: a table takes 7 MB and 0.1 s to load, so each is loaded at its first use and
- * never where streams run. estimateTextTokens alone may be called anywhere.
+ * Counts the tokens of a text. A table takes 7 MB and 0.1 s to load, so it is loaded at first use and only in
+ * counter threads, never where streams run. estimateTextTokens alone may be called anywhere.
  *
- * A text is cut into words, blanks and signs by the tokenizer's own expression, and each piece is merged by itself (byte-pairs.ts).
- * Both are our own because every package that was tried can be made to work for minutes (bench/README.md): here no text costs
- * more than some 0.4 s a megabyte, and none makes the next one slower.
+ * The tokenizer's own expression cuts a text into words, blanks and signs, and BytePairs merges each piece.
+ * Both are our own, because each package that was tried can be made to work for minutes (bench/README.md).
+ * Here no text costs more than about 0.4 s a megabyte, and none makes the next one slower.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -12,29 +12,32 @@ import { invariant } from '../core/errors.js';
 import { ceilDiv } from '../core/units.js';
 import type { Tokenizer } from './target.js';
 
-/*
- * Byte-pair encoding, counted and not listed: how many tokens one piece of a text makes. Counter thread.
- *
- * The ranks of the tokens are OpenAI's, in the files that the package `gpt-tokenizer` brings; the merge is `byte_pair_merge` of
- * https://github.com/openai/tiktoken (MIT). The tokens lie in flat arrays and are found by a hash of their bytes: no
- * strings are made and nothing is remembered between pieces, so hostile text can fill no cache and costs no garbage collection.
- *
- *     bytes   the tokens, one behind the other, in the order of their ranks
- *     ends    ends[rank] is where a token begins in `bytes` and ends[rank + 1] where it ends
- *     slots   open addressing by the hash of the bytes: a rank, or FREE
+/**
+ * A longer piece is merged in parts of so many bytes, because the merge is quadratic. No word is that long,
+ * and a cut costs one token at most.
  */
-
-/** A longer piece is merged in parts of so many bytes, because the merge is quadratic; no word is that long. A cut costs one token at most. */
 const PART_BYTES_MAX = 512;
 /** A character's UTF-8 may begin in the last byte of a part. */
 const CHARACTER_BYTES_MAX = 4;
 
 const FREE = -1;
-/** The rank of bytes that are no token. */
+/** The rank of bytes that are not a token. */
 const NO_RANK = 0x7fffffff;
 const HASH_BASIS = 0x811c9dc5;
 const HASH_PRIME = 0x01000193;
 
+/**
+ * Byte-pair encoding that counts tokens and does not list them.
+ *
+ * The ranks of the tokens are OpenAI's, in the files of the package `gpt-tokenizer`; the merge is
+ * `byte_pair_merge` of https://github.com/openai/tiktoken (MIT). The tokens are in flat arrays and are found
+ * by a hash of their bytes. No strings are made and nothing is kept between pieces, so hostile text cannot
+ * fill a cache or cause garbage collection.
+ *
+ *     bytes   the tokens, joined, in the order of their ranks
+ *     ends    token `rank` begins at ends[rank] in `bytes` and ends at ends[rank + 1]
+ *     slots   open addressing by the hash of the bytes: a rank, or FREE
+ */
 export class BytePairs {
   readonly #bytes: Uint8Array;
   readonly #ends: Uint32Array;
@@ -43,12 +46,15 @@ export class BytePairs {
   readonly #tokenBytesMax: number;
   /** The part that is being merged. */
   readonly #part = new Uint8Array(PART_BYTES_MAX + CHARACTER_BYTES_MAX);
-  /** Where the pieces of the part begin, and behind them its end. */
+  /** Where the pieces of the part begin, then its end. */
   readonly #starts = new Int32Array(this.#part.length + 1);
-  /** Rank of each piece put together with the next one. */
+  /** Rank of each piece joined with the next one. */
   readonly #ranks = new Int32Array(this.#part.length + 1);
 
-  /** `file` has a line a token, in the order of their ranks: base64, a blank, the rank. Takes some 40 ms of CPU and 7 MB. */
+  /**
+   * `file` has a line for each token, in the order of ranks: base64, a blank, the rank. Takes about 40 ms of
+   * CPU and 7 MB.
+   */
   constructor(file: Uint8Array) {
     const { bytes, ends } = tokensOf(file);
     const tokens = ends.length - 1;
@@ -70,7 +76,7 @@ export class BytePairs {
     this.#tokenBytesMax = longest;
   }
 
-  /** Tokens of the piece of `text` from `start` to `end`. Some 0.3 µs a byte at most. */
+  /** Tokens of the piece of `text` from `start` to `end`. At most about 0.3 µs a byte. */
   count(text: string, start: number, end: number): number {
     const part = this.#part;
     let tokens = 0;
@@ -91,7 +97,10 @@ export class BytePairs {
     return length === 0 ? tokens : tokens + this.#merge(length);
   }
 
-  /** The length of the part behind a character outside of ASCII; half a surrogate pair is U+FFFD, as everywhere. */
+  /**
+   * Appends a character outside ASCII to the part and returns the part's new length. Half a surrogate pair
+   * becomes U+FFFD, as everywhere.
+   */
   #writeCharacter(text: string, at: number, end: number, length: number): number {
     const part = this.#part;
     let code = text.charCodeAt(at);
@@ -115,7 +124,10 @@ export class BytePairs {
     return length + 3;
   }
 
-  /** How many tokens the first `length` bytes of the part make: the pair of the lowest rank is put together until none is a token. */
+  /**
+   * How many tokens the first `length` bytes of the part make: joins the pair with the lowest rank until no
+   * pair is a token.
+   */
   #merge(length: number): number {
     if (this.#rankOf(0, length) !== NO_RANK) return 1;
     const starts = this.#starts;
@@ -192,28 +204,34 @@ function tokensOf(file: Uint8Array): { readonly bytes: Uint8Array; readonly ends
 const isHighSurrogate = (code: number): boolean => (code & 0xfc00) === 0xd800;
 const isLowSurrogate = (code: number): boolean => (code & 0xfc00) === 0xdc00;
 
-/** English runs at some 4.5 bytes a token, code at 3.5, Chinese at 4 (three bytes a character): 4 is OpenAI's rule of thumb, too. */
+/**
+ * English has about 4.5 bytes a token, code 3.5, Chinese 4 (three bytes a character). 4 is also OpenAI's rule
+ * of thumb.
+ */
 const BYTES_PER_TOKEN = 4;
 
 /** Pieces between two looks at the clock: of the longest kind they take 20 ms. */
 const PIECES_PER_LOOK = 128;
 
 const CONTRACTION = "'(?:[sS]|[dD]|[mM]|[tT]|[lL][lL]|[vV][eE]|[rR][eE])";
-/** Letters that a word may begin with, capitals for one, and those that it may end with. */
+/** Letters that a word may begin with, such as capitals, and those that it may end with. */
 const FIRST = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
 const LAST = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
 const BEFORE = String.raw`[^\r\n\p{L}\p{N}]?`;
-/** JavaScript's `\s` has the byte-order mark in addition, and lacks U+0085. */
+/** JavaScript's `\s` also matches the byte-order mark, and not U+0085. */
 const BLANK = String.raw`\p{White_Space}`;
 const SIGN = String.raw`[^\p{White_Space}\p{L}\p{N}]`;
 /**
- * A run has a bound in place of `*` and `+`: what the expression keeps to go back to is bounded by it, and so is the time
- * between two looks at the clock. No word is that long; a cut costs at most one token.
+ * Runs are bounded, instead of `*` and `+`. This bounds what the expression keeps for backtracking, and so
+ * the time between two looks at the clock. No word is that long; a cut costs at most one token.
  */
 const ANY = '{0,128}';
 const MANY = '{1,128}';
 
-/** Source: https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py, but for the bounds of runs. */
+/**
+ * The source, except for the bounds of runs:
+ * https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py.
+ */
 const SPLITS: Readonly<Record<Exclude<Tokenizer, 'none'>, string>> = {
   o200k_base: [
     `${BEFORE}${FIRST}${ANY}${LAST}${MANY}(?:${CONTRACTION})?`,
@@ -239,11 +257,11 @@ const SPLITS: Readonly<Record<Exclude<Tokenizer, 'none'>, string>> = {
 const require = createRequire(import.meta.url);
 const counters = new Map<Tokenizer, TextCounter>();
 
-/** Counts texts with one tokenizer, as far as the time reaches. */
+/** Counts texts with one tokenizer, until a deadline. */
 export class TextCounter {
   readonly #pairs: BytePairs;
   readonly #split: RegExp;
-  /** Where in the text the last `count` ended. */
+  /** The position in the text where the last `count` ended. */
   end = 0;
 
   constructor(tokenizer: Exclude<Tokenizer, 'none'>) {
@@ -252,8 +270,9 @@ export class TextCounter {
   }
 
   /**
-   * Tokens of `text` from `start` on, up to `end`: the text's, or where `endMs` of performance.now() was reached. The rest may be
-   * counted later, also as a text of its own. What stands for special tokens is text.
+   * Tokens of `text` from `start` to `end`: the end of the text, or the position at `endMs` of
+   * performance.now(). The rest may be counted later, also as a text of its own. Special tokens in the text
+   * count as text.
    */
   count(text: string, start = 0, endMs = Infinity): number {
     const split = this.#split;
@@ -271,7 +290,7 @@ export class TextCounter {
   }
 }
 
-/** Counter of a tokenizer; loads its table at the first call. */
+/** The counter of a tokenizer; loads its table at the first call. */
 export function textCounterOf(tokenizer: Exclude<Tokenizer, 'none'>): TextCounter {
   let counter = counters.get(tokenizer);
   if (counter === undefined) {
@@ -281,12 +300,12 @@ export function textCounterOf(tokenizer: Exclude<Tokenizer, 'none'>): TextCounte
   return counter;
 }
 
-/** From the UTF-8 length alone. */
+/** Estimates from the UTF-8 length alone. */
 export function estimateTextTokens(text: string): number {
   return estimateTokensOf(Buffer.byteLength(text));
 }
 
-/** Of a text of so many bytes. */
+/** The same for a text of so many bytes. */
 export function estimateTokensOf(bytes: number): number {
   return ceilDiv(bytes, BYTES_PER_TOKEN);
 }

@@ -1,5 +1,6 @@
 /**
- * The long-lived task of an upstream worker: owns its clients and one link to each listener. Upstream worker.
+ * The long-lived task of an upstream worker. It owns the worker's clients and a channel to each listener.
+ * Piscina runs it through upstream.worker.cts.
  */
 import { SystemClock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -24,7 +25,9 @@ import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } f
 /** For the log alone: the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
 
-/** Returns when the main thread says `close`. An exception that nobody caught ends the thread; Piscina then replaces it. */
+/**
+ * Returns when the main thread sends `close`. An uncaught exception ends the thread, and Piscina replaces it.
+ */
 export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   const table = new CallTable(task.calls);
   const counter = new AskPort<CounterAsk, Usage>(task.counterPort);

@@ -1,6 +1,6 @@
 /**
- * What one call cost: the upstream's own report where it is plausible, else a count of what was relayed. Upstream worker;
- * one meter for a call.
+ * Collects the usage of one attempt: the upstream's own report if it is plausible, else what a count of the
+ * relayed text needs. Readers fill it, the session reads it. Upstream worker; one for an attempt.
  */
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
@@ -8,7 +8,7 @@ import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { tokensOfReport, type ReportedTokens, type ReportError } from './usage-shapes.js';
 
-/** Names are some ten characters; what is longer is not kept for a trace. */
+/** Names have about ten characters; longer ones are not kept for a trace. */
 const MODEL_CHARS_MAX = 256;
 
 export class UsageMeter {
@@ -20,17 +20,17 @@ export class UsageMeter {
   #responseModel: string | undefined;
   #isReportOld = false;
 
-  /** The last report that is possible by itself, if there was one; whether it can be of this call is not asked here. */
+  /** The last report that is possible in itself. Whether it can be true of this call is not checked here. */
   get tokens(): ReportedTokens | undefined {
     return this.#tokens;
   }
 
-  /** What was wrong with the last report, where no other stands. */
+  /** What was wrong with the last report, if there is no other. */
   get fault(): ReportError | undefined {
     return this.#tokens === undefined ? this.#error : undefined;
   }
 
-  /** As `tokens`. */
+  /** The same as usage. */
   get reported(): Usage | undefined {
     const tokens = this.#tokens;
     if (tokens === undefined) return undefined;
@@ -38,7 +38,9 @@ export class UsageMeter {
     return { promptTokens, cachedTokens, completionTokens, source: 'reported' };
   }
 
-  /** Whether the client got any text. Looks for it, so it is asked where a report says that there was none. */
+  /**
+   * Whether the client got any text. It parses, so it is called only if a report says that there was none.
+   */
   hasText(): boolean {
     if (this.#response !== undefined) return responseTexts(this.#response.toString()).length > 0;
     const texts: StreamTexts = new Map(this.#transcript.texts);
@@ -46,12 +48,12 @@ export class UsageMeter {
     return texts.size > 0;
   }
 
-  /** Text came after the report, which may know nothing of it: some providers report from the first event on. */
+  /** Text came after the report, which may not include it: some providers report with every event. */
   get isReportOld(): boolean {
     return this.#isReportOld;
   }
 
-  /** What the upstream calls the model, of a response that came with a report. */
+  /** The upstream's name of the model, from a response with a report. */
   get responseModel(): string | undefined {
     return this.#responseModel === undefined
       ? undefined
@@ -59,8 +61,8 @@ export class UsageMeter {
   }
 
   /**
-   * Takes note of a report, wherever it stood, and of the `model` beside it, as Latin-1. What cannot be true does not replace what can, and false is
-   * returned.
+   * Takes a report, wherever it was, and the `model` beside it, as Latin-1. An impossible report does not
+   * replace a possible one; then it returns false.
    */
   report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
@@ -77,18 +79,18 @@ export class UsageMeter {
     this.#isReportOld = true;
   }
 
-  /** Events that went to the client. Holds on to them; they must not change any more. */
+  /** Events that went to the client. Keeps them, so they must not change any more. */
   relayed(events: Uint8Array): void {
     this.#relayedBytes += events.length;
     this.#transcript.add(events);
   }
 
-  /** The whole response that the client gets, where it is no stream. Holds on to it. */
+  /** The non-streamed response that the client gets. Keeps it. */
   answered(answer: Buffer): void {
     this.#response = answer;
   }
 
-  /** What the counter needs to count this call. */
+  /** What a counter thread needs to count this call. */
   countRequest(tokenizer: Tokenizer, body: string | Uint8Array): CountRequest {
     const answer = this.#response;
     if (answer !== undefined) {

@@ -1,29 +1,36 @@
 /**
- * Usage as providers report it: where it stands in a response or an event, and what its numbers mean. Pure; upstream worker.
+ * Usage as providers report it: where it is in a response or an event, what its numbers mean, and whether
+ * they can be true of a call. Readers and sessions use it. Pure; upstream worker.
  *
- * One table for all, since a shape is told by what is there and not by who sent it: compatible servers stand before each other.
+ * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
+ * servers relay for each other.
  *
- *     provider            where                   what differs from OpenAI                      source
- *     OpenAI, Azure       usage                   reasoning is part of completion               OpenAI API reference, "Chat completion object"
- *     xAI Grok            usage                   reasoning is outside of completion and in     xAI docs, "Consumption and rate limits": "counted separately
- *                                                 the total: 32 + 9 + 1,094 = 1,135             from completion_tokens"; vercel/ai pull request 12425, 2026-02
- *     Gemini compatible   usage                   thoughts are in the total alone:              mozilla-ai/any-llm issue 1290, 2026-08
- *                                                 20 + 198 < 623
- *     DeepSeek            usage                   prompt_cache_hit_tokens, …_miss_tokens        DeepSeek API docs, "Context caching"
- *     Mistral             usage                   prompt_audio_seconds beside it, not billed    Mistral API specification, UsageInfo
- *     vLLM, SGLang        usage of every chunk    grows; the last one counts                    vLLM, stream_options.continuous_usage_stats
- *     Ollama              usage                   nothing                                       Ollama docs, "OpenAI compatibility"
- *     llama.cpp           usage, else timings     prompt_n is the part that was not cached      ggml-org/llama.cpp pull request 15827, 2025-09
- *     OpenRouter          usage                   cost is in their currency and not read        OpenRouter docs, "Usage accounting"
- *     Anthropic           usage                   details are empty                             Anthropic docs, "OpenAI SDK compatibility"
- *     Groq                x_groq.usage, usage     beside the finish of a stream                 Portkey-AI/gateway issue 1072, 2025-04
- *     Moonshot            choices[0].usage        cached_tokens beside the others               earendil-works/pi pull request 2016, 2026-03
+ *     provider           where                 what differs from OpenAI                source
+ *     OpenAI, Azure      usage                 reasoning is part of completion         API, "Chat completion object"
+ *     xAI Grok           usage                 reasoning is outside of completion      docs, "Consumption and rate
+ *                                                and in the total: 32 + 9 + 1,094        limits"; vercel/ai pull
+ *                                                = 1,135                                 request 12425, 2026-02
+ *     Gemini compatible  usage                 thoughts are in the total alone:        mozilla-ai/any-llm issue
+ *                                                20 + 198 < 623                          1290, 2026-08
+ *     DeepSeek           usage                 prompt_cache_hit_tokens, …_miss_tokens  docs, "Context caching"
+ *     Mistral            usage                 prompt_audio_seconds, not billed        API, UsageInfo
+ *     vLLM, SGLang       usage of every chunk  grows; the last one counts              continuous_usage_stats
+ *     Ollama             usage                 nothing                                 docs, "OpenAI compatibility"
+ *     llama.cpp          usage, else timings   prompt_n is the part not cached         ggml-org/llama.cpp pull
+ *                                                                                        request 15827, 2025-09
+ *     OpenRouter         usage                 cost is in their currency, not read     docs, "Usage accounting"
+ *     Anthropic          usage                 details are empty                       docs, "OpenAI SDK
+ *                                                                                        compatibility"
+ *     Groq               x_groq.usage, usage   beside the finish of a stream           Portkey-AI/gateway issue
+ *                                                                                        1072, 2025-04
+ *     Moonshot           choices[0].usage      cached_tokens beside the others         earendil-works/pi pull
+ *                                                                                        request 2016, 2026-03
  *
- * Rules where numbers disagree, with p, c, t, r for prompt, completion, total and named reasoning:
+ * Rules if numbers disagree, with p, c, t, r for prompt, completion, total and named reasoning:
  *
- *     no t, or t = 0            output is c, or c + r where r > c: a part cannot be more than the whole
- *     t = p + c                 output is c, or c + r where r > c, likewise
- *     t > p + c                 output is t - p: what is over was generated and not shown
+ *     no t, or t = 0            output is c, or c + r if r > c: a part cannot be more than the whole
+ *     t = p + c                 output is c, or c + r if r > c, likewise
+ *     t > p + c                 output is t - p: the excess was generated and not shown
  *     t = p + c - cached        output is c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  */
@@ -37,7 +44,7 @@ import {
 import type { Usage } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 
-/** Token counts of a report that is in itself possible. */
+/** Token counts of a report that is possible in itself. */
 export interface ReportedTokens {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -47,13 +54,13 @@ export interface ReportedTokens {
   readonly reasoningTokens: number;
 }
 
-/** Why a report is not believed by itself. */
+/** Why a report is impossible in itself. */
 export type ReportError = 'malformed' | 'contradictory';
 
-/** No call comes near; a report above it is garbage, and below it a price times tokens fits 64 bits. */
+/** No call comes near this. A report above is garbage; below, a price times tokens fits 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
-/** The report in a whole response or an event, wherever it stands; undefined where there is none. */
+/** The report in a response or an event, wherever it is; undefined if there is none. */
 export function reportIn(event: Record<string, unknown>): unknown {
   const { usage } = event;
   // Nearly always.
@@ -65,7 +72,7 @@ export function reportIn(event: Record<string, unknown>): unknown {
   return usage ?? usageOfTimings(event.timings);
 }
 
-/** Of llama.cpp's timings, which stand beside the usage, or alone where none was asked for. */
+/** From llama.cpp's timings, which are beside the usage, or alone if no usage was asked for. */
 function usageOfTimings(timings: unknown): object | undefined {
   if (!isRecord(timings)) return undefined;
   const { prompt_n: fresh, cache_n: cached, predicted_n: completion } = timings;
@@ -78,7 +85,7 @@ function usageOfTimings(timings: unknown): object | undefined {
   };
 }
 
-/** What a report says; undefined where it says nothing at all. */
+/** The tokens of a report; undefined if it says nothing at all. */
 export function tokensOfReport(report: unknown): ReportedTokens | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
@@ -87,7 +94,7 @@ export function tokensOfReport(report: unknown): ReportedTokens | ReportError | 
   if (isEmpty) return undefined;
   const cached = cachedIn(report) ?? 0;
   const reasoning = reasoningIn(report) ?? 0;
-  // A completion that is left out is what the total has beside the prompt.
+  // If the completion is left out, it is the total less the prompt.
   const completion = shown ?? (isTokenCount(total) ? 0 : shown);
   if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
@@ -103,7 +110,7 @@ export function tokensOfReport(report: unknown): ReportedTokens | ReportError | 
   };
 }
 
-/** Billed as output, by the rules above. */
+/** The tokens billed as output, by the rules above. */
 function outputOf(
   prompt: number,
   completion: number,
@@ -118,7 +125,7 @@ function outputOf(
   return reasoning > completion ? completion + reasoning : completion;
 }
 
-/** Under each name that it has: OpenAI's, DeepSeek's, Moonshot's, Mistral's. */
+/** By the names of OpenAI, DeepSeek, Moonshot, Mistral. */
 function cachedIn(report: Record<string, unknown>): unknown {
   const details = report.prompt_tokens_details;
   const inDetails = isRecord(details) ? details.cached_tokens : undefined;
@@ -134,16 +141,14 @@ function isTokenCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= REPORTED_TOKENS_MAX;
 }
 
-/*
- * What a report of usage may say of a call: no more than its model can give and its body can hold. What is beyond is not believed, and
- * counted here. Pure; upstream worker.
- */
-
-/** Parts of a prompt, and tools, that are more tokens than their bytes tell. */
+/** Parts of a prompt, and tools, that can be more tokens than their bytes suggest. */
 const BEYOND_TEXT = /"(?:image_url|input_audio|video_url|file|web_search\w*|plugins)"/g;
 const BEYOND_TEXT_MAX = 64;
 
-/** Why the report cannot be true of the call; undefined where it can. `hasText`: whether the response held any. */
+/**
+ * Why the report cannot be true of the call: more than its model can generate or its body can hold. Undefined
+ * if it can be. `hasText`: whether the response had any.
+ */
 export function doubtOf(
   tokens: ReportedTokens,
   request: UpstreamRequest,
@@ -152,7 +157,7 @@ export function doubtOf(
 ): DisbeliefReason | undefined {
   const { promptTokens, completionTokens, reasoningTokens } = tokens;
   if (completionTokens > withSlack(modelOutputTokensMax * request.choices)) return 'too_much_output';
-  // Some models think beside what `max_tokens` bounds.
+  // Some models' thoughts are not bounded by `max_tokens`.
   if (completionTokens - reasoningTokens > withSlack(askedOf(request, modelOutputTokensMax)))
     return 'beyond_max_tokens';
   if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && promptTokens > promptTokensMaxOf(request))
@@ -162,8 +167,9 @@ export function doubtOf(
 }
 
 /**
- * A count in the place of a report that was not believed, within what was held for the call. Where the report went beyond `max_tokens`
- * alone, what was delivered is charged, up to what the model can give: an upstream that does not know the bound makes no response free.
+ * A count that replaces a report that was not believed, within the call's hold. If the report went beyond
+ * `max_tokens` alone, what was delivered is charged, up to what the model can generate: an upstream that
+ * ignores the bound does not make a response free.
  */
 export function withinHold(
   usage: Usage,
@@ -183,12 +189,12 @@ export function withinHold(
   };
 }
 
-/** As the hold has it. */
+/** As in the hold. */
 function askedOf({ outputTokensMax, choices }: UpstreamRequest, modelOutputTokensMax: number): number {
   return Math.min(outputTokensMax, modelOutputTokensMax) * choices;
 }
 
-/** Tokenizers differ, and some count the marks of turns. */
+/** Tokenizers differ, and some count the marks between messages. */
 function withSlack(tokens: number): number {
   return Math.ceil(tokens * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
 }

@@ -1,6 +1,6 @@
 /**
- * What passes between the main thread and an upstream worker, and between the main thread and the counter pool. All
- * ends import this file.
+ * Messages between the main thread and upstream workers, and between the main thread and the counter pool.
+ * All ends import this file.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
@@ -19,27 +19,27 @@ export interface UpstreamTask {
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
-  /** Its stripe among those of the threads. */
+  /** The worker's stripe in the metrics of threads. */
   readonly thread: number;
   readonly controlPort: MessagePort;
   /** Questions to the counter pool go out here. */
   readonly counterPort: MessagePort;
-  /** Where spans are exported. */
+  /** Undefined if spans are not exported. */
   readonly spans: SpanOutlet | undefined;
 }
 
 /** Orders over `controlPort`. */
 export type ToUpstreamWorker =
-  /** A listener speaks over this link, in the place of an earlier one of the same index. */
+  /** A listener uses this channel, in place of an earlier one of the same index. */
   | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel }
-  /** Calls go here from now on; indices mean what they meant. `routes_taken` follows. */
+  /** Calls go here from now on; indices keep their meaning. The reply is `routes_taken`. */
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
-  /** What an operator says is well is called again at once: upstreams of that model, or of all where none is named. */
+  /** Closes the breakers of that model's upstreams, or of all if none is named. */
   | { readonly kind: 'reset'; readonly model: string | undefined }
   /** Abort what is left and return from the task. */
   | { readonly kind: 'close' };
 
-/** Answers over `controlPort`; `turn` is the order's. */
+/** Replies over `controlPort`; `turn` is the id of the order. */
 export interface FromUpstreamWorker {
   readonly kind: 'routes_taken';
   readonly turn: number;
@@ -52,7 +52,7 @@ export interface CounterInit {
 
 /** A question to the counter pool: `task` is the job's first turn. */
 export interface CounterAsk {
-  /** Whose turn it takes. */
+  /** The account whose share of the pool it takes. */
   readonly account: AccountIndex;
   readonly task: CounterTask;
 }
@@ -63,7 +63,7 @@ export type CounterTask =
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
-/** What came of a turn: the job's answer, or what is left for its next turn. */
+/** The result of a turn: the job's result, or the rest for its next turn. */
 export type CounterTurn =
   | { readonly over: true; readonly answer: ChatRequestResult | Usage }
   | { readonly over: false; readonly rest: CountRest };
