@@ -121,8 +121,8 @@ const NewCredit = Type.Object(
 );
 
 /**
- * One full request takes the main thread some 100 ms. Meanwhile the admin port and the flush wait, and calls are
- * served. Larger requests would hardly be faster.
+ * One full request takes the main thread some 100 ms. Meanwhile the admin port and the flush wait, and calls
+ * are served. Larger requests would hardly be faster.
  */
 const BULK_ACCOUNTS_MAX = 1_000;
 const BULK_KEYS_OF_ACCOUNT_MAX = 10;

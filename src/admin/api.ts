@@ -28,8 +28,8 @@ export interface AdminApiOptions extends AdminContext {
 export interface AdminCall {
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, nor rejects: a rejection
-   * is a response, and a bug is logged and answered with `internal_error`.
+   * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, nor rejects:
+   * a rejection is a response, and a bug is logged and answered with `internal_error`.
    */
   handle(query: string, body: string): AdminResponse | Promise<AdminResponse>;
 }

@@ -1,10 +1,12 @@
 /**
- * Who may use the admin interface: whoever has the admin token, or a session that was opened with it. server.ts asks
- * before it serves a request. Main thread of the gateway, which forgets all sessions when it ends.
+ * Who may use the admin interface: whoever has the admin token, or a session that was opened with it.
+ * server.ts asks before it serves a request. Main thread of the gateway, which forgets all sessions when it
+ * ends.
  *
- * A browser sends a session's cookie by itself, so another site could make it do so. Three defences, each sufficient
- * alone: the cookie is SameSite=Strict; a request that names its origin must name this one; and a request that changes
- * something must have a header that a page of another origin cannot set without a CORS preflight.
+ * A browser sends a session's cookie by itself, so another site could make it do so. Three defences, each
+ * sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one; and a
+ * request that changes something must have a header that a page of another origin cannot set without a CORS
+ * preflight.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { isIP, isIPv6 } from 'node:net';
@@ -23,8 +25,8 @@ const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
 /**
- * Operators who are signed in to the console. A session is a random secret in a cookie. Only its digest is kept, so
- * that what leaks from memory opens no session.
+ * Operators who are signed in to the console. A session is a random secret in a cookie. Only its digest is
+ * kept, so that what leaks from memory opens no session.
  */
 class Sessions {
   readonly #clock: Clock;
@@ -76,9 +78,10 @@ const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
 /**
- * Counts wrong tokens by remote address. The right token is always taken, whatever the address: an operator must be
- * able to work beside a broken script on the same host. So this does not make guessing harder, which the length of
- * the token does; it keeps a flood of wrong tokens out of the logs, and tells the sender to stop.
+ * Counts wrong tokens by remote address. The right token is always taken, whatever the address: an operator
+ * must be able to work beside a broken script on the same host. So this does not make guessing harder, which
+ * the length of the token does; it keeps a flood of wrong tokens out of the logs, and tells the sender to
+ * stop.
  */
 export class WrongTokens {
   readonly #clock: Clock;
@@ -89,7 +92,7 @@ export class WrongTokens {
     this.#clock = clock;
   }
 
-  /** Records one. Returns true to answer it as wrong, false to tell its sender to wait; the latter are not counted. */
+  /** Counts one and returns true; or false, without counting it, if its sender has to wait. */
   record(address: ArrayBuffer): boolean {
     const sender = senderOf(address);
     const nowMs = this.#clock.monotonicMs();
@@ -129,16 +132,16 @@ const BELOW = '*.';
 /**
  * The names under which the admin port answers a request without a token.
  *
- * A page of another site can have its own name resolve to the address of this port (DNS rebinding). A browser then
- * takes both for one origin and lets the page read what is told without a token. The attack needs a name, and the
- * browser sends that name as Host.
+ * A page of another site can have its own name resolve to the address of this port (DNS rebinding). A browser
+ * then takes both for one origin and lets the page read what is told without a token. The attack needs a
+ * name, and the browser sends that name as Host.
  */
 export class AllowedHosts {
   readonly #names: ReadonlySet<string>;
   /** With the leading dot. */
   readonly #endings: readonly string[];
   readonly #any: boolean;
-  /** Whether any address is allowed: behind a wildcard nobody can list the host's own, and rebinding needs a name. */
+  /** Whether any address is: behind a wildcard nobody can list the host's own, and rebinding needs a name. */
   readonly #addresses: boolean;
 
   /** `bound`: what the port listens on. `listed`: the setting `admin.hosts`. */
@@ -207,7 +210,9 @@ export class AdminAuthentication {
   readonly #token: TokenCheck;
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
-  /** Has the port in it: browsers send cookies to all ports of a host, and two gateways must not share one. */
+  /**
+   * Has the port in it: browsers send cookies to all ports of a host, and two gateways must not share one.
+   */
   readonly #cookieName: () => string;
   readonly #hosts: AllowedHosts;
 
@@ -221,8 +226,8 @@ export class AdminAuthentication {
   }
 
   /**
-   * The response to a request under a Host that is not allowed and without the token, which a page that had its name
-   * rebound does not know. Undefined if it may go on.
+   * The response to a request under a Host that is not allowed and without the token, which a page that had
+   * its name rebound does not know. Undefined if it may go on.
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#hasToken(head)) return undefined;

@@ -1,6 +1,6 @@
 /**
- * The console's page and what it loads, from the package. server.ts asks this before it asks for a token: the files
- * hold nothing that is not in the package. Main thread of the gateway.
+ * The console's page and what it loads, from the package. server.ts asks this before it asks for a token: the
+ * files hold nothing that is not in the package. Main thread of the gateway.
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -20,8 +20,8 @@ const TYPES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The page runs, loads and calls nothing but the gateway's own. A name that somebody chose could do nothing even if it
- * came into the page as markup.
+ * The page runs, loads and calls nothing but the gateway's own. A name that somebody chose could do nothing
+ * even if it came into the page as markup.
  */
 const POLICY = [
   "default-src 'none'",

@@ -1,5 +1,6 @@
 /**
- * What the requests of several routes have in common: names, amounts, pages. Called by the routes. Pure; main thread.
+ * What the requests of several routes have in common: names, amounts, pages. Called by the routes. Pure; main
+ * thread.
  */
 import { Type, type Static } from 'typebox';
 import { IDENTIFIER_PATTERN } from '../config/annotations.js';
@@ -15,8 +16,8 @@ const PAGE_ITEMS_MAX = 1_000;
 const PAGE_ITEMS_DEFAULT = 100;
 
 /**
- * A text whose rule the registry checks and explains. The reader of the body ignores the rule; the OpenAPI document
- * shows it, by `withRules`.
+ * A text whose rule the registry checks and explains. The reader of the body ignores the rule; the OpenAPI
+ * document shows it, by `withRules`.
  */
 export function ruled(description: string, rule: TextRule, more: object = {}) {
   return Type.String({ description, ...more, 'x-rule': rule });

@@ -1,8 +1,10 @@
 /**
- * `gateway.json` in the data directory tells commands where the running gateway listens. The gateway's main thread
- * writes it after listening and removes it at exit. Commands read it, and check that the gateway still answers.
+ * `gateway.json` in the data directory tells commands where the running gateway listens. The gateway's main
+ * thread writes it after listening and removes it at exit. Commands read it, and check that the gateway still
+ * answers.
  *
- * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every few seconds.
+ * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every few
+ * seconds.
  */
 import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -48,8 +50,8 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
 }
 
 /**
- * Returns the gateway that runs on this data directory: the one that the file names, if it answers at its address.
- * Undefined if nobody listens there, or another program does. Takes at most two seconds a try.
+ * Returns the gateway that runs on this data directory: the one that the file names, if it answers at its
+ * address. Undefined if nobody listens there, or another program does. Takes at most two seconds a try.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
   for (let tries = 1; ; tries += 1) {

@@ -1,6 +1,6 @@
 /**
- * Requests and responses of the admin interface, as they are read from and written to µWebSockets. server.ts and the
- * parts that it hands a socket to call this. Main thread of the gateway.
+ * Requests and responses of the admin interface, as they are read from and written to µWebSockets. server.ts
+ * and the parts that it hands a socket to call this. Main thread of the gateway.
  */
 import { isUtf8 } from 'node:buffer';
 import { STATUS_CODES } from 'node:http';
@@ -55,8 +55,8 @@ export function readHead(request: HttpRequest): RequestHead {
 const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
 /**
- * Calls `use` once with the whole body. Answers itself if the body is longer than `bytesMax`, as soon as it is, or
- * is not UTF-8. Does neither if the client leaves.
+ * Calls `use` once with the whole body. Answers itself if the body is longer than `bytesMax`, as soon as it
+ * is, or is not UTF-8. Does neither if the client leaves.
  */
 export function withBody(
   response: HttpResponse,
@@ -165,8 +165,8 @@ export function endWith(response: HttpResponse, body: Buffer, head: boolean, clo
     response.end(body, closeConnection);
     return;
   }
-  // The body's length without the body. As an argument of endWithoutBody it would make µWS 20.41 wait for the body,
-  // and end the process if nothing else waits for the request.
+  // The body's length without the body. As an argument of endWithoutBody it would make µWS 20.41 wait for the
+  // body, and end the process if nothing else waits for the request.
   response.writeHeader('content-length', String(body.length));
   response.endWithoutBody();
 }

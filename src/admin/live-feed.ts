@@ -1,6 +1,6 @@
 /**
- * `GET /admin/v1/live`: the status every two seconds and the history of its stats, as server-sent events. server.ts
- * calls this for the console. Main thread of the gateway.
+ * `GET /admin/v1/live`: the status every two seconds and the history of its stats, as server-sent events.
+ * server.ts calls this for the console. Main thread of the gateway.
  *
  *     history   once, first: the ended spans of the ring that was asked for, `?range=5m`, `1h`, `6h` or `24h`
  *     now       every two seconds: the document of `/admin/v1/status`
@@ -19,14 +19,14 @@ import { responseOfError, send } from './http.js';
 
 const readQuery = compileReader(RangeQuery, 'query parameter');
 
-/** Pages that are open at a time. With sixty, a gateway used no more CPU than with none, as far as could be measured. */
+/** Pages that are open at a time. The CPU of a gateway with sixty could not be told from one with none. */
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
   readonly accounts: AccountHistory;
-  /** Calls back with the status and the spans that ended, every two seconds, until the returned function is called. */
+  /** Calls back every two seconds with the status and the spans that ended. Returns how to stop that. */
   watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
 }
 
@@ -88,7 +88,8 @@ export class LiveFeed {
         response.cork(() => response.end());
         continue;
       }
-      // A slow reader misses some `now` events. It must not miss a span, so it is cut off, and comes back for all of them.
+      // A slow reader misses some `now` events. It must not miss a span, so it is cut off, and comes back for
+      // all of them.
       if (subscriber.full && span !== undefined) response.close();
       else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
     }

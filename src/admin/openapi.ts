@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document of the admin interface, made from its routes when `/admin/v1/openapi.json` is first asked for.
- * Pure; main thread.
+ * The OpenAPI document of the admin interface, made from its routes when `/admin/v1/openapi.json` is first
+ * asked for. Pure; main thread.
  */
 import type { TObject } from 'typebox';
 import type { ErrorCode } from '../core/errors.js';
@@ -83,7 +83,9 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
   ];
 }
 
-/** `postAccountsCredit` of `POST /accounts/{account}/credit`, `getAccountsOne` of `GET /accounts/{account}`. */
+/**
+ * `postAccountsCredit` of `POST /accounts/{account}/credit`, `getAccountsOne` of `GET /accounts/{account}`.
+ */
 function operationIdOf({ method, segments }: Route): string {
   const words = segments.filter((segment) => !isVariable(segment)).map(camelCased);
   const ofOne = isVariable(segments.at(-1)!);

@@ -1,9 +1,9 @@
 /**
- * `POST /admin/playground`: the console's chat calls. The gateway calls its own public port and passes the response
- * on as it arrives. server.ts calls this. Main thread of the gateway.
+ * `POST /admin/playground`: the console's chat calls. The gateway calls its own public port and passes the
+ * response on as it arrives. server.ts calls this. Main thread of the gateway.
  *
- * The page cannot call the public port itself: that is another origin, which the page's policy forbids and the
- * listener does not allow. The call has the key that the operator gave, and no other right.
+ * The page cannot call the public port itself: that is another origin, which the page's policy forbids and
+ * the listener does not allow. The call has the key that the operator gave, and no other right.
  */
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';

@@ -24,9 +24,7 @@ export interface AdminContext {
   /** For what belongs to no account and changes nothing. */
   readonly registry: Registry;
   readonly service: RegistryService;
-  /**
-   * Resolves when all charges settled so far are in the store, at once if no gateway runs. False if some are not.
-   */
+  /** Resolves when all charges settled so far are in the store. False if some are not. */
   readonly flushBooks: () => Promise<boolean>;
   /** What `/admin/v1/status` shows; JSON-ready. */
   readonly status: () => object | Promise<object>;

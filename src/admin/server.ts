@@ -1,11 +1,11 @@
 /**
- * The listener of the admin interface: a µWebSockets App of its own on a port of its own. gateway/admin-service.ts
- * starts it. Main thread of the gateway.
+ * The listener of the admin interface: a µWebSockets App of its own on a port of its own.
+ * gateway/admin-service.ts starts it. Main thread of the gateway.
  *
- * Most requests are answered synchronously, in the callback that has the whole request. What is answered later checks
- * whether its socket is still there. No token is needed for `/healthz` (the process lives), `/readyz` (it takes calls),
- * `/metrics`, the console's files and `/admin/session`, where the console signs in. All but the first two need a Host
- * that is allowed.
+ * Most requests are answered synchronously, in the callback that has the whole request. What is answered
+ * later checks whether its socket is still there. No token is needed for `/healthz` (the process lives),
+ * `/readyz` (it takes calls), `/metrics`, the console's files and `/admin/session`, where the console signs
+ * in. All but the first two need a Host that is allowed.
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
@@ -55,9 +55,9 @@ export interface AdminServer {
 }
 
 /**
- * Resolves when the port is open; rejects if it cannot be had. The caller has checked that nobody else listens there:
- * µWebSockets would share the port, and its exclusive mode fails while the kernel remembers connections of a gateway
- * that died.
+ * Resolves when the port is open; rejects if it cannot be had. The caller has checked that nobody else
+ * listens there: µWebSockets would share the port, and its exclusive mode fails while the kernel remembers
+ * connections of a gateway that died.
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, live, clock } = options;
@@ -118,7 +118,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   });
 }
 
-/** `accept` chooses Prometheus' text or OpenMetrics. The page is made in pieces, so the client may leave meanwhile. */
+/** `accept` chooses Prometheus' text or OpenMetrics. The client may leave while the page is made. */
 function serveMetrics(
   response: HttpResponse,
   accept: string,

@@ -1,5 +1,6 @@
 /**
- * The operator's token for the admin interface. The gateway makes and checks it, on its main thread; commands read it.
+ * The operator's token for the admin interface. The gateway makes and checks it, on its main thread; commands
+ * read it.
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -17,8 +18,8 @@ export function tokenPath(dataPath: string): string {
 }
 
 /**
- * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else what the token's file holds, else a new token, written
- * to that file for its owner alone. Throws an Error if the token breaks TOKEN_RULE.
+ * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else what the token's file holds, else a new
+ * token, written to that file for its owner alone. Throws an Error if the token breaks TOKEN_RULE.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const known = findAdminToken(dataPath, environment);
@@ -40,7 +41,7 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-/** As `obtainAdminToken`, but makes none: undefined if there is none yet. Without a folder reads only the environment. */
+/** As `obtainAdminToken`, but makes none. Without a folder it reads only the environment. */
 export function findAdminToken(
   dataPath: string | undefined,
   environment: NodeJS.ProcessEnv,

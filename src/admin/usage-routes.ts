@@ -1,6 +1,6 @@
 /**
- * `/admin/v1/usage`: calls, tokens and cost, summed up, as JSON or as CSV (RFC 4180) that is safe to open in a
- * spreadsheet. Main thread; routes.ts puts it among the others.
+ * `/admin/v1/usage`: calls, tokens and cost, summed up, as JSON or as CSV (RFC 4180) that is safe to open in
+ * a spreadsheet. Main thread; routes.ts puts it among the others.
  */
 import { Type } from 'typebox';
 import { decimalOf } from '../core/money.js';
@@ -88,9 +88,7 @@ function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefi
   };
 }
 
-/**
- * The cursor is the name of the last line, so lines that appear between two pages are neither lost nor doubled.
- */
+/** The cursor names the last line, so lines that appear between two pages are neither lost nor doubled. */
 function pageOfLines<View>(
   lines: readonly UsageLine[],
   viewOf: (line: UsageLine) => View,

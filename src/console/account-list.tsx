@@ -1,6 +1,6 @@
 /**
- * The list of accounts, with the heads by which it is sorted. Of a hundred thousand rows only those in sight are in the
- * document; the arrows, Page Up and Down, Home and End move between rows. Browser.
+ * The list of accounts, with the heads by which it is sorted. Of a hundred thousand rows only those in sight
+ * are in the document; the arrows, Page Up and Down, Home and End move between rows. Browser.
  */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
@@ -33,7 +33,9 @@ const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: stri
   ['Balance', 'balance', 'row-figure row-balance'],
 ];
 
-/** The first click begins with A or with the largest number, the second turns that round, the third undoes it. */
+/**
+ * The first click begins with A or with the largest number, the second turns that round, the third undoes it.
+ */
 function nextOrder(order: AccountOrder | undefined, by: SortedBy): AccountOrder | undefined {
   const first = by !== 'name' && by !== 'plan';
   if (order?.by !== by) return { by, descending: first };

@@ -1,9 +1,10 @@
 /**
- * The accounts of a list of any length, of which only those in sight are fetched; and a list that is sorted. The page of
- * accounts shows one of the two. Browser.
+ * The accounts of a list of any length, of which only those in sight are fetched; and a list that is sorted.
+ * The page of accounts shows one of the two. Browser.
  *
- * Without a filter, an account's position in the list is the slot that a cursor names, so any part can be asked for. With
- * a filter only the order of pages is known, and the list grows when its end comes into sight.
+ * Without a filter, an account's position in the list is the slot that a cursor names, so any part can be
+ * asked for. With a filter only the order of pages is known, and the list grows when its end comes into
+ * sight.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
@@ -110,7 +111,8 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   const refresh = useCallback((): void => {
     if (filtered) {
-      // Only the first page: it is the one mostly looked at, and of the others it is not known where they began.
+      // Only the first page: it is the one mostly looked at, and of the others it is not known where they
+      // began.
       if (found.current.rows.length <= PAGE_ROWS && found.current.rows.length > 0)
         void fetchFrom(0, '0', true);
       return;
@@ -141,8 +143,8 @@ const SORTED_MAX = 1_000;
 const names = new Intl.Collator('en', { numeric: true });
 
 /**
- * The accounts of a filter in the order of a column; undefined without an order. They are sorted here, so all of them
- * must be here: the gateway lists accounts only in the order of their creation.
+ * The accounts of a filter in the order of a column; undefined without an order. They are sorted here, so all
+ * of them must be here: the gateway lists accounts only in the order of their creation.
  */
 export function useSortedAccounts(
   { search, plan, active }: AccountFilter,

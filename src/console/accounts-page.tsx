@@ -1,5 +1,6 @@
 /**
- * Accounts: found, made, and one of them looked into: its counters as they move, its keys, its recent calls. Browser.
+ * Accounts: found, made, and one of them looked into: its counters as they move, its keys, its recent calls.
+ * Browser.
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, ListView, PlanView } from '../admin/views.js';

@@ -1,6 +1,6 @@
 /**
- * How the console talks to the admin interface: requests, and the hooks by which components make them. The session is in
- * a cookie that this code cannot read. Browser.
+ * How the console talks to the admin interface: requests, and the hooks by which components make them. The
+ * session is in a cookie that this code cannot read. Browser.
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 
@@ -105,8 +105,8 @@ export interface Viewed<View> {
 }
 
 /**
- * Gets what is at a path below `/admin/v1`; with `refreshMs` again and again while the page is in sight. An undefined
- * path gets nothing.
+ * Gets what is at a path below `/admin/v1`; with `refreshMs` again and again while the page is in sight. An
+ * undefined path gets nothing.
  */
 export function useView<View>(path: string | undefined, refreshMs?: number): Viewed<View> {
   const [view, setView] = useState<View>();

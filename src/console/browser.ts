@@ -1,6 +1,6 @@
 /**
- * What the console keeps in the browser: the page that is open, in the address, so that going back works and a page can
- * be linked to; and the colours that the operator chose.
+ * What the console keeps in the browser: the page that is open, in the address, so that going back works and
+ * a page can be linked to; and the colours that the operator chose.
  */
 import { useEffect, useState } from 'preact/hooks';
 

@@ -1,5 +1,6 @@
 /**
- * Charts of one or more lines over time, painted by uPlot, and the lines that pages make of their rows. Browser.
+ * Charts of one or more lines over time, painted by uPlot, and the lines that pages make of their rows.
+ * Browser.
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';

@@ -39,7 +39,9 @@ interface Chunk {
   readonly error?: { readonly message?: string };
 }
 
-/** Calls `tell` whenever more is known. Resolves when the response is complete or has failed; never rejects. */
+/**
+ * Calls `tell` whenever more is known. Resolves when the response is complete or has failed; never rejects.
+ */
 export async function chat(
   key: string,
   request: ChatRequest,

@@ -1,6 +1,6 @@
 /**
- * What can be done with accounts and keys, each with its question: the browser's own dialog, which keeps the keyboard
- * inside and closes with Escape. The pages of accounts open them. Browser.
+ * What can be done with accounts and keys, each with its question: the browser's own dialog, which keeps the
+ * keyboard inside and closes with Escape. The pages of accounts open them. Browser.
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';

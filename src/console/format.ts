@@ -35,7 +35,9 @@ export function short(value: number): string {
 /** Money is counted in pico-units. */
 export const DECIMALS_OF_MONEY = 12;
 
-/** `1,234.50` of decimal text: at least two decimals, at most `decimalsMax`, and `…` if more were left out. */
+/**
+ * `1,234.50` of decimal text: at least two decimals, at most `decimalsMax`, and `…` if more were left out.
+ */
 export function money(text: string, decimalsMax = 6): string {
   const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
   const shown = decimals.slice(0, decimalsMax).replace(/0+$/, '').padEnd(2, '0');

@@ -1,6 +1,6 @@
 /**
- * The stream of stats from the gateway, one for the whole console, and the rates, shares and percentiles that pages show
- * of it. Browser.
+ * The stream of stats from the gateway, one for the whole console, and the rates, shares and percentiles that
+ * pages show of it. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
 import {
@@ -121,8 +121,8 @@ export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
 }
 
 /**
- * The value below which the share `p` of all lies, by a straight line within its bucket; null if there are none. `counts`
- * are by the index of the bucket; `bounds` are the upper ends of all buckets but the last.
+ * The value below which the share `p` of all lies, by a straight line within its bucket; null if there are
+ * none. `counts` are by the index of the bucket; `bounds` are the upper ends of all buckets but the last.
  */
 export function percentile(
   counts: Readonly<Record<string, number>> | undefined,
@@ -154,7 +154,9 @@ export interface LastSeconds extends Growth {
   readonly refusals?: Readonly<Record<string, number>> | undefined;
 }
 
-/** The calls between the first snapshot and the last, of all models or of one; undefined if there are not two. */
+/**
+ * The calls between the first snapshot and the last, of all models or of one; undefined if there are not two.
+ */
 export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
   const first = snapshots[0];
   const last = snapshots.at(-1);

@@ -139,8 +139,8 @@ export function PlaygroundPage() {
 }
 
 /**
- * The messages of the next call. Before anything is written they are those of the last call, so that the code samples
- * show a whole call.
+ * The messages of the next call. Before anything is written they are those of the last call, so that the code
+ * samples show a whole call.
  */
 function messagesOf(exchanges: readonly Exchange[], text: string): Message[] {
   // An exchange that failed is not part of the conversation.

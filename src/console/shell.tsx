@@ -1,6 +1,6 @@
 /**
- * What stands around every page: the links to the others, how the gateway is, the colours, signing out; and the form to
- * sign in with. Browser.
+ * What stands around every page: the links to the others, how the gateway is, the colours, signing out; and
+ * the form to sign in with. Browser.
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';

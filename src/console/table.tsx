@@ -1,6 +1,6 @@
 /**
- * Tables that scroll sideways in a box of their own, with the keyboard too; and tiles, each a number with its name.
- * Browser.
+ * Tables that scroll sideways in a box of their own, with the keyboard too; and tiles, each a number with its
+ * name. Browser.
  */
 import type { ComponentChildren } from 'preact';
 

@@ -1,5 +1,6 @@
 /**
- * How the upstreams are, and the models with their prices. The overview shows the table of upstreams too. Browser.
+ * How the upstreams are, and the models with their prices. The overview shows the table of upstreams too.
+ * Browser.
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
