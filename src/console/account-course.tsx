@@ -13,7 +13,7 @@ import type {
 } from '../admin/views.js';
 import { queryOf, useView } from './api.js';
 import { addressOf } from './browser.js';
-import { Charts, linesOf, timesUntil } from './chart.js';
+import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { ErrorText, Name, RangeChoice } from './controls.js';
 import { roughMoney, short } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
@@ -69,27 +69,14 @@ function CourseCharts({ history: { data, seconds: step }, seconds }: CourseProps
       times={times}
       seconds={seconds}
       charts={[
-        {
-          title: 'Calls',
-          unit: 'per second',
-          format: short,
-          series: [perSecond('calls', '--series-1', ({ calls }) => calls)],
-        },
-        {
-          title: 'Tokens',
-          unit: 'per second',
-          format: short,
-          series: [
-            perSecond('prompt', '--series-1', (stats) => stats.prompt_tokens),
-            perSecond('completion', '--series-5', (stats) => stats.completion_tokens),
-          ],
-        },
-        {
-          title: 'Spend',
-          unit: 'per hour, at this pace',
-          format: roughMoney,
-          series: [perSecond('spend', '--series-1', ({ cost }) => Number(cost) * SECONDS_PER_HOUR)],
-        },
+        chart('Calls', 'per second', short, [perSecond('calls', '--series-1', ({ calls }) => calls)]),
+        chart('Tokens', 'per second', short, [
+          perSecond('prompt', '--series-1', (stats) => stats.prompt_tokens),
+          perSecond('completion', '--series-5', (stats) => stats.completion_tokens),
+        ]),
+        chart('Spend', 'per hour, at this pace', roughMoney, [
+          perSecond('spend', '--series-1', ({ cost }) => Number(cost) * SECONDS_PER_HOUR),
+        ]),
       ]}
     />
   );
@@ -116,18 +103,8 @@ export function AccountHours({ account }: { readonly account: string }) {
           seconds={(HOURS - 1) * SECONDS_PER_HOUR}
           barSeconds={SECONDS_PER_HOUR}
           charts={[
-            {
-              title: 'Calls',
-              unit: 'per hour',
-              format: short,
-              series: [line('calls', '--series-1', ({ calls }) => calls)],
-            },
-            {
-              title: 'Spend',
-              unit: 'per hour',
-              format: roughMoney,
-              series: [line('cost', '--series-1', ({ cost }) => Number(cost))],
-            },
+            chart('Calls', 'per hour', short, [line('calls', '--series-1', ({ calls }) => calls)]),
+            chart('Spend', 'per hour', roughMoney, [line('cost', '--series-1', ({ cost }) => Number(cost))]),
           ]}
         />
       )}

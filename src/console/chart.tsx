@@ -31,16 +31,26 @@ export interface ChartContent {
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
   /** Twice as wide as the others, if there is room. */
-  readonly wide?: boolean;
+  readonly wide: boolean;
 }
 
 type ChartProps = TimeAxis & ChartContent;
 
+export function chart(
+  title: string,
+  unit: string,
+  format: ChartContent['format'],
+  series: readonly Series[],
+  wide = false,
+): ChartContent {
+  return { title, unit, format, series, wide };
+}
+
 export function Charts({ charts, ...axis }: TimeAxis & { readonly charts: readonly ChartContent[] }) {
   return (
     <div class="charts">
-      {charts.map((chart) => (
-        <Chart key={chart.title} {...axis} {...chart} />
+      {charts.map((content) => (
+        <Chart key={content.title} {...axis} {...content} />
       ))}
     </div>
   );
@@ -74,7 +84,7 @@ const TIME_STEPS_SECONDS = [
 const DAYS_FROM_SECONDS = 172_800;
 
 function Chart(props: ChartProps) {
-  const { title, unit, times, series, seconds, wide = false } = props;
+  const { title, unit, times, series, seconds, wide } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(props);

@@ -2,7 +2,7 @@
  * The charts of the overview, from the spans of the history. Browser.
  */
 import { useMemo } from 'preact/hooks';
-import { type ChartContent, Charts, type Series } from './chart.js';
+import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { milliseconds, roughMoney, short, words } from './format.js';
 import { type Growth, growthOf, type Live, percentile, rangeSeconds, sharesOf, type Span } from './live.js';
 
@@ -38,46 +38,38 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
         line(name, color, (growth) => percentile(counts(growth), bounds, p)),
       );
     return [
-      {
-        title: 'Requests',
-        unit: 'per second',
-        format: short,
-        wide: true,
-        series: [
+      chart(
+        'Requests',
+        'per second',
+        short,
+        [
           perSecond('answered', '--series-1', ({ outcomes }) => sharesOf(outcomes).answered),
           perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).refused),
           perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
           perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
         ],
-      },
-      {
-        title: 'Latency',
-        unit: 'whole answer',
-        format: milliseconds,
-        series: percentiles(({ duration }) => duration, durationBounds),
-      },
-      {
-        title: 'First token',
-        unit: 'of streams',
-        format: milliseconds,
-        series: percentiles((growth) => growth.first_token, firstTokenBounds),
-      },
-      {
-        title: 'Tokens',
-        unit: 'per second',
-        format: short,
-        series: [
-          perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
-          perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
-          perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
-        ],
-      },
-      {
-        title: 'Spend',
-        unit: 'per hour',
-        format: roughMoney,
-        series: [perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR)],
-      },
+        true,
+      ),
+      chart(
+        'Latency',
+        'whole answer',
+        milliseconds,
+        percentiles(({ duration }) => duration, durationBounds),
+      ),
+      chart(
+        'First token',
+        'of streams',
+        milliseconds,
+        percentiles((growth) => growth.first_token, firstTokenBounds),
+      ),
+      chart('Tokens', 'per second', short, [
+        perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
+        perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
+        perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
+      ]),
+      chart('Spend', 'per hour', roughMoney, [
+        perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR),
+      ]),
       ...(model === '' ? chartsOfAll(spans, spanSeconds) : []),
     ];
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
@@ -88,19 +80,10 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
 /** What is not known of single models. */
 function chartsOfAll(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    {
-      title: 'Refusals',
-      unit: 'per second, by reason',
-      format: short,
-      wide: true,
-      series: refusalsOf(spans, spanSeconds),
-    },
-    {
-      title: 'In flight',
-      unit: 'calls, at most',
-      format: short,
-      series: [{ name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) }],
-    },
+    chart('Refusals', 'per second, by reason', short, refusalsOf(spans, spanSeconds), true),
+    chart('In flight', 'calls, at most', short, [
+      { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
+    ]),
   ];
 }
 

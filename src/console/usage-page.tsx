@@ -5,7 +5,7 @@ import { useEffect, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf } from './browser.js';
-import { Charts, linesOf, timesUntil } from './chart.js';
+import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
 import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
@@ -147,30 +147,15 @@ function UsageCharts({ lines, by, from, to }: UsageChartsProps) {
       seconds={last - first}
       barSeconds={step}
       charts={[
-        {
-          title: 'Calls',
-          unit,
-          format: short,
-          series: [
-            line('calls', '--series-1', ({ calls }) => calls),
-            line('failed', '--series-3', (usage) => usage.failed_calls),
-          ],
-        },
-        {
-          title: 'Tokens',
-          unit,
-          format: short,
-          series: [
-            line('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
-            line('completion', '--series-5', (usage) => usage.completion_tokens),
-          ],
-        },
-        {
-          title: 'Cost',
-          unit,
-          format: roughMoney,
-          series: [line('cost', '--series-1', ({ cost }) => Number(cost))],
-        },
+        chart('Calls', unit, short, [
+          line('calls', '--series-1', ({ calls }) => calls),
+          line('failed', '--series-3', (usage) => usage.failed_calls),
+        ]),
+        chart('Tokens', unit, short, [
+          line('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
+          line('completion', '--series-5', (usage) => usage.completion_tokens),
+        ]),
+        chart('Cost', unit, roughMoney, [line('cost', '--series-1', ({ cost }) => Number(cost))]),
       ]}
     />
   );
