@@ -97,13 +97,7 @@ export function addKeyCommands(program: Command): void {
   addDataOptions(keys.command('show').description('Show a key and when it was last used.'))
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addHelpText('after', exampleText('keys show laptop'))
-    .action((key: string, options: DataOptions) =>
-      withAdminClient(options, async (client) => {
-        const shown = (await client.call('GET', pathOf(key))) as KeyView;
-        if (options.json) printJson(shown);
-        else await printFields(keyFields(shown, shown.prefix));
-      }),
-    );
+    .action((key: string, options: DataOptions) => showKey(options, 'GET', pathOf(key)));
 
   addDataOptions(
     keys
@@ -153,13 +147,7 @@ export function addKeyCommands(program: Command): void {
     addDataOptions(keys.command(word).description(description))
       .argument('<key>', KEY_ARGUMENT, nonEmpty)
       .addHelpText('after', exampleText(`keys ${word} laptop`))
-      .action((key: string, options: DataOptions) =>
-        withAdminClient(options, async (client) => {
-          const changed = (await client.call('POST', `${pathOf(key)}/${word}`)) as KeyView;
-          if (options.json) printJson(changed);
-          else await printFields(keyFields(changed, changed.prefix));
-        }),
-      );
+      .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${word}`));
   }
 
   addConfirmation(
@@ -175,6 +163,15 @@ export function addKeyCommands(program: Command): void {
         else printLine(`Deleted ${answer.id}.`);
       });
     });
+}
+
+/** Calls the admin interface and prints the key that it responds with. */
+function showKey(options: DataOptions, method: 'GET' | 'POST', path: string): Promise<void> {
+  return withAdminClient(options, async (client) => {
+    const key = (await client.call(method, path)) as KeyView;
+    if (options.json) printJson(key);
+    else await printFields(keyFields(key, key.prefix));
+  });
 }
 
 async function printNewKey(created: CreatedKeyView): Promise<void> {

@@ -17,7 +17,7 @@ import { isWritten, settingsInForce, type SettingInForce } from './settings-in-f
 import type { TlsSettings } from './listen-schema.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
 
-export const CONFIG_FILE_NAME = 'tollgate.yaml';
+const CONFIG_FILE_NAME = 'tollgate.yaml';
 /** Keys have some hundred characters, signed tokens some thousand. */
 const KEY_FILE_BYTES_MAX = 16 * 1024;
 /** A chain of ten certificates with long names; a key has some 3 KB. */

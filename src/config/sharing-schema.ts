@@ -6,7 +6,7 @@ import { Type } from 'typebox';
 import { whole, type Annotations } from './annotations.js';
 
 /** The coordinator looks at every host to know whether all have reported. */
-export const SHARING_HOSTS_MAX = 1_000;
+const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
 const PARTITIONS_MAX = 64;
 /** A day. A host that was silent for longer does not come back by itself. */
