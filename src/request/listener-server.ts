@@ -1,6 +1,9 @@
 /**
- * The routes of one listener. Gives each request its context and hands chat requests to Intake. Listener
- * thread.
+ * The routes of one listener. Gives each request its context and hands chat requests to Intake. Made by
+ * listener.thread.ts. The phases of a call, each in a file of this folder:
+ *
+ *     intake     authenticate → rate-limit → read-body → admit (and idempotency) → dispatch to a worker
+ *     delivery   relay of the worker's frames (response-writer, response) → settle
  */
 import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
