@@ -1,29 +1,30 @@
-/**
- * A node that could not join comes back to the coordinator by itself, so that its first request is not
- * refused for that.
- */
+/** A process joins by itself, gives back what is recalled, and knows what its calls use. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { EventTime, GOOD_NETWORK, LeaseNode, randomOf } from '../../support/lease-world.js';
+import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SUBJECT = 'acct_late';
 const LIMITS = { requestsPerMinute: 60, callsPerDay: 1_000, callsInFlight: 10 };
 
-void t.test('a start without the authority', async (t) => {
+/** One node; its account has plenty of money. */
+function createWorld(network: Network = GOOD_NETWORK): {
+  readonly time: EventTime;
+  readonly shared: MemoryCoordinator;
+  readonly node: LeaseNode;
+} {
   const time = new EventTime();
   const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
-  const node = new LeaseNode(
-    time,
-    shared,
-    { host: 'host', slot: 0, incarnation: 'one' },
-    { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
-    randomOf(7),
-    { ...GOOD_NETWORK, lost: 1 },
-  );
+  const identity = { host: 'host', slot: 0, incarnation: 'one' };
+  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
+  return { time, shared, node: new LeaseNode(time, shared, identity, subjects, randomOf(7), network) };
+}
+
+void t.test('a start without the authority', async (t) => {
+  const { time, node } = createWorld({ ...GOOD_NETWORK, lost: 1 });
   void node.keeper.start();
   await time.run(10_000);
   t.match(node.keeper.state, { lost: { reason: String }, exchanges: { sum: 0 } });
@@ -48,16 +49,7 @@ void t.test('a start without the authority', async (t) => {
 void t.test(
   'money that lies idle comes back at once where it is recalled, but for what a call holds',
   async (t) => {
-    const time = new EventTime();
-    const shared = new MemoryCoordinator(time.clock);
-    shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
-    const node = new LeaseNode(
-      time,
-      shared,
-      { host: 'host', slot: 0, incarnation: 'one' },
-      { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
-      randomOf(7),
-    );
+    const { time, shared, node } = createWorld();
     const outstanding = (): bigint => shared.look([SUBJECT])[0]!.moneyOutstanding;
     void node.keeper.start();
     node.keeper.recallMoney(ACCOUNT);
@@ -71,16 +63,7 @@ void t.test(
 );
 
 void t.test('what calls use is told, and what of the leases nobody has used', async (t) => {
-  const time = new EventTime();
-  const shared = new MemoryCoordinator(time.clock);
-  shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
-  const node = new LeaseNode(
-    time,
-    shared,
-    { host: 'host', slot: 0, incarnation: 'one' },
-    { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS },
-    randomOf(7),
-  );
+  const { time, shared, node } = createWorld();
   // As an operator is shown it.
   const seen = () => useOf(shared.look([SUBJECT])[0]!, [node.keeper.callsUse(ACCOUNT)!]);
   void node.keeper.start();

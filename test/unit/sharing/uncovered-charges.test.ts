@@ -9,7 +9,7 @@ import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
 
 const ACCOUNT = asAccountIndex(0);
-const SUBJECT = 'acct_arrears';
+const SUBJECT = 'acct_uncovered';
 const LIMITS = { requestsPerMinute: 1_000_000, callsPerDay: 1_000_000, callsInFlight: 1_000 };
 const pico = (amount: bigint): PicoUnits => asPicoUnits(amount);
 
@@ -101,13 +101,13 @@ const RECORD: JournalRecord = {
   durationMs: 5,
 };
 
-function arrears(holdsAnswers: boolean) {
+function uncovered(holdsAnswers: boolean) {
   const time = new EventTime();
-  const owed: bigint[] = [];
+  const asked: bigint[] = [];
   const written: JournalRecord[] = [];
   const lease = { left: 0n };
-  const made = new UncoveredCharges({
-    setUncovered: (_account, amount) => owed.push(amount),
+  const charges = new UncoveredCharges({
+    setUncovered: (_account, amount) => asked.push(amount),
     charge: (_account, most) => {
       const taken = lease.left < most ? lease.left : most;
       lease.left -= taken;
@@ -117,20 +117,20 @@ function arrears(holdsAnswers: boolean) {
     holdsAnswers: () => holdsAnswers,
     timers: time,
   });
-  return { time, owed, written, lease, arrears: made };
+  return { time, asked, written, lease, charges };
 }
 
 void t.test('a record for each part that is collected, and no more than is due', async (t) => {
-  const { time, owed, written, lease, arrears: made } = arrears(false);
-  made.record(0, RECORD);
-  made.record(0, { ...RECORD, request: 8, uncovered: pico(5n) });
+  const { time, asked, written, lease, charges } = uncovered(false);
+  charges.record(0, RECORD);
+  charges.record(0, { ...RECORD, request: 8, uncovered: pico(5n) });
   await time.run(0);
-  t.equal(owed.at(-1), 35n);
+  t.equal(asked.at(-1), 35n);
   lease.left = 33n;
-  t.equal(made.collect(ACCOUNT, pico(35n)), 33n);
+  t.equal(charges.collect(ACCOUNT, pico(35n)), 33n);
   lease.left = 100n;
-  t.equal(made.collect(ACCOUNT, pico(100n)), 2n);
-  t.equal(made.collect(ACCOUNT, pico(100n)), 0n);
+  t.equal(charges.collect(ACCOUNT, pico(100n)), 2n);
+  t.equal(charges.collect(ACCOUNT, pico(100n)), 0n);
   t.equal(lease.left, 98n);
   t.same(
     written.map(({ request, charged, uncovered }) => [request, charged, uncovered]),
@@ -141,27 +141,27 @@ void t.test('a record for each part that is collected, and no more than is due',
     ],
   );
   t.match(written[0], { outcome: 'collected', promptTokens: 0, completionTokens: 0, durationMs: 0 });
-  for (const record of written) made.record(0, record);
+  for (const record of written) charges.record(0, record);
   await time.run(0);
-  t.equal(owed.at(-1), 35n, 'what was collected is not owed');
+  t.equal(asked.at(-1), 35n, 'what was collected is not asked');
 });
 
 void t.test('what is not there in time stays uncovered', async (t) => {
-  const { time, owed, arrears: made } = arrears(false);
-  made.record(0, RECORD);
+  const { time, asked, charges } = uncovered(false);
+  charges.record(0, RECORD);
   await time.run(COLLECT_FOR_MS);
-  t.same(owed, [30n, 0n]);
+  t.same(asked, [30n, 0n]);
 });
 
 void t.test('nothing is collected of a call that is taken back', async (t) => {
-  const { time, owed, lease, arrears: made } = arrears(true);
+  const { time, asked, lease, charges } = uncovered(true);
   lease.left = 100n;
-  made.record(0, RECORD);
+  charges.record(0, RECORD);
   await time.run(COLLECT_HELD_AFTER_MS - 1);
-  t.same(owed, [], 'while it may be taken back');
-  made.record(1, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
-  made.record(0, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
-  t.equal(made.collect(ACCOUNT, pico(100n)), 0n);
+  t.same(asked, [], 'while it may be taken back');
+  charges.record(1, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
+  charges.record(0, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
+  t.equal(charges.collect(ACCOUNT, pico(100n)), 0n);
   await time.run(COLLECT_FOR_MS);
-  t.same(owed, []);
+  t.same(asked, []);
 });
