@@ -1,4 +1,4 @@
-/** A host's memory of the server: kept over lives, shared by its processes, and never silently lost. */
+/** A host's memory of the server outlives its processes, which share it, and is never lost silently. */
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';

@@ -1,5 +1,5 @@
 /**
- * Nodes that are cut off live on their equal shares, and nowhere is the limit passed: random cuts on a real
+ * Nodes that are cut off use their equal shares, and the limit is never exceeded: random cuts on a real
  * server.
  */
 import t, { type Test } from 'tap';

@@ -1,7 +1,6 @@
 /**
- * Nodes that are cut off live on what was set aside for them, while the others go on being granted to:
- * whatever each did before, their uses together never pass a limit or a balance, and when all is over not a
- * call or a pico-unit is missing.
+ * Nodes that are cut off use their fallback quotas, while others go on with leases. Together they never
+ * exceed a limit or a balance, and in the end no call and no pico-unit is missing.
  */
 import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
@@ -36,7 +35,7 @@ interface Limits {
 }
 const PLENTY: Limits = { requestsPerMinute: 600, callsPerDay: 100_000, callsInFlight: 900 };
 
-/** A host, with the two nodes that it is at the coordinator. */
+/** A host with its two nodes: one for calls, one for the fallback quotas. */
 class Host {
   readonly node: LeaseNode;
   readonly ends: CallEnd[] = [];
@@ -145,7 +144,7 @@ class World {
     return this.hosts.reduce((sum, { served }) => sum + served, 0);
   }
 
-  /** All can reach the coordinator, rest, and have given back what they had. */
+  /** Lets all reach the coordinator and rest, until they have given back their leases. */
   async settle(t: Test): Promise<void> {
     for (const host of this.hosts) host.network = GOOD_NETWORK;
     await this.time.run(200_000);
@@ -185,13 +184,13 @@ for (const [name, limits, calls] of [
     const alone = await cut.hammer(8_000, 50);
     const served = countOf(alone, 'served');
     t.comment(`${served} of ${leftOf300} that were left, among ${NODES}`);
-    // Of the minute it is renewed as a whole, from what the others leave.
+    // Permits are renewed all at once, from what the others leave.
     const least = leftOf300 / ((name === 'of the minute' ? 3 : 2) * NODES);
     t.ok(served >= least, 'it has a good part of an equal share');
     t.ok(served <= leftOf300 / NODES, 'and no more than its share');
     t.equal(served + countOf(alone, 'lost'), alone.length, 'the rest is told as not known');
     t.ok(cut.share.isAlone || served < alone.length);
-    // The others have all the rest, and not what was granted to the host that is cut off.
+    // The others have all but what was granted to the host that is cut off.
     await first.hammer(15_000, 25);
     const most = mostInMinute(world.minuteMs);
     t.ok(most <= limits.requestsPerMinute, `${most} in a minute`);
@@ -226,13 +225,13 @@ void t.test('what is set aside goes to who lacks it', async (t) => {
 });
 
 void t.test('what was lent to a few calls is not lost while nobody can be given it back', async (t) => {
-  // Of the places for calls in flight a part is set aside that two calls are granted.
+  // A part of the call slots is set aside, and two calls are granted it.
   const world = new World({ ...PLENTY, callsInFlight: 30 }, HOLD * 300n);
   const [, , cut] = world.hosts as [Host, Host, Host];
   for (const host of world.hosts) await host.hammer(3_000, 1_000);
   await world.time.run(5_000);
   cut.network = CUT;
-  // As long as what is set aside of the minute is good.
+  // For as long as the permits that are set aside are valid.
   const ends = await cut.hammer(7_000, 1_000);
   t.same([...new Set(ends)], ['served'], `${ends.length} calls, one a second`);
   cut.network = GOOD_NETWORK;

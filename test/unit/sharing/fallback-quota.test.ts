@@ -1,6 +1,4 @@
-/**
- * What is set aside of one scope: of each resource a part, and of one that calls lack nothing for a while.
- */
+/** The fallback quota of one scope has a part of each resource, and none of a resource that calls lack. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseReply, LeaseAsk } from '#src/sharing/coordinator.js';
@@ -10,7 +8,7 @@ const SHARES = 2;
 const DAY = 20_000;
 const pico = asPicoUnits;
 
-/** Of calls. */
+/** An ask of calls. */
 const ASK: LeaseAsk = {
   scope: 'acct_a',
   limits: { requestsPerMinute: 60, callsPerDay: 1_000, callsInFlight: 0 },
@@ -19,7 +17,7 @@ const ASK: LeaseAsk = {
   money: { outstanding: pico(0n), least: pico(10n), most: pico(40n) },
 };
 
-/** Grants what is asked for, with so much left then. */
+/** Grants what is asked for, and says how much is left then. */
 function answerTo({ minute, day, money }: LeaseAsk, nowMs: number): LeaseReply {
   return {
     minute: {

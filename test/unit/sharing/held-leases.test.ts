@@ -1,4 +1,4 @@
-/** What a node holds at the most, after asks that were answered and asks that were not. */
+/** The most that a node can hold, after asks with a reply and asks without one. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseReply, LeaseAsk } from '#src/sharing/coordinator.js';

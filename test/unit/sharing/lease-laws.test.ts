@@ -1,7 +1,4 @@
-/**
- * Nodes with random demand over a bad network: no limit is ever passed, and good use is made of what there
- * is.
- */
+/** Nodes with random demand over a bad network: no limit is ever exceeded, and little of it lies unused. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
@@ -74,7 +71,7 @@ function mostInMinute(admittedMs: readonly number[]): number {
 const perMinuteOf = (admittedMs: readonly number[], seconds: number): number =>
   (admittedMs.length * 60) / seconds;
 
-/** Of what all ask for, each node's part. */
+/** Each node's part of what all ask for. */
 const DEMANDS = [
   { name: 'all of four nodes hammer', parts: [0.25, 0.25, 0.25, 0.25] },
   { name: 'one of four nodes has 97 % of the demand', parts: [0.97, 0.01, 0.01, 0.01] },

@@ -1,6 +1,5 @@
 /**
- * What nodes hold by state, over a bad network and with nodes that die: no day, no balance and no count of
- * calls is ever passed.
+ * Day, slots and money over a bad network and with nodes that die: no limit and no balance is ever exceeded.
  */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
@@ -69,7 +68,7 @@ async function play(shape: Shape, check: (found: Found) => void): Promise<Found>
             inFlightHere -= 1;
             const fails = random() < 0.1;
             const cost = fails ? undefined : asPicoUnits(BigInt(Math.floor(random() * 1_200)));
-            // What the process that dies has not flushed is lost: the law is about what it said.
+            // A process that dies loses what it has not flushed: the law is about what was reported.
             found.spent += node.endCall(ACCOUNT, callSlot, cost);
             if (fails) found.failed += 1;
             else found.served += 1;

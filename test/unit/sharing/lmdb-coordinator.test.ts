@@ -1,6 +1,5 @@
 /**
- * The coordinator of one host's processes: what every coordinator does, and what its file and its store are
- * for.
+ * The coordinator of one host's processes: what every coordinator does, and what only its file and store do.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';

@@ -1,4 +1,4 @@
-/** What operators are told: the state of the coordinator, since when, and that of the registry of hosts. */
+/** What operators are shown: the status of the coordinator, since when, and that of the hosts' registry. */
 import t from 'tap';
 import { CoordinatorContact } from '#src/sharing/coordinator-contact.js';
 import { CoordinatorLost } from '#src/sharing/coordinator.js';

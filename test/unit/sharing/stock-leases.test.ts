@@ -1,4 +1,4 @@
-/** What a process asks of an account's money, and what it remembers of what it was denied. */
+/** How a process leases an account's money: what it asks for, what it gives back, what it was denied. */
 import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
@@ -8,7 +8,7 @@ import { MoneyLease } from '#src/sharing/stock-leases.js';
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
 
-/** How often the keeper looks. */
+/** How often the lease manager looks. */
 const LOOK_MS = 250;
 const GRANTED = { granted: pico(1_000n), remaining: pico(0n), heldByOthers: false };
 

@@ -1,5 +1,6 @@
 /**
- * What costs more than hold and lease is charged from the balance that all share, once, and never beyond it.
+ * What a call costs beyond its hold and the lease is charged from the shared balance, once, and never beyond
+ * it.
  */
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
@@ -41,7 +42,7 @@ function world(credited: bigint, network: Network = GOOD_NETWORK) {
 /** A call that costs so much; returns what was left uncovered at its end. */
 async function costly(time: EventTime, node: LeaseNode, hold: bigint, cost: bigint): Promise<bigint> {
   let slot: number | undefined;
-  // What the network loses is tried again.
+  // A call whose messages the network loses is tried again.
   while (slot === undefined) {
     void node.call(ACCOUNT, pico(hold)).then((call) => (slot = call.slot));
     await time.run(3_000);

@@ -1,6 +1,4 @@
-/**
- * The client against a real server: every call ends in time, whatever becomes of the server and of the wire.
- */
+/** The client against a real server: every call ends in time, whatever happens to server and network. */
 import t, { type Test } from 'tap';
 import { ValkeyClient, ValkeyError, scriptOf, type ValkeyClientOptions } from '#src/sharing/valkey-client.js';
 import { eventually } from '../../support/gateway.js';

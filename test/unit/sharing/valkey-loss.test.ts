@@ -1,6 +1,6 @@
 /**
- * The server is lost, or loses what it knew: never is more granted than the limits, and what a host has spent
- * is never granted again.
+ * The server is lost, or loses its data: never more than the limits is granted, and what a host has spent is
+ * never granted again.
  */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
@@ -95,7 +95,7 @@ void t.test('restarted empty: nothing for a window, nor before all have reported
   const { day } = await ask(first, { minute: 6, day: 6, slots: 3, money: 60n });
   await ask(second, { minute: 4, day: 3, slots: 1, money: 30n });
   const { dayNumber } = day!;
-  // It spends half of what it has, which only its own disk knows.
+  // It spends half of its money, and only its own disk knows that.
   hosts[1]!.spend(SUBJECT, 15n);
 
   await server.restart();
@@ -130,7 +130,7 @@ void t.test('restarted empty, and a host that stays away', NO_REDIS, async (t) =
   await ask(second, { money: 60n });
   await server.restart();
   await until(world, first, 'unknown_node');
-  // Also a new life of the first has it from the disk, and not from its own memory.
+  // A new life of the first host has it from the disk, not from its memory.
   const next = await world.connect(identity('a'), host);
   await next.join();
   world.nowMs += 10 * QUARANTINE_MS + 1_000_000;
@@ -152,7 +152,7 @@ void t.test('a replica that knew less takes over', NO_REDIS, async (t) => {
   await second.join();
   await first.exchange([]);
   await ask(first, { minute: 2, money: 10n });
-  // WAIT is of no use: it speaks of what its own connection has written.
+  // WAIT does not help: it is about writes of its own connection.
   await eventually('a replica that has it', async () => {
     const [ours, theirs] = await Promise.all([replicationOf(master), replicationOf(replica)]);
     const hasAll = theirs.slave_repl_offset === ours.master_repl_offset;
