@@ -7,10 +7,7 @@ import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 import { ValkeyError, type ValkeyFailure } from './valkey-client.js';
 
-/**
- * The pause after a loss doubles from the first to the longest; a random part keeps nodes from coming at
- * once.
- */
+/** The pause after a loss doubles from first to longest; a random part keeps nodes from coming at once. */
 const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 2_000;
 
@@ -84,10 +81,7 @@ const REASONS = {
   refused: 'failing',
 } as const satisfies Record<ValkeyFailure, string>;
 
-/**
- * Turns a failure of the server into the CoordinatorLost that callers know; any other error is a bug and
- * stays.
- */
+/** Turns a failure of the server into a CoordinatorLost; any other error is a bug and stays. */
 export function asLoss(error: unknown): unknown {
   if (!(error instanceof ValkeyError)) return error;
   return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });

@@ -9,9 +9,9 @@
  *
  * There are two kinds of resources:
  * - Permits of the minute have a limited validity. The coordinator counts a grant that is valid to the end
- *   of tick E as used at the end of E, and it weighs for a minute after that. Any validity is therefore exact,
- *   and a longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order
- *   that the node has not heard of it, and the grant is taken back.
+ *   of tick E as used at the end of E, and it weighs for a minute after that. So any validity is exact, and a
+ *   longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order that the
+ *   node has not heard of it, and the grant is taken back.
  * - Calls of the day, call slots and money are granted by state. Every ask says what the node holds now, and
  *   the coordinator records that and what it grants more. The next ask thereby takes back a lost grant.
  *
@@ -40,9 +40,7 @@ export interface ScopeLimits {
   readonly callsInFlight: number;
 }
 
-/**
- * Permits of an earlier grant that were not used and will not be. They may have expired in the last minute.
- */
+/** Permits of an earlier grant that were not used and will not be. They may have expired since. */
 export interface ReturnedPermits {
   /** The tick of that grant. */
   readonly tick: number;
@@ -167,10 +165,7 @@ export interface ExchangeReply {
   readonly wallMs: WallMs;
   /** In the order of the asks. */
   readonly answers: readonly LeaseReply[];
-  /**
-   * The node answers itself because it is cut off; what it gave back now would be lost to it, and reach
-   * nobody.
-   */
+  /** The node replied to itself because it is cut off; what it gives back now reaches nobody. */
   readonly isAlone?: true;
 }
 
@@ -253,13 +248,8 @@ export interface Coordinator {
    * during an exchange. Rejects with CoordinatorLost.
    */
   look(scopes: readonly string[]): Promise<ScopeView[]>;
-  /**
-   * Ends the node: what it holds is free, its calls of the day count as used. Rejects with CoordinatorLost.
-   */
+  /** Ends the node: what it holds is free, its calls of the day stay used. Rejects with CoordinatorLost. */
   leave(): Promise<void>;
-  /**
-   * Closes connections and files without a word to the coordinator. Pending calls reject with
-   * CoordinatorLost.
-   */
+  /** Closes connections and files, and sends nothing. Pending calls reject with CoordinatorLost. */
   close(): Promise<void>;
 }

@@ -93,14 +93,16 @@ export class DebitService {
   async #exchange(asks: readonly LeaseAsk[]): Promise<MoneyGrant[]> {
     if (!this.#joined) await this.#coordinator.join();
     this.#joined = true;
-    try {
+    const exchange = async (): Promise<MoneyGrant[]> => {
       const { answers: replies } = await this.#coordinator.exchange(asks);
       return replies.map(({ money }) => money!);
+    };
+    try {
+      return await exchange();
     } catch (error) {
       if (!(error instanceof CoordinatorLost) || error.reason !== 'unknown_node') throw error;
       await this.#coordinator.join();
-      const { answers: replies } = await this.#coordinator.exchange(asks);
-      return replies.map(({ money }) => money!);
+      return exchange();
     }
   }
 }

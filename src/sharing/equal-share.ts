@@ -212,9 +212,7 @@ export class EqualShare implements Coordinator {
     });
   }
 
-  /**
-   * Joins again if the server has lost its data; not only at the next request, because others wait for it.
-   */
+  /** Joins again if the server has lost its data: others wait for that, so not only at the next request. */
   async #beat(): Promise<void> {
     const { coordinator, clock } = this.#options;
     this.#beating = true;
@@ -272,7 +270,7 @@ export class EqualShare implements Coordinator {
     return {
       scope,
       limits: { ...limits, requestsPerMinute },
-      ...(minute === undefined ? {} : { minute: { ...minute, returned } }),
+      ...(minute && { minute: { ...minute, returned } }),
     };
   }
 }
@@ -306,13 +304,11 @@ function replyAlone(
     (money !== undefined && money.least > moneyGranted);
   const dayNumber = granted?.day?.dayNumber ?? day?.dayNumber ?? 0;
   return {
-    ...(minuteGrant === undefined ? {} : { minute: minuteGrant }),
-    ...(day === undefined ? {} : { day: { ...CUT_OFF, granted: dayGranted, dayNumber, endsInMs: 0 } }),
-    ...(slots === undefined ? {} : { slots: { ...CUT_OFF, granted: slotsGranted } }),
-    ...(money === undefined
-      ? {}
-      : { money: { ...CUT_OFF, granted: asPicoUnits(moneyGranted), remaining: NOTHING } }),
-    ...(isUnknown ? { isUnknown } : {}),
+    ...(minuteGrant && { minute: minuteGrant }),
+    ...(day && { day: { ...CUT_OFF, granted: dayGranted, dayNumber, endsInMs: 0 } }),
+    ...(slots && { slots: { ...CUT_OFF, granted: slotsGranted } }),
+    ...(money && { money: { ...CUT_OFF, granted: asPicoUnits(moneyGranted), remaining: NOTHING } }),
+    ...(isUnknown && { isUnknown }),
   };
 }
 

@@ -18,9 +18,7 @@ const RENEW_MS = 8_000;
 /** The longest validity there is. */
 const VALID_MS = LONG_TICKS * TICK_MS;
 
-/**
- * At least so many are set aside, and otherwise what calls needed lately: never a million for a large limit.
- */
+/** At least so many are set aside, otherwise what calls needed lately: never a million for a large limit. */
 const PERMITS_LEAST = 60;
 const CALLS_LEAST = 1_000;
 const SLOTS_LEAST = 64;
@@ -166,29 +164,23 @@ export class FallbackQuota {
     return {
       scope,
       limits,
-      ...(permits === undefined ? {} : { minute: permits }),
-      ...(day === undefined
-        ? {}
-        : {
-            day: {
-              dayNumber: this.#dayNumber,
-              used: 0,
-              unused: Number(this.#day.held),
-              ...wanted(Number(calls)),
-            },
-          }),
-      ...(slots === undefined
-        ? {}
-        : { slots: { outstanding: Number(this.#slots.held), ...wanted(Number(places)) } }),
-      ...(money === undefined
-        ? {}
-        : {
-            money: {
-              outstanding: asPicoUnits(this.#money.held),
-              least: asPicoUnits(amount > 0n ? 1n : 0n),
-              most: asPicoUnits(amount),
-            },
-          }),
+      ...(permits && { minute: permits }),
+      ...(day && {
+        day: {
+          dayNumber: this.#dayNumber,
+          used: 0,
+          unused: Number(this.#day.held),
+          ...wanted(Number(calls)),
+        },
+      }),
+      ...(slots && { slots: { outstanding: Number(this.#slots.held), ...wanted(Number(places)) } }),
+      ...(money && {
+        money: {
+          outstanding: asPicoUnits(this.#money.held),
+          least: asPicoUnits(amount > 0n ? 1n : 0n),
+          most: asPicoUnits(amount),
+        },
+      }),
     };
   }
 

@@ -19,16 +19,12 @@ invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks
 export const SHORT_TICKS = 1;
 /** The validity for a quiet account, some 16 s: it then asks four times a minute, not at each request. */
 export const LONG_TICKS = 27;
-/**
- * Long validity is for accounts that use less than this part of their limit: no more can lie idle at a node.
- */
+/** Long validity is for accounts that use less than this part of their limit: so much can lie idle. */
 export const QUIET_PART = 4;
 /** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 
-/**
- * The last tick in which a grant may be used; `weighing` permits of the account count, the grant included.
- */
+/** The last tick in which a grant may be used; `weighing` permits count, those of the grant included. */
 export function expiryTickOf(
   nowTick: number,
   weighing: number,

@@ -25,9 +25,7 @@ import { LeaseWaits } from './lease-waits.js';
 import { type LeasedScope, LeasedScopes, type ScopeAddresses } from './leased-scope.js';
 import type { CallsUse } from './sharing-stats.js';
 
-/**
- * How often waits ask the coordinator again for what others may have given back, and deadlines are checked.
- */
+/** How often waits ask again for what others may have given back, and deadlines are checked. */
 const RETRY_MS = 60;
 /** How often leases are checked for what lies idle. */
 const LOOK_MS = 250;
@@ -85,9 +83,7 @@ export class LeaseManager {
     });
   }
 
-  /**
-   * Joins the coordinator. If that fails it is tried again until it works, whether leases are needed or not.
-   */
+  /** Joins the coordinator, and tries again until it works, whether leases are needed or not. */
   async start(): Promise<void> {
     await this.#exchange();
   }
@@ -100,10 +96,7 @@ export class LeaseManager {
     };
   }
 
-  /**
-   * Resolves when what the request needs is here, or cannot be had. `key` is given if the key has limits of
-   * its own. Never rejects.
-   */
+  /** Resolves when the need is met or cannot be. `key` is given if it has its own limits. Never rejects. */
   wait(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
     const scopes = [
       this.#scopes.account(account, this.#nowMs),

@@ -16,9 +16,7 @@ export interface Wait {
   readonly end: (end: LeaseEnd) => void;
 }
 
-/**
- * How long a request waits for what others may give back. They give it back after 750 ms, see IDLE_MS_SCARCE.
- */
+/** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;
 /** So many requests may wait in this process, in about 1 MB; more are told that the coordinator is lost. */
 const WAITS_MAX = 20_000;

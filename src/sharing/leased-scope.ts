@@ -112,10 +112,10 @@ export class LeasedScope {
     this.#sent = {
       scope: this.address.scope,
       limits,
-      ...(minute === undefined ? {} : { minute }),
-      ...(day === undefined ? {} : { day }),
-      ...(slots === undefined ? {} : { slots }),
-      ...(money === undefined ? {} : { money }),
+      ...(minute && { minute }),
+      ...(day && { day }),
+      ...(slots && { slots }),
+      ...(money && { money }),
     };
     return this.#sent;
   }

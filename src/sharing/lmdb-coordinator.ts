@@ -82,9 +82,7 @@ export class LeaseNodes {
     return Check(NodeRow, row) && row.incarnation === node.incarnation ? row.life : undefined;
   }
 
-  /**
-   * Reads who lives; each LOOK_PERIOD_MS it drops those whose process has ended. Call it in a transaction.
-   */
+  /** Reads who lives, now and then without those whose process has ended. Call it in a transaction. */
   look(nowMs: number): void {
     const looksAtProcesses = nowMs - this.#processesLookedAtMs >= LOOK_PERIOD_MS;
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;

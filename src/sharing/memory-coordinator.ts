@@ -37,7 +37,26 @@ export class MemoryCoordinator {
   }
 
   connect(node: NodeIdentity): Coordinator {
-    return new MemoryNode(this, node);
+    let sequence = 0;
+    let closed = false;
+    const later = async <Result>(act: () => Result): Promise<Result> => {
+      await Promise.resolve();
+      if (closed) throw new CoordinatorLost('closed', 'the authority was closed');
+      return act();
+    };
+    return {
+      join: () => later(() => this.join(node)),
+      exchange: (asks) => {
+        const number = (sequence += 1);
+        return later(() => this.exchange(node, number, asks));
+      },
+      look: (scopes) => later(() => this.look(scopes)),
+      leave: () => later(() => this.leave(node)),
+      close: () => {
+        closed = true;
+        return Promise.resolve();
+      },
+    };
   }
 
   /** Sets how much was ever credited to an account, as a registry would. */
@@ -100,45 +119,5 @@ export class MemoryCoordinator {
       this.#scopes.set(scope, known);
     }
     return known;
-  }
-}
-
-class MemoryNode implements Coordinator {
-  readonly #shared: MemoryCoordinator;
-  readonly #node: NodeIdentity;
-  #sequence = 0;
-  #closed = false;
-
-  constructor(shared: MemoryCoordinator, node: NodeIdentity) {
-    this.#shared = shared;
-    this.#node = node;
-  }
-
-  join(): Promise<JoinReply> {
-    return this.#later(() => this.#shared.join(this.#node));
-  }
-
-  exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
-    this.#sequence += 1;
-    return this.#later(() => this.#shared.exchange(this.#node, this.#sequence, asks));
-  }
-
-  look(scopes: readonly string[]): Promise<ScopeView[]> {
-    return this.#later(() => this.#shared.look(scopes));
-  }
-
-  leave(): Promise<void> {
-    return this.#later(() => this.#shared.leave(this.#node));
-  }
-
-  close(): Promise<void> {
-    this.#closed = true;
-    return Promise.resolve();
-  }
-
-  async #later<Result>(act: () => Result): Promise<Result> {
-    await Promise.resolve();
-    if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
-    return act();
   }
 }

@@ -31,10 +31,7 @@ type BucketState = readonly [tick: number, granted: readonly (readonly [node: st
 class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
-  /**
-   * The last grant to each node, which may not have heard of it. LMDB loses no reply, so `state` leaves it
-   * out.
-   */
+  /** The last grant to each node, which may not know of it. LMDB loses no reply: it is no part of `state`. */
   readonly #lastGrants = new Map<
     string,
     { readonly number: number; readonly tick: number; readonly count: number }
@@ -215,12 +212,10 @@ export class ScopeGrants {
   reply(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseReply {
     const { limits, minute, day, slots, money } = ask;
     return {
-      ...(minute === undefined
-        ? {}
-        : { minute: this.#minute.reply(node, limits.requestsPerMinute, minute, nowMs) }),
-      ...(day === undefined ? {} : { day: this.#replyDay(node, limits.callsPerDay, day, wallMs) }),
-      ...(slots === undefined ? {} : { slots: this.#replySlots(node, limits.callsInFlight, slots) }),
-      ...(money === undefined ? {} : { money: this.#replyMoney(node, host, money) }),
+      ...(minute && { minute: this.#minute.reply(node, limits.requestsPerMinute, minute, nowMs) }),
+      ...(day && { day: this.#replyDay(node, limits.callsPerDay, day, wallMs) }),
+      ...(slots && { slots: this.#replySlots(node, limits.callsInFlight, slots) }),
+      ...(money && { money: this.#replyMoney(node, host, money) }),
     };
   }
 

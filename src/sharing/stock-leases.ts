@@ -84,9 +84,7 @@ export class DayLease<Index extends number> extends StockLease<number> {
     return held.dayNumber >= dayNumber ? held.unused : 0;
   }
 
-  /**
-   * What to say for `waiting` calls; undefined if there is nothing to say. `all`: also what is already known.
-   */
+  /** What to say for `waiting` calls, undefined if nothing. `all`: also what the coordinator knows. */
   ask(waiting: number, low: boolean, nowMs: number, all: boolean): DayAsk | undefined {
     const { dayNumber, used, unused } = this.#leases.dayHeld(this.#counted);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
@@ -157,9 +155,7 @@ export class SlotsLease extends StockLease<number> {
     return this.outstanding - this.#leases.inFlightOf(this.#account);
   }
 
-  /**
-   * What to say for `waiting` calls; undefined if there is nothing to say. `all`: also what is already known.
-   */
+  /** What to say for `waiting` calls, undefined if nothing. `all`: also what the coordinator knows. */
   ask(waiting: number, low: boolean, all: boolean): SlotsAsk | undefined {
     const { outstanding } = this;
     const missing = waiting - this.left;
@@ -249,9 +245,7 @@ export class MoneyLease extends StockLease<bigint> {
     return asPicoUnits(this.outstanding - this.left);
   }
 
-  /**
-   * Sets what is to be collected: at once as far as the lease goes, the rest from later grants. 0 ends that.
-   */
+  /** Sets what is to be collected, now as far as the lease goes and then from later grants; 0 ends that. */
   setUncovered(amount: PicoUnits): void {
     this.#uncovered = amount;
     this.#collect();

@@ -11,14 +11,9 @@ import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
-/**
- * Entries at a time, some 200 bytes each. More come only if an upstream keeps reporting nonsense; they stay
- * uncovered.
- */
+/** Entries at a time, of some 200 bytes. More come only if upstreams report nonsense: not collected. */
 const ENTRIES_MAX = 10_000;
-/**
- * If responses wait until their charge is on disk, a charge may be taken back; after so long it cannot be.
- */
+/** If responses wait until their charge is on disk, a charge may be taken back, but not after so long. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
 /** After so long all other processes have given back what lay idle there. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;

@@ -5,12 +5,10 @@
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { InheritedUse } from '../registry/key-record.js';
-import type { HostSpent, LeaseReply, LeaseAsk, ScopeView } from './coordinator.js';
+import type { HostSpent, LeaseReply, LeaseAsk, ScopeView, SlotsGrant } from './coordinator.js';
 import { MONEY_BASE } from './valkey-lua.js';
 
-/**
- * Plain MessagePack for the server's `cmsgpack`: no records, no extensions; 64-bit integers are below 2^53.
- */
+/** Plain MessagePack for the server's `cmsgpack`: no records or extensions; 64-bit integers below 2^53. */
 const packr = new Packr({ useRecords: false, variableMapSize: true, int64AsType: 'number' });
 
 export function packed(value: unknown): Buffer {
@@ -21,10 +19,7 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/**
- * How much was ever credited to an account by this host's copy of the registry; the version grows with
- * changes.
- */
+/** How much was ever credited to an account, by this host's copy of the registry. */
 export interface Credited {
   readonly totalPicoUnits: PicoUnits;
   readonly version: number;
@@ -83,48 +78,31 @@ export function encodeAsk(
   ];
 }
 
-type RawMinute = readonly [number, number, boolean, number, number, number];
-type RawDay = readonly [number, number, boolean, number, number];
-type RawSlots = readonly [number, number, boolean];
+type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
+type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
+type RawDay = readonly [...RawCount, dayNumber: number, endsInMs: number];
 type RawMoney = readonly [number, number, number, number, boolean];
-export type RawReply = readonly [RawMinute | false, RawDay | false, RawSlots | false, RawMoney | false];
+export type RawReply = readonly [RawMinute | false, RawDay | false, RawCount | false, RawMoney | false];
 
 export function decodeReply([minute, day, slots, money]: RawReply): LeaseReply {
   return {
-    ...(minute === false
-      ? {}
-      : {
-          minute: {
-            granted: minute[0],
-            remaining: minute[1],
-            heldByOthers: minute[2],
-            tick: minute[3],
-            validMs: minute[4],
-            freeInMs: minute[5],
-          },
-        }),
-    ...(day === false
-      ? {}
-      : {
-          day: {
-            granted: day[0],
-            remaining: day[1],
-            heldByOthers: day[2],
-            dayNumber: day[3],
-            endsInMs: day[4],
-          },
-        }),
-    ...(slots === false ? {} : { slots: { granted: slots[0], remaining: slots[1], heldByOthers: slots[2] } }),
-    ...(money === false
-      ? {}
-      : {
-          money: {
-            granted: moneyOf(money[0], money[1]),
-            remaining: moneyOf(money[2], money[3]),
-            heldByOthers: money[4],
-          },
-        }),
+    ...(minute && {
+      minute: { ...countOf(minute), tick: minute[3], validMs: minute[4], freeInMs: minute[5] },
+    }),
+    ...(day && { day: { ...countOf(day), dayNumber: day[3], endsInMs: day[4] } }),
+    ...(slots && { slots: countOf(slots) }),
+    ...(money && {
+      money: {
+        granted: moneyOf(money[0], money[1]),
+        remaining: moneyOf(money[2], money[3]),
+        heldByOthers: money[4],
+      },
+    }),
   };
+}
+
+function countOf([granted, remaining, heldByOthers]: RawCount | RawMinute | RawDay): SlotsGrant {
+  return { granted, remaining, heldByOthers };
 }
 
 export type RawView = readonly [
@@ -140,10 +118,7 @@ export type RawView = readonly [
   toldLow: number,
 ];
 
-/**
- * `spentHere` is what the host's store has by now. The server still counts as outstanding what of it was not
- * reported yet.
- */
+/** `spentHere` is by the host's store; the server counts what of it was not reported as outstanding. */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
   const [minuteUsed, dayNumber, dayUsed, callsInFlight, high, low, spentHigh, spentLow, toldHigh, toldLow] =
     view;

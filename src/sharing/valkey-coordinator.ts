@@ -71,30 +71,23 @@ export class ValkeyCoordinator implements Coordinator {
   #closed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {
-    const { client, namespace, partitions, node, accounting, memory, equalShares, nodeExpiryMs } = options;
-    const { hasShare = true } = options;
+    const { partitions, node, memory, hasShare = true, timeInsteadMs = () => 0 } = options;
     this.#options = options;
     this.#partitions = Array.from(
       { length: partitions },
       (_, partition) =>
         new ValkeyPartition({
-          client,
-          namespace,
+          ...options,
+          hasShare,
+          timeInsteadMs,
           partition,
           host: node.host,
           place: placeOf(node),
           incarnation: node.incarnation,
-          accounting,
           isMine: (scope) => partitionOf(scope, partitions) === partition,
           held: this.#held,
           remembered: memory.of(partition),
-          remember: (remembered) => {
-            memory.set(partition, remembered);
-          },
-          equalShares,
-          hasShare,
-          nodeExpiryMs,
-          timeInsteadMs: options.timeInsteadMs ?? (() => 0),
+          remember: (remembered) => memory.set(partition, remembered),
         }),
     );
   }

@@ -263,26 +263,32 @@ export class ValkeyPartition {
   }
 
   async #reportHeld(): Promise<void> {
-    const rows: unknown[][] = [];
-    for (const [scope, held] of this.#options.held.entries()) {
-      if (!this.#options.isMine(scope)) continue;
-      rows.push(heldRow(scope, held, versioned(this.#options.accounting.spentOf(scope))));
-      if (rows.length === PAGE_SCOPES) await this.#report(rows.splice(0));
-    }
-    if (rows.length > 0) await this.#report(rows);
+    const { held, accounting } = this.#options;
+    await this.#report(held.entries(), (scope, lease) =>
+      heldRow(scope, lease, versioned(accounting.spentOf(scope))),
+    );
   }
 
   async #reportSpent(): Promise<void> {
-    const rows: unknown[][] = [];
-    for (const [scope, spent] of this.#options.accounting.allSpent()) {
-      if (!this.#options.isMine(scope)) continue;
-      rows.push([scope, false, 0, false, versioned(spent)]);
-      if (rows.length === PAGE_SCOPES) await this.#report(rows.splice(0));
-    }
-    if (rows.length > 0) await this.#report(rows);
+    const spent = this.#options.accounting.allSpent();
+    await this.#report(spent, (scope, total) => [scope, false, 0, false, versioned(total)]);
   }
 
-  async #report(rows: readonly unknown[][]): Promise<void> {
+  /** Reports the entries of this partition, page by page. */
+  async #report<Value>(
+    entries: Iterable<readonly [string, Value]>,
+    rowOf: (scope: string, value: Value) => unknown[],
+  ): Promise<void> {
+    const rows: unknown[][] = [];
+    for (const [scope, value] of entries) {
+      if (!this.#options.isMine(scope)) continue;
+      rows.push(rowOf(scope, value));
+      if (rows.length === PAGE_SCOPES) await this.#reportPage(rows.splice(0));
+    }
+    if (rows.length > 0) await this.#reportPage(rows);
+  }
+
+  async #reportPage(rows: readonly unknown[][]): Promise<void> {
     const { incarnation, timeInsteadMs } = this.#options;
     const scopes = rows.map(([scope]) => scope as string);
     const taken = await this.#server.run(REPORT_SCRIPT, [incarnation, timeInsteadMs()], scopes, rows);
