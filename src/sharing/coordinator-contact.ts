@@ -5,7 +5,6 @@
 import { emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-snapshot.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
-import { ValkeyError, type ValkeyFailure } from './valkey-client.js';
 
 /** The pause after a loss doubles from first to longest; a random part keeps nodes from coming at once. */
 const RETRY_MS_MIN = 100;
@@ -72,24 +71,4 @@ export class CoordinatorContact {
     this.#failures += 1;
     this.#retryMs = nowMs + pauseMs * (0.5 + this.#random());
   }
-}
-
-const REASONS = {
-  unreachable: 'unreachable',
-  offline: 'unreachable',
-  late: 'deadline',
-  refused: 'failing',
-} as const satisfies Record<ValkeyFailure, string>;
-
-/** Turns a failure of the server into a CoordinatorLost; any other error is a bug and stays. */
-export function asLoss(error: unknown): unknown {
-  if (!(error instanceof ValkeyError)) return error;
-  return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
-}
-
-/** Whether the server cannot have heard of the failed call, nor will. */
-export function wasNotSent(error: unknown): boolean {
-  return (
-    error instanceof CoordinatorLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'
-  );
 }

@@ -21,7 +21,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { asPicoUnits } from '../core/units.js';
-import { CoordinatorContact, wasNotSent } from './coordinator-contact.js';
+import { CoordinatorContact } from './coordinator-contact.js';
 import {
   type Coordinator,
   CoordinatorLost,
@@ -39,6 +39,7 @@ import type { FallbackCoordinator } from './fallback-coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
 import { type LeaseTimers, SYSTEM_TIMERS } from './lease-terms.js';
 import { MemoryCoordinator } from './memory-coordinator.js';
+import { wasNotSent } from './valkey-client.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
 /** How long after the server may last have heard a node that node's share begins. */

@@ -8,6 +8,7 @@
  * anything twice, with one exception: a script that the server does not know, and therefore has not run.
  */
 import { createHash } from 'node:crypto';
+import { CoordinatorLost } from './coordinator.js';
 import {
   isServersNo,
   wasOffline,
@@ -219,4 +220,24 @@ export class ValkeyClient {
 function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return textOf(error.errors[0]);
   return error instanceof Error ? error.message || error.name : String(error);
+}
+
+const REASONS = {
+  unreachable: 'unreachable',
+  offline: 'unreachable',
+  late: 'deadline',
+  refused: 'failing',
+} as const satisfies Record<ValkeyFailure, string>;
+
+/** Turns a failure of the server into a CoordinatorLost; any other error is a bug and stays. */
+export function asLoss(error: unknown): unknown {
+  if (!(error instanceof ValkeyError)) return error;
+  return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });
+}
+
+/** Whether the server cannot have heard of the failed call, nor will. */
+export function wasNotSent(error: unknown): boolean {
+  return (
+    error instanceof CoordinatorLost && error.cause instanceof ValkeyError && error.cause.code === 'offline'
+  );
 }

@@ -5,10 +5,9 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { InheritedUse } from '../registry/key-record.js';
-import { asLoss } from './coordinator-contact.js';
 import { CoordinatorLost, type HostSpent, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { HeldLease, HeldLeases } from './held-leases.js';
-import type { ValkeyClient, ValkeyScript } from './valkey-client.js';
+import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import {
   coordinatorKeys,
   type CoordinatorKeys,
