@@ -21,9 +21,8 @@ import type { Log } from '../telemetry/log.js';
 import { usageLogOf, type UsageLog } from './gateway-logs.js';
 import { IdNames } from './id-names.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
-import type { GroupPosition } from './messages.js';
+import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import type { LiveSettings } from './reload.js';
-import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
 
 export interface AccountingOptions {
   /** As they were at the start. */

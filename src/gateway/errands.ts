@@ -4,7 +4,7 @@
  * supervisor must serve by (GroupErrands). Main thread.
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
-import type { GroupSnapshot, SnapshotKind } from './snapshots.js';
+import type { GroupSnapshot, SnapshotKind } from './messages.js';
 
 /** For all gateways to have taken a change over; one that stands still for so long is named in the response. */
 const CONFIRM_MS_MAX = 1_500;

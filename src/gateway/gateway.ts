@@ -20,9 +20,8 @@ import { GatewayLogs } from './gateway-logs.js';
 import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import { Listeners, RequestIds } from './listeners.js';
-import type { GatewayReady } from './messages.js';
+import type { GatewayReady, Snapshot, SnapshotKind } from './messages.js';
 import { UpstreamWorkers } from './pools.js';
-import type { Snapshot, SnapshotKind } from './snapshots.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 

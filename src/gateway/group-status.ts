@@ -17,7 +17,7 @@ import type {
   ThreadStatus,
   UpstreamStatus,
 } from '../telemetry/status-document.js';
-import type { CallsStatus, ModelStatus, ProcessStatus } from './snapshots.js';
+import type { CallsStatus, ModelStatus, ProcessStatus } from './messages.js';
 
 /*
  * What the status route tells of sharing, of one process and of several. Main thread, and supervisor process.

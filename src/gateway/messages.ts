@@ -1,6 +1,6 @@
 /**
- * What travels between the supervisor and a gateway process, over the IPC channel of `fork` with 'advanced'
- * serialization. Both ends import this file.
+ * The messages between the supervisor and a gateway process, over the IPC channel of `fork` with 'advanced' serialization, and the
+ * figures in them. Both ends import this file.
  *
  *     supervisor → gateway   start    once, first: the settings, which hold the providers' keys and so are in no argument
  *                                     and in no variable that `ps` would show
@@ -9,7 +9,7 @@
  *                            in_force what an operator is shown as the settings, after a reload
  *                            lead     have the admin interface from now on, beside the gateway that has it, if one does
  *                            follow   another has the admin interface: take no new connections to it
- *                            read     tell your figures
+ *                            read     send your figures
  *                            readings answers `ask_readings`
  *                            log      an operator has changed what is logged, at one of the gateways
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
@@ -24,8 +24,8 @@
  *                            ask_reload  an operator asks: the supervisor reads the file, for it alone knows how it was named
  *                                        and has the environment
  *
- * Of the gateway's half: a terminal sends SIGINT and SIGHUP, and a service manager SIGTERM, to the gateway too, so it
- * ignores all three and waits for `drain`. When the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
+ * A terminal sends SIGINT and SIGHUP, and a service manager SIGTERM, to the gateway too: it ignores all three
+ * and waits for `drain`. If the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
  * drains by itself, so that no gateway is left that nobody watches.
  */
 import type { Settings } from '../config/schema.js';
@@ -33,7 +33,11 @@ import type { SettingChange, SettingInForce, SettingsDifference } from '../confi
 import type { LogChange } from '../telemetry/log.js';
 import { invariant } from '../core/errors.js';
 import { identityOf } from '../store/process-identity.js';
-import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
+import type { CallsUse } from '../sharing/sharing-stats.js';
+import type { Outcome } from '../telemetry/metrics-layout.js';
+import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
+import type { CallCounts, RunStatus } from '../telemetry/status-document.js';
+import type { AccountReport } from '../telemetry/top-accounts.js';
 
 /** EX_CONFIG of sysexits.h: starting again would end the same way. */
 export const GATEWAY_REFUSED_EXIT_CODE = 78;
@@ -54,7 +58,7 @@ export interface StartGateway {
   readonly joins: boolean;
 }
 
-/** A gateway's place among those of its supervisor. */
+/** Which of the gateways of its supervisor a gateway is. */
 export interface GroupPosition {
   /** Text that no other supervisor has: the gateways of one are let into the folder together. */
   readonly id: string;
@@ -224,3 +228,49 @@ export type FromGateway =
   | AskReload
   | PublishLog
   | PublishUpstreamReset;
+
+/** Call counts by outcome. The cost is a number so that processes' totals can be summed. */
+export interface CallsStatus extends CallCounts {
+  readonly outcomes: Readonly<Record<Outcome, number>>;
+  readonly cost_pico_units: number;
+}
+
+/** The calls of a model that has had one. */
+export interface ModelStatus extends CallsStatus {
+  readonly id: string;
+}
+
+/** What one gateway process says of itself for `GET /admin/v1/status`. */
+export interface ProcessStatus extends CallsStatus, RunStatus {
+  readonly models: readonly ModelStatus[];
+}
+
+/** What a gateway can be asked for. Whichever gateway has the admin interface answers for all of them. */
+export interface Snapshots {
+  readonly metrics: MetricsSnapshot;
+  readonly status: ProcessStatus;
+  /** One of each process. */
+  readonly accounts: readonly AccountReport[];
+  /** Number of the newest change of the registry that it serves by. */
+  readonly changes: number;
+  /** Whether what it had settled is in the store. */
+  readonly books: boolean;
+  /** What its calls use of the accounts that are asked about. */
+  readonly calls: readonly CallsUse[];
+}
+
+/** Kinds that are asked for to have something done. A reply that was on its way before the question does not count. */
+export const ERRANDS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
+
+export type SnapshotKind = keyof Snapshots;
+
+/** One process's reply. It has only the kind that was asked for. */
+export type Snapshot = Partial<Snapshots>;
+
+/** Of all processes of a supervisor. */
+export interface GroupSnapshot {
+  /** Those that run. Figures of one that did not answer in time are its last; an errand it has then not answered. */
+  readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
+  /** Counters of the processes that have ended; empty if there were none. */
+  readonly ended: Snapshot;
+}

@@ -1,5 +1,6 @@
 /**
- * From the settings of the file to the plain records that threads work with. Main thread, at start and at a reload.
+ * Makes the plain records that threads work with from the settings: catalog, routes, what listeners serve by, and how much memory
+ * bodies may take. Main thread, at the start and at a reload.
  */
 import { totalmem } from 'node:os';
 import { matchesModel } from '../config/cross-checks.js';
@@ -13,18 +14,57 @@ import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
-import { containerMemoryBytes } from './container-memory.js';
+import { readFileSync } from 'node:fs';
+import { join, posix } from 'node:path';
 
-/*
- * How much memory the bodies of calls in work may take where no setting says it. Main thread.
+/** `memory.high` kills nobody, but beyond it a group is slowed down until it hardly runs. */
+const FILES_V2 = ['memory.max', 'memory.high'];
+const FILES_V1 = ['memory.limit_in_bytes'];
+
+/**
+ * Returns how much memory the control groups allow the process, as a container, a pod or a service of systemd sets it: the least
+ * limit of its own group and of those around it, or Infinity. Not `process.constrainedMemory()`: that looks at the process's own group
+ * alone, and a limit often stands above it. `root` stands for `/`; the folders `proc` and `sys` are in it.
  */
+export function containerMemoryBytes(root = '/'): number {
+  let least = Infinity;
+  // Lines are `hierarchy:controllers:path`; version 2 has 0 and no controllers.
+  for (const line of textOf(join(root, 'proc/self/cgroup')).split('\n')) {
+    const [, hierarchy, controllers, path] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
+    if (path === undefined) continue;
+    const isV1 = controllers!.split(',').includes('memory');
+    if (!isV1 && hierarchy !== '0') continue;
+    const mount = join(root, isV1 ? 'sys/fs/cgroup/memory' : 'sys/fs/cgroup');
+    // A container may see its own group as the mount's root while the path is the host's: then only the walk's last step is there.
+    for (let group = posix.normalize(path); ; group = posix.dirname(group)) {
+      for (const file of isV1 ? FILES_V1 : FILES_V2)
+        least = Math.min(least, limitOf(join(mount, group, file)));
+      if (group === '/') break;
+    }
+  }
+  return least;
+}
 
-/** A rest of the same size is for threads and books, one for the responses, and one for what is not collected yet. */
+/** `max`, and a file that is not there, are no limit; version 1 writes a number beyond any machine's memory. */
+function limitOf(file: string): number {
+  const text = textOf(file).trim();
+  return /^[1-9]\d*$/.test(text) ? Number(text) : Infinity;
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** Of memory, for bodies, if no setting says it. As much again is for threads and books, for responses, and for garbage. */
 const SHARE_OF_MEMORY = 1 / 4;
 /** 400 of the longest bodies in their first half second: who has them knows, and sets it. */
 const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 
-/** For one process. */
+/** Returns the memory that bodies of calls in work may take in one process. */
 export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
   const { bodies_in_work_bytes: given } = limits;
   if (given !== undefined) return given;
@@ -66,7 +106,7 @@ export function catalogOf(settings: Settings): Catalog {
   return { models, plans };
 }
 
-/** Where the calls go, with the providers' keys: for upstream workers alone. */
+/** Where calls go, with the providers' keys. Only upstream workers get it. */
 export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[] {
   const slots = names.assign(
     settings.models.flatMap((model) =>
@@ -147,7 +187,7 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings, slot: number
   };
 }
 
-/** Undefined where the upstream knows the model by its id, which is what an admitted call names. */
+/** Undefined if the upstream knows the model by its id, which is what an admitted call names. */
 function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
   return name === model.id ? undefined : name;
 }

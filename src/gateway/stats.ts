@@ -12,11 +12,10 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import { statusDocument } from './group-status.js';
 import type { Listeners } from './listeners.js';
-import type { GroupPosition } from './messages.js';
+import type { GroupPosition, GroupSnapshot, Snapshot, SnapshotKind } from './messages.js';
 import type { UpstreamWorkers } from './pools.js';
 import type { LiveSettings } from './reload.js';
 import { bodiesInWorkBytesOf } from './snapshot.js';
-import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
 

@@ -21,7 +21,7 @@ import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/metrics-source.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
-import type { ModelStatus, ProcessStatus } from './snapshots.js';
+import type { ModelStatus, ProcessStatus } from './messages.js';
 import { sharingStatusOf } from './group-status.js';
 
 export interface StatusFacts {

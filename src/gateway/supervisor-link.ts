@@ -14,8 +14,10 @@ import type {
   ReloadRequest,
   PublishLog,
   PublishUpstreamReset,
+  GroupSnapshot,
+  Snapshot,
+  SnapshotKind,
 } from './messages.js';
-import type { GroupSnapshot, Snapshot, SnapshotKind } from './snapshots.js';
 
 /** The supervisor checks and applies, each within its own bound, after reloads that were asked for before. */
 const RELOAD_MS_MAX = 120_000;

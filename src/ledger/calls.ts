@@ -6,14 +6,154 @@
  *          └──> release                   given back
  */
 import { invariant } from '../core/errors.js';
-import type { AccountIndex, CallSlot, KeyIndex, PicoUnits } from '../core/units.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  asKeyIndex,
+  asPicoUnits,
+  type CallSlot,
+  type KeyIndex,
+  type PicoUnits,
+} from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import type { DayCalls } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import type { InFlight } from './in-flight.js';
 import type { KeyDay, KeyLimits } from './key-limits.js';
-import type { LedgerViews } from './layout.js';
-import { Reservations } from './reservation.js';
+import {
+  ACCOUNT,
+  COUNTED_WORDS32,
+  DAY_KEY,
+  DAY_NUMBER,
+  GRANTED_SLOTS,
+  HOLD,
+  type LedgerViews,
+  LOW_SLOTS,
+  RESERVATION_WORDS32,
+  RESERVATION_WORDS64,
+  STATE,
+} from './layout.js';
+
+const STATE_FREE = 0;
+const STATE_HELD = 1;
+const STATE_SETTLING = 2;
+
+/**
+ * What each call in flight has taken from its account, in one record a call slot.
+ *
+ *     free ──open──> held ──claim──> settling ──close──> free
+ *
+ * A slot belongs to one listener, which alone opens it. Claiming is a compare-exchange: of a listener that settles and the main
+ * thread that releases what a dead listener held, one gets the record, and the other gets nothing. The other words are written
+ * before the state says held, and only who has claimed the record reads them.
+ */
+export class Reservations {
+  readonly #words32: Int32Array;
+  readonly #words64: BigInt64Array;
+
+  constructor(views: LedgerViews) {
+    this.#words32 = views.reservations32;
+    this.#words64 = views.reservations64;
+  }
+
+  isFree(slot: CallSlot): boolean {
+    return Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + STATE) === STATE_FREE;
+  }
+
+  /**
+   * Records what was taken for a call; `dayKey` is the key whose call of that day it took besides its account's. Owner of the
+   * slot, which it has seen free.
+   */
+  open(
+    slot: CallSlot,
+    account: AccountIndex,
+    dayNumber: number,
+    hold: PicoUnits,
+    dayKey: KeyIndex | undefined,
+  ): void {
+    const first = slot * RESERVATION_WORDS32;
+    Atomics.store(this.#words32, first + ACCOUNT, account);
+    Atomics.store(this.#words32, first + DAY_NUMBER, dayNumber);
+    Atomics.store(this.#words32, first + DAY_KEY, dayKey === undefined ? 0 : dayKey + 1);
+    Atomics.store(this.#words64, slot * RESERVATION_WORDS64 + HOLD, hold);
+    Atomics.store(this.#words32, first + STATE, STATE_HELD);
+  }
+
+  /** True for exactly one caller; who gets true reads the record, gives back or charges, and then closes it. */
+  claim(slot: CallSlot): boolean {
+    const state = slot * RESERVATION_WORDS32 + STATE;
+    return Atomics.compareExchange(this.#words32, state, STATE_HELD, STATE_SETTLING) === STATE_HELD;
+  }
+
+  accountOf(slot: CallSlot): AccountIndex {
+    return asAccountIndex(Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + ACCOUNT));
+  }
+
+  dayNumberOf(slot: CallSlot): number {
+    return Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + DAY_NUMBER);
+  }
+
+  dayKeyOf(slot: CallSlot): KeyIndex | undefined {
+    const word = Atomics.load(this.#words32, slot * RESERVATION_WORDS32 + DAY_KEY);
+    return word === 0 ? undefined : asKeyIndex(word - 1);
+  }
+
+  holdOf(slot: CallSlot): PicoUnits {
+    return asPicoUnits(Atomics.load(this.#words64, slot * RESERVATION_WORDS64 + HOLD));
+  }
+
+  close(slot: CallSlot): void {
+    Atomics.store(this.#words32, slot * RESERVATION_WORDS32 + STATE, STATE_FREE);
+  }
+}
+
+/** Against a limit that comes with the call. */
+export class InFlight {
+  protected readonly counts: Int32Array;
+
+  constructor(views: LedgerViews) {
+    this.counts = views.inFlight;
+  }
+
+  of(account: AccountIndex): number {
+    return Atomics.load(this.counts, account);
+  }
+
+  /** Takes a place; false, and none is taken, where `callsMax` are taken. For a moment of a refusal it is counted all the same. */
+  take(account: AccountIndex, callsMax: number): boolean {
+    if (Atomics.add(this.counts, account, 1) < callsMax) return true;
+    Atomics.sub(this.counts, account, 1);
+    return false;
+  }
+
+  giveBack(account: AccountIndex): void {
+    Atomics.sub(this.counts, account, 1);
+  }
+}
+
+/** Against places that were granted. The place is taken before they are read, so who takes some back sees every place that is taken. */
+export class LeasedInFlight extends InFlight {
+  readonly #records32: Int32Array;
+  readonly #onLow: (account: AccountIndex) => void;
+
+  /** `onLow` is called by whoever takes the place that leaves few. */
+  constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
+    super(views);
+    this.#records32 = views.accounts.records32;
+    this.#onLow = onLow;
+  }
+
+  override take(account: AccountIndex): boolean {
+    const before = Atomics.add(this.counts, account, 1);
+    const first = account * COUNTED_WORDS32;
+    const left = Atomics.load(this.#records32, first + GRANTED_SLOTS) - before - 1;
+    if (left < 0) {
+      Atomics.sub(this.counts, account, 1);
+      return false;
+    }
+    if (left === Atomics.load(this.#records32, first + LOW_SLOTS)) this.#onLow(account);
+    return true;
+  }
+}
 
 export type Admission =
   | 'admitted'

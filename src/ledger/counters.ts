@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 import { Balance } from './balance.js';
 import { DayCounter, type DayCalls } from './day.js';
-import { InFlight, LeasedInFlight } from './in-flight.js';
+import { InFlight, LeasedInFlight } from './calls.js';
 import { KeyLimits } from './key-limits.js';
 import type { LedgerBuffers, LedgerViews } from './layout.js';
 import { LeasedBalance, LeasedDay } from './leased-stock.js';

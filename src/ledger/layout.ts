@@ -19,7 +19,7 @@
  *
  * One reservation (a call in flight), 24 bytes:
  *
- *        0    32  state      owner, main thread (CAS)   free, held or settling: see reservation.ts
+ *        0    32  state      owner, main thread (CAS)   free, held or settling: see calls.ts
  *        4    32  account    owner, while not held      whose money it is
  *        8    32  day        owner, while not held      number of the day whose call it took
  *       12    32  day key    owner, while not held      index + 1 of the key whose call of the day it took too, or 0

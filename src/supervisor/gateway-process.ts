@@ -1,22 +1,27 @@
-/** One life of one gateway process, from fork to exit. Supervisor process. */
-import { fork, type ChildProcess } from 'node:child_process';
+/**
+ * One gateway process, from fork to exit: what it is started with, what is sent to it, what it sends, and when it is killed.
+ * Supervisor process.
+ */
+import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from '../config/schema.js';
 import { PendingReplies } from '../core/ask-port.js';
 import {
-  GATEWAY_REFUSED_EXIT_CODE,
   type FromGateway,
+  GATEWAY_REFUSED_EXIT_CODE,
   type GatewayReady,
+  type PublishLog,
   type ReloadOutcome,
   type ReloadRequest,
   type StartGateway,
-  type PublishLog,
   type ToGateway,
+  type GroupSnapshot,
+  type Snapshot,
+  type SnapshotKind,
 } from '../gateway/messages.js';
-import type { GroupSnapshot, Snapshot, SnapshotKind } from '../gateway/snapshots.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
-import { logStrayOutput } from './stray-output.js';
+import type { Readable } from 'node:stream';
 
 export interface GatewayExit {
   /** How it ended, for the log: `exit code 1`, `signal SIGABRT`. */
@@ -250,4 +255,42 @@ export class GatewayProcess {
       refusal: this.#refusal,
     });
   }
+}
+
+/** A stack trace comes in several writes; what follows within this time is the same burst. */
+const BURST_MS = 100;
+/** Of a burst: a stack trace has some 2 KB. */
+const TEXT_CHARS_MAX = 8 * 1024;
+/** LMDB writes a line for every failed commit: of a burst a second, as many are told as a reader wants. */
+const PAUSE_MS = 1_000;
+
+/**
+ * Logs what a gateway writes to standard error beside its log, until the stream ends: words of native libraries (LMDB's `Write
+ * error`), V8's and Node's last words. Each burst becomes one entry, so every line of the log stays JSON. Holds at most one burst.
+ */
+export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
+  let text = '';
+  let dropped = 0;
+  let timer: NodeJS.Timeout | undefined;
+  let toldAtMs = -Infinity;
+  const tell = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (text === '') return;
+    toldAtMs = performance.now();
+    const cut = dropped === 0 ? {} : { droppedChars: dropped };
+    log.warn('a gateway wrote to standard error', { gateway: pid, text: text.trimEnd(), ...cut });
+    text = '';
+    dropped = 0;
+  };
+  stream.setEncoding('utf8');
+  stream.on('data', (piece: string) => {
+    const kept = piece.slice(0, TEXT_CHARS_MAX - text.length);
+    text += kept;
+    dropped += piece.length - kept.length;
+    timer ??= setTimeout(tell, Math.max(BURST_MS, toldAtMs + PAUSE_MS - performance.now()));
+  });
+  stream.once('end', tell);
+  // The pipe of a process that was killed: its exit is told by itself.
+  stream.on('error', tell);
 }

@@ -1,19 +1,23 @@
-/** One place among the gateways of a supervisor: the process that has it, or the pause before its next start. Supervisor process. */
+/**
+ * One slot among the gateways of a supervisor: the process that has it, or the pause before its next start. Also the types that
+ * `ProcessGroup` is made and called with. Supervisor process.
+ */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
 import type {
   GatewayReady,
+  PublishLog,
   ReloadOutcome,
   ReloadRequest,
   StartGateway,
-  PublishLog,
+  GroupSnapshot,
+  Snapshot,
+  SnapshotKind,
 } from '../gateway/messages.js';
-import type { GroupSnapshot, Snapshot, SnapshotKind } from '../gateway/snapshots.js';
 import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
 import type { PrimaryCandidate } from './primary.js';
-
-/* How long to wait before a gateway that ended is started again. Pure but for its clock; supervisor process. */
+import type { Log } from '../telemetry/log.js';
 
 export interface RestartPauses {
   readonly firstMs: number;
@@ -25,6 +29,7 @@ export interface RestartPauses {
 /** The first restart is not noticed by a client that retries; a gateway that cannot start costs one try in ten seconds. */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
+/** How long to wait before a gateway that ended is started again. */
 export class RestartPolicy {
   readonly #clock: Clock;
   readonly #pauses: RestartPauses;
@@ -192,4 +197,37 @@ export class GroupMember implements PrimaryCandidate {
     this.#onStarted(exit.refusal ?? exit.how);
     this.#onGone();
   }
+}
+
+/** What a group of gateways is given. */
+export interface GroupOptions extends MemberOptions {
+  readonly settings: Settings;
+  readonly demo: boolean;
+  /** The settings as an operator looks at them. */
+  readonly inForce: StartGateway['inForce'];
+  /** `id` of GroupPosition. */
+  readonly groupId: string;
+  readonly log: Log;
+}
+
+export interface GroupEnd {
+  /** 0 if every gateway was asked to end and ended with 0. */
+  readonly exitCode: 0 | 1;
+  /** Why a gateway cannot run; for the operator, may have several lines. */
+  readonly refusal: string | undefined;
+}
+
+export interface GroupCallbacks {
+  /** Once, when the first gateway serves. */
+  onReady(ready: GatewayReady): void;
+  /** A gateway's operator asks for a reload; must not reject. */
+  onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
+}
+
+/** A replacement that has begun. */
+export interface Replacement {
+  /** Gateways that are replaced. */
+  readonly count: number;
+  /** When all are: undefined; or why the rest stay as they are. */
+  readonly done: Promise<string | undefined>;
 }

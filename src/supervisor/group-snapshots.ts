@@ -6,7 +6,7 @@
  * seen higher ones.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
-import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/snapshots.js';
+import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
 import { addEnded, endedSnapshot } from '../telemetry/metrics-snapshot.js';
 
 /** Of whom figures can be asked. */

@@ -9,8 +9,13 @@ import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
 import type { GatewayReady, StartGateway } from '../gateway/messages.js';
 import type { GatewayExit, GatewayProcess } from './gateway-process.js';
-import { GroupMember } from './group-member.js';
-import type { GroupCallbacks, GroupEnd, GroupOptions, Replacement } from './group-options.js';
+import {
+  GroupMember,
+  type GroupCallbacks,
+  type GroupEnd,
+  type GroupOptions,
+  type Replacement,
+} from './group-member.js';
 import { GroupSnapshots } from './group-snapshots.js';
 import { Primary } from './primary.js';
 

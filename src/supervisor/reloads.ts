@@ -1,10 +1,10 @@
 /**
- * Reloads of the settings, one after the other: the file is read, all of it is checked, and what is live of it is given to
- * the gateways; or nothing is changed and the reasons are told. With a restart the gateways are then replaced one by one.
+ * Reloads the settings, one reload after the other: reads the file, checks all of it, and gives what can change live to the gateways;
+ * or changes nothing and says why. With a restart the gateways are then replaced one by one. Also watches the files, for `watch`.
  * Supervisor process.
  */
 import { ConfigError } from '../config/config-error.js';
-import { settingsDeclaration, type Settings } from '../config/schema.js';
+import { type Settings, settingsDeclaration } from '../config/schema.js';
 import {
   adoptLive,
   adoptReplaced,
@@ -15,7 +15,8 @@ import {
 } from '../config/settings-in-force.js';
 import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import type { Replacement } from './group-options.js';
+import type { Replacement } from './group-member.js';
+import { statSync } from 'node:fs';
 
 export interface ReloadsOptions {
   /** As the file has them that was read at the start; ports are those of the file. */
@@ -129,4 +130,67 @@ function textsOf({ applied, restartNeeded }: SettingsDifference): Record<string,
 function errorsOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError) return error.problems;
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)];
+}
+
+/** Files that are looked at: the configuration, and a key or certificate for each of some hundred upstreams. */
+const FILES_MAX = 1_000;
+
+export interface FileWatchOptions {
+  /** Paths that matter now; the first are the most important. */
+  readonly files: () => readonly string[];
+  readonly onChange: () => void;
+  readonly periodMs: number;
+}
+
+/**
+ * Notices that files have changed. It looks at them once a period and does not wait for the system to tell: that also works if a file
+ * is replaced (editors), if a link to its folder is turned (config maps of Kubernetes), and on mounts that tell nothing (NFS, bind
+ * mounts of containers). A look costs some 3 µs a file.
+ */
+export class FileWatch {
+  readonly #options: FileWatchOptions;
+  #timer: NodeJS.Timeout | undefined;
+  /** How the files were when their content was last taken, and at the last look. */
+  #taken = '';
+  #seen = '';
+
+  constructor(options: FileWatchOptions) {
+    this.#options = options;
+  }
+
+  /** Begins to look, or with false ends; idempotent. */
+  set isOn(on: boolean) {
+    if (on === (this.#timer !== undefined)) return;
+    clearInterval(this.#timer);
+    this.#timer = undefined;
+    if (!on) return;
+    this.#taken = this.#seen = this.#fingerprint();
+    this.#timer = setInterval(() => this.#look(), this.#options.periodMs);
+    this.#timer.unref();
+  }
+
+  /** A change counts when two looks in a row find the same: whoever writes has finished. */
+  #look(): void {
+    const now = this.#fingerprint();
+    const isSettled = now === this.#seen;
+    this.#seen = now;
+    if (!isSettled || now === this.#taken) return;
+    this.#taken = now;
+    this.#options.onChange();
+  }
+
+  /** Links are followed. A file that is not there is a state too: it may be being replaced. */
+  #fingerprint(): string {
+    const files = this.#options.files().slice(0, FILES_MAX);
+    return files.map((path) => `${path}\n${stateOf(path)}\n`).join('');
+  }
+}
+
+function stateOf(path: string): string {
+  try {
+    const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });
+    return [dev, ino, size, mtimeNs, ctimeNs].join(' ');
+  } catch (error) {
+    return String((error as NodeJS.ErrnoException).code);
+  }
 }

@@ -9,11 +9,9 @@ import type { Settings } from '../config/schema.js';
 import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
 import { type GatewayReady, ownGroupId, type ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { FileWatch } from './file-watch.js';
-import type { GroupEnd, GroupOptions } from './group-options.js';
+import { FileWatch, Reloads } from './reloads.js';
+import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
-import { Reloads } from './reloads.js';
-import { RESTART_PAUSES } from './group-member.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Two million keys are read in seconds; a start that takes two minutes has hung. */

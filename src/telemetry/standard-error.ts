@@ -19,7 +19,7 @@ import { isMainThread } from 'node:worker_threads';
 
 /**
  * Names the log's descriptor in a process whose own standard error is not the log: see
- * supervisor/stray-output.ts.
+ * supervisor/gateway-process.ts.
  */
 export const LOG_DESCRIPTOR_VARIABLE = 'TOLLGATE_LOG_DESCRIPTOR';
 

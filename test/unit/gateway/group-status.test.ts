@@ -1,7 +1,7 @@
 /** The status document of several processes. */
 import t from 'tap';
 import { addStatus, endedStatus, statusDocument } from '#src/gateway/group-status.js';
-import type { ProcessStatus } from '#src/gateway/snapshots.js';
+import type { ProcessStatus } from '#src/gateway/messages.js';
 import { OUTCOMES, type Outcome } from '#src/telemetry/metrics-layout.js';
 
 const outcomes = (ok: number): Record<Outcome, number> =>

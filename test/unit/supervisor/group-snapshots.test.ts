@@ -1,7 +1,7 @@
 /** Figures of a group while its processes answer, do not answer, and end. */
 import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import type { Snapshot, SnapshotKind } from '#src/gateway/snapshots.js';
+import type { Snapshot, SnapshotKind } from '#src/gateway/messages.js';
 import { GroupSnapshots, type ReadableProcess } from '#src/supervisor/group-snapshots.js';
 import type { MetricsSnapshot } from '#src/telemetry/metrics-snapshot.js';
 

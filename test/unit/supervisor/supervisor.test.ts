@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import t from 'tap';
 import { loadSettings, type LoadedSettings } from '#src/config/load.js';
 import type { GatewayReady } from '#src/gateway/messages.js';
-import type { GroupEnd, GroupOptions } from '#src/supervisor/group-options.js';
+import type { GroupEnd, GroupOptions } from '#src/supervisor/group-member.js';
 import { supervise, supervisorOptions } from '#src/supervisor/supervisor.js';
 import type { LogFields } from '#src/telemetry/log.js';
 

@@ -1,7 +1,7 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers, openLedgerViews } from '#src/ledger/layout.js';
-import { Reservations } from '#src/ledger/reservation.js';
+import { Reservations } from '#src/ledger/calls.js';
 
 void t.test('a reservation is open, claimed once and free again; neighbours keep theirs', (t) => {
   const views = openLedgerViews(createLedgerBuffers({ accountsMax: 9, callsInFlightMax: 3 }));
