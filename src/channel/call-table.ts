@@ -4,12 +4,12 @@
  * One record of 20 bytes a call slot, all records in one SharedArrayBuffer:
  *
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
- *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets it;
- *                           the end that exchanges it for 0 must see to it that the worker goes on
+ *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
+ *                           it; the end that exchanges it for 0 must see to it that the worker goes on
  *     word 2  cancelled     1 once the client has gone; the listener sets it, the worker reads it
  *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
- *     word 4  upstream      1 + the slot of the upstream that got the call last, 0 for none; the worker sets it,
- *                           the listener reads it at the end and clears it before the next call
+ *     word 4  upstream      1 + the slot of the upstream that got the call last, 0 for none; the worker sets
+ *                           it, the listener reads it at the end and clears it before the next call
  *
  * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot
  * belongs to one call from `open` by its listener until the worker's last frame for it.

@@ -30,7 +30,7 @@ export type LeaseEnd =
   /** The coordinator cannot be asked. */
   | 'lost';
 
-export type LowLease =
+type LowLease =
   | { readonly kind: 'account'; readonly account: AccountIndex }
   | { readonly kind: 'key'; readonly key: KeyIndex };
 

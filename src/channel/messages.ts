@@ -32,7 +32,7 @@ export interface CallFrame {
   readonly id: CallId;
   readonly request: UpstreamRequest;
 }
-export interface SignalFrame {
+interface SignalFrame {
   readonly kind: typeof FRAME_CANCEL | typeof FRAME_CREDIT;
   readonly id: CallId;
 }
@@ -50,7 +50,7 @@ export interface EndFrame {
   /** See `DownstreamHandle.end`. */
   readonly upstreamWaitMs: number;
 }
-export interface FailFrame {
+interface FailFrame {
   readonly kind: typeof FRAME_FAIL;
   readonly id: CallId;
   readonly error: ErrorRecord;

@@ -7,7 +7,7 @@
  */
 
 /** How the body ends: there is none, after its length, with the last chunk, with the connection. */
-export type Framing = 'empty' | 'length' | 'chunked' | 'close';
+type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
 /** Providers send some 30. */
 const HEADERS_MAX = 256;

@@ -29,7 +29,7 @@ export interface AttemptBegin {
   readonly nowMs: number;
 }
 
-export interface AttemptEnd {
+interface AttemptEnd {
   /** The kind of failure, or `cancelled`; undefined if the response was whole. */
   readonly error: string | undefined;
   readonly status: number;

@@ -24,7 +24,7 @@ const COOLDOWN_MS_MIN = 2_000;
 const COOLDOWN_MS_MAX = 60_000;
 
 /** If no other upstream is left, each refused call is lost: so long at most after the upstream is back. */
-export const LONE_COOLDOWN_MS_MAX = 5_000;
+const LONE_COOLDOWN_MS_MAX = 5_000;
 
 /** What happened; the cooldown that follows is passed with it. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';

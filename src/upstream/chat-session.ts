@@ -33,7 +33,7 @@ import type { RouteTable } from './route-table.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import { doubtOf, withinHold } from './usage-shapes.js';
 
-export interface SessionDeps {
+interface SessionDeps {
   readonly routes: RouteTable;
   readonly http: HttpClient;
   readonly echo: HttpClient;
@@ -247,10 +247,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
    * down.
    */
   #failResting(): void {
-    const { routes, errors: faults } = this.#shared;
+    const { routes, errors } = this.#shared;
     const { restMs, reason } = this.#plan.rest();
     const subject = `model ${routes.routeOf(this.#request.modelIndex).id}`;
-    faults.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
+    errors.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
     const seconds = shorter(this.#retryAfterSeconds, Math.max(1, ceilDiv(Math.ceil(restMs), 1_000)));
     this.#fail(unavailableError(this.#reason ?? reason, seconds));
   }
@@ -258,18 +258,18 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
     const { target } = attempt.taken;
     const { name } = target;
-    const { errors: faults } = this.#shared;
+    const { errors } = this.#shared;
     if (failure.wrongAddress)
-      faults.write(
+      errors.write(
         'warn',
         name,
         'an upstream has no chat interface at its address, or not this model: check url and model',
         `${failure.cause}, at ${addressOf(target)}`,
       );
     else if (failure.kind === 'credentials')
-      faults.write('error', name, 'an upstream refuses our key or account', failure.cause);
-    else if (again) faults.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
-    else faults.write('error', name, 'an upstream failed, the call was lost', failure.cause);
+      errors.write('error', name, 'an upstream refuses our key or account', failure.cause);
+    else if (again) errors.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
+    else errors.write('error', name, 'an upstream failed, the call was lost', failure.cause);
   }
 
   /**
@@ -294,10 +294,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#settled(reported);
       return;
     }
-    const { routes, count, errors: faults } = this.#shared;
+    const { routes, count, errors } = this.#shared;
     const { tokenizer, outputTokensMax } = routes.routeOf(this.#request.modelIndex);
     const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
-    countOrEstimate(count, wanted, this.#request.account, faults)
+    countOrEstimate(count, wanted, this.#request.account, errors)
       .then((counted) => {
         const usage =
           doubt === undefined ? counted : withinHold(counted, doubt, this.#request, outputTokensMax);
@@ -311,7 +311,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
    * there is none.
    */
   #doubtOf({ meter, taken: { target } }: Attempt): DisbeliefReason | undefined {
-    const { routes, metrics, errors: faults } = this.#shared;
+    const { routes, metrics, errors } = this.#shared;
     const { outputTokensMax } = routes.routeOf(this.#request.modelIndex);
     const { tokens } = meter;
     const doubt =
@@ -321,7 +321,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (doubt === undefined) return undefined;
     metrics.countDisbelieved(target.slot, doubt);
     const cause = tokens === undefined ? doubt : `${doubt}: ${JSON.stringify(tokens)}`;
-    faults.write(
+    errors.write(
       'warn',
       target.name,
       'an upstream reported usage that cannot be, it was counted here',

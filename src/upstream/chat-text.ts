@@ -46,7 +46,7 @@ export function responseTexts(answer: string): string[] {
 export type StreamTexts = Map<string, string>;
 
 /** How much of a stream's events was taken. */
-export interface TakenTexts {
+interface TakenTexts {
   readonly chars: number;
   /** UTF-8 length of the events whose text was taken. */
   readonly bytes: number;

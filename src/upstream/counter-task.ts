@@ -24,7 +24,7 @@ const THIS_THREAD = 0;
  * Lowers the priority of the calling thread for good. If a sandbox forbids it, the system shares its cores
  * evenly.
  */
-export function giveWay(): void {
+function giveWay(): void {
   try {
     setPriority(THIS_THREAD, NICENESS);
   } catch {

@@ -19,7 +19,7 @@ const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
 /** A chunk has a few words, as from real models. */
 const CHUNK_TOKENS = 4;
 
-export interface EchoRequest {
+interface EchoRequest {
   readonly model: string;
   readonly stream: boolean;
   readonly text: string;
@@ -31,7 +31,7 @@ export interface EchoRequest {
 /**
  * The fields of a request's body that the echo model uses; undefined if it is not a chat-completion request.
  */
-export function echoRequestOf(body: string): EchoRequest | undefined {
+function echoRequestOf(body: string): EchoRequest | undefined {
   const request = parsedJson(body);
   if (!isRecord(request) || typeof request.model !== 'string' || !Array.isArray(request.messages))
     return undefined;
@@ -64,7 +64,7 @@ function countEchoTokens(text: string): number {
 }
 
 /** One response, produced piece by piece. `id` and `createdSeconds` are fields of the response. */
-export class EchoResponse {
+class EchoResponse {
   readonly #request: EchoRequest;
   readonly #id: string;
   readonly #createdSeconds: number;

@@ -105,7 +105,7 @@ const NO_BUDGET: ErrorRecord = {
 };
 
 /** `refused`: the body says what was wrong, see `rejectionFailure`. */
-export type StatusMeaning = 'answer' | 'refused' | 'unavailable';
+type StatusMeaning = 'answer' | 'refused' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
   if (status >= 200 && status < 300) return 'answer';

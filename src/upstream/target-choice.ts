@@ -33,7 +33,7 @@ interface TargetState {
 }
 
 /** Why no upstream takes a call, and for how long. */
-export interface Cooldown {
+interface Cooldown {
   readonly restMs: number;
   /** For the caller. */
   readonly reason: string;

@@ -14,7 +14,7 @@ import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
 /** The form of the response: events of a stream, one JSON object, or nothing was relayed. */
-export type CompletionForm = 'stream' | 'answer' | 'none';
+type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
   readonly tokenizer: Tokenizer;

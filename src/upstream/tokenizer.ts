@@ -38,7 +38,7 @@ const HASH_PRIME = 0x01000193;
  *     ends    token `rank` begins at ends[rank] in `bytes` and ends at ends[rank + 1]
  *     slots   open addressing by the hash of the bytes: a rank, or FREE
  */
-export class BytePairs {
+class BytePairs {
   readonly #bytes: Uint8Array;
   readonly #ends: Uint32Array;
   readonly #slots: Int32Array;

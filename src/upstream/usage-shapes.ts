@@ -5,26 +5,27 @@
  * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
  * servers relay for each other.
  *
- *     provider           where                 what differs from OpenAI                source
- *     OpenAI, Azure      usage                 reasoning is part of completion         API, "Chat completion object"
- *     xAI Grok           usage                 reasoning is outside of completion      docs, "Consumption and rate
- *                                                and in the total: 32 + 9 + 1,094        limits"; vercel/ai pull
- *                                                = 1,135                                 request 12425, 2026-02
- *     Gemini compatible  usage                 thoughts are in the total alone:        mozilla-ai/any-llm issue
- *                                                20 + 198 < 623                          1290, 2026-08
- *     DeepSeek           usage                 prompt_cache_hit_tokens, …_miss_tokens  docs, "Context caching"
- *     Mistral            usage                 prompt_audio_seconds, not billed        API, UsageInfo
- *     vLLM, SGLang       usage of every chunk  grows; the last one counts              continuous_usage_stats
- *     Ollama             usage                 nothing                                 docs, "OpenAI compatibility"
- *     llama.cpp          usage, else timings   prompt_n is the part not cached         ggml-org/llama.cpp pull
- *                                                                                        request 15827, 2025-09
- *     OpenRouter         usage                 cost is in their currency, not read     docs, "Usage accounting"
- *     Anthropic          usage                 details are empty                       docs, "OpenAI SDK
- *                                                                                        compatibility"
- *     Groq               x_groq.usage, usage   beside the finish of a stream           Portkey-AI/gateway issue
- *                                                                                        1072, 2025-04
- *     Moonshot           choices[0].usage      cached_tokens beside the others         earendil-works/pi pull
- *                                                                                        request 2016, 2026-03
+ *     provider       where                 what differs from OpenAI             source
+ *     OpenAI, Azure  usage                 reasoning is part of completion      OpenAI API reference
+ *     xAI Grok       usage                 reasoning is outside of completion   docs, "Consumption and rate
+ *                                            and in the total: 32 + 9 + 1,094     limits"; vercel/ai pull
+ *                                            = 1,135                              request 12425, 2026-02
+ *     Gemini         usage                 thoughts are in the total alone:     mozilla-ai/any-llm issue
+ *                                            20 + 198 < 623                       1290, 2026-08
+ *     DeepSeek       usage                 prompt_cache_hit_tokens and          docs, "Context caching"
+ *                                            prompt_cache_miss_tokens
+ *     Mistral        usage                 prompt_audio_seconds, not billed     API, UsageInfo
+ *     vLLM, SGLang   usage of every chunk  grows; the last one counts           vLLM, continuous_usage_stats
+ *     Ollama         usage                 nothing                              docs, "OpenAI compatibility"
+ *     llama.cpp      usage, else timings   prompt_n is the part not cached      ggml-org/llama.cpp pull
+ *                                                                                 request 15827, 2025-09
+ *     OpenRouter     usage                 cost is in their currency, not read  docs, "Usage accounting"
+ *     Anthropic      usage                 details are empty                    docs, "OpenAI SDK
+ *                                                                                 compatibility"
+ *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey-AI/gateway issue
+ *                                                                                 1072, 2025-04
+ *     Moonshot       choices[0].usage      cached_tokens beside the others      earendil-works/pi pull
+ *                                                                                 request 2016, 2026-03
  *
  * Rules if numbers disagree, with p, c, t, r for prompt, completion, total and named reasoning:
  *
