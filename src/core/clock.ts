@@ -11,14 +11,17 @@ export interface Clock {
   wallMs(): WallMs;
 }
 
-/** Pairs of readings of which the tightest counts: a thread that is put aside between the two of one is wrong by so long. */
+/**
+ * Pairs of readings of which the tightest counts: a thread that is put aside between the two of one is wrong
+ * by so long.
+ */
 const OFFSET_SAMPLES = 32;
 
 /**
- * The host's clocks. `performance.now()` starts at zero in every thread, so its offset to CLOCK_MONOTONIC (which
- * `process.hrtime` reads, and which all threads share) is taken once; a reading then costs 40 ns and allocates nothing. (The global of
- * that name is a getter, which costs some 25 ns more.)
- * Two threads' clocks differ by microseconds.
+ * The host's clocks. `performance.now()` starts at zero in every thread, so its offset to CLOCK_MONOTONIC
+ * (which `process.hrtime` reads, and which all threads share) is taken once; a reading then costs 40 ns and
+ * allocates nothing. (The global of that name is a getter, which costs some 25 ns more.) Two threads' clocks
+ * differ by microseconds.
  */
 export class SystemClock implements Clock {
   readonly #offsetMs = offsetMs();
@@ -49,8 +52,9 @@ function offsetMs(): number {
 const EARLY_MS_MAX = 5;
 
 /**
- * Milliseconds from `nowMs` to the next multiple of `periodMs`; at most 5 ms more than the period. Timers of one thread that use it
- * fire together, so a thread at rest wakes once for all of them. Each wake costs up to 0.1 ms of CPU.
+ * Milliseconds from `nowMs` to the next multiple of `periodMs`; at most 5 ms more than the period. Timers of
+ * one thread that use it fire together, so a thread at rest wakes once for all of them. Each wake costs up to
+ * 0.1 ms of CPU.
  */
 export function msToNextTick(nowMs: number, periodMs: number): number {
   const restMs = periodMs - (nowMs % periodMs);

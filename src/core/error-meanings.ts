@@ -1,9 +1,12 @@
-/** What each error means and what helps: for docs/errors.md, which `npm run docs` writes. Pure; any thread. */
+/**
+ * What each error means and what helps: for docs/errors.md, which `npm run docs` writes. Pure; any thread.
+ */
 import type { ErrorCode, RefusalDetail } from './errors.js';
 
 /**
- * Whether the same request can succeed later. `no`: not before something is changed. `wait`: after the seconds of
- * `Retry-After`, which is always sent. `back-off`: after growing pauses, or after `Retry-After` if it is sent.
+ * Whether the same request can succeed later. `no`: not before something is changed. `wait`: after the
+ * seconds of `Retry-After`, which is always sent. `back-off`: after growing pauses, or after `Retry-After` if
+ * it is sent.
  */
 export type RetryAdvice = 'no' | 'wait' | 'back-off';
 
@@ -133,7 +136,10 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   },
 };
 
-/** What each `reason` of `tollgate_refusals_total` means that is no code, and the setting that moves it. Markdown; whole sentences. */
+/**
+ * What each `reason` of `tollgate_refusals_total` means that is no code, and the setting that moves it.
+ * Markdown; whole sentences.
+ */
 export const REFUSAL_MEANINGS: Readonly<Record<RefusalDetail, string>> = {
   account_disabled: '`key_disabled`: the account was disabled, not the key.',
   calls_in_flight: 'All `limits.calls_in_flight` are in use.',

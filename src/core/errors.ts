@@ -1,8 +1,9 @@
 /**
  * The one catalogue of what a caller can be told. Any thread.
  *
- * An expected failure is a `ProxyError` with a code of this catalogue. Between threads it travels as an `ErrorRecord`,
- * because structured clone drops the `code` of an Error. Match on `code`, never on class or message.
+ * An expected failure is a `ProxyError` with a code of this catalogue. Between threads it travels as an
+ * `ErrorRecord`, because structured clone drops the `code` of an Error. Match on `code`, never on class or
+ * message.
  */
 import { jsonText } from './json.js';
 
@@ -92,7 +93,10 @@ export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;
 }
 
-/** The body of the specification's error object, as JSON text. Put together: to make it of an object takes twice as long. */
+/**
+ * The body of the specification's error object, as JSON text. Put together: to make it of an object takes
+ * twice as long.
+ */
 export function errorBody({ code, message }: ErrorRecord): string {
   return `{"error":{"message":${jsonText(message)},"type":"${ERROR_KINDS[code].type}","code":"${code}"}}`;
 }

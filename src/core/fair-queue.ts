@@ -1,8 +1,10 @@
 /**
- * A bounded queue that serves owners in turn, so that who puts in many waits for himself alone. Pure; any thread.
+ * A bounded queue that serves owners in turn, so that who puts in many waits for himself alone. Pure; any
+ * thread.
  *
- * An owner has a lane while something of his waits. The lanes stand in a Map in the order of their next turns: the first gives
- * one item, and goes to the end if it has more. An owner with one item waits for one turn of each owner that was there before.
+ * An owner has a lane while something of his waits. The lanes stand in a Map in the order of their next
+ * turns: the first gives one item, and goes to the end if it has more. An owner with one item waits for one
+ * turn of each owner that was there before.
  */
 
 interface Item<T> {
@@ -42,8 +44,9 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Puts a value behind the owner's others. If all lanes together are full, the latest values of the heaviest lane make room for an
-   * owner who stays the lighter of the two. The values that were turned away: `value` itself if it was not taken.
+   * Puts a value behind the owner's others. If all lanes together are full, the latest values of the heaviest
+   * lane make room for an owner who stays the lighter of the two. The values that were turned away: `value`
+   * itself if it was not taken.
    */
   offer(owner: Owner, value: T, weight: number): T[] {
     const { weightMax, ownerWeightMax } = this.#bounds;
@@ -67,7 +70,10 @@ export class FairQueue<Owner, T> {
     return turnedAway;
   }
 
-  /** What was taken and needs another turn: before the owner's others, behind the other owners. Always has room. */
+  /**
+   * What was taken and needs another turn: before the owner's others, behind the other owners. Always has
+   * room.
+   */
   putBack(owner: Owner, value: T, weight: number): void {
     const lane = this.#lanes.get(owner) ?? { items: [], weight: 0 };
     lane.items.unshift({ value, weight });

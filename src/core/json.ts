@@ -1,8 +1,8 @@
 /**
  * JSON as ASCII. Any thread.
  *
- * µWS takes strings for answers, and writes one whose characters all lie below U+0100 as Latin-1 in newer versions (seen
- * on Node 24) and as UTF-8 in older ones. Text without such characters is the same in both.
+ * µWS takes strings for answers, and writes one whose characters all lie below U+0100 as Latin-1 in newer
+ * versions (seen on Node 24) and as UTF-8 in older ones. Text without such characters is the same in both.
  */
 
 /** JSON text of `value`, with every character beyond ASCII escaped. */

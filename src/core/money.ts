@@ -1,8 +1,9 @@
 /**
  * Decimal currency to and from pico-units, without rounding. Pure; any thread.
  *
- * One unit of currency is 10^12 pico-units. A price is given per million tokens with at most six decimals, so one
- * token costs a whole number of pico-units: 0.000001 per 10^6 tokens is 10^12 × 10^-6 / 10^6 = 1 pico-unit.
+ * One unit of currency is 10^12 pico-units. A price is given per million tokens with at most six decimals, so
+ * one token costs a whole number of pico-units: 0.000001 per 10^6 tokens is 10^12 × 10^-6 / 10^6 = 1
+ * pico-unit.
  */
 import { asPicoUnits, type PicoUnits } from './units.js';
 
@@ -10,10 +11,16 @@ export const PICO_UNITS_PER_UNIT = 1_000_000_000_000n;
 const MONEY_DECIMALS = 12;
 const PRICE_DECIMALS = 6;
 
-/** Three million units an account: available, held and spent are each below it, so no sum of them leaves a signed 64-bit word. */
+/**
+ * Three million units an account: available, held and spent are each below it, so no sum of them leaves a
+ * signed 64-bit word.
+ */
 export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UNIT);
 
-/** Ten thousand units per million tokens: a hundred times the dearest price published, and 10^9 tokens still fit 64 bits. */
+/**
+ * Ten thousand units per million tokens: a hundred times the dearest price published, and 10^9 tokens still
+ * fit 64 bits.
+ */
 const PRICE_UNITS_MAX = 10_000n;
 
 const DECIMAL = /^(0|[1-9]\d{0,11})(?:\.(\d{1,12}))?$/;
@@ -26,13 +33,19 @@ function parseDecimal(text: string, decimals: number): bigint | undefined {
   return BigInt(match[1]! + fraction.padEnd(decimals, '0'));
 }
 
-/** Pico-units of a decimal amount such as `10.00`; undefined where it is no such amount or above the largest balance. */
+/**
+ * Pico-units of a decimal amount such as `10.00`; undefined if it is no such amount or above the largest
+ * balance.
+ */
 export function picoUnitsOf(amount: string): PicoUnits | undefined {
   const value = parseDecimal(amount, MONEY_DECIMALS);
   return value === undefined || value > BALANCE_PICO_UNITS_MAX ? undefined : asPicoUnits(value);
 }
 
-/** Pico-units that one token costs at `price` per million tokens (at most six decimals); undefined where it is no price. */
+/**
+ * Pico-units that one token costs at `price` per million tokens (at most six decimals); undefined if it is no
+ * price.
+ */
 export function picoUnitsPerToken(price: string): PicoUnits | undefined {
   const value = parseDecimal(price, PRICE_DECIMALS);
   return value === undefined || value > PRICE_UNITS_MAX * 1_000_000n ? undefined : asPicoUnits(value);

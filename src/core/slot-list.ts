@@ -1,10 +1,11 @@
 /**
- * Things that come and go by the thousand a second, to be looked at now and then: in place of a Set. Any thread.
+ * Things that come and go by the thousand a second, to be looked at now and then: in place of a Set. Any
+ * thread.
  *
- * V8's Set and Map make a new table every so many additions, and each old one points to the next. Once a table has got into the old
- * generation, where dead ones lie until the next large collection, it keeps alive all tables that follow, and with them what was in
- * them: each call of a worker outlived it by seconds, and a small collection took 16 ms in place of 1. So what has one entry a call
- * is kept in an array.
+ * V8's Set and Map make a new table every so many additions, and each old one points to the next. Once a
+ * table has got into the old generation, where dead ones lie until the next large collection, it keeps alive
+ * all tables that follow, and with them what was in them: each call of a worker outlived it by seconds, and a
+ * small collection took 16 ms in place of 1. So what has one entry a call is kept in an array.
  */
 export class SlotList<T> {
   readonly #items: (T | undefined)[] = [];
@@ -22,7 +23,7 @@ export class SlotList<T> {
     return place;
   }
 
-  /** The item of a place; undefined where there is none. */
+  /** The item of a place; undefined if there is none. */
   at(place: number): T | undefined {
     return this.#items[place];
   }

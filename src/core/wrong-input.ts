@@ -1,6 +1,6 @@
 /**
- * Parts of the sentences that say what is wrong with an input. Settings, bodies of the admin interface and chat bodies are
- * read by three readers, which say it alike. Pure; any thread.
+ * Parts of the sentences that say what is wrong with an input. Settings, bodies of the admin interface and
+ * chat bodies are read by three readers, which say it alike. Pure; any thread.
  */
 
 /** Names and positions from the root: `['models', 0, 'price']`. */
@@ -28,7 +28,10 @@ export interface ValueSchema {
   readonly 'x-unit'?: string;
 }
 
-/** What a schema wants, such as `a whole number of bytes from 1 to 9`; undefined if only its reader knows the words for it. */
+/**
+ * What a schema wants, such as `a whole number of bytes from 1 to 9`; undefined if only its reader knows the
+ * words for it.
+ */
 export function wantedBy(schema: ValueSchema): string | undefined {
   const { type, minimum, maximum } = schema;
   if (schema.enum !== undefined) return `one of ${schema.enum.join(', ')}`;

@@ -1,7 +1,7 @@
 /**
- * What the books of a gateway consist of, whether it has its limits for itself or shares them: the store on disk, limits and money
- * in shared buffers, and who reads and writes them. `accounting.ts` builds the rest for a gateway that is alone,
- * `shared-accounting.ts` for one that shares. Main thread of a gateway process.
+ * What the books of a gateway consist of, whether it has its limits for itself or shares them: the store on
+ * disk, limits and money in shared buffers, and who reads and writes them. `accounting.ts` builds the rest
+ * for a gateway that is alone, `shared-accounting.ts` for one that shares. Main thread of a gateway process.
  */
 import { SystemClock, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
@@ -68,8 +68,8 @@ export interface AccountingBase {
 }
 
 /**
- * Opens the store and creates empty buffers: the caller recovers them. Throws `StoreHeld` if another process works on the store, and
- * `StoreError` if it is not to be trusted.
+ * Opens the store and creates empty buffers: the caller recovers them. Throws `StoreHeld` if another process
+ * works on the store, and `StoreError` if it is not to be trusted.
  */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, live, group, requestIdOf, log } = options;

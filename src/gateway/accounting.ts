@@ -1,6 +1,7 @@
 /**
- * The books of a gateway, which the rest of it works with. There are two compositions, and the start chooses one: `alone` has the
- * limits for itself, `shared` (shared-accounting.ts) has them with other processes or hosts. Main thread of a gateway process.
+ * The books of a gateway, which the rest of it works with. There are two compositions, and the start chooses
+ * one: `alone` has the limits for itself, `shared` (shared-accounting.ts) has them with other processes or
+ * hosts. Main thread of a gateway process.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { msToNextTick } from '../core/clock.js';
@@ -124,7 +125,10 @@ export class Accounting {
     );
   }
 
-  /** A listener has died: counts what it had settled, before another goes on in its journal, and releases what its calls held. */
+  /**
+   * A listener has died: counts what it had settled, before another goes on in its journal, and releases what
+   * its calls held.
+   */
   releaseListener(listenerIndex: number): void {
     const { ledger, slotsPerListener, log } = this.base;
     this.flush.drain();

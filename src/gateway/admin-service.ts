@@ -1,5 +1,6 @@
 /**
- * The admin interface of a gateway that may have it, pass it on to another of its group, or come to it later. Main thread.
+ * The admin interface of a gateway, which may have it from the start, come to it later, or pass it on to
+ * another of its group. What its routes call is put together here. Main thread.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
@@ -20,22 +21,19 @@ import type { UpstreamWorkers } from './pools.js';
 import type { Stats } from './stats.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
-/*
- * The port that all listeners of a gateway will share. Main thread, before they start.
- *
- * Listeners share their port with SO_REUSEPORT, and so would a second gateway that somebody starts by mistake: both would
- * get a part of the calls and neither would say a word. A bind without that option fails where anybody listens. µWS does
- * not set it where the kernel is to choose the port (0), so that choice is made here too.
- */
-
 const ADVICE = {
   listen: 'listen.host and listen.port (TOLLGATE_HOST, TOLLGATE_PORT)',
   admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
 };
 
 /**
- * `port`, or a free one where it is 0. Throws an Error that names the address where it can't be listened on, and the
- * settings of `section` that choose it.
+ * Listeners share their port with SO_REUSEPORT, and so would a second gateway that somebody starts by
+ * mistake: both would get a part of the calls, and neither would say a word. A bind without that option fails
+ * if anybody listens. µWS does not set the option if the kernel is to choose the port (0), so that choice is
+ * made here too.
+ *
+ * Returns `port`, or a free one where it is 0. Throws an Error that names the address where it can't be
+ * listened on, and the settings of `section` that choose it.
  */
 export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<number> {
   const server = createServer();
@@ -55,7 +53,10 @@ export async function findPort(host: string, port: number, section: keyof typeof
   return found;
 }
 
-/** Between tries to have the port, doubled from the first to the longest: nobody but this group should have it. */
+/**
+ * Pause between tries to have the port, doubled from the first to the longest: nobody but this group should
+ * have it.
+ */
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
@@ -85,7 +86,7 @@ export class AdminService {
     this.#token = obtainAdminToken(options.settings.data, process.env);
   }
 
-  /** Opens the port, which it returns; rejects where it can't be had. With `probes` it must be nobody's. */
+  /** Opens the port, which it returns; rejects if it can't be had. With `probes` it must be nobody's. */
   async open(probes: boolean): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
@@ -149,7 +150,10 @@ export class AdminService {
     return supervisor.resetUpstreams(model);
   }
 
-  /** The same, beside the gateway that has had it; tries until it can, true then, or false where it was closed before. */
+  /**
+   * The same, beside the gateway that has had it; tries until it can, true then, or false if it was closed
+   * before.
+   */
   async lead(): Promise<boolean> {
     let failed = false;
     for (let pauseMs = TRY_PAUSE_MS_MIN; !this.#closed; pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
@@ -182,11 +186,10 @@ export class AdminService {
   }
 }
 
-/*
- * Where this process reaches its own listeners. Pure; main thread.
+/**
+ * Where this process reaches its own listeners: on loopback if they listen on all addresses. `port` is the
+ * one in use.
  */
-
-/** On loopback, where they listen on all addresses. `port`: the one in use. */
 export function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
   const host = listen.host === '0.0.0.0' ? '127.0.0.1' : listen.host === '::' ? '::1' : listen.host;
   return { host, port, tls: listen.tls !== undefined };

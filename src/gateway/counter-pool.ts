@@ -3,8 +3,9 @@
  *
  *     question → waiting (fair-queue.ts) → a turn on a thread → the response, or waiting again for the next turn
  *
- * A task is one turn of a job, COUNTER_TURN_MS of work; between two turns a job waits here, so that accounts get the threads in turn and
- * any thread can go on. A question that was taken back leaves the queue, or ends with its turn. A thread whose turn does not end is replaced.
+ * A task is one turn of a job, COUNTER_TURN_MS of work; between two turns a job waits here, so that accounts
+ * get the threads in turn and any thread can go on. A question that was taken back leaves the queue, or ends
+ * with its turn. A thread whose turn does not end is replaced.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -93,7 +94,9 @@ export class CounterPool {
     return this.#waiting.size;
   }
 
-  /** Answers the questions of a listener or of an upstream worker. When the port closes, they are taken back. */
+  /**
+   * Answers the questions of a listener or of an upstream worker. When the port closes, they are taken back.
+   */
   serve(port: MessagePort): void {
     const jobs = new Map<number, Job>();
     port.on('message', (message: Question | Withdrawal) => {

@@ -1,20 +1,28 @@
 /**
- * What is done between two flushes of the timer because somebody waits for it: a listener whose responses must be on disk first
- * (GroupCommit), an operator who wants all charges on disk (FlushRequests), or an operator's change that every gateway of the
- * supervisor must serve by (GroupErrands). Main thread.
+ * What is done between two flushes of the timer because somebody waits for it: a listener whose responses
+ * must be on disk first (GroupCommit), an operator who wants all charges on disk (FlushRequests), or an
+ * operator's change that every gateway of the supervisor must serve by (GroupErrands). Main thread.
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';
 
-/** For all gateways to have taken a change over; one that stands still for so long is named in the response. */
+/**
+ * For all gateways to have taken a change over; one that stands still for so long is named in the response.
+ */
 const CONFIRM_MS_MAX = 1_500;
 /** A gateway that looked before the change was there is asked again. */
 const CONFIRM_TRIES_MAX = 3;
 
-/** At least so long between two flushes that operators ask for. Who asks meanwhile shares the next: consoles that poll cost a few a second. */
+/**
+ * At least so long between two flushes that operators ask for. Who asks meanwhile shares the next: consoles
+ * that poll cost a few a second.
+ */
 const FLUSH_PERIOD_MS = 50;
 
-/** Makes one commit for all listeners that ask in the same turn of the event loop, and for all that ask while it is being made. */
+/**
+ * Makes one commit for all listeners that ask in the same turn of the event loop, and for all that ask while
+ * it is being made.
+ */
 export class GroupCommit {
   readonly #commit: () => boolean;
   readonly #onCommit: (listenerIndex: number, ok: boolean) => void;
@@ -68,7 +76,10 @@ export class GroupErrands {
   readonly #readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly #refresh: () => void;
 
-  /** `readAll` asks the supervisor. After `refresh`, what is read of the store is as new as what the others have written. */
+  /**
+   * `readAll` asks the supervisor. After `refresh`, what is read of the store is as new as what the others
+   * have written.
+   */
   constructor(
     readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>,
     refresh: () => void,
@@ -77,7 +88,10 @@ export class GroupErrands {
     this.#refresh = refresh;
   }
 
-  /** Resolves when every gateway serves by that change of the registry, or after a bounded wait; with how many do not. */
+  /**
+   * Resolves when every gateway serves by that change of the registry, or after a bounded wait; with how many
+   * do not.
+   */
   async confirm(change: number): Promise<number> {
     const endMs = performance.now() + CONFIRM_MS_MAX;
     for (let tries = 1; ; tries += 1) {

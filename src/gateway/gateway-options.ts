@@ -1,5 +1,6 @@
 /**
- * What a gateway is started with, and what its parts must know of each other while it runs. Main thread of a gateway process.
+ * What a gateway is started with, and what its parts must know of each other while it runs. Main thread of a
+ * gateway process.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';

@@ -39,7 +39,9 @@ export class Gateway {
   readonly #stats: Stats;
   readonly #admin: AdminService;
 
-  /** Opens the store and recovers the books, as `openAccounting` does and with its errors. Nothing serves yet. */
+  /**
+   * Opens the store and recovers the books, as `openAccounting` does and with its errors. Nothing serves yet.
+   */
   constructor(options: GatewayOptions) {
     const { settings, group, openHosts, inForce, supervisor, logSwitch, log, onHopeless } = options;
     const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
@@ -113,7 +115,7 @@ export class Gateway {
     this.#admin = new AdminService({ settings, accounting, stats, logs, workers, supervisor, state, log });
   }
 
-  /** Starts threads and ports. Throws where a port can't be had; then `close` it. */
+  /** Starts threads and ports. Throws if a port can't be had; then `close` it. */
   async start(): Promise<GatewayReady> {
     const { settings } = this;
     await this.#accounting.sharing.start();
@@ -125,8 +127,8 @@ export class Gateway {
     const port = joins ? wantedPort : await findPort(host, wantedPort, 'listen');
     this.#state.port = port;
 
-    // Every thread that faces the network runs without code from strings. Not this one: lmdb's `ordered-binary` needs it
-    // when it is loaded, which it was above.
+    // Every thread that faces the network runs without code from strings. Not this one: lmdb's
+    // `ordered-binary` needs it when it is loaded, which it was above.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#state.traces = tracesOf(process.env, {
       accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),
@@ -148,7 +150,7 @@ export class Gateway {
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
-  /** Has the admin interface from now on; false where it ended before it could. */
+  /** Has the admin interface from now on; false if it ended before it could. */
   lead(): Promise<boolean> {
     return this.#admin.lead();
   }
@@ -185,8 +187,8 @@ export class Gateway {
   }
 
   /**
-   * Serves by `next` from now on, with no call dropped; with `check` changes nothing. Resolves with what speaks against it,
-   * and then the old settings stay. What needs a restart must be as it is. One at a time.
+   * Serves by `next` from now on, with no call dropped; with `check` changes nothing. Resolves with what
+   * speaks against it, and then the old settings stay. What needs a restart must be as it is. One at a time.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
     const parts: ReloadContext = {
@@ -205,8 +207,9 @@ export class Gateway {
   }
 
   /**
-   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` connections at rest have that
-   * time too, to come back with a last request, which has the same time from its own begin: another serves, so nobody waits.
+   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` connections at
+   * rest have that time too, to come back with a last request, which has the same time from its own begin:
+   * another serves, so nobody waits.
    */
   async drain(replaced: boolean): Promise<void> {
     this.#state.ready = false;

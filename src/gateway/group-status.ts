@@ -1,6 +1,6 @@
 /**
- * The document of `GET /admin/v1/status`, made of what each gateway process says of itself, and those that have ended have
- * said. Main thread, and supervisor process.
+ * Makes the document of `GET /admin/v1/status` from what each gateway process says of itself, and from the
+ * last words of those that have ended. Main thread, and supervisor process.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
@@ -18,10 +18,6 @@ import type {
   UpstreamStatus,
 } from '../telemetry/status-document.js';
 import type { CallsStatus, ModelStatus, ProcessStatus } from './messages.js';
-
-/*
- * What the status route tells of sharing, of one process and of several. Main thread, and supervisor process.
- */
 
 const MS_PER_SECOND = 1_000;
 
@@ -60,7 +56,7 @@ export function addSharing(left: SharingStatus | null, right: SharingStatus | nu
   };
 }
 
-/** What goes on of a process that has ended: its counters. */
+/** Keeps of a process that has ended its counters alone. */
 export function endedSharing(status: SharingStatus | null): SharingStatus | null {
   if (status === null) return null;
   const well = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
@@ -80,7 +76,7 @@ function worstRegistry(
 }
 
 /**
- * `own` is of the process that responses; `members` are all that run, it among them; `ended` is the sum of
+ * `own` is of the process that answers; `members` are all that run, it among them; `ended` is the sum of
  * those that do not any more.
  */
 export function statusDocument(
@@ -117,7 +113,7 @@ export function statusDocument(
   };
 }
 
-/** What goes on of a process that has ended: its counters. */
+/** Keeps of a process that has ended its counters alone. */
 export function endedStatus(status: ProcessStatus): ProcessStatus {
   return {
     ...status,
@@ -131,7 +127,7 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
   };
 }
 
-/** Both as one; what has no sum is the left one's. */
+/** Adds both. What has no sum is the left one's. */
 export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
   const add = (figure: (status: ProcessStatus) => number): number => figure(left) + figure(right);
   return {

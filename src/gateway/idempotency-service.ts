@@ -1,12 +1,14 @@
 /**
- * Who has which `Idempotency-Key`: calls in progress, and the responses of those that have ended. Main thread.
+ * Who has which `Idempotency-Key`: calls in progress, and the responses of those that have ended. Main
+ * thread.
  *
  *     no record → in progress (of a listener) → kept → no record, when it is too old, or the oldest of too many
  *                                             → no record (abandoned, or its listener has died)
  *
- * Ports of several listeners have no mutual order, yet a client that has its response from one may ask again at another: so all
- * ports are emptied by hand before a lock is judged, and before a flush looks for the responses of its charges.
- * Where several processes serve, a new key is taken from all of them, and is theirs again when the response is on disk.
+ * Ports of several listeners have no mutual order, yet a client that has its response from one may ask again
+ * at another: so all ports are emptied by hand before a lock is judged, and before a flush looks for the
+ * responses of its charges. Where several processes serve, a new key is taken from all of them, and is theirs
+ * again when the response is on disk.
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { asWallMs } from '../core/units.js';
@@ -26,7 +28,10 @@ import type { FlushedResponses } from '../store/flush.js';
 import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes of stored responses that are on their way to clients, of all listeners: slow readers hold them for a while. */
+/**
+ * Bytes of stored responses that are on their way to clients, of all listeners: slow readers hold them for a
+ * while.
+ */
 const REPLAY_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Answers expire by the hour. */
@@ -43,7 +48,7 @@ export interface IdempotencyServiceOptions {
   /** Whether a response may be given again before it is on disk, as the settings say at the moment. */
   readonly replaysUnwritten: () => boolean;
   readonly store: StoredResponsesOptions['store'];
-  /** Keys that are taken by any process of the host; absent where this is the only one. */
+  /** Keys that are taken by any process of the host; absent if this is the only one. */
   readonly shared?: Pick<SharedLocks, 'take' | 'giveBack'> | undefined;
   /** One a listener. */
   readonly journals: readonly Pick<JournalReader, 'hasDrained'>[];
@@ -75,7 +80,10 @@ export class IdempotencyService implements FlushedResponses {
   readonly #log: Log;
   readonly #responses: StoredResponses;
   readonly #shared: IdempotencyServiceOptions['shared'];
-  /** Whether a response may be given again before it is on disk: with `commit` its first client does not have its end yet. */
+  /**
+   * Whether a response may be given again before it is on disk: with `commit` its first client does not have
+   * its end yet.
+   */
   readonly #replaysUnwritten: () => boolean;
   /** Calls in progress: not more than calls in flight. */
   readonly #locksMax: number;
@@ -115,7 +123,8 @@ export class IdempotencyService implements FlushedResponses {
     this.#listeners.set(index, listener);
     port.on('message', (message: FromChannel) => {
       this.#take(index, listener, message);
-      // What the others have said before is known before anything is judged; a note by itself is not worth the look.
+      // What the others have said before is known before anything is judged; a note by itself is not worth
+      // the look.
       if (this.#asked.length > 0) this.#settle();
     });
   }
@@ -146,7 +155,9 @@ export class IdempotencyService implements FlushedResponses {
     this.#responses.noteFailed();
   }
 
-  /** To be called often: removes responses that are too old, once a minute, and what could not be given back. */
+  /**
+   * To be called often: removes responses that are too old, once a minute, and what could not be given back.
+   */
   onSweep(): void {
     this.#giveBack([]);
     const nowMs = this.#clock.monotonicMs();
@@ -230,7 +241,8 @@ export class IdempotencyService implements FlushedResponses {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
       const heldByOthers = this.#shared?.take(lock);
       if (heldByOthers !== undefined) return stateOfRunning(heldByOthers, lock);
-      // Another process may have had it, and have given it back with its response on disk since that was looked at.
+      // Another process may have had it, and have given it back with its response on disk since that was
+      // looked at.
       found = this.#shared && this.#responses.findAnew(lock);
       if (found !== undefined) this.#giveBack([lock]);
     }

@@ -1,5 +1,6 @@
 /**
- * The listener threads of a gateway: started, connected to every worker, replaced when one fails, drained. Main thread.
+ * The listener threads of a gateway: started, connected to every worker, replaced when one fails, drained.
+ * Main thread.
  */
 import { once } from 'node:events';
 import { MessageChannel, Worker } from 'node:worker_threads';
@@ -22,7 +23,10 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import type { UpstreamWorkers, WorkerClients } from './pools.js';
 
-/** More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces its restarts. */
+/**
+ * More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces
+ * its restarts.
+ */
 const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
 /** What a listener gets to cut its connections and settle their calls before its thread is given up. */
@@ -56,7 +60,10 @@ export interface ListenersOptions {
   readonly onHopeless: (reason: string) => void;
 }
 
-/** What the ids of a listener's requests begin with, by index of the listener, in its present life or its last. */
+/**
+ * What the ids of a listener's requests begin with, by index of the listener, in its present life or its
+ * last.
+ */
 export class RequestIds {
   readonly #prefixes = new Map<number, string>();
 
@@ -98,7 +105,7 @@ export class Listeners implements WorkerClients {
     );
   }
 
-  /** Resolves when all of them listen on `port`; throws where one can't. */
+  /** Resolves when all of them listen on `port`; throws if one can't. */
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
@@ -118,8 +125,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Requests are served by these from now on, also by listeners that are started later. Resolves when every listener has
-   * taken them, with the indices of those that have not in time.
+   * Requests are served by these from now on, also by listeners that are started later. Resolves when every
+   * listener has taken them, with the indices of those that have not in time.
    */
   async replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
@@ -133,8 +140,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Stops accepting; true when every call has ended, false where `timeoutMs` passed before. With `keepsIdle` connections at
-   * rest are waited for too.
+   * Stops accepting; true when every call has ended, false if `timeoutMs` passed before. With `keepsIdle`
+   * connections at rest are waited for too.
    */
   async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;

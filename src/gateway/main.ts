@@ -23,7 +23,7 @@ let gateway: Gateway | undefined;
 let started: Promise<void> = Promise.resolve();
 let draining = false;
 
-/** Sends and waits until it has left: a process that exits at once would lose it. */
+/** Sends a message and waits until it has left: a process that exits at once would lose it. */
 function say(message: FromGateway): Promise<void> {
   return new Promise((resolve) => {
     if (process.send === undefined || !process.connected) resolve();
@@ -32,14 +32,17 @@ function say(message: FromGateway): Promise<void> {
 }
 
 const supervisor = new SupervisorLink((message) => void say(message));
-/** Among the gateways of the supervisor. */
+/** Index among the gateways of the supervisor. */
 let slot = 0;
 
-/** A command holds the store for as long as its one change takes: a disk flush, on a busy disk some seconds. */
+/** A command holds the store while it makes its one change: a disk flush, on a busy disk some seconds. */
 const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
-/** Waits for a command that works on the store; refuses where another gateway does, for each would admit the whole of every limit. */
+/**
+ * Waits for a command that works on the store; refuses if another gateway does, for each would admit the
+ * whole of every limit.
+ */
 async function open(options: GatewayOptions): Promise<Gateway> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
   for (;;) {
@@ -106,7 +109,7 @@ async function lead(): Promise<void> {
 }
 
 async function read({ id, what, accounts }: ReadGateway): Promise<void> {
-  // Before it serves it has nothing to tell, and whoever asks does not wait for that.
+  // A gateway that does not serve yet has no figures, and who asks must not wait for them.
   await say({ kind: 'reading', id, reading: (await gateway?.read(what, accounts)) ?? {} });
 }
 

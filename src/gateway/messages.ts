@@ -1,13 +1,13 @@
 /**
- * The messages between the supervisor and a gateway process, over the IPC channel of `fork` with 'advanced' serialization, and the
- * figures in them. Both ends import this file.
+ * The messages between the supervisor and a gateway process, over the IPC channel of `fork` with 'advanced'
+ * serialization, and the figures in them. Both ends import this file.
  *
- *     supervisor → gateway   start    once, first: the settings, which hold the providers' keys and so are in no argument
- *                                     and in no variable that `ps` would show
- *                            reload   take these settings while serving, or say (check) whether they could be taken
+ *     supervisor → gateway   start    once, first: the settings. They hold the providers' keys, which `ps` would
+ *                                     show in an argument or a variable
+ *                            reload   take these settings while serving; with check, say whether it could
  *                            outcome  answers `ask_reload`
  *                            in_force what an operator is shown as the settings, after a reload
- *                            lead     have the admin interface from now on, beside the gateway that has it, if one does
+ *                            lead     have the admin interface from now on, beside the gateway that has it
  *                            follow   another has the admin interface: take no new connections to it
  *                            read     send your figures
  *                            readings answers `ask_readings`
@@ -18,11 +18,11 @@
  *                            reading  answers `read`, or unasked before the end: the last figures
  *                            ask_readings  an operator asks for the figures of all gateways
  *                            log      an operator changes what is logged; it goes to all gateways
- *                            refused  once, instead of ready: it cannot run with these settings or this data. It then
- *                                     exits with GATEWAY_REFUSED_EXIT_CODE and is not started again
+ *                            refused  once, instead of ready: it cannot run with these settings or this data.
+ *                                     It then exits with GATEWAY_REFUSED_EXIT_CODE and is not started again
  *                            reloaded answers `reload`
- *                            ask_reload  an operator asks: the supervisor reads the file, for it alone knows how it was named
- *                                        and has the environment
+ *                            ask_reload  an operator asks. Only the supervisor knows the name of the file and
+ *                                        has the environment
  *
  * A terminal sends SIGINT and SIGHUP, and a service manager SIGTERM, to the gateway too: it ignores all three
  * and waits for `drain`. If the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
@@ -50,11 +50,17 @@ export interface StartGateway {
   readonly demo: boolean;
   /** The settings as an operator looks at them. */
   readonly inForce: readonly SettingInForce[];
-  /** Where several gateways work on one data folder and share its limits; absent where this one has it for itself. */
+  /**
+   * Where several gateways work on one data folder and share its limits; absent if this one has it for
+   * itself.
+   */
   readonly group?: GroupPosition | undefined;
   /** Whether it has the admin interface from the start on. */
   readonly leads: boolean;
-  /** Others of its group listen on the ports already: they are shared with them, and nobody else can have them. */
+  /**
+   * Others of its group listen on the ports already: they are shared with them, and nobody else can have
+   * them.
+   */
   readonly joins: boolean;
 }
 
@@ -62,11 +68,17 @@ export interface StartGateway {
 export interface GroupPosition {
   /** Text that no other supervisor has: the gateways of one are let into the folder together. */
   readonly id: string;
-  /** From 0. No two gateways that run have the same one; a gateway that comes in the place of one that has ended has its. */
+  /**
+   * From 0. No two gateways that run have the same one; a gateway that comes in the place of one that has
+   * ended has its.
+   */
   readonly slot: number;
 }
 
-/** The `id` of the gateways of this process, which is a supervisor. No other supervisor of this host ever has the same. */
+/**
+ * The `id` of the gateways of this process, which is a supervisor. No other supervisor of this host ever has
+ * the same.
+ */
 export function ownGroupId(): string {
   const id = identityOf(process.pid);
   invariant(id !== undefined, '/proc tells who this process is');
@@ -93,7 +105,9 @@ export interface PublishUpstreamReset {
 
 export interface DrainGateway {
   readonly kind: 'drain';
-  /** Another gateway serves in its place: connections at rest are given time to come back with a last request. */
+  /**
+   * Another gateway serves in its place: connections at rest are given time to come back with a last request.
+   */
   readonly replaced: boolean;
 }
 
@@ -133,11 +147,11 @@ export interface ReloadGateway {
 
 /** What became of a reload. */
 export interface ReloadOutcome extends SettingsDifference {
-  /** Why nothing was applied, each a whole line; empty where it was. */
+  /** Why nothing was applied, each a whole line; empty if it was. */
   readonly problems: readonly string[];
   /** What was and would be; only where nothing was to be changed. */
   readonly changes?: readonly SettingChange[];
-  /** Gateways that are being replaced one by one from now on; 0 where that was not asked for. */
+  /** Gateways that are being replaced one by one from now on; 0 if that was not asked for. */
   readonly replacing: number;
 }
 
@@ -163,11 +177,11 @@ export type ToGateway =
 
 export interface GatewayReady {
   readonly kind: 'ready';
-  /** The port in use, also where the setting is 0. */
+  /** The port in use, also if the setting is 0. */
   readonly port: number;
   /** Of its group's admin interface, whoever has it. */
   readonly adminPort: number;
-  /** The demo account's, where there is one. */
+  /** The demo account's, if there is one. */
   readonly demoAccountId: string | undefined;
   /** Shown once: undefined at every start but the one that made it. */
   readonly demoKey: string | undefined;
@@ -182,7 +196,7 @@ export interface GatewayRefused {
 export interface GatewayReloaded {
   readonly kind: 'reloaded';
   readonly id: number;
-  /** Why the settings were not taken; empty where they were, or could be. */
+  /** Why the settings were not taken; empty if they were, or could be. */
   readonly problems: readonly string[];
 }
 
@@ -205,7 +219,7 @@ export interface GatewayLeads {
 
 export interface GatewaySnapshot {
   readonly kind: 'reading';
-  /** Of the question; 0 where there was none. */
+  /** Of the question; 0 if there was none. */
   readonly id: number;
   readonly reading: Snapshot;
 }
@@ -259,7 +273,10 @@ export interface Snapshots {
   readonly calls: readonly CallsUse[];
 }
 
-/** Kinds that are asked for to have something done. A reply that was on its way before the question does not count. */
+/**
+ * Kinds that are asked for to have something done. A reply that was on its way before the question does not
+ * count.
+ */
 export const ERRANDS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
 
 export type SnapshotKind = keyof Snapshots;
@@ -269,7 +286,10 @@ export type Snapshot = Partial<Snapshots>;
 
 /** Of all processes of a supervisor. */
 export interface GroupSnapshot {
-  /** Those that run. Figures of one that did not answer in time are its last; an errand it has then not answered. */
+  /**
+   * Those that run. Figures of one that did not answer in time are its last; an errand it has then not
+   * answered.
+   */
   readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
   /** Counters of the processes that have ended; empty if there were none. */
   readonly ended: Snapshot;

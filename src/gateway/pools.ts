@@ -82,7 +82,10 @@ export class UpstreamWorkers {
     return [...this.#controls.keys()];
   }
 
-  /** A new link to the worker for the listener; the worker takes it in the place of the listener's earlier one. */
+  /**
+   * A new link to the worker for the listener; the worker takes it in the place of the listener's earlier
+   * one.
+   */
   connect(workerIndex: number, listenerIndex: number): FrameChannel {
     const [ours, theirs] = createFrameChannel();
     const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };
@@ -91,8 +94,8 @@ export class UpstreamWorkers {
   }
 
   /**
-   * Calls go here from now on, also in workers that are started later. Resolves when every worker has taken the routes, with
-   * the indices of those that have not in time.
+   * Calls go here from now on, also in workers that are started later. Resolves when every worker has taken
+   * the routes, with the indices of those that have not in time.
    */
   async replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
     this.#routes = routes;
@@ -105,7 +108,10 @@ export class UpstreamWorkers {
     return controls.flatMap(([index], at) => (taken[at] ? [] : [index]));
   }
 
-  /** Upstreams of that model, or of all, are called again at once. A worker that is started later knows nothing bad of them. */
+  /**
+   * Upstreams of that model, or of all, are called again at once. A worker that is started later knows
+   * nothing bad of them.
+   */
   resetUpstreams(model: string | undefined): void {
     for (const { port } of this.#controls.values())
       port.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);

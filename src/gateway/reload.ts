@@ -4,8 +4,9 @@
  *     checked → plans that go are closed to accounts → workers have the new routes → listeners the new catalogue
  *             → accounts may be put on what is new
  *
- * In this order no listener can send a call that a worker does not know, and no account is on a plan that a listener does
- * not know. Calls in flight keep the plan, the model and the price that they were admitted with.
+ * In this order no listener can send a call that a worker does not know, and no account is on a plan that a
+ * listener does not know. Calls in flight keep the plan, the model and the price that they were admitted
+ * with.
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
@@ -82,7 +83,10 @@ export class LiveSettings {
     ];
   }
 
-  /** Puts `next` in force; resolves with what spoke against it, and then nothing was changed for callers. One at a time. */
+  /**
+   * Puts `next` in force; resolves with what spoke against it, and then nothing was changed for callers. One
+   * at a time.
+   */
   async replace(next: Settings, parts: ReloadContext): Promise<string[]> {
     const { registry, log } = parts;
     const errors = this.problemsOf(next, parts);

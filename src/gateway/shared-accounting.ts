@@ -1,7 +1,8 @@
 /**
- * The books of a gateway that shares limits, accounts and keys with other processes of its host, or with other hosts. Beside what
- * every gateway has, it leases what its calls use from a coordinator, follows the changes that others make to the registry, and
- * sends those of its own operators through the coordinator. Main thread of a gateway process.
+ * The books of a gateway that shares limits, accounts and keys with other processes of its host, or with
+ * other hosts. Beside what every gateway has, it leases what its calls use from a coordinator, follows the
+ * changes that others make to the registry, and sends those of its own operators through the coordinator.
+ * Main thread of a gateway process.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -270,7 +271,7 @@ function managerOf(
   });
 }
 
-/** None where the account's plan is gone: it is not active then. */
+/** None if the account's plan is gone: it is not active then. */
 function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): ScopeLimits {
   const plan = catalog.plans[planIndex];
   if (plan === undefined) return { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };

@@ -1,6 +1,6 @@
 /**
- * Makes the plain records that threads work with from the settings: catalog, routes, what listeners serve by, and how much memory
- * bodies may take. Main thread, at the start and at a reload.
+ * Makes the plain records that threads work with from the settings: catalog, routes, what listeners serve by,
+ * and how much memory bodies may take. Main thread, at the start and at a reload.
  */
 import { totalmem } from 'node:os';
 import { matchesModel } from '../config/cross-checks.js';
@@ -22,9 +22,10 @@ const FILES_V2 = ['memory.max', 'memory.high'];
 const FILES_V1 = ['memory.limit_in_bytes'];
 
 /**
- * Returns how much memory the control groups allow the process, as a container, a pod or a service of systemd sets it: the least
- * limit of its own group and of those around it, or Infinity. Not `process.constrainedMemory()`: that looks at the process's own group
- * alone, and a limit often stands above it. `root` stands for `/`; the folders `proc` and `sys` are in it.
+ * Returns how much memory the control groups allow the process, as a container, a pod or a service of systemd
+ * sets it: the least limit of its own group and of those around it, or Infinity. Not
+ * `process.constrainedMemory()`: that looks at the process's own group alone, and a limit often stands above
+ * it. `root` stands for `/`; the folders `proc` and `sys` are in it.
  */
 export function containerMemoryBytes(root = '/'): number {
   let least = Infinity;
@@ -35,7 +36,8 @@ export function containerMemoryBytes(root = '/'): number {
     const isV1 = controllers!.split(',').includes('memory');
     if (!isV1 && hierarchy !== '0') continue;
     const mount = join(root, isV1 ? 'sys/fs/cgroup/memory' : 'sys/fs/cgroup');
-    // A container may see its own group as the mount's root while the path is the host's: then only the walk's last step is there.
+    // A container may see its own group as the mount's root while the path is the host's: then only the
+    // walk's last step is there.
     for (let group = posix.normalize(path); ; group = posix.dirname(group)) {
       for (const file of isV1 ? FILES_V1 : FILES_V2)
         least = Math.min(least, limitOf(join(mount, group, file)));
@@ -45,7 +47,9 @@ export function containerMemoryBytes(root = '/'): number {
   return least;
 }
 
-/** `max`, and a file that is not there, are no limit; version 1 writes a number beyond any machine's memory. */
+/**
+ * `max`, and a file that is not there, are no limit; version 1 writes a number beyond any machine's memory.
+ */
 function limitOf(file: string): number {
   const text = textOf(file).trim();
   return /^[1-9]\d*$/.test(text) ? Number(text) : Infinity;
@@ -59,7 +63,10 @@ function textOf(file: string): string {
   }
 }
 
-/** Of memory, for bodies, if no setting says it. As much again is for threads and books, for responses, and for garbage. */
+/**
+ * Of memory, for bodies, if no setting says it. As much again is for threads and books, for responses, and
+ * for garbage.
+ */
 const SHARE_OF_MEMORY = 1 / 4;
 /** 400 of the longest bodies in their first half second: who has them knows, and sets it. */
 const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;

@@ -1,6 +1,6 @@
 /**
- * What a gateway tells of what it does: to operators, who want the figures of all gateways of its supervisor, and to the
- * supervisor, which wants those of this one. Main thread.
+ * The figures of a gateway. Operators are shown those of all gateways of the supervisor (GroupView); the
+ * supervisor asks for those of this one (Stats). Main thread.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
@@ -19,11 +19,6 @@ import { bodiesInWorkBytesOf } from './snapshot.js';
 import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
-/*
- * What an operator is told of all gateways of the supervisor: this one's figures where it is alone, the sum of all where there
- * are several. Main thread.
- */
-
 export interface GroupViewOptions {
   /** Of this gateway. */
   readonly slot: number;
@@ -32,6 +27,7 @@ export interface GroupViewOptions {
   readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot>;
 }
 
+/** What an operator is shown if the supervisor has several gateways: the sum of their figures. */
 export class GroupView {
   readonly #options: GroupViewOptions;
 
@@ -57,7 +53,7 @@ export class GroupView {
     return statusDocument(own ?? statuses[0]!, statuses, ended.status);
   }
 
-  /** What each process says, those too that have just ended. */
+  /** The report of each process, also of those that have just ended. */
   async accounts(): Promise<readonly AccountReport[]> {
     const { members, ended } = await this.#readAll('accounts');
     return [...members.map(({ reading: snapshot }) => snapshot), ended].flatMap(
@@ -65,7 +61,7 @@ export class GroupView {
     );
   }
 
-  /** Where the supervisor has not answered, or knows nothing of this gateway yet: this gateway alone. */
+  /** Of this gateway alone if the supervisor has not answered, or knows nothing of this gateway yet. */
   async #readAll(what: SnapshotKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(what);
@@ -142,7 +138,7 @@ export class Stats {
     return this.#options.metrics.render(format);
   }
 
-  /** What the other gateways show from now on, when this one has ended. */
+  /** Sends what the other gateways show of this one when it has ended. */
   async tellLast(): Promise<void> {
     if (this.#group === undefined) return;
     const accounts = [this.#options.accounting.base.tally.readLast()];

@@ -1,5 +1,6 @@
 /**
- * What one process says of itself for `GET /admin/v1/status`: what runs, and what it has done so far. Main thread.
+ * What one process says of itself for `GET /admin/v1/status`: what runs, and what it has done so far. Main
+ * thread.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';

@@ -1,6 +1,7 @@
 /**
- * What a gateway asks its supervisor for its operators, and tells it at its end: the supervisor alone reads the settings'
- * file, and reaches the other gateways. Main thread.
+ * A gateway's side of the channel to its supervisor: asks for a reload or for the figures of all gateways
+ * when an operator does, and sends what other gateways must know. Only the supervisor reads the settings'
+ * file and reaches the other gateways. Main thread.
  */
 import { PendingReplies } from '../core/ask-port.js';
 import type { LogChange } from '../telemetry/log.js';
@@ -21,7 +22,7 @@ import type {
 
 /** The supervisor checks and applies, each within its own bound, after reloads that were asked for before. */
 const RELOAD_MS_MAX = 120_000;
-/** Operators that wait at a time: the supervisor answers those of one kind together. */
+/** Operators that may wait at a time. The supervisor answers those of one kind together. */
 const ASKS_MAX = 100;
 /** The supervisor waits for the slowest gateway, within its own bound. */
 const SNAPSHOTS_MS_MAX = 3_000;
@@ -60,7 +61,10 @@ export class SupervisorLink {
     return this.#reloads.ask((id) => this.#send({ kind: 'ask_reload', id, request }));
   }
 
-  /** Figures of all gateways, `calls` of these accounts; of none where the supervisor does not answer in time. Never rejects. */
+  /**
+   * Figures of all gateways, `calls` of these accounts; of none if the supervisor does not answer in time.
+   * Never rejects.
+   */
   readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     return this.#snapshots.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
   }
@@ -76,8 +80,9 @@ export class SupervisorLink {
   }
 
   /**
-   * Upstreams of that model, or of all, are called again at once by all gateways, this one among them. Resolves when each has heard of
-   * it: messages arrive in their order, so whoever answers the errand has had the order before. Never rejects.
+   * Upstreams of that model, or of all, are called again at once by all gateways, this one among them.
+   * Resolves when each has heard of it: messages arrive in their order, so whoever answers the errand has had
+   * the order before. Never rejects.
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
     this.#send({ kind: 'reset_upstreams', model });

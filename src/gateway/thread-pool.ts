@@ -1,22 +1,23 @@
 /**
- * Piscina as the gateway uses it, every option given. Main thread.
+ * Pools of threads (Piscina, every option given) and the bounds of a thread's heap, the same on every release
+ * of Node. Main thread.
+ *
+ * The bounds are less against a leak than against V8's generosity. Node 24 gives each thread 192 MiB for new
+ * objects and keeps what a burst has taken; and if the whole heap may pass 2 GiB, V8 lets it grow to four
+ * times what is alive before it collects in earnest, and the buffers and sockets that hang on it wait with
+ * it. After seven bursts of 1,000 streams a gateway on Node 24 held 674 MiB; it holds 394 with these bounds,
+ * as on Node 20.
  */
 import { getHeapStatistics } from 'node:v8';
 import type { ResourceLimits } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 
-/*
- * Bounds of a thread's JavaScript heap, the same on every release of Node. Main thread.
- *
- * They are less against a leak than against V8's generosity. Node 24 gives each thread 192 MiB for new objects, and keeps what a
- * burst has taken; and where the whole heap may pass 2 GiB, V8 lets it grow to four times what is alive before it collects in earnest,
- * and with it wait the buffers and sockets that hang on it. After seven bursts of 1,000 streams a gateway on Node 24 held 674 MiB, and
- * holds 394 with these bounds, as on Node 20.
- */
-
 /** Node 20's own. */
 const YOUNG_MIB = 48;
-/** A call in flight takes some 20 KB of it, long responses none: 50,000 calls a thread. A thread that wants more is ended. */
+/**
+ * A call in flight takes some 20 KB of it, long responses none: 50,000 calls a thread. A thread that wants
+ * more is ended.
+ */
 const OLD_MIB_MAX = 1_536;
 const BYTES_PER_MIB = 1024 * 1024;
 
@@ -31,7 +32,10 @@ export function threadMemory(): ResourceLimits {
 const CLOSE_TIMEOUT_MS = 5_000;
 
 export interface PoolShape {
-  /** Module whose default export runs a task. CommonJS: Piscina loads others by code from strings, which is off. */
+  /**
+   * Module whose default export runs a task. CommonJS: Piscina loads others by code from strings, which is
+   * off.
+   */
   readonly entry: URL;
   readonly threadsMin: number;
   readonly threadsMax: number;

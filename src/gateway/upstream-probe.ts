@@ -1,5 +1,6 @@
 /**
- * Calls each upstream of the settings once with a tiny request, over the client that serves calls, and says what came back. Commands.
+ * Calls each upstream of the settings once with a tiny request, over the client that serves calls, and says
+ * what came back. Commands.
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -14,7 +15,8 @@ import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.
 import { routesOf } from './snapshot.js';
 
 /*
- * What an operator should do about how an upstream answered a test call. No text made here names a key. Pure; commands.
+ * What an operator should do about how an upstream answered a test call. No text made here names a key. Pure;
+ * commands.
  */
 
 /** What came back: a response, as far as it was read, or none. */
@@ -34,11 +36,11 @@ export interface ProbeVerdict {
   readonly ok: boolean;
   /** What came back, in a line. */
   readonly result: string;
-  /** What to do about it; null where there is nothing to do. */
+  /** What to do about it; null if there is nothing to do. */
   readonly advice: string | null;
   /** The model that the response names. */
   readonly answeredModel: string | null;
-  /** Whether the response says how many tokens it took; null where there was no good answer. */
+  /** Whether the response says how many tokens it took; null if there was no good answer. */
   readonly usageReported: boolean | null;
 }
 
@@ -182,7 +184,10 @@ const OUTPUT_TOKENS = 5;
 /** What models say that know the newer name alone. */
 const OTHER_LIMIT = 'max_completion_tokens';
 
-/** Of the model with that id or alias, or of all; undefined where there is no such model. One line each, as in the settings. */
+/**
+ * Of the model with that id or alias, or of all; undefined if there is no such model. One line each, as in
+ * the settings.
+ */
 export async function probeUpstreams(
   settings: Settings,
   model: string | undefined,

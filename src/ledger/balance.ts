@@ -1,15 +1,17 @@
 /**
  * The money of an account: credited = available + held + spent. Any thread, but for what says main thread.
  *
- * Three words are kept and `held` is what is missing between them, so the law cannot be broken by a thread that stops
- * half-way. Money leaves `available` only by a compare-exchange that saw enough of it, so it never goes below zero.
+ * Three words are kept and `held` is what is missing between them, so the law cannot be broken by a thread
+ * that stops half-way. Money leaves `available` only by a compare-exchange that saw enough of it, so it never
+ * goes below zero.
  *
- * Why no word can overflow: `credited` never exceeds CREDITED_PICO_UNITS_MAX = 3 x BALANCE_PICO_UNITS_MAX = 9 x 10^18,
- * which is below 2^63; available, held and spent are parts of it; `uncovered` stops growing at the same bound. Amounts
- * that come in are bigints of any size and are compared before they are stored.
+ * Why no word can overflow: `credited` never exceeds CREDITED_PICO_UNITS_MAX = 3 x BALANCE_PICO_UNITS_MAX = 9
+ * x 10^18, which is below 2^63; available, held and spent are parts of it; `uncovered` stops growing at the
+ * same bound. Amounts that come in are bigints of any size and are compared before they are stored.
  *
- * The order of writes: money is seen in `held` for a moment too long, never in no place. To hold, take from `available`.
- * To settle, give the rest back to `available`, then add to `spent`. A reader therefore reads `spent` before `available`.
+ * The order of writes: money is seen in `held` for a moment too long, never in no place. To hold, take from
+ * `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore reads
+ * `spent` before `available`.
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
@@ -40,8 +42,8 @@ export interface Funds {
 }
 
 /**
- * `uncovered` after `amount` more, or less where that is negative. It stops at its bound: beyond nine million units it is
- * only ever reported, never collected.
+ * `uncovered` after `amount` more, or less where that is negative. It stops at its bound: beyond nine million
+ * units it is only ever reported, never collected.
  */
 export function uncoveredAfter(before: bigint, amount: bigint): PicoUnits {
   const sum = before + amount;
@@ -69,7 +71,7 @@ export class Balance {
     return this.available(account);
   }
 
-  /** Takes `amount` (not negative, any size) out of `available`, or nothing: false where it is not there. */
+  /** Takes `amount` (not negative, any size) out of `available`, or nothing: false if it is not there. */
   hold(account: AccountIndex, amount: PicoUnits): boolean {
     invariant(amount >= 0n, 'a hold is not negative');
     return this.#takeAvailable(account, amount, amount) === amount;
@@ -80,8 +82,8 @@ export class Balance {
   }
 
   /**
-   * Turns `held` into a charge of `cost`, both not negative: the rest of the hold goes back; what the cost exceeds it by
-   * is taken as far as the balance goes. Returns one object that the next call overwrites.
+   * Turns `held` into a charge of `cost`, both not negative: the rest of the hold goes back; what the cost
+   * exceeds it by is taken as far as the balance goes. Returns one object that the next call overwrites.
    */
   settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
     invariant(cost >= 0n, 'a cost is not negative');
@@ -104,8 +106,8 @@ export class Balance {
   }
 
   /**
-   * Charges what a settlement has left uncovered, at most `most` and as far as the balance goes now; returns how much. Each amount
-   * that was uncovered once at the most.
+   * Charges what a settlement has left uncovered, at most `most` and as far as the balance goes now; returns
+   * how much. Each amount that was uncovered once at the most.
    */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const taken = this.#takeAvailable(account, asPicoUnits(0n), most);
@@ -115,7 +117,10 @@ export class Balance {
     return taken;
   }
 
-  /** Takes back a settlement of this account. `spent` shrinks before `available` grows: seen in `held` for a moment. */
+  /**
+   * Takes back a settlement of this account. `spent` shrinks before `available` grows: seen in `held` for a
+   * moment.
+   */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const first = account * COUNTED_WORDS64;
     Atomics.sub(this.#words64, first + SPENT, charged);
@@ -129,8 +134,8 @@ export class Balance {
   }
 
   /**
-   * Puts `amount` in, or takes it out where it is negative; false, and nothing is changed, where `available` does not
-   * cover it or `credited` would pass its bound. Main thread.
+   * Puts `amount` in, or takes it out where it is negative; false, and nothing is changed, where `available`
+   * does not cover it or `credited` would pass its bound. Main thread.
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.#words64;
@@ -148,8 +153,8 @@ export class Balance {
   }
 
   /**
-   * The law holds in what is returned at any moment. A charge that is being made while this reads is still shown as
-   * held. Main thread, because it alone changes `credited`.
+   * The law holds in what is returned at any moment. A charge that is being made while this reads is still
+   * shown as held. Main thread, because it alone changes `credited`.
    */
   read(account: AccountIndex): Funds {
     const first = account * COUNTED_WORDS64;
@@ -187,7 +192,10 @@ export class Balance {
     throw new Error('invariant broken: an account is read in bounded tries');
   }
 
-  /** Takes at most `most` of what is available, or nothing where that is less than `least`; returns what was taken. */
+  /**
+   * Takes at most `most` of what is available, or nothing if that is less than `least`; returns what was
+   * taken.
+   */
   #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
     const index = account * COUNTED_WORDS64 + AVAILABLE;
     for (let tries = 0; tries < TRIES_MAX; tries++) {

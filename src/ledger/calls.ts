@@ -1,6 +1,6 @@
 /**
- * What calls take from their accounts and keys, and what they give back: calls in flight, calls of the day, holds. Any
- * thread.
+ * What calls take from their accounts and keys, and what they give back: calls in flight, calls of the day,
+ * holds. Any thread.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases taken back
  *          └──> release                   given back
@@ -42,9 +42,10 @@ const STATE_SETTLING = 2;
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
- * A slot belongs to one listener, which alone opens it. Claiming is a compare-exchange: of a listener that settles and the main
- * thread that releases what a dead listener held, one gets the record, and the other gets nothing. The other words are written
- * before the state says held, and only who has claimed the record reads them.
+ * A slot belongs to one listener, which alone opens it. Claiming is a compare-exchange: of a listener that
+ * settles and the main thread that releases what a dead listener held, one gets the record, and the other
+ * gets nothing. The other words are written before the state says held, and only who has claimed the record
+ * reads them.
  */
 export class Reservations {
   readonly #words32: Int32Array;
@@ -60,8 +61,8 @@ export class Reservations {
   }
 
   /**
-   * Records what was taken for a call; `dayKey` is the key whose call of that day it took besides its account's. Owner of the
-   * slot, which it has seen free.
+   * Records what was taken for a call; `dayKey` is the key whose call of that day it took besides its
+   * account's. Owner of the slot, which it has seen free.
    */
   open(
     slot: CallSlot,
@@ -78,7 +79,9 @@ export class Reservations {
     Atomics.store(this.#words32, first + STATE, STATE_HELD);
   }
 
-  /** True for exactly one caller; who gets true reads the record, gives back or charges, and then closes it. */
+  /**
+   * True for exactly one caller; who gets true reads the record, gives back or charges, and then closes it.
+   */
   claim(slot: CallSlot): boolean {
     const state = slot * RESERVATION_WORDS32 + STATE;
     return Atomics.compareExchange(this.#words32, state, STATE_HELD, STATE_SETTLING) === STATE_HELD;
@@ -118,7 +121,10 @@ export class InFlight {
     return Atomics.load(this.counts, account);
   }
 
-  /** Takes a place; false, and none is taken, where `callsMax` are taken. For a moment of a refusal it is counted all the same. */
+  /**
+   * Takes a place; false, and none is taken, where `callsMax` are taken. For a moment of a refusal it is
+   * counted all the same.
+   */
   take(account: AccountIndex, callsMax: number): boolean {
     if (Atomics.add(this.counts, account, 1) < callsMax) return true;
     Atomics.sub(this.counts, account, 1);
@@ -130,7 +136,10 @@ export class InFlight {
   }
 }
 
-/** Against places that were granted. The place is taken before they are read, so who takes some back sees every place that is taken. */
+/**
+ * Against places that were granted. The place is taken before they are read, so who takes some back sees
+ * every place that is taken.
+ */
 export class LeasedInFlight extends InFlight {
   readonly #records32: Int32Array;
   readonly #onLow: (account: AccountIndex) => void;
@@ -200,10 +209,10 @@ export class Calls {
   }
 
   /**
-   * Takes all that the call needs, or nothing, in this order: a place among the account's calls in flight, a call of the
-   * key's day where it has a limit, a call of the account's day, the hold. A refusal gives back what was taken before it:
-   * until then another thread may be refused a call that is free a moment later, and none is ever given one too many.
-   * Owner of the slot, which is free.
+   * Takes all that the call needs, or nothing, in this order: a place among the account's calls in flight, a
+   * call of the key's day where it has a limit, a call of the account's day, the hold. A refusal gives back
+   * what was taken before it: until then another thread may be refused a call that is free a moment later,
+   * and none is ever given one too many. Owner of the slot, which is free.
    */
   admit(
     slot: CallSlot,
@@ -229,7 +238,8 @@ export class Calls {
       this.#inFlight.giveBack(account);
       return dayNumber === undefined ? 'daily_limit_exceeded' : 'insufficient_quota';
     }
-    // Where midnight came between the two, the key's call is of a day that is over: it need not be given back.
+    // Where midnight came between the two, the key's call is of a day that is over: it need not be given
+    // back.
     const dayKey = keyDayNumber === dayNumber ? keyDay?.key : undefined;
     this.#reservations.open(slot, account, dayNumber, hold, dayKey);
     this.#dirty.mark(account);

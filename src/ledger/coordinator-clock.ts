@@ -1,6 +1,6 @@
 /**
- * The host's clocks, with the calendar of the coordinator where limits are shared: days and resets are then the same on all hosts,
- * whatever their own calendars say. Any thread; the main thread sets the difference.
+ * The host's clocks, with the calendar of the coordinator where limits are shared: days and resets are then
+ * the same on all hosts, whatever their own calendars say. Any thread; the main thread sets the difference.
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';

@@ -1,6 +1,6 @@
 /**
- * How a ledger counts: by all that this process admits, or, where limits are shared with other processes, by what it was granted.
- * Chosen once for a process, so that each call site sees one class. Any thread.
+ * How a ledger counts: by all that this process admits, or, where limits are shared with other processes, by
+ * what it was granted. Chosen once for a process, so that each call site sees one class. Any thread.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
@@ -21,7 +21,9 @@ export interface Counters {
   readonly inFlight: InFlight;
 }
 
-/** Of a ledger whose limits are shared: whose leases run low. Called on the request's path, once for each low. */
+/**
+ * Of a ledger whose limits are shared: whose leases run low. Called on the request's path, once for each low.
+ */
 export interface LowLeases {
   account(account: AccountIndex): void;
   key(key: KeyIndex): void;

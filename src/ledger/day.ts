@@ -1,11 +1,11 @@
 /**
  * Calls per day, from 00:00 UTC+8 to the next, of accounts or of keys. Any thread.
  *
- * The number of the day and its count share one 64-bit word, so the exchange that first writes a new day is also the one
- * that starts its count: the roll happens once. The day of an account never goes back: where the calendar's clock is set
- * back over midnight, calls go on counting toward the later day until the clock has caught up, so that no day's limit is
- * given twice. If it is set back by days, that later day was a mistake, which would refuse calls for as many days: what was
- * counted then counts for the day that it is.
+ * The number of the day and its count share one 64-bit word, so the exchange that first writes a new day is
+ * also the one that starts its count: the roll happens once. The day of an account never goes back: where the
+ * calendar's clock is set back over midnight, calls go on counting toward the later day until the clock has
+ * caught up, so that no day's limit is given twice. If it is set back by days, that later day was a mistake,
+ * which would refuse calls for as many days: what was counted then counts for the day that it is.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -33,7 +33,10 @@ export function endOfDay(dayNumber: number): WallMs {
   return asWallMs((dayNumber + 1) * DAY_MS - ZONE_OFFSET_MS);
 }
 
-/** When calls are admitted again of who has none left, having last called on `dayNumber`: if the clock was set back, tomorrow's midnight. */
+/**
+ * When calls are admitted again of who has none left, having last called on `dayNumber`: if the clock was set
+ * back, tomorrow's midnight.
+ */
 export function resetOfDay(dayNumber: number, wallMs: WallMs): WallMs {
   const today = dayNumberOf(wallMs);
   return endOfDay(isMistaken(dayNumber, today) ? today : Math.max(dayNumber, today));
@@ -66,7 +69,10 @@ export class DayCounter<Index extends number = AccountIndex> implements DayCalls
     this.#clock = clock;
   }
 
-  /** Takes a call of today; returns the number of the day it was taken from, undefined where `callsPerDay` is reached. */
+  /**
+   * Takes a call of today; returns the number of the day it was taken from, undefined if `callsPerDay` is
+   * reached.
+   */
   take(counted: Index, callsPerDay: number): number | undefined {
     const index = counted * COUNTED_WORDS64 + DAY;
     for (let tries = 0; tries < TRIES_MAX; tries++) {

@@ -1,10 +1,11 @@
 /**
- * The dirty set: which accounts' money, day count or minute has changed since the store last took them; or which keys'. One
- * bit each. Marked by any thread, drained by the main thread.
+ * The dirty set: which accounts' money, day count or minute has changed since the store last took them; or
+ * which keys'. One bit each. Marked by any thread, drained by the main thread.
  *
- * A writer changes the account, then marks it; the drain takes the bits, then reads the account. Whatever the drain did not
- * read was therefore marked after its bits were taken, and comes with the next drain. That also holds for the writer who
- * finds its bit set and leaves it: the drain that takes this bit reads the account after.
+ * A writer changes the account, then marks it; the drain takes the bits, then reads the account. Whatever the
+ * drain did not read was therefore marked after its bits were taken, and comes with the next drain. That also
+ * holds for the writer who finds its bit set and leaves it: the drain that takes this bit reads the account
+ * after.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
@@ -36,9 +37,10 @@ export class DirtySet<Index extends number = AccountIndex> {
   }
 
   /**
-   * Takes at most `max` accounts out of the set and visits each; returns how many, less than `max` where one whole round
-   * found no more. `max` is a word's worth (32) or more: so the word where a drain stopped is emptied by the next, and an
-   * account that is always dirty does not starve its neighbours. A million clean accounts cost 0.01 ms. Main thread.
+   * Takes at most `max` accounts out of the set and visits each; returns how many, less than `max` where one
+   * whole round found no more. `max` is a word's worth (32) or more: so the word where a drain stopped is
+   * emptied by the next, and an account that is always dirty does not starve its neighbours. A million clean
+   * accounts cost 0.01 ms. Main thread.
    */
   drain(visit: (index: Index) => void, max: number): number {
     invariant(max >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
@@ -66,8 +68,8 @@ export class DirtySet<Index extends number = AccountIndex> {
   }
 
   /**
-   * Length of the page that begins at `word`, if nothing in it is marked; otherwise 0. A mark that is set meanwhile may be missed:
-   * then it comes with the next drain.
+   * Length of the page that begins at `word`, if nothing in it is marked; otherwise 0. A mark that is set
+   * meanwhile may be missed: then it comes with the next drain.
    */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;

@@ -1,10 +1,11 @@
 /**
- * The layout of the settlement journal, one ring a listener; both ends open it through this file: see journal.ts.
+ * The layout of the settlement journal, one ring a listener; both ends open it through this file: see
+ * journal.ts.
  *
  *     byte 0   appended   listener      records ever written, modulo 2^32
  *         64   drained    main thread   records ever taken into the books' memory, modulo 2^32
  *        128   committed  main thread   records that are on disk, modulo 2^32
- *        132   refusing   main thread   1 while no new call may be admitted, because the books cannot be written
+ *        132   refusing   main thread   1 while the books cannot be written: no new call is admitted
  *        192   records    listener      `capacity` times 80 bytes:
  *
  *     byte  bits  field
@@ -27,8 +28,8 @@ import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /**
- * `reversed` takes back what an earlier record of the call has charged: its figures are negative. `collected` charges what an
- * earlier one has left uncovered: `uncovered` is negative.
+ * `reversed` takes back what an earlier record of the call has charged: its figures are negative. `collected`
+ * charges what an earlier one has left uncovered: `uncovered` is negative.
  */
 export const JOURNAL_OUTCOMES = ['served', 'reversed', 'collected', ...ERROR_CODES] as const;
 export type JournalOutcome = 'served' | 'reversed' | 'collected' | ErrorCode;
@@ -91,8 +92,9 @@ export interface JournalBuffer {
 }
 
 /**
- * An empty ring for a listener that has at most `callsMax` calls in flight: a power of two, JOURNAL_RECORDS_MIN or more, and
- * twice the calls, so that each of them finds a place also where nothing is drained while they end.
+ * An empty ring for a listener that has at most `callsMax` calls in flight: a power of two,
+ * JOURNAL_RECORDS_MIN or more, and twice the calls, so that each of them finds a place also if nothing is
+ * drained while they end.
  */
 export function createJournalBuffer(callsMax: number): JournalBuffer {
   invariant(callsMax >= 0 && callsMax <= CALLS_IN_FLIGHT_MAX, `callsMax within 0..${CALLS_IN_FLIGHT_MAX}`);

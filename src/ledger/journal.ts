@@ -1,12 +1,14 @@
 /**
- * The settlement journal: what each call that ended after its admission has cost, on its way from its listener to the main
- * thread, which keeps the books. One ring a listener, in a shared buffer; the listener appends, the main thread drains.
+ * The settlement journal: what each call that ended after its admission has cost, on its way from its
+ * listener to the main thread, which keeps the books. One ring a listener, in a shared buffer; the listener
+ * appends, the main thread drains.
  *
- * A record is written first and then counted in `appended`, by an atomic store: the reader, which loads that word, sees it
- * whole or not at all. It counts it in `drained` when it has no more use for it, and only then is the place written again.
- * No word has two writers, so nothing is ever retried.
+ * A record is written first and then counted in `appended`, by an atomic store: the reader, which loads that
+ * word, sees it whole or not at all. It counts it in `drained` when it has no more use for it, and only then
+ * is the place written again. No word has two writers, so nothing is ever retried.
  *
- * The buffer outlives its listener: what a dead one has appended is drained all the same, and the next goes on behind it.
+ * The buffer outlives its listener: what a dead one has appended is drained all the same, and the next goes
+ * on behind it.
  */
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
@@ -61,7 +63,10 @@ class Ring {
   }
 }
 
-/** Whether a new call may be admitted: `full` means that the main thread stands still, `refusing` that it has said so. */
+/**
+ * Whether a new call may be admitted: `full` means that the main thread stands still, `refusing` that it has
+ * said so.
+ */
 export type JournalCapacity = 'room' | 'full' | 'refusing';
 
 /** The listener's end. */
@@ -72,7 +77,10 @@ export class JournalWriter extends Ring {
   #asked = false;
   readonly #onHalfFull: () => void;
 
-  /** Goes on where an earlier listener of this ring has stopped. `onHalfFull` is called once each time it fills so far. */
+  /**
+   * Goes on where an earlier listener of this ring has stopped. `onHalfFull` is called once each time it
+   * fills so far.
+   */
   constructor(buffer: JournalBuffer, onHalfFull: () => void) {
     super(buffer);
     this.#onHalfFull = onHalfFull;
@@ -80,7 +88,9 @@ export class JournalWriter extends Ring {
     this.#drained = Atomics.load(this.words32, DRAINED);
   }
 
-  /** Looks whether one more record fits beside those that `pending` admitted calls may still append. 10 ns. */
+  /**
+   * Looks whether one more record fits beside those that `pending` admitted calls may still append. 10 ns.
+   */
   roomFor(pending: number): JournalCapacity {
     if (Atomics.load(this.words32, REFUSING) === 1) return 'refusing';
     if (this.#used() + pending < this.capacity) return 'room';
@@ -88,7 +98,10 @@ export class JournalWriter extends Ring {
     return this.#used() + pending < this.capacity ? 'room' : 'full';
   }
 
-  /** Appends a record; there is room, because `roomFor` was asked when its call was admitted. Returns its position for `isCommitted`. */
+  /**
+   * Appends a record; there is room, because `roomFor` was asked when its call was admitted. Returns its
+   * position for `isCommitted`.
+   */
   append(record: JournalRecord): number {
     if (this.#used() * 2 >= this.capacity) this.#noteHalfFull();
     const position = this.#appended;
@@ -113,12 +126,18 @@ export class JournalWriter extends Ring {
     return position;
   }
 
-  /** Where the next record will be: what belongs to a charge is handed over under it before the charge is appended. */
+  /**
+   * Where the next record will be: what belongs to a charge is handed over under it before the charge is
+   * appended.
+   */
   get nextPosition(): number {
     return this.#appended;
   }
 
-  /** Whether the record at `position` is on disk. Positions are comparable while they are less than 2^31 apart. */
+  /**
+   * Whether the record at `position` is on disk. Positions are comparable while they are less than 2^31
+   * apart.
+   */
   isCommitted(position: number): boolean {
     return ((Atomics.load(this.words32, COMMITTED) - position) | 0) > 0;
   }
@@ -156,8 +175,8 @@ export class JournalReader extends Ring {
   };
 
   /**
-   * Visits what was appended before the call, oldest first; returns how many. A record that `visit` throws at stays in the
-   * ring, and so do those behind it. The record is one object that the next visit overwrites.
+   * Visits what was appended before the call, oldest first; returns how many. A record that `visit` throws at
+   * stays in the ring, and so do those behind it. The record is one object that the next visit overwrites.
    */
   drain(visit: (record: JournalRecord) => void): number {
     const { words32 } = this;

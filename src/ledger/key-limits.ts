@@ -1,7 +1,7 @@
 /**
- * Limits of single keys, below those of their account: a minute and a day of their own, counted by the same code in
- * records of their own. Each thread has a KeyLimits of its own over the same buffers. Any thread, but for what says main
- * thread.
+ * Limits of single keys, below those of their account: a minute and a day of their own, counted by the same
+ * code in records of their own. Each thread has a KeyLimits of its own over the same buffers. Any thread, but
+ * for what says main thread.
  *
  * Nothing here is asked for a key without limits, so its record is never touched and costs no memory.
  */
@@ -14,7 +14,7 @@ import type { MinuteCounter, MinuteTake } from './window.js';
 
 const NO_LIMIT = 0;
 
-/** Undefined where the account's limit alone counts. */
+/** Undefined if the account's limit alone counts. */
 export interface KeyLimit {
   readonly requestsPerMinute: number | undefined;
   readonly callsPerDay: number | undefined;
@@ -74,7 +74,10 @@ export class KeyLimits {
     return this.#window.check(key, requestsPerMinute);
   }
 
-  /** Takes a call of the key's day; returns the number of the day it was taken from, undefined where none is left. */
+  /**
+   * Takes a call of the key's day; returns the number of the day it was taken from, undefined if none is
+   * left.
+   */
   takeDay({ key, callsPerDay }: KeyDay): number | undefined {
     const dayNumber = this.#day.take(key, callsPerDay);
     if (dayNumber !== undefined) this.#dirty.mark(key);
@@ -92,7 +95,10 @@ export class KeyLimits {
     this.#dirty.mark(key);
   }
 
-  /** Visits keys that were marked since they were last visited, at most `max`; see `DirtySet.drain`. Main thread. */
+  /**
+   * Visits keys that were marked since they were last visited, at most `max`; see `DirtySet.drain`. Main
+   * thread.
+   */
   drainDirty(visit: (key: KeyIndex) => void, max: number): number {
     return this.#dirty.drain(visit, max);
   }
@@ -101,7 +107,10 @@ export class KeyLimits {
     return { minuteUsed: this.#window.usedOf(key), ...this.#day.read(key) };
   }
 
-  /** Sets the limits of a key that no thread knows yet, and what it has used: nothing, or `used` of `ageMs` ago. Main thread. */
+  /**
+   * Sets the limits of a key that no thread knows yet, and what it has used: nothing, or `used` of `ageMs`
+   * ago. Main thread.
+   */
   open(key: KeyIndex, limit: KeyLimit, used?: KeyCounts, ageMs = 0): void {
     invariant(key >= 0 && key < this.#keysMax, `key ${key} is within the ledger`);
     const first = key * COUNTED_WORDS32;

@@ -1,60 +1,61 @@
 /**
- * The layout of the ledger's shared buffers; both the main thread and every listener open them through this file, and no
- * offset is written anywhere else. Any thread.
+ * The layout of the ledger's shared buffers; both the main thread and every listener open them through this
+ * file, and no offset is written anywhere else. Any thread.
  *
- * The buffers are made once, at full capacity: the kernel gives a page when it is first touched, so a million accounts
- * cost nothing until they exist, and no thread ever has to be told of a new segment.
+ * The buffers are made once, at full capacity: the kernel gives a page when it is first touched, so a million
+ * accounts cost nothing until they exist, and no thread ever has to be told of a new segment.
  *
  * One account, 256 bytes: four cache lines, so that a neighbour's calls never touch it.
  *
  *     byte  bits  field      written by                 meaning
- *        0    64  window     any thread (CAS)           tick, age and running count of the minute: see window.ts
+ *        0    64  window     any thread (CAS)           tick, age and count of the minute: window.ts
  *        8    64  day        any thread (CAS)           day number << 32 | calls of that day: see day.ts
  *       16    64  credited   main thread                all money ever put in, less what was taken out again
  *       24    64  available  any thread (CAS, add)      what a new hold may take
  *       32    64  spent      any thread (add)           what settled calls have cost
  *       40    64  uncovered  any thread (CAS)           cost that the balance did not cover
- *       48    32  standing   main thread                index of the plan << 1 | 1 where the account is active
- *       52  51×32 marks      any thread (CAS)           the running count at the start of each of the last 51 ticks
+ *       48    32  standing   main thread                index of the plan << 1 | 1 if it is active
+ *       52  51×32 marks      any thread (CAS)           count at the start of each of the last 51 ticks
  *
  * One reservation (a call in flight), 24 bytes:
  *
  *        0    32  state      owner, main thread (CAS)   free, held or settling: see calls.ts
  *        4    32  account    owner, while not held      whose money it is
  *        8    32  day        owner, while not held      number of the day whose call it took
- *       12    32  day key    owner, while not held      index + 1 of the key whose call of the day it took too, or 0
+ *       12    32  day key    owner, while not held      index + 1 of the key whose day it took too, or 0
  *       16    64  hold       owner, while not held      pico-units
  *
  * Calls in flight are one 32-bit word an account, added to and taken from by any thread.
  *
  * The dirty set is one bit an account, 32 to a word: see dirty-set.ts.
  *
- * One key with limits of its own, 256 bytes, so that its minute and its day are counted by the same code as an account's;
- * a key without limits has its bytes too, and they are never touched:
+ * One key with limits of its own, 256 bytes, so that its minute and its day are counted by the same code as
+ * an account's; a key without limits has its bytes too, and they are never touched:
  *
  *        0    64  window     any thread (CAS)           as an account's
  *        8    64  day        any thread (CAS)           as an account's
- *       16    32  minute     main thread                requests a minute that it may make; 0: as many as its account
+ *       16    32  minute     main thread                requests a minute; 0: as many as its account
  *       20    32  calls      main thread                calls a day; 0: as many as its account
  *       24   ...  -
  *       52  51×32 marks      any thread (CAS)           as an account's
  *
  * Keys have a dirty set of their own: whose use or counts have changed.
  *
- * Where limits are shared with other processes a record holds what its process was granted, and there are no marks (leases.ts):
+ * If limits are shared with other processes, a record holds what its process was granted, and there are no
+ * marks (leases.ts):
  *
  *        0    64  window     any thread (CAS)           expiry in ms << 20 | permits left: leased-window.ts
  *        8    64  day        any thread (CAS)           day number << 32 | calls left: leased-day.ts
- *       16    64  credited   main thread                money ever granted to this process, less what it gave back
+ *       16    64  credited   main thread                all money granted here, less what was given back
  *       24..47     -                                     as above, of this life of the process
- *       56    64  granted day   main thread                day number << 32 | calls of it that were granted
- *       64    64  low money  main thread                tell the main thread when less than this is available
- *       72    64  elsewhere  main thread                pico-units that the coordinator last told to have left
- *       80    64  free       main thread                monotonic ms at which a permit of the minute will be free
- *       88    64  refused    main thread                no use in asking for the minute before this monotonic ms
+ *       56    64  granted day main thread                day number << 32 | calls of it that were granted
+ *       64    64  low money  main thread                tell the main thread if less than this is left
+ *       72    64  elsewhere  main thread                pico-units that the coordinator had left, as told
+ *       80    64  free       main thread                monotonic ms when a permit of the minute is free
+ *       88    64  refused    main thread                monotonic ms before which asking for it is no use
  *       96    32  granted slots main thread                how many calls may be in flight here
  *      100  3×32  low        main thread                of permits, calls of the day, slots: as low money
- *      112    32  remaining  main thread                permits of the minute that the coordinator last told to have left
+ *      112    32  remaining  main thread                permits that the coordinator had left, as told
  */
 import { ceilDiv } from '../core/units.js';
 import { invariant } from '../core/errors.js';
@@ -122,7 +123,10 @@ export interface LedgerBuffers {
   readonly keysMax: number;
   readonly keys: SharedArrayBuffer;
   readonly dirtyKeys: SharedArrayBuffer;
-  /** Where limits are shared with other processes: how much the coordinator's calendar is ahead of this host's. */
+  /**
+   * If limits are shared with other processes: how much the coordinator's calendar is ahead of this
+   * host's.
+   */
   readonly calendar: SharedArrayBuffer | undefined;
 }
 
@@ -143,8 +147,8 @@ export interface LedgerViews {
 }
 
 /**
- * Buffers for `accountsMax` accounts, `callsInFlightMax` calls and `keysMax` keys (none where it is left out), all zero: no
- * account is active, every slot is free, no key has limits.
+ * Buffers for `accountsMax` accounts, `callsInFlightMax` calls and `keysMax` keys (none if it is left
+ * out), all zero: no account is active, every slot is free, no key has limits.
  */
 export function createLedgerBuffers(capacity: {
   readonly accountsMax: number;

@@ -1,9 +1,9 @@
 /**
- * The money of an account where it is shared with other processes: the words mean what this process was granted. Any thread, but
- * for what says main thread.
+ * The money of an account where it is shared with other processes: the words mean what this process was
+ * granted. Any thread, but for what says main thread.
  *
- * `credited` is what was granted less what was given back, so the law of balance.ts holds of this process alone, and what it is
- * granted and has not spent is credited - spent.
+ * `credited` is what was granted less what was given back, so the law of balance.ts holds of this process
+ * alone, and what it is granted and has not spent is credited - spent.
  */
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -46,14 +46,17 @@ export class LeasedBalance extends Balance {
   }
 
   /**
-   * Not here: as soon as the store has the charge no more, the coordinator lends that money to anybody. Until the flush it is in
-   * `held`, and then it is forgotten (`Leases.forgetMoney`).
+   * Not here: as soon as the store has the charge no more, the coordinator lends that money to anybody. Until
+   * the flush it is in `held`, and then it is forgotten (`Leases.forgetMoney`).
    */
   protected override regain(): void {
     return;
   }
 
-  /** Nothing is granted: what the store knows of the account, the coordinator counts. Main thread, before the account is first used. */
+  /**
+   * Nothing is granted: what the store knows of the account, the coordinator counts. Main thread, before the
+   * account is first used.
+   */
   override set(account: AccountIndex): void {
     const nothing = asPicoUnits(0n);
     super.set(account, nothing, nothing, nothing);
@@ -61,11 +64,11 @@ export class LeasedBalance extends Balance {
 }
 
 /*
- * Calls per day where the limit is shared with other processes: what was granted of a day is taken one by one. Any thread;
- * main-thread writes are in leases.ts.
+ * Calls per day where the limit is shared with other processes: what was granted of a day is taken one by
+ * one. Any thread; main-thread writes are in leases.ts.
  *
- * The number of the day and the calls left share one 64-bit word. Beside it the main thread keeps how many of that day were
- * ever granted: what is missing between the two was used.
+ * The number of the day and the calls left share one 64-bit word. Beside it the main thread keeps how many of
+ * that day were ever granted: what is missing between the two was used.
  */
 
 /** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
@@ -85,7 +88,9 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     this.#onLow = onLow;
   }
 
-  /** Takes a call of today; returns the number of the day it was granted of, undefined where none is left here. */
+  /**
+   * Takes a call of today; returns the number of the day it was granted of, undefined if none is left here.
+   */
   take(counted: Index): number | undefined {
     const index = counted * COUNTED_WORDS64 + DAY;
     const today = dayNumberOf(this.#clock.wallMs());
@@ -112,7 +117,10 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     throw new Error('invariant broken: a call of the day is given back in bounded tries');
   }
 
-  /** The day that was last granted of and the calls of it that this process has used. Exact in the main thread alone. */
+  /**
+   * The day that was last granted of and the calls of it that this process has used. Exact in the main thread
+   * alone.
+   */
   read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number } {
     const first = counted * COUNTED_WORDS64;
     const granted = Atomics.load(this.#words64, first + GRANTED_DAY);
@@ -122,7 +130,10 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     return { dayNumber, dayCalls: Math.max(0, Number(granted - left)) };
   }
 
-  /** Nothing is granted. What the store knows of the day, the coordinator counts. Main thread, before the account is first used. */
+  /**
+   * Nothing is granted. What the store knows of the day, the coordinator counts. Main thread, before the
+   * account is first used.
+   */
   set(counted: Index): void {
     const first = counted * COUNTED_WORDS64;
     Atomics.store(this.#words64, first + GRANTED_DAY, 0n);

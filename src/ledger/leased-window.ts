@@ -1,10 +1,10 @@
 /**
- * Requests per minute where the limit is shared with other processes: what was granted is taken one by one, until it is used up or
- * has expired. Any thread; main-thread writes are in leases.ts.
+ * Requests per minute where the limit is shared with other processes: what was granted is taken one by one,
+ * until it is used up or has expired. Any thread; main-thread writes are in leases.ts.
  *
- * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20 bits). To take one
- * is one compare-exchange. As in window.ts the clock is read again after it: a permit that was taken by a thread that stalled
- * until it had expired is abandoned.
+ * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
+ * bits). To take one is one compare-exchange. As in window.ts the clock is read again after it: a permit that
+ * was taken by a thread that stalled until it had expired is abandoned.
  *
  * A refusal here is not the last word: `asks` says whether the coordinator should be asked.
  */
@@ -67,7 +67,10 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes one permit of those that were granted, or nothing. The limit is the coordinator's matter. Returns one object that the next call overwrites. */
+  /**
+   * Takes one permit of those that were granted, or nothing. The limit is the coordinator's matter. Returns
+   * one object that the next call overwrites.
+   */
   take(counted: Index): MinuteTake {
     return this.#decide(counted, true);
   }
@@ -86,7 +89,10 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return;
   }
 
-  /** Forgets what was granted, which the coordinator gets back when it has expired. Main thread, before the account is first used. */
+  /**
+   * Forgets what was granted, which the coordinator gets back when it has expired. Main thread, before the
+   * account is first used.
+   */
   clear(counted: Index): void {
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }

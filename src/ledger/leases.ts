@@ -1,6 +1,6 @@
 /**
- * What this process was granted by the coordinator: how it is put into the shared words and taken out again. For accounts and for
- * keys with limits of their own. Main thread.
+ * What this process was granted by the coordinator: how it is put into the shared words and taken out again.
+ * For accounts and for keys with limits of their own. Main thread.
  */
 import { type AccountIndex, asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
 import { DAY_SHIFT, dayWordOf } from './day.js';
@@ -48,15 +48,16 @@ export class CountedLeases<Index extends number> {
     this.#words32 = views.records32;
   }
 
-  /** Permits left of the grant, 0 where it has expired; they may be taken the next moment. */
+  /** Permits left of the grant, 0 if it has expired; they may be taken the next moment. */
   minuteLeft(counted: Index, nowMs: number): number {
     const grant = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
     return nowMs < expiryMsOf(grant) ? permitsOf(grant) : 0;
   }
 
   /**
-   * `permits` more, valid until `expiresMs`. Joined to the grant before where that is valid for long enough: all are then valid
-   * until the earlier of both. Otherwise in its place: then returns the permits that were left of it. `low`: see `LeasedWindow`.
+   * `permits` more, valid until `expiresMs`. Joined to the grant before where that is valid for long enough:
+   * all are then valid until the earlier of both. Otherwise in its place: then returns the permits that were
+   * left of it. `low`: see `LeasedWindow`.
    */
   addMinute(
     counted: Index,
@@ -89,7 +90,10 @@ export class CountedLeases<Index extends number> {
     return permitsOf(Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW));
   }
 
-  /** What the coordinator told of the minute: for the headers of responses, and how long it need not be asked again. */
+  /**
+   * What the coordinator told of the minute: for the headers of responses, and how long it need not be asked
+   * again.
+   */
   tellMinute(counted: Index, remaining: number, freeMs: number, refusedUntilMs: number): void {
     const first64 = counted * COUNTED_WORDS64;
     Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS, remaining);
@@ -159,7 +163,10 @@ export class Leases {
     return Atomics.load(this.#inFlight, account);
   }
 
-  /** Places for calls in flight that this process holds: those it was granted, or those that are taken where these are more. */
+  /**
+   * Places for calls in flight that this process holds: those it was granted, or those that are taken where
+   * these are more.
+   */
   slotsHeld(account: AccountIndex): number {
     const granted = Atomics.load(this.#words32, account * COUNTED_WORDS32 + GRANTED_SLOTS);
     return Math.max(granted, this.inFlightOf(account));

@@ -1,9 +1,10 @@
 /**
- * The ledger: limits and money of all accounts, in shared buffers that every listener and the main thread open. Each
- * thread has a Ledger of its own over the same buffers. Nothing here waits, and nothing on a request's path allocates
- * but the bigints themselves.
+ * The ledger: limits and money of all accounts, in shared buffers that every listener and the main thread
+ * open. Each thread has a Ledger of its own over the same buffers. Nothing here waits, and nothing on a
+ * request's path allocates but the bigints themselves.
  *
- * Objects that `takeMinute` and `settle` return are overwritten by the next call on the same Ledger: read them at once.
+ * Objects that `takeMinute` and `settle` return are overwritten by the next call on the same Ledger: read
+ * them at once.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -41,7 +42,9 @@ export interface AccountState {
 export interface AccountSnapshot extends Funds {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
-  /** The last day the account was used and its calls on that day: today's only where the number is today's. */
+  /**
+   * The last day the account was used and its calls on that day: today's only where the number is today's.
+   */
   readonly dayNumber: number;
   readonly dayCalls: number;
   readonly callsInFlight: number;
@@ -62,8 +65,8 @@ export class Ledger {
   readonly #dirty: DirtySet;
 
   /**
-   * With shared limits (`calendar` of the buffers) the minute, the day, the places for calls and the money are what this process
-   * was granted (leases.ts); `clock` is then `clockOf` the buffers.
+   * With shared limits (`calendar` of the buffers) the minute, the day, the places for calls and the money
+   * are what this process was granted (leases.ts); `clock` is then `clockOf` the buffers.
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
@@ -90,8 +93,8 @@ export class Ledger {
   }
 
   /**
-   * Takes a call of the day (of the account and, where `keyDay` is given, of the key) and a hold, or nothing at all, and
-   * records all in `slot`, which must be free; see `Calls.admit`. Owner of the slot.
+   * Takes a call of the day (of the account and, where `keyDay` is given, of the key) and a hold, or nothing
+   * at all, and records all in `slot`, which must be free; see `Calls.admit`. Owner of the slot.
    */
   admit(
     slot: CallSlot,
@@ -105,8 +108,8 @@ export class Ledger {
   }
 
   /**
-   * Charges `cost` for the call in `slot` and frees the slot; undefined where it was settled or released before. The
-   * balance never goes below zero: what it does not cover is told, and recorded. Any thread.
+   * Charges `cost` for the call in `slot` and frees the slot; undefined if it was settled or released before.
+   * The balance never goes below zero: what it does not cover is told, and recorded. Any thread.
    */
   settle(slot: CallSlot, cost: PicoUnits): Settlement | undefined {
     return this.#calls.settle(slot, cost);
@@ -129,12 +132,18 @@ export class Ledger {
     return taken;
   }
 
-  /** Takes back what `settle` did, and gives back the call of the day: the response could not be given after all. Any thread. */
+  /**
+   * Takes back what `settle` did, and gives back the call of the day: the response could not be given after
+   * all. Any thread.
+   */
   reverse(account: AccountIndex, day: TakenDay, settlement: Settlement): void {
     this.#calls.reverse(account, day, settlement);
   }
 
-  /** Gives back hold and call of the day, and frees the slot; false where it was settled or released before. Any thread. */
+  /**
+   * Gives back hold and call of the day, and frees the slot; false if it was settled or released before. Any
+   * thread.
+   */
   release(slot: CallSlot): boolean {
     return this.#calls.release(slot);
   }
@@ -144,7 +153,10 @@ export class Ledger {
     return this.#balance.available(account);
   }
 
-  /** What the account could spend as far as is known here: with shared limits more than a hold could take now. Any thread. */
+  /**
+   * What the account could spend as far as is known here: with shared limits more than a hold could take now.
+   * Any thread.
+   */
   balanceOf(account: AccountIndex): PicoUnits {
     return this.#balance.balance(account);
   }
@@ -153,7 +165,10 @@ export class Ledger {
     return Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) >>> 1;
   }
 
-  /** How many of the first `accounts` accounts are on each plan, by its index. 2 ms per 100,000 accounts. Main thread. */
+  /**
+   * How many of the first `accounts` accounts are on each plan, by its index. 2 ms per 100,000 accounts. Main
+   * thread.
+   */
   countPlans(accounts: number): Map<number, number> {
     const counts = new Map<number, number>();
     for (let account = 0; account < accounts; account++) {
@@ -168,7 +183,9 @@ export class Ledger {
     return (Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) & 1) === 1;
   }
 
-  /** Sets all words of an account that no thread uses yet. Does not mark it: the store has it. Main thread. */
+  /**
+   * Sets all words of an account that no thread uses yet. Does not mark it: the store has it. Main thread.
+   */
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
     this.#window.clear(account);
@@ -177,7 +194,10 @@ export class Ledger {
     this.#setStatus(account, initial.planIndex, initial.active);
   }
 
-  /** After `openAccount`: the minute that ended `ageMs` ago counts `used` requests; see `Window.restore`. Main thread. */
+  /**
+   * After `openAccount`: the minute that ended `ageMs` ago counts `used` requests; see `Window.restore`. Main
+   * thread.
+   */
   restoreMinute(account: AccountIndex, used: number, ageMs: number): void {
     this.#window.restore(account, used, ageMs);
   }
@@ -192,7 +212,10 @@ export class Ledger {
     this.#setStatus(account, this.planIndexOf(account), active);
   }
 
-  /** Puts money in, or takes it out down to zero; false, and nothing is changed, where that cannot be. Main thread. */
+  /**
+   * Puts money in, or takes it out down to zero; false, and nothing is changed, where that cannot be. Main
+   * thread.
+   */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const done = this.#balance.credit(account, amount);
     if (done) this.#dirty.mark(account);
@@ -220,8 +243,8 @@ export class Ledger {
   }
 
   /**
-   * Releases what the calls in `count` slots from `first` hold: their listener has died. Returns how many were released.
-   * Each is released or settled once, whoever else still has hands on it. Main thread.
+   * Releases what the calls in `count` slots from `first` hold: their listener has died. Returns how many
+   * were released. Each is released or settled once, whoever else still has hands on it. Main thread.
    */
   releaseSlots(first: CallSlot, count: number): number {
     let released = 0;
@@ -232,14 +255,17 @@ export class Ledger {
   }
 
   /**
-   * Visits accounts whose money, day count or minute has changed since they were last visited, at most `max`; returns how many.
-   * A change made meanwhile is seen by who then reads the account, or comes with the next drain, or both. Main thread.
+   * Visits accounts whose money, day count or minute has changed since they were last visited, at most `max`;
+   * returns how many. A change made meanwhile is seen by who then reads the account, or comes with the next
+   * drain, or both. Main thread.
    */
   drainDirty(visit: (account: AccountIndex) => void, max: number): number {
     return this.#dirty.drain(visit, max);
   }
 
-  /** When an account, or with `key` that key, is admitted again if it has no call of the day left. Any thread. */
+  /**
+   * When an account, or with `key` that key, is admitted again if it has no call of the day left. Any thread.
+   */
   resetOfDay(account: AccountIndex, key?: KeyIndex): WallMs {
     const { dayNumber } = key === undefined ? this.#day.read(account) : this.keys.countsOf(key);
     return resetOfDay(dayNumber, this.#clock.wallMs());

@@ -1,6 +1,6 @@
 /**
- * Requests per minute, of accounts or of keys: in any span of 60 seconds at most the limit is admitted, whatever the threads
- * do. Any thread.
+ * Requests per minute, of accounts or of keys: in any span of 60 seconds at most the limit is admitted,
+ * whatever the threads do. Any thread.
  *
  * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
  *
@@ -8,30 +8,35 @@
  *     age   (6 bits)   ticks since the count last began at 0, at most 51
  *     count (20 bits)  permits given since then, modulo 2^20
  *
- * and 51 marks of 32 bits hold, for each tick, the count with which that tick began: turn (12 bits), count (20 bits). A
- * mark's place is tick % 51, its turn is tick / 51. The permits of this tick and of the 50 before it are
- * used = count - mark(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a permit weighs until 51
- * ticks after the start of its own, which is more than 60 s after it was given and at most 61.2 s: under full pressure
- * 50/51 = 98.04 % of what the limit allows is admitted.
+ * and 51 marks of 32 bits hold, for each tick, the count with which that tick began: turn (12 bits), count
+ * (20 bits). A mark's place is tick % 51, its turn is tick / 51. The permits of this tick and of the 50
+ * before it are used = count - mark(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a
+ * permit weighs until 51 ticks after the start of its own, which is more than 60 s after it was given and at
+ * most 61.2 s: under full pressure 50/51 = 98.04 % of what the limit allows is admitted.
  *
  * Why it is right:
- * - Check and add are one compare-exchange of the head. The mark that the check read belongs to the head's tick and does
- *   not change while the head stays in that tick, so if the exchange succeeds the check still held.
- * - Rolling from tick T to T' first writes count into the marks T+1..T', then exchanges the head. Each mark is written by
- *   load, check that the head is still the one read, compare-exchange. Within a tick the count only grows, so whoever
- *   wins the head's exchange had its count in every mark; a thread that lags behind fails at its check of the head, or
- *   at its exchange of the mark. Nothing is awaited: a thread that stops anywhere holds up nobody.
- * - The mark for T+1 replaces the one for T-50, which tick T still needs. A reader that finds another turn there knows
- *   that some thread's clock is past T, and helps to roll instead.
- * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and marks at or before that
- *   tick count as 0 unread. So what is left in them after an idle gap, of any length, is never believed.
- * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is long over and
- *   expires early. So the clock is read again after the exchange; where the tick has ended, that permit is abandoned
- *   (it stays counted, nobody uses it) and the taking begins anew. That meets one call in ten million.
- * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread would have to
- *   sleep for exactly that between two instructions, and would then cause a roll one tick early.
- * - The clocks of two threads may differ by a little; a thread whose clock lags takes the head's tick for the time, and a
- *   tick is longer than a 50th of a minute by enough to cover 1.5 ms of difference.
+ * - Check and add are one compare-exchange of the head. The mark that the check read belongs to the head's
+ *   tick and does not change while the head stays in that tick, so if the exchange succeeds the check still
+ *   held.
+ * - Rolling from tick T to T' first writes count into the marks T+1..T', then exchanges the head. Each mark
+ *   is written by load, check that the head is still the one read, compare-exchange. Within a tick the count
+ *   only grows, so whoever wins the head's exchange had its count in every mark; a thread that lags behind
+ *   fails at its check of the head, or at its exchange of the mark. Nothing is awaited: a thread that stops
+ *   anywhere holds up nobody.
+ * - The mark for T+1 replaces the one for T-50, which tick T still needs. A reader that finds another turn
+ *   there knows that some thread's clock is past T, and helps to roll instead.
+ * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and marks at or
+ *   before that tick count as 0 unread. So what is left in them after an idle gap, of any length, is never
+ *   believed.
+ * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is
+ *   long over and expires early. So the clock is read again after the exchange; where the tick has ended,
+ *   that permit is abandoned (it stays counted, nobody uses it) and the taking begins anew. That meets one
+ *   call in ten million.
+ * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread
+ *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
+ *   early.
+ * - The clocks of two threads may differ by a little; a thread whose clock lags takes the head's tick for the
+ *   time, and a tick is longer than a 50th of a minute by enough to cover 1.5 ms of difference.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -50,11 +55,14 @@ export interface MinuteTake {
   /** Permits left now. */
   readonly remaining: number;
   /**
-   * Admitted: when all that is used now will have expired. Refused: when the next request is admitted, provided nobody
-   * else takes the permit. Rounded up to a whole millisecond.
+   * Admitted: when all that is used now will have expired. Refused: when the next request is admitted,
+   * provided nobody else takes the permit. Rounded up to a whole millisecond.
    */
   readonly resetWallMs: WallMs;
-  /** Refused, and another process may have permits: the coordinator has not been asked. Never where limits are not shared. */
+  /**
+   * Refused, and another process may have permits: the coordinator has not been asked. Never where limits are
+   * not shared.
+   */
   readonly asks: boolean;
 }
 
@@ -68,7 +76,10 @@ export interface MinuteCounter<Index extends number> {
 }
 
 const TICKS_PER_MINUTE = 50;
-/** 1/32 ms more than a 50th of a minute: 1.5 ms a minute for clocks that differ. A binary fraction, so edges are exact. */
+/**
+ * 1/32 ms more than a 50th of a minute: 1.5 ms a minute for clocks that differ. A binary fraction, so edges
+ * are exact.
+ */
 export const TICK_MS = 60_000 / TICKS_PER_MINUTE + 1 / 32;
 
 const COUNT_BITS = 20;
@@ -112,15 +123,18 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /**
-   * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change from call to call. Returns one
-   * object that the next call overwrites. About 150 ns. Marks the
-   * account dirty where it took one. Any thread.
+   * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change from call to call.
+   * Returns one object that the next call overwrites. About 150 ns. Marks the account dirty where it took
+   * one. Any thread.
    */
   take(counted: Index, limit: number): MinuteTake {
     return this.#decide(counted, limit, true);
   }
 
-  /** What `take` would answer now; takes nothing, so `remaining` has the permit that it would take. Any thread. */
+  /**
+   * What `take` would answer now; takes nothing, so `remaining` has the permit that it would take. Any
+   * thread.
+   */
   check(counted: Index, limit: number): MinuteTake {
     return this.#decide(counted, limit, false);
   }
@@ -183,13 +197,14 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /**
-   * Takes over what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all had been
-   * given at that moment, so that it errs on refusing. Main thread, before the account is first used.
+   * Takes over what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if
+   * all had been given at that moment, so that it errs on refusing. Main thread, before the account is first
+   * used.
    */
   restore(counted: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
-    // A clock that was set back meanwhile makes the age negative, a host that was started anew makes it reach before its
-    // first tick; both times the permits weigh for too long rather than too short.
+    // A clock that was set back meanwhile makes the age negative, a host that was started anew makes it reach
+    // before its first tick; both times the permits weigh for too long rather than too short.
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     if (tick + MARK_COUNT <= Math.floor(nowMs / TICK_MS)) return;
     Atomics.store(
@@ -204,7 +219,10 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }
 
-  /** The count with which `wanted` began, for a head of `tick`, `age` and `count`; undefined where it was overwritten: time is past `tick`. */
+  /**
+   * The count with which `wanted` began, for a head of `tick`, `age` and `count`; undefined if it was
+   * overwritten: time is past `tick`.
+   */
   #startCount(counted: Index, tick: number, age: number, count: number, wanted: number): number | undefined {
     if (wanted > tick) return count;
     if (wanted <= tick - age) return 0;
@@ -212,7 +230,10 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return mark === markOf(wanted, mark & COUNT_MASK) ? mark & COUNT_MASK : undefined;
   }
 
-  /** First tick in which fewer than `limit` of the permits given so far weigh: start counts only grow, so by halving. */
+  /**
+   * First tick in which fewer than `limit` of the permits given so far weigh: start counts only grow, so by
+   * halving.
+   */
   #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
@@ -226,7 +247,10 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return low + TICKS_PER_MINUTE;
   }
 
-  /** Tries once to bring the account from `head` to `nowTick`; where another thread was faster it leaves the rest to the caller's next look. */
+  /**
+   * Tries once to bring the account from `head` to `nowTick`; if another thread was faster it leaves the
+   * rest to the caller's next look.
+   */
   #roll(counted: Index, head: bigint, nowTick: number): void {
     const word = counted * COUNTED_WORDS64 + WINDOW;
     const tick = Number(head >> HEAD_TICK_SHIFT);
@@ -243,7 +267,8 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       const mark = markOf(next, count);
       const seen = Atomics.load(this.#words32, place);
       if (seen === mark) continue;
-      // Whatever was seen there is older than this head, so it may go, unless another thread changes it first.
+      // Whatever was seen there is older than this head, so it may go, unless another thread changes it
+      // first.
       if (Atomics.load(this.#words64, word) !== head) return;
       if (Atomics.compareExchange(this.#words32, place, seen, mark) !== seen) return;
     }

@@ -1,6 +1,6 @@
 /**
- * One gateway process, from fork to exit: what it is started with, what is sent to it, what it sends, and when it is killed.
- * Supervisor process.
+ * One gateway process, from fork to exit: what it is started with, what is sent to it, what it sends, and
+ * when it is killed. Supervisor process.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -28,7 +28,7 @@ export interface GatewayExit {
   readonly how: string;
   /** Whether it ended with exit code 0. */
   readonly clean: boolean;
-  /** Why it must not be started again; undefined where it may be. */
+  /** Why it must not be started again; undefined if it may be. */
   readonly refusal: string | undefined;
 }
 
@@ -56,7 +56,9 @@ export interface GatewayProcessOptions {
   readonly entry: URL;
   /** A start that takes longer has hung. */
   readonly readyMsMax: number;
-  /** What a gateway that has nothing left to serve may take for its last flush and its end; then it is killed. */
+  /**
+   * What a gateway that has nothing left to serve may take for its last flush and its end; then it is killed.
+   */
   readonly exitGraceMs: number;
   /** What a gateway may take to give new settings to its threads. */
   readonly reloadMsMax: number;
@@ -67,31 +69,38 @@ export interface GatewayProcessOptions {
 const READ_MS_MAX = 1_000;
 
 /**
- * Arenas of glibc's allocator in a gateway. Buffers are made in one thread and freed in another, which with one arena a
- * thread leaves each full of holes: after 5,000 streams 316 MB were resident, with two arenas 244 MB.
+ * Arenas of glibc's allocator in a gateway. Buffers are made in one thread and freed in another, which with
+ * one arena a thread leaves each full of holes: after 5,000 streams 316 MB were resident, with two arenas 244
+ * MB.
  */
 const MALLOC_ARENA_MAX = '2';
 
 /**
- * Longer buffers go back to the system when they are freed, and so much free memory may stay at an arena's end. glibc moves both with the
- * longest buffer that was freed, up to 32 MiB, so that after large bodies each one's memory stayed in an arena: 128 MiB were resident after
- * 200 of 10 MiB, all garbage collected, 64 MiB more than before them; with these, 8 MiB more.
+ * Longer buffers go back to the system when they are freed, and so much free memory may stay at an arena's
+ * end. glibc moves both with the longest buffer that was freed, up to 32 MiB, so that after large bodies each
+ * one's memory stayed in an arena: 128 MiB were resident after 200 of 10 MiB, all garbage collected, 64 MiB
+ * more than before them; with these, 8 MiB more.
  */
 const MALLOC_MMAP_THRESHOLD_ = String(1024 * 1024);
 const MALLOC_TRIM_THRESHOLD_ = String(2 * 1024 * 1024);
 
 /**
- * How much V8 puts together when it compiles a function of a gateway, in bytes of code; 920 by default. A request passes some hundred small
- * functions, and calls between them are dear: 1.14 to 1.23 times the CPU where nothing is put together, 0.85 to 0.96 with this. From 3,000
- * on it is lost again (bench/README.md).
+ * How much V8 puts together when it compiles a function of a gateway, in bytes of code; 920 by default. A
+ * request passes some hundred small functions, and calls between them are dear: 1.14 to 1.23 times the CPU
+ * where nothing is put together, 0.85 to 0.96 with this. From 3,000 on it is lost again (bench/README.md).
  */
 const INLINED_BYTES_MAX = 2_000;
 
-/** Bytes of a request's head that µWS takes, for 4,096 by itself: cookies and baggage of some proxies are longer. */
+/**
+ * Bytes of a request's head that µWS takes, for 4,096 by itself: cookies and baggage of some proxies are
+ * longer.
+ */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
 
 const STANDARD_ERROR = 2;
-/** Where a gateway finds the supervisor's standard error: behind the three of every process, and the channel. */
+/**
+ * Where a gateway finds the supervisor's standard error: behind the three of every process, and the channel.
+ */
 const LOG_DESCRIPTOR = 4;
 
 export class GatewayProcess {
@@ -128,8 +137,9 @@ export class GatewayProcess {
       execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
       detached: false,
       serialization: 'advanced',
-      // Nothing is read from the terminal; answers to the operator and the log go where the supervisor's go. What is written to
-      // the gateway's own standard error is not of its log, and would stand between its lines.
+      // Nothing is read from the terminal; answers to the operator and the log go where the supervisor's go.
+      // What is written to the gateway's own standard error is not of its log, and would stand between its
+      // lines.
       stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
     });
     if (this.#child.stderr !== null) logStrayOutput(this.#child.stderr, this.#child.pid ?? 0, options.log);
@@ -171,14 +181,14 @@ export class GatewayProcess {
   }
 
   /**
-   * Hands over new settings, or with `check` only asks about them. Resolves with what speaks against them, also where the
-   * gateway ends or does not answer in time.
+   * Hands over new settings, or with `check` only asks about them. Resolves with what speaks against them,
+   * also if the gateway ends or does not answer in time.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
   }
 
-  /** Its figures; empty where it ends or does not answer in time. */
+  /** Its figures; empty if it ends or does not answer in time. */
   read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
     return this.#reads.ask((id) => this.#send({ kind: 'read', id, what, accounts }));
   }
@@ -265,8 +275,9 @@ const TEXT_CHARS_MAX = 8 * 1024;
 const PAUSE_MS = 1_000;
 
 /**
- * Logs what a gateway writes to standard error beside its log, until the stream ends: words of native libraries (LMDB's `Write
- * error`), V8's and Node's last words. Each burst becomes one entry, so every line of the log stays JSON. Holds at most one burst.
+ * Logs what a gateway writes to standard error beside its log, until the stream ends: words of native
+ * libraries (LMDB's `Write error`), V8's and Node's last words. Each burst becomes one entry, so every line
+ * of the log stays JSON. Holds at most one burst.
  */
 export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   let text = '';

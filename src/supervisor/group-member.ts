@@ -1,6 +1,6 @@
 /**
- * One slot among the gateways of a supervisor: the process that has it, or the pause before its next start. Also the types that
- * `ProcessGroup` is made and called with. Supervisor process.
+ * One slot among the gateways of a supervisor: the process that has it, or the pause before its next start.
+ * Also the types that `ProcessGroup` is made and called with. Supervisor process.
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
@@ -26,7 +26,10 @@ export interface RestartPauses {
   readonly healthyMs: number;
 }
 
-/** The first restart is not noticed by a client that retries; a gateway that cannot start costs one try in ten seconds. */
+/**
+ * The first restart is not noticed by a client that retries; a gateway that cannot start costs one try in ten
+ * seconds.
+ */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
 /** How long to wait before a gateway that ended is started again. */
@@ -47,7 +50,9 @@ export class RestartPolicy {
     this.#readySinceMs = this.#clock.monotonicMs();
   }
 
-  /** The gateway ended, ready or not. Returns the pause before its next start; each is twice the one before. */
+  /**
+   * The gateway ended, ready or not. Returns the pause before its next start; each is twice the one before.
+   */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
     const since = this.#readySinceMs;
@@ -83,7 +88,10 @@ export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
   /** What its next process gets; the present one has the same but for what was reloaded since its start. */
   settings: Settings;
-  /** It takes the place of another, which serves until this one does; until then its end is not the group's concern. */
+  /**
+   * It takes the place of another, which serves until this one does; until then its end is not the group's
+   * concern.
+   */
   isTrial: boolean;
   readonly #options: MemberOptions;
   readonly #owner: MemberOwner;
@@ -153,7 +161,10 @@ export class GroupMember implements PrimaryCandidate {
     this.#process?.follow();
   }
 
-  /** Whether it takes the settings, or with `check` could; one that waits for its restart is started now, to be asked. */
+  /**
+   * Whether it takes the settings, or with `check` could; one that waits for its restart is started now, to
+   * be asked.
+   */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     if (this.#process === undefined) void this.start();
     return this.#process!.reload(settings, check);
@@ -165,7 +176,10 @@ export class GroupMember implements PrimaryCandidate {
     this.#process?.drain(false);
   }
 
-  /** The same where another serves in its place. Resolves when it has ended, which after `waitMsMax` it is made to. */
+  /**
+   * The same where another serves in its place. Resolves when it has ended, which after `waitMsMax` it is
+   * made to.
+   */
   async retire(waitMsMax: number): Promise<void> {
     this.#retiring = true;
     clearTimeout(this.#restart);

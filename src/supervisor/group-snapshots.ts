@@ -1,9 +1,9 @@
 /**
- * Collects the figures of all gateway processes for the one that has the admin interface, and keeps the counters of processes
- * that have ended, so that no sum falls when a process does. Supervisor process.
+ * Collects the figures of all gateway processes for the one that has the admin interface, and keeps the
+ * counters of processes that have ended, so that no sum falls when a process does. Supervisor process.
  *
- * A process that drains sends its last figures. Of one that is killed, the figures that were last asked for count: nobody has
- * seen higher ones.
+ * A process that drains sends its last figures. Of one that is killed, the figures that were last asked for
+ * count: nobody has seen higher ones.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
@@ -49,8 +49,9 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process. Takes as long as the slowest of them, and no longer than one may take. Figures of a process that does
-   * not answer in time are those that it sent last; an errand, and what calls use, it has then not answered.
+   * Asks every process. Takes as long as the slowest of them, and no longer than one may take. Figures of a
+   * process that does not answer in time are those that it sent last; an errand, and what calls use, it has
+   * then not answered.
    */
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
@@ -75,8 +76,8 @@ export class GroupSnapshots {
   }
 
   /**
-   * Keeps nothing of the replies: that a process had flushed, or what its calls used, says nothing of now. A process that has
-   * ended meanwhile is left out.
+   * Keeps nothing of the replies: that a process had flushed, or what its calls used, says nothing of now. A
+   * process that has ended meanwhile is left out.
    */
   async #ask(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     const replies = await Promise.all(
@@ -96,7 +97,8 @@ export class GroupSnapshots {
     await Promise.all(
       [...this.#entries.keys()].map(async (process) => this.note(process, await process.read(what))),
     );
-    // Read without a wait in between: a process that has ended meanwhile is in the second part and not in the first.
+    // Read without a wait in between: a process that has ended meanwhile is in the second part and not in the
+    // first.
     return {
       members: [...this.#entries.values()].map(({ slot, last }) => ({ slot, reading: only(last, what) })),
       ended: only(this.#ended, what),
@@ -108,7 +110,10 @@ function only(snapshot: Snapshot, what: SnapshotKind): Snapshot {
   return { [what]: snapshot[what] };
 }
 
-/** Account reports of ended processes that are kept. The reader sums them up every two seconds, before so many more have ended. */
+/**
+ * Account reports of ended processes that are kept. The reader sums them up every two seconds, before so many
+ * more have ended.
+ */
 const ENDED_REPORTS_MAX = 4;
 
 function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {

@@ -1,8 +1,8 @@
 /**
  * Which gateway has the admin interface. Supervisor process.
  *
- * Ports are shared within a group, so the next one opens its own socket before the former lets go of its: an operator finds
- * the interface open at every moment, unless the process that had it was killed.
+ * Ports are shared within a group, so the next one opens its own socket before the former lets go of its: an
+ * operator finds the interface open at every moment, unless the process that had it was killed.
  */
 export interface PrimaryCandidate {
   /** Whether it can have the admin interface: it serves, and is not about to end. */

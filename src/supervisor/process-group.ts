@@ -1,9 +1,10 @@
 /**
- * Starts the gateway processes, starts again those that end, replaces them one by one, and ends them all. Supervisor process.
+ * Starts the gateway processes, starts again those that end, replaces them one by one, and ends them all.
+ * Supervisor process.
  *
- * The first gateway decides: one that ends before it ever served ends the group, because trying again would end the same
- * way and an operator is watching. Once it has served, its ports are kept for every later start, so that port 0 means one
- * port for as long as the supervisor lives.
+ * The first gateway decides: one that ends before it ever served ends the group, because trying again would
+ * end the same way and an operator is watching. Once it has served, its ports are kept for every later start,
+ * so that port 0 means one port for as long as the supervisor lives.
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
@@ -19,11 +20,6 @@ import {
 import { GroupSnapshots } from './group-snapshots.js';
 import { Primary } from './primary.js';
 
-/*
- * Replaces the gateways one by one: the next serves before the former takes no more calls, and that has ended before the one
- * after it is started, so that at most one more than usual is there. Supervisor process.
- */
-
 export interface ReplaceSteps<Member> {
   /** Those that are there. */
   members(): readonly Member[];
@@ -38,7 +34,11 @@ export interface ReplaceSteps<Member> {
   isStopping(): boolean;
 }
 
-/** Resolves when all that were there are gone, or with why the rest of them stay. */
+/**
+ * Replaces the gateways one by one: the next serves before the former takes no more calls, and the former has
+ * ended before the one after it is started, so at most one more than usual runs. Resolves when all that were
+ * there are gone, or with why the rest stay.
+ */
 export async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<string | undefined> {
   for (const former of [...steps.members()]) {
     if (steps.isStopping()) return 'the gateways are stopping';
@@ -93,8 +93,8 @@ export class ProcessGroup {
   }
 
   /**
-   * Gives what is live of `next` to every gateway, and to those that are started later. Resolves with the reasons why not:
-   * then the settings are as before. With `dryRun` only asks. One at a time: see Reloads.
+   * Gives what is live of `next` to every gateway, and to those that are started later. Resolves with the
+   * reasons why not: then the settings are as before. With `dryRun` only asks. One at a time: see Reloads.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
@@ -102,7 +102,8 @@ export class ProcessGroup {
     const errors = await this.#tellAll(next, true);
     if (errors.length > 0 || dryRun) return errors;
     if (this.#isStopping()) return ['the gateway is stopping'];
-    // All can take them. From here on a gateway that dies comes back with them, also in the middle of the change.
+    // All can take them. From here on a gateway that dies comes back with them, also in the middle of the
+    // change.
     const before = this.#settings;
     this.#adopt(next);
     const failures = await this.#tellAll(next, false);
@@ -116,7 +117,7 @@ export class ProcessGroup {
     for (const member of this.#members) member.process?.showInForce(inForce);
   }
 
-  /** Why the gateways cannot be replaced now; undefined where they can. */
+  /** Why the gateways cannot be replaced now; undefined if they can. */
   get replaceRefusal(): string | undefined {
     if (!this.#served) return 'the gateway is still starting';
     if (this.#stopping) return 'the gateway is stopping';
@@ -127,7 +128,10 @@ export class ProcessGroup {
     return undefined;
   }
 
-  /** Begins to replace every gateway, one by one, by one that runs with `next` and with the program that is on disk. */
+  /**
+   * Begins to replace every gateway, one by one, by one that runs with `next` and with the program that is on
+   * disk.
+   */
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
@@ -152,7 +156,10 @@ export class ProcessGroup {
     return { count, done };
   }
 
-  /** Asks every gateway to finish its calls and end; kills those that have not after the time they have. Idempotent. */
+  /**
+   * Asks every gateway to finish its calls and end; kills those that have not after the time they have.
+   * Idempotent.
+   */
   drain(): void {
     if (this.#stopping) return;
     this.#stopping = true;
@@ -165,7 +172,9 @@ export class ProcessGroup {
     this.#endIfEmpty();
   }
 
-  /** Ends every gateway at once: calls in flight are cut, and charges of the last flush interval may be lost. */
+  /**
+   * Ends every gateway at once: calls in flight are cut, and charges of the last flush interval may be lost.
+   */
   kill(): void {
     this.drain();
     for (const member of this.#members) member.kill();
@@ -219,7 +228,9 @@ export class ProcessGroup {
     };
   }
 
-  /** No two processes have the same; the lowest, so that there are never more than one beyond their number. */
+  /**
+   * No two processes have the same; the lowest, so that there are never more than one beyond their number.
+   */
   #freeSlot(): number {
     const taken = new Set(this.#members.map(({ slot }) => slot));
     let slot = 0;

@@ -1,7 +1,7 @@
 /**
- * Reloads the settings, one reload after the other: reads the file, checks all of it, and gives what can change live to the gateways;
- * or changes nothing and says why. With a restart the gateways are then replaced one by one. Also watches the files, for `watch`.
- * Supervisor process.
+ * Reloads the settings, one reload after the other: reads the file, checks all of it, and gives what can
+ * change live to the gateways; or changes nothing and says why. With a restart the gateways are then replaced
+ * one by one. Also watches the files, for `watch`. Supervisor process.
  */
 import { ConfigError } from '../config/config-error.js';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
@@ -36,7 +36,10 @@ const NOTHING_DONE: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeed
 
 export class Reloads {
   readonly #options: ReloadsOptions;
-  /** What runs, as the file said it. What needs a restart stays as at the start, and so is told by every reload. */
+  /**
+   * What runs, as the file said it. What needs a restart stays as at the start, and so is told by every
+   * reload.
+   */
   #settings: Settings;
   /** The last in the queue. */
   #last: Promise<unknown> = Promise.resolve();
@@ -54,8 +57,9 @@ export class Reloads {
   }
 
   /**
-   * Reads the file after every reload that was asked for before, so that the last content wins, and a few wait at most. With
-   * `dryRun` only tells what would change. `origin` names who asks, for the log. Never rejects.
+   * Reads the file after every reload that was asked for before, so that the last content wins, and a few
+   * wait at most. With `dryRun` only tells what would change. `origin` names who asks, for the log. Never
+   * rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const kind = JSON.stringify([request.dryRun, request.restart]);
@@ -82,7 +86,7 @@ export class Reloads {
       return this.#refuse(origin, request, errorsOf(error));
     }
     const difference = differenceOf(this.#settings, next, restart ? isReplaceable : undefined);
-    // Also where nothing differs: a thread may have missed an earlier reload.
+    // Also if nothing differs: a thread may have missed an earlier reload.
     const errors = await apply(next, dryRun);
     if (errors.length > 0) return this.#refuse(origin, request, errors);
     if (dryRun) {
@@ -132,7 +136,9 @@ function errorsOf(error: unknown): readonly string[] {
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)];
 }
 
-/** Files that are looked at: the configuration, and a key or certificate for each of some hundred upstreams. */
+/**
+ * Files that are looked at: the configuration, and a key or certificate for each of some hundred upstreams.
+ */
 const FILES_MAX = 1_000;
 
 export interface FileWatchOptions {
@@ -143,9 +149,10 @@ export interface FileWatchOptions {
 }
 
 /**
- * Notices that files have changed. It looks at them once a period and does not wait for the system to tell: that also works if a file
- * is replaced (editors), if a link to its folder is turned (config maps of Kubernetes), and on mounts that tell nothing (NFS, bind
- * mounts of containers). A look costs some 3 µs a file.
+ * Notices that files have changed. It looks at them once a period and does not wait for the system to tell:
+ * that also works if a file is replaced (editors), if a link to its folder is turned (config maps of
+ * Kubernetes), and on mounts that tell nothing (NFS, bind mounts of containers). A look costs some 3 µs a
+ * file.
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;

@@ -1,6 +1,6 @@
 /**
- * The supervisor: never serves, watches the gateways and hears the signals. Imports nothing that serves, so that it stays
- * small while it waits. Supervisor process.
+ * The supervisor: never serves, watches the gateways and hears the signals. Imports nothing that serves, so
+ * that it stays small while it waits. Supervisor process.
  */
 import { SystemClock } from '../core/clock.js';
 import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
@@ -16,9 +16,15 @@ import { ProcessGroup } from './process-group.js';
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Two million keys are read in seconds; a start that takes two minutes has hung. */
 const READY_MS_MAX = 120_000;
-/** Calls that are cut have CUT_CALLS_WAIT_MS_MAX; the last flush takes milliseconds, and a slow disk gets the rest. */
+/**
+ * Calls that are cut have CUT_CALLS_WAIT_MS_MAX; the last flush takes milliseconds, and a slow disk gets the
+ * rest.
+ */
 const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
-/** A reload waits twice for threads, SETTINGS_WAIT_MS_MAX each; a gateway that was just started again has to start first. */
+/**
+ * A reload waits twice for threads, SETTINGS_WAIT_MS_MAX each; a gateway that was just started again has to
+ * start first.
+ */
 const RELOAD_MS_MAX = 60_000;
 /** Of looks at the configuration file; a change takes effect after two of them. */
 const WATCH_PERIOD_MS = 1_000;
@@ -34,7 +40,7 @@ export interface SignalSource {
 export interface SupervisorOptions extends GroupOptions {
   /** Reads settings again as they were read for the start; throws ConfigError. */
   readonly load: () => LoadedSettings;
-  /** The configuration file; undefined where there is none. */
+  /** The configuration file; undefined if there is none. */
   readonly source: string | undefined;
   readonly watchPeriodMs: number;
   /** Settings are in force: those of the start, and of each reload that was not refused. */
@@ -69,8 +75,8 @@ export function supervisorOptions(
 }
 
 /**
- * Runs until the gateways have ended: by SIGTERM or SIGINT, which drain, by a second SIGINT, which kills, or because a
- * gateway cannot run. Never rejects. `onReady` is called once.
+ * Runs until the gateways have ended: by SIGTERM or SIGINT, which drain, by a second SIGINT, which kills, or
+ * because a gateway cannot run. Never rejects. `onReady` is called once.
  */
 export async function supervise(
   options: SupervisorOptions,
