@@ -23,6 +23,18 @@ export default tseslint.config(
       '@typescript-eslint/no-confusing-void-expression': ['error', { ignoreArrowShorthand: true }],
       '@typescript-eslint/prefer-literal-enum-member': 'off',
       '@typescript-eslint/consistent-type-imports': 'error',
+      // The formatter holds the width of code, but not of comments.
+      'max-len': [
+        'error',
+        {
+          code: 1_000,
+          comments: 110,
+          ignoreUrls: true,
+          ignoreStrings: true,
+          ignoreTemplateLiterals: true,
+          ignoreRegExpLiterals: true,
+        },
+      ],
     },
   },
 );

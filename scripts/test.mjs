@@ -1,15 +1,15 @@
 /**
- * Runs test files, two processes at a time (TEST_JOBS), and prints a line for each. `npm test` and its like call
- * it.
+ * Runs test files, two processes at a time (TEST_JOBS), and prints a line for each. `npm test` and its like
+ * call it.
  *
  *     node scripts/test.mjs SET…             the files of these sets: unit, calls, long (see SETS)
  *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
- *     node scripts/test.mjs --watch unit     and then those of each folder in which something changes, until it is
- *                                            interrupted; the bundles that gateways are started from stay as they are
+ *     node scripts/test.mjs --watch unit     and then those of each folder that changes, until it is
+ *                                            interrupted; bundles, which gateways start from, stay
  *
- * The tests are written with tap, and each file prints TAP as a program of its own. tap's runner does not start
- * them, because it gives each process, also each gateway that a test starts, a thread through which every module
- * is loaded: 33 s of CPU for the 14 files of unit/config, 7.7 s without.
+ * The tests are written with tap, and each file prints TAP as a program of its own. tap's runner does not
+ * start them, because it gives each process, also each gateway that a test starts, a thread through which
+ * every module is loaded: 33 s of CPU for the 14 files of unit/config, 7.7 s without.
  *
  * The last line is `N passed, N failed`, which counts files; the exit status is 1 if one failed.
  */

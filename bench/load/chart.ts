@@ -139,7 +139,8 @@ export function chartOf({ machine, rounds, seconds, results }: ChartReport): str
 }
 
 /**
- * Gateways differ by hundreds, so they stand on a scale of tens that begins at 1 µs. The floor is drawn apart.
+ * Gateways differ by hundreds, so they stand on a scale of tens that begins at 1 µs. The floor is drawn
+ * apart.
  */
 export function peersChartOf({ date, build, contenders }: PeersMeasurement): string {
   const tens = Math.ceil(Math.log10(Math.max(...contenders.map(({ whole }) => whole.cpuMicros))));

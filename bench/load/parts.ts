@@ -2,8 +2,8 @@
  * What parts of the gateway, its settings and changes of its code cost a request: CPU time of gateways that
  * differ in them alone, in one run.
  *
- *     node build/bench/load/parts.js [--scenario whole|large|stream|stream200] [--variant NAME …] [--build NAME=FOLDER …]
- *         [--turns 10] [--connections 64] [--smoke]
+ *     node build/bench/load/parts.js [--scenario whole|large|stream|stream200] [--variant NAME …]
+ *         [--build NAME=FOLDER …] [--turns 10] [--connections 64] [--smoke]
  *
  * All gateways run at once, and all but one are idle: each is under load for a second, in turn and then the
  * other way round, so that a slow moment of the machine hits all of them. Told are, of the CPU time of a

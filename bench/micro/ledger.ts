@@ -10,8 +10,8 @@
  * a cache:
  *
  * - `random`: each account as likely as any other, drawn anew for each call: what a gateway with a million
- *   equal customers
- *   does, and the hardest for it, for each call's line comes from memory (160 ns for one on the machine this was written on).
+ *   equal customers does, and the hardest for it, for each call's line comes from memory (160 ns for one on
+ *   the machine this was written on).
  * - `zipf`: the customer of rank n has 1/n of the first's calls: what customers are like.
  * - `stride`: every 7,919th account, around and around. No gateway does this; it hides half the cost, because
  *   the

@@ -2,10 +2,10 @@
  * What the metrics of one chat call cost: ns of CPU time, least and median of rounds, for a whole response
  * and for a stream. Run as `node build/bench/micro/metrics.js [calls a round, 300000]`.
  *
- * A call is counted as ChatExchange and the worker do it: begun, an attempt begun and ended, outcome, tokens and
- * cost, three histograms, and the four readings of the clock that they want. Models and outcomes change from
- * call to call. The last line is the timer that samples a thread's event loop, whose cost does not depend on
- * calls, as CPU time of an idle second.
+ * A call is counted as ChatExchange and the worker do it: begun, an attempt begun and ended, outcome, tokens
+ * and cost, three histograms, and the four readings of the clock that they want. Models and outcomes change
+ * from call to call. The last line is the timer that samples a thread's event loop, whose cost does not
+ * depend on calls, as CPU time of an idle second.
  */
 import { cpus } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -1,7 +1,8 @@
 /**
  * A whole response, a stream, a retry that is paid once, and an error, with OpenAI's own package.
  *
- * OPENAI_BASE_URL names the gateway, OPENAI_API_KEY holds one of its keys, MODEL names a model of GET /v1/models.
+ * OPENAI_BASE_URL names the gateway, OPENAI_API_KEY holds one of its keys, MODEL names a model of GET
+ * /v1/models.
  */
 import { randomUUID } from 'node:crypto';
 import OpenAI from 'openai';

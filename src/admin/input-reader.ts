@@ -1,6 +1,7 @@
 /**
- * Bodies and query parameters against their schemas, and the sentence that tells what is wrong. Readers are compiled when
- * the routes are loaded: on the main thread, before it disallows code generation.
+ * Reads bodies and query parameters of the admin interface by their schemas, and says what is wrong with
+ * them. Routes compile their readers when they are loaded: on the main thread, before it disallows code
+ * generation.
  */
 import type { Static, TObject, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
@@ -13,7 +14,7 @@ const SHOWN_CHARS_MAX = 100;
 
 export type InputNoun = 'field' | 'query parameter';
 
-/** Gives back the value, typed, or throws `invalid_parameters` that names the first field at fault and its rule. */
+/** Returns the value, typed; throws `invalid_parameters`, which names the first wrong field and its rule. */
 export type Reader<Value> = (value: unknown) => Value;
 
 type InputErrors = ReturnType<Validator['Errors']>;
@@ -91,21 +92,17 @@ function namesOf(path: string): string[] {
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/*
- * Query strings of the admin interface: decoded strictly, so that nothing is read otherwise than it was meant. Pure; main
- * thread.
- */
-
-/** Digits beyond these are no count of anything here, and would lose their last ones in a number. */
+/** More digits are no count of anything here, and a number would lose the last of them. */
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 
 /** Names and ids, of which the longest is a model's, and cursors, which are among them. */
 const VALUE_CHARS_MAX = 500;
 
 /**
- * Parameters by name, ready for the schema's reader: what the schema wants as a number, true or false is made one where it
- * has that form, and left as text, to be refused, where it has not. Throws `invalid_parameters` where a parameter comes
- * twice, is not percent-encoded UTF-8, or is no text that a name could have.
+ * Returns a query string's parameters by name, ready for the schema's reader. A value that the schema wants
+ * as a number, true or false is converted if it has that form; else it stays text, which the reader rejects.
+ * Throws `invalid_parameters` if a parameter comes twice, is not percent-encoded UTF-8, or has an unprintable
+ * character.
  */
 export function parseQuery(query: string, schema: TObject): Record<string, unknown> {
   const values = new Map<string, unknown>();

@@ -1,7 +1,7 @@
 /**
  * The Piscina pool of counter threads: short tasks that would stall a listener or a worker. Main thread.
  *
- *     question → waiting (fair-queue.ts) → a turn on a thread → the response, or waiting again for the next turn
+ *     question → waiting (fair-queue.ts) → a turn on a thread → the response, or waiting for the next turn
  *
  * A task is one turn of a job, COUNTER_TURN_MS of work; between two turns a job waits here, so that accounts
  * get the threads in turn and any thread can go on. A question that was taken back leaves the queue, or ends

@@ -2,7 +2,8 @@
  * A gateway: its parts, the order of start, the order of shutdown. Main thread of a gateway process.
  *
  *     start   store → shared buffers → recovery → code from strings off → workers → listeners → admin → ready
- *     drain   not ready → listeners drain → listeners end → workers end → journals drained, last flush → store closed
+ *     drain   not ready → listeners drain → listeners end → workers end → journals drained,
+ *             last flush → store closed
  */
 import { setFlagsFromString } from 'node:v8';
 import type { Settings } from '../config/schema.js';

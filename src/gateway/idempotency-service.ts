@@ -2,7 +2,7 @@
  * Who has which `Idempotency-Key`: calls in progress, and the responses of those that have ended. Main
  * thread.
  *
- *     no record → in progress (of a listener) → kept → no record, when it is too old, or the oldest of too many
+ *     no record → in progress (of a listener) → stored → no record (too old, or the oldest of too many)
  *                                             → no record (abandoned, or its listener has died)
  *
  * Ports of several listeners have no mutual order, yet a client that has its response from one may ask again

@@ -2,8 +2,8 @@
  * The messages between the supervisor and a gateway process, over the IPC channel of `fork` with 'advanced'
  * serialization, and the figures in them. Both ends import this file.
  *
- *     supervisor → gateway   start    once, first: the settings. They hold the providers' keys, which `ps` would
- *                                     show in an argument or a variable
+ *     supervisor → gateway   start    once, first: the settings. They hold the providers' keys, which `ps`
+ *                                     would show in an argument or a variable
  *                            reload   take these settings while serving; with check, say whether it could
  *                            outcome  answers `ask_reload`
  *                            in_force what an operator is shown as the settings, after a reload

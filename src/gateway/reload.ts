@@ -1,8 +1,8 @@
 /**
  * The settings that a gateway runs with, and how they are replaced while it serves. Main thread.
  *
- *     checked → plans that go are closed to accounts → workers have the new routes → listeners the new catalogue
- *             → accounts may be put on what is new
+ *     checked → plans that go are closed to accounts → workers have the new routes → listeners have the new
+ *             catalogue → accounts may be put on what is new
  *
  * In this order no listener can send a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price that they were admitted

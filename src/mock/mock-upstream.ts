@@ -2,8 +2,9 @@
  * The mock upstream: an OpenAI-compatible server with scripted responses, for trials (`tollgate
  * mock-upstream`), tests and benches. One thread.
  *
- *     POST /v1/chat/completions   answers as the options say, or as a query string (mock-options.ts) says for one
- *                                 call, in a header `x-mock` or after `x-mock:` in the last user message
+ *     POST /v1/chat/completions   answers as the options say, or for one call as a query string says
+ *                                 (mock-options.ts), in a header `x-mock` or after `x-mock:` in the last
+ *                                 user message
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats

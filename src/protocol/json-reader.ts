@@ -56,7 +56,8 @@ const NULL = Buffer.from('null');
  * The position is `at`. Methods that read a value expect its first byte there, leave `at` behind its last,
  * and throw a BodyError.
  *
- *     if (reader.openObject()) do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
+ *     if (reader.openObject())
+ *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
  */
 export class JsonReader {
   at = 0;

@@ -3,9 +3,9 @@
  * Pure; any thread. An upstream worker has one splitter for each stream.
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
- *     if (events === undefined)                       an event is longer than SSE_EVENT_BYTES_MAX: give the upstream up
+ *     if (events === undefined)                       an event exceeds SSE_EVENT_BYTES_MAX: give up
  *     latin1EventFrom(events, text, start) …          look at each event, and relay it or not
- *     const rest = splitter.end();                    at the end of the upstream's response, the same once more
+ *     const rest = splitter.end();                    the same at the end of the upstream's response
  *
  * push() and end() return, in sum, the bytes that went in, except that a byte-order mark at the start is left
  * out and that end() closes an event that the upstream left open. An event includes its blank line, so events

@@ -4,8 +4,9 @@
  * and go, so each of them first takes a stripe that is free.
  *
  * A timer measures the delay: it runs as much later than it was due as the event loop was blocked. Each run
- * wakes the thread and costs up to 0.1 ms of CPU, so a thread that does nothing looks every 250 ms and a thread
- * that works every 20 ms. A thread at rest that blocks once is shown as late by up to 250 ms too little.
+ * wakes the thread and costs up to 0.1 ms of CPU, so a thread that does nothing looks every 250 ms and a
+ * thread that works every 20 ms. A thread at rest that blocks once is shown as late by up to 250 ms too
+ * little.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
  * forgets the delay that is under way, so a thread that blocked just after a reset was shown as never late.

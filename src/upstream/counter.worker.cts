@@ -1,6 +1,6 @@
 /**
- * Entry of a counter thread: short tasks that would stall a listener or a stream. CommonJS for the same reason as the
- * upstream worker's.
+ * Entry of a counter thread: short tasks that would stall a listener or a stream. CommonJS for the same
+ * reason as the upstream worker's.
  */
 import type { CounterTask } from './worker-messages.js' with { 'resolution-mode': 'import' };
 

@@ -1,6 +1,6 @@
 /**
- * Entry of an upstream worker. CommonJS, because Piscina loads an ES module by code from strings where `require` can't,
- * and that is switched off in every thread that faces the network.
+ * Entry of an upstream worker. CommonJS, because Piscina loads an ES module by code from strings where
+ * `require` can't, and that is switched off in every thread that faces the network.
  */
 import type { UpstreamTask } from './worker-messages.js' with { 'resolution-mode': 'import' };
 

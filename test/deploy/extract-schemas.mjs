@@ -1,13 +1,16 @@
 /**
- * Makes a fixture of a published schema: the definitions that some kinds need, without descriptions, and closed, so that a
- * misspelt field is found. By hand, when a newer version is wanted; the file's first member says what it was made from.
+ * Makes a fixture of a published schema: the definitions that some kinds need, without descriptions, and
+ * closed, so that a misspelt field is found. By hand, when a newer version is wanted; the file's first member
+ * says what it was made from.
  *
- * usage: node extract-schemas.mjs kubernetes OPENAPI_SWAGGER_JSON SERVICE_MONITOR_CRD_JSON > kubernetes-schemas.json
+ * usage: node extract-schemas.mjs kubernetes OPENAPI_SWAGGER_JSON SERVICE_MONITOR_CRD_JSON >
+ * kubernetes-schemas.json
  *        node extract-schemas.mjs compose COMPOSE_SPEC_JSON > compose-schema.json
  *
- * Kubernetes: api/openapi-spec/swagger.json of the Go module k8s.io/kubernetes v1.36.3.
- * ServiceMonitor: jsonnet/prometheus-operator/servicemonitors-crd.json of github.com/prometheus-operator/prometheus-operator
- * v0.85.0. Compose: schema/compose-spec.json of github.com/compose-spec/compose-go/v2 v2.16.2. All Apache-2.0.
+ * Kubernetes: api/openapi-spec/swagger.json of the Go module k8s.io/kubernetes v1.36.3. ServiceMonitor:
+ * jsonnet/prometheus-operator/servicemonitors-crd.json of github.com/prometheus-operator/prometheus-operator
+ * v0.85.0. Compose: schema/compose-spec.json of github.com/compose-spec/compose-go/v2 v2.16.2. All
+ * Apache-2.0.
  */
 import { readFileSync } from 'node:fs';
 

@@ -23,7 +23,8 @@ void t.test('accounts, keys and money of two hosts', NO_REDIS, async (t) => {
   });
   t.equal(there.status, 200, there.body);
 
-  // Each host knows its own charge at once, and the other's when that has sent its next message to the server.
+  // Each host knows its own charge at once, and the other's when that has sent its next message to the
+  // server.
   const [, settled] = await Promise.all(
     [first, second].map((host) =>
       eventually('the charges of both hosts', async () => {

@@ -4,22 +4,22 @@
  * the case of names) and, in the full run, Rust's serde_json; a decoder that is not on the machine is skipped
  * by name. What was decided, and why:
  *
- *     written                            decoders                                        here
- *     "Model" beside or for "model",     Go: the known one, the last wins; the others:   400, at each level that is read
- *       also by K (U+212A), ſ, İ, ı        another member
- *     a name twice, also by escapes      the last wins; some C++ ones: the first         400, at each level that is read
- *     two unknown names of one folding   Go: one member, if the upstream knows it        400, at each level that is read
- *     NUL in a name                      C strings end there                             400, at each level that is read
- *     1.0, 1e3, -0 for an integer        Go, serde: refused; Python, Node: a number      400
- *     10^30, 2^53 and more               Go, serde: refused; Node: another number        400
- *     1e400 for temperature, top_p       Python, Node: infinite; Go, serde: refused      400 (out of range)
- *     -0, 1e-400 for temperature         0 for all                                       passes
- *     any number in what is not read     the same call and bill, or refused (serde)      passes, byte for byte
- *     half of a surrogate pair (\ud800)  Go: U+FFFD; serde: refused; Python: fails when  400, wherever it stands
- *                                          the text is encoded, as a fault of its own
- *     NUL in a text                      a character                                     passes
- *     bytes that are not UTF-8, BOM      Go: U+FFFD; the others: refused                 400
- *     65 levels, 500,001 values          serde: refused from 128; memory                 400
+ *   written                            decoders                                      here
+ *   "Model" beside or for "model",     Go: the known one, the last wins; the others: 400, at each level read
+ *     also by K (U+212A), ſ, İ, ı        another member
+ *   a name twice, also by escapes      the last wins; some C++ ones: the first       400, at each level read
+ *   two unknown names of one folding   Go: one member, if the upstream knows it      400, at each level read
+ *   NUL in a name                      C strings end there                           400, at each level read
+ *   1.0, 1e3, -0 for an integer        Go, serde: refused; Python, Node: a number    400
+ *   10^30, 2^53 and more               Go, serde: refused; Node: another number      400
+ *   1e400 for temperature, top_p       Python, Node: infinite; Go, serde: refused    400 (out of range)
+ *   -0, 1e-400 for temperature         0 for all                                     passes
+ *   any number in what is not read     the same call and bill, or refused (serde)    passes, byte for byte
+ *   half of a surrogate pair (\ud800)  Go: U+FFFD; serde: refused; Python: fails     400, wherever it stands
+ *                                        when the text is encoded, by its own fault
+ *   NUL in a text                      a character                                   passes
+ *   bytes that are not UTF-8, BOM      Go: U+FFFD; the others: refused               400
+ *   65 levels, 500,001 values          serde: refused from 128; memory               400
  */
 import t from 'tap';
 import { spawn, spawnSync } from 'node:child_process';

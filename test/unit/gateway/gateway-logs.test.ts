@@ -1,4 +1,7 @@
-/** The logs of calls: when lines of the usage log are written, and that each gateway of a group has files of its own. */
+/**
+ * The logs of calls: when lines of the usage log are written, and that each gateway of a group has files of
+ * its own.
+ */
 import t from 'tap';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { UsageLog, withOwnLogs } from '#src/gateway/gateway-logs.js';
