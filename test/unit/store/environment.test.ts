@@ -30,7 +30,10 @@ class User {
   }
 
   async underWay(): Promise<void> {
-    while (!this.#text.includes('under way')) await sleep(5);
+    while (!this.#text.includes('under way')) {
+      if (this.child.exitCode !== null) throw new Error('it ended before it was under way');
+      await sleep(5);
+    }
   }
 
   async kill(): Promise<void> {
