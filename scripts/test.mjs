@@ -2,7 +2,7 @@
  * Runs test files, two processes at a time (TEST_JOBS), and prints a line for each. `npm test` and its like
  * call it.
  *
- *     node scripts/test.mjs SET…             the files of these sets: unit, calls, long (see SETS)
+ *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long
  *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
  *     node scripts/test.mjs --watch unit     and then those of each folder that changes, until it is
  *                                            interrupted; bundles, which gateways start from, stay
@@ -42,13 +42,25 @@ const ALONE = [
 /** In `npm run test:full` only: minutes in all, and most of them about what few changes can break. */
 const LONG = [
   /^(durability|deploy|hostile|threads)\//,
-  /^unit\/bundle$/,
+  /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|stored-responses\.answer-table))$/,
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command)$/,
 ];
 
+/** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
+const SLOW_UNIT = [
+  /^unit\/(admin\/api|gateway\/counter-pool|http1\/parser|ledger\/window|store\/environment)$/,
+  /^unit\/cli\/(account-commands|admin-client|audit-command|key-commands)$/,
+  /^unit\/(sharing\/(change-follower|fallback-coordinator)|supervisor\/(process-group|supervisor))$/,
+  /^unit\/upstream\/(chat-session-failover|hostile-answers|prompt-text|tiktoken|token-count)$/,
+];
+
+/** It waits for minutes to pass and uses no CPU, so it runs beside the others from the start. */
+const WAITING = [/^e2e\/rate-limit$/];
+
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
 const isLong = isAny(LONG);
+const isSlowUnit = isAny(SLOW_UNIT);
 /** Of all test files, as `unit/ledger/window`; the compiler leaves what it made of a deleted one. */
 const NAMES = readdirSync(ROOT, { recursive: true })
   .filter((path) => path.endsWith('.test.js') && existsSync(`test/${path.replace(/js$/, 'ts')}`))
@@ -56,8 +68,9 @@ const NAMES = readdirSync(ROOT, { recursive: true })
   .sort();
 
 const SETS = {
-  unit: (name) => name.startsWith('unit/') && !isLong(name),
+  unit: (name) => name.startsWith('unit/') && !isLong(name) && !isSlowUnit(name),
   calls: (name) => /^(e2e|fuzz)\//.test(name) && !isLong(name),
+  slow: isSlowUnit,
   long: isLong,
 };
 const fileOf = (name) => `${ROOT}/${name}.test.js`;
@@ -72,6 +85,7 @@ if (files.length === 0) {
   process.exit(2);
 }
 const alone = new Set(NAMES.filter(isAny(ALONE)).map(fileOf));
+const waiting = new Set(NAMES.filter(isAny(WAITING)).map(fileOf));
 const ok = await runAll(files);
 if (watch) await keepWatching();
 else process.exit(ok ? 0 : 1);
@@ -79,16 +93,14 @@ else process.exit(ok ? 0 : 1);
 /** Runs and reports the files; whether none failed. */
 async function runAll(files) {
   const run = { failed: [], skipped: [] };
-  for (const [queue, atOnce] of [
-    [files.filter((file) => !alone.has(file)), AT_ONCE],
-    [files.filter((file) => alone.has(file)), 1],
-  ]) {
-    const next = async () => {
-      for (let file = queue.shift(); file !== undefined; file = queue.shift())
-        report(run, await runFile(file));
-    };
-    await Promise.all(Array.from({ length: atOnce }, next));
-  }
+  const work = async (queue) => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) report(run, await runFile(file));
+  };
+  const beside = work(files.filter((file) => waiting.has(file)));
+  const others = files.filter((file) => !alone.has(file) && !waiting.has(file));
+  await Promise.all(Array.from({ length: AT_ONCE }, () => work(others)));
+  await beside;
+  await work(files.filter((file) => alone.has(file)));
   for (const line of run.skipped) console.log(`  skip ${line}`);
   for (const file of run.failed) console.log(`not ok ${file}`);
   console.log(`${files.length - run.failed.length} passed, ${run.failed.length} failed`);
