@@ -44,6 +44,7 @@ interface Moment {
   readonly answers: number;
 }
 
+const UNKNOWN_KEY = `sk-${'0'.repeat(48)}`;
 const TIGHT_PLAN = { id: 'one', requests_per_minute: 1, calls_per_day: 1_000 };
 
 export async function startMeasured(scope: Scope, options: MeasuredOptions): Promise<MeasuredGateway> {
@@ -53,8 +54,15 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
     env: variant.traces && { ...variant.traces, OTEL_EXPORTER_OTLP_ENDPOINT: collectorUrl },
     main: join(buildOf(scope, options), 'dist/cli/main.js'),
   });
-  const { key } = await gateway.admin.customer({ credit: '1000000.00' });
-  const load = new ClosedLoop(gateway.port, requestText(key, options), options.connections);
+  const { status = 200 } = options.shape;
+  const { key } = await gateway.admin.customer({
+    credit: '1000000.00',
+    ...(status === 429 && { plan: TIGHT_PLAN.id }),
+  });
+  // The one call of this minute. One of each further minute is served too, among thousands.
+  if (status === 429) await gateway.chat(key, 'one');
+  const request = requestText(status === 401 ? UNKNOWN_KEY : key, options);
+  const load = new ClosedLoop(gateway.port, request, options.connections, status);
   const measured = new MeasuredGateway(options, gateway, load);
   await measured.checkParts();
   return measured;

@@ -36,12 +36,18 @@ export interface Shape {
   readonly stream: boolean;
   /** Arguments of the upstream. */
   readonly upstream: readonly string[];
+  /** Of the responses, 200 if it is left out: 401 for an unknown key, 429 for a plan of one call a minute. */
+  readonly status?: 401 | 429;
 }
 
-/** As the scenarios whole-small, whole-large, stream-20 and stream-200 of the bench. */
+const WHOLE: Shape = { promptChars: 200, stream: false, upstream: ['--bytes', '240', '--chunks', '20'] };
+
+/** As the scenarios whole-small, whole-large, stream-20, stream-200 and refused-… of the bench. */
 export const SHAPES = {
-  whole: { promptChars: 200, stream: false, upstream: ['--bytes', '240', '--chunks', '20'] },
+  whole: WHOLE,
   large: { promptChars: 16_384, stream: false, upstream: ['--bytes', '3800', '--chunks', '20'] },
   stream: { promptChars: 200, stream: true, upstream: ['--bytes', '240', '--chunks', '20'] },
   stream200: { promptChars: 200, stream: true, upstream: ['--bytes', '2400', '--chunks', '200'] },
+  401: { ...WHOLE, status: 401 },
+  429: { ...WHOLE, status: 429 },
 } as const satisfies Record<string, Shape>;
