@@ -1,15 +1,16 @@
 /**
- * Questions and replies between threads and processes. Any thread, and the supervisor process.
+ * Requests with replies between threads and processes (a _port_ of the glossary). Any thread, and the
+ * supervisor process.
  *
  * PendingReplies holds who waits for which reply, whatever carries the messages. AskPort asks over a
- * MessagePort: a listener has a large body parsed, a worker has tokens counted. It takes a question back when
- * its time is over or the caller withdraws it.
+ * MessagePort: a listener has a large body parsed, a worker has tokens counted. It withdraws a question when
+ * its time is over or when the caller no longer wants the reply.
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
 import { SlotList } from './slot-list.js';
 
-/** How long to wait for a reply, and what to take for it then. */
+/** How long to wait for a reply, and which reply to assume after that. */
 export interface WaitBound<Reply> {
   readonly waitMsMax: number;
   readonly onTimeout: () => Reply;
@@ -22,8 +23,8 @@ interface Waiting<Reply> {
 }
 
 /**
- * An id is a slot of the list of those who wait, and a count, so that a late reply never meets another
- * question.
+ * An id is a slot of the list of those who wait, and a count. The count keeps a late reply from another
+ * question that has the same slot.
  */
 const SLOTS_MAX = 2 ** 20;
 
@@ -32,21 +33,21 @@ export class PendingReplies<Reply> {
   readonly #waiting = new SlotList<Waiting<Reply>>();
   #count = 0;
 
-  /** `bound` holds for each question that brings none of its own. */
+  /** `bound` is for each question that has none of its own. */
   constructor(bound?: WaitBound<Reply>) {
     this.#bound = bound;
   }
 
-  /** How many questions wait. */
+  /** How many questions wait for a reply. */
   get size(): number {
     return this.#waiting.size;
   }
 
-  /** `send` gets the id that the reply will name. Never rejects. */
+  /** Asks a question: `send` gets the id that the reply must have. The promise never rejects. */
   ask(send: (id: number) => void, bound = this.#bound): Promise<Reply> {
     return new Promise((resolve) => {
       const timer = bound && setTimeout(() => this.reply(waiting.id, bound.onTimeout()), bound.waitMsMax);
-      // A thread or process that ends does not wait for it.
+      // The timer does not keep a thread or process alive.
       timer?.unref();
       const waiting: Waiting<Reply> = { id: 0, resolve, timer };
       const slot = this.#waiting.add(waiting);
@@ -56,12 +57,12 @@ export class PendingReplies<Reply> {
     });
   }
 
-  /** Whether the question still waits. */
+  /** Whether the question still waits for its reply. */
   waits(id: number): boolean {
     return this.#waiting.at(id % SLOTS_MAX)?.id === id;
   }
 
-  /** A reply that comes after its time is dropped. */
+  /** Resolves the question with `reply`. A reply that comes too late is dropped. */
   reply(id: number, reply: Reply): void {
     const slot = id % SLOTS_MAX;
     const waiting = this.#waiting.at(slot);
@@ -71,7 +72,7 @@ export class PendingReplies<Reply> {
     waiting.resolve(reply);
   }
 
-  /** The far end is gone: everybody who waits gets this reply. */
+  /** Resolves every question with `reply`: the other end is gone. */
   replyToAll(reply: Reply): void {
     for (const { id } of [...this.#waiting]) this.reply(id, reply);
   }
@@ -82,18 +83,20 @@ export interface Question<Ask = unknown> {
   readonly ask: Ask;
 }
 
-/** Nobody waits for the reply any more: it may come at once, and may be a refusal. */
+/** Nobody waits for the reply any more. The other end may reply at once, and may reject. */
 export interface Withdrawal {
   readonly id: number;
   readonly withdrawn: true;
 }
 
-/** One for each question, also for one that was withdrawn. */
+/** The other end sends one for each question, even if it was withdrawn. */
 export type AskReply<Reply = unknown> =
   | { readonly id: number; readonly ok: true; readonly answer: Reply }
   | { readonly id: number; readonly ok: false; readonly refusal: ErrorRecord };
 
-/** The far end refused the question (the pool is full, or the task failed), or the question was withdrawn. */
+/**
+ * The other end rejected the question (its queue is full, or the task failed), or the question was withdrawn.
+ */
 export class AskRefused extends Error {
   readonly refusal: ErrorRecord;
 
@@ -104,18 +107,18 @@ export class AskRefused extends Error {
   }
 }
 
-/** A question with a bound on its wait. */
+/** A question whose wait is bounded. */
 export interface Asked<Reply> {
-  /** Rejects with AskRefused, of `late` if the time was over, or of what `withdraw` was given. */
+  /** Rejects with AskRefused: of `late` if the time was over, of the reason given to `withdraw` otherwise. */
   readonly reply: Promise<Reply>;
-  /** Takes the question back, if it still waits. */
+  /** Withdraws the question, if it still waits. */
   withdraw(reason: ErrorRecord): void;
 }
 
 /**
- * One end of a port that asks. Bounded by the calls in flight: each asks one question at a time, and the far
- * end refuses what it can't queue. With `inTurns` what is asked and told in one event-loop turn is sent as
- * one message, an array; replies may come as arrays in any case.
+ * The end of a port that asks. The calls in flight bound its questions: each call asks one at a time, and the
+ * other end rejects what it cannot queue. With `inTurns`, messages queued in one event-loop turn are sent as
+ * one array. Replies may come as arrays in any case.
  */
 export class AskPort<Ask, Reply, Note = never> {
   readonly #port: MessagePort;
@@ -132,12 +135,12 @@ export class AskPort<Ask, Reply, Note = never> {
     });
   }
 
-  /** The reply, or an AskRefused. Objects of `transfer` change their owner. */
+  /** Resolves with the reply or rejects with AskRefused. Objects in `transfer` change their owner. */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
     return answerOf(this.#pending.ask((id) => this.#send({ id, ask }, transfer)));
   }
 
-  /** As `ask`, but the question is withdrawn after `waitMsMax`. */
+  /** As `ask`, but withdraws the question after `waitMsMax` and then rejects with `late`. */
   askFor(
     waitMsMax: number,
     late: ErrorRecord,
@@ -164,7 +167,7 @@ export class AskPort<Ask, Reply, Note = never> {
     };
   }
 
-  /** Sends what needs no reply, in its order among the questions. */
+  /** Sends a message that needs no reply. It keeps its order among the questions. */
   tell(note: Note, transfer: readonly Transferable[] = []): void {
     this.#send(note, transfer);
   }

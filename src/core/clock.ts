@@ -1,27 +1,29 @@
 /**
- * Time comes in through a Clock, so that tests can hold it still. Any thread.
+ * The clocks of a thread. All code takes the time from a Clock that it is given, so that tests can hold it
+ * still. Any thread.
  */
 import { performance } from 'node:perf_hooks';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from './units.js';
 
 export interface Clock {
-  /** Never steps; the same base in all threads and processes of one host; has fractions. */
+  /** Milliseconds, with fractions. Never steps; the same in all threads and processes of one host. */
   monotonicMs(): MonotonicMs;
-  /** The calendar's time; may step. */
+  /** Whole milliseconds of the calendar. May step. */
   wallMs(): WallMs;
 }
 
 /**
- * Pairs of readings of which the tightest counts: a thread that is put aside between the two of one is wrong
- * by so long.
+ * How often the two clocks are read together; the closest pair counts. If the kernel suspends the thread
+ * between the two readings of a pair, that pair is wrong by so long.
  */
 const OFFSET_SAMPLES = 32;
 
 /**
- * The host's clocks. `performance.now()` starts at zero in every thread, so its offset to CLOCK_MONOTONIC
- * (which `process.hrtime` reads, and which all threads share) is taken once; a reading then costs 40 ns and
- * allocates nothing. (The global of that name is a getter, which costs some 25 ns more.) Two threads' clocks
- * differ by microseconds.
+ * The host's clocks; those of two threads differ by microseconds.
+ *
+ * `performance.now()` starts at zero in every thread. So its offset to CLOCK_MONOTONIC, which
+ * `process.hrtime` reads and all threads share, is measured once. A reading then costs 40 ns and allocates
+ * nothing. (The global `performance` is a getter, which costs some 25 ns more than the import.)
  */
 export class SystemClock implements Clock {
   readonly #offsetMs = offsetMs();
@@ -48,13 +50,13 @@ function offsetMs(): number {
   return best.offsetMs;
 }
 
-/** Timers may run a millisecond early: the tick that one was for must not count as the next. */
+/** A timer may fire a millisecond before its tick: that tick must not be taken for the next one. */
 const EARLY_MS_MAX = 5;
 
 /**
- * Milliseconds from `nowMs` to the next multiple of `periodMs`; at most 5 ms more than the period. Timers of
- * one thread that use it fire together, so a thread at rest wakes once for all of them. Each wake costs up to
- * 0.1 ms of CPU.
+ * Milliseconds from `nowMs` to the next multiple of `periodMs`, or 5 ms more than the period at most. Timers
+ * of one thread that use it fire together, so that an idle thread wakes once for all of them. Each wake costs
+ * up to 0.1 ms of CPU.
  */
 export function msToNextTick(nowMs: number, periodMs: number): number {
   const restMs = periodMs - (nowMs % periodMs);

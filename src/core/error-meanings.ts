@@ -1,17 +1,18 @@
 /**
- * What each error means and what helps: for docs/errors.md, which `npm run docs` writes. Pure; any thread.
+ * What each error code means and how to mend it. `npm run docs` writes docs/errors.md from it; the gateway
+ * does not use it. Pure.
  */
 import type { ErrorCode, RefusalDetail } from './errors.js';
 
 /**
- * Whether the same request can succeed later. `no`: not before something is changed. `wait`: after the
+ * Whether the same request can succeed later. `no`: not unless something is changed. `wait`: after the
  * seconds of `Retry-After`, which is always sent. `back-off`: after growing pauses, or after `Retry-After` if
  * it is sent.
  */
 export type RetryAdvice = 'no' | 'wait' | 'back-off';
 
 export interface ErrorMeaning {
-  /** When a caller gets it. */
+  /** When a caller gets the error. */
   readonly when: string;
   /** What the caller does about it. */
   readonly caller: string;
@@ -20,7 +21,7 @@ export interface ErrorMeaning {
   readonly retry: RetryAdvice;
 }
 
-/** Every code has a meaning: a new code without one does not compile. Markdown; whole sentences. */
+/** The meaning of each code, in whole sentences of Markdown. A code without one does not compile. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   missing_api_key: {
     when: 'The request has no header `Authorization: Bearer …`, or its token is empty.',
@@ -137,8 +138,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
 };
 
 /**
- * What each `reason` of `tollgate_refusals_total` means that is no code, and the setting that moves it.
- * Markdown; whole sentences.
+ * What each `reason` of `tollgate_refusals_total` that is not an error code means, and the setting that
+ * changes it. Whole sentences of Markdown.
  */
 export const REFUSAL_MEANINGS: Readonly<Record<RefusalDetail, string>> = {
   account_disabled: '`key_disabled`: the account was disabled, not the key.',

@@ -1,7 +1,7 @@
 /**
- * The one catalogue of what a caller can be told. Any thread.
+ * The catalogue of all errors that a caller can get, with their HTTP status and type. Any thread.
  *
- * An expected failure is a `ProxyError` with a code of this catalogue. Between threads it travels as an
+ * An expected failure is a `ProxyError` with a code of this catalogue. Threads send it to each other as an
  * `ErrorRecord`, because structured clone drops the `code` of an Error. Match on `code`, never on class or
  * message.
  */
@@ -36,7 +36,7 @@ export const ERROR_KINDS = {
 export type ErrorCode = keyof typeof ERROR_KINDS;
 export const ERROR_CODES = Object.keys(ERROR_KINDS) as ErrorCode[];
 
-/** Why a call was refused where its code does not tell: for the metrics alone. */
+/** Why a call was rejected, if its code does not say. Only the metrics show it. */
 export const REFUSAL_DETAILS = [
   'account_disabled',
   'calls_in_flight',
@@ -52,21 +52,21 @@ export const REFUSAL_DETAILS = [
 ] as const;
 export type RefusalDetail = (typeof REFUSAL_DETAILS)[number];
 
-/** Whose fault it was: the caller's, ours, or the provider's. */
+/** Who caused the failure: the caller, the gateway or the provider. */
 export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
 
-/** What crosses a thread boundary, and what the writer of a response needs. */
+/** An error as it goes from thread to thread and into a response. */
 export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;
-  /** Present where the caller should wait: sent as `Retry-After`. */
+  /** Set if the caller should wait: sent as `Retry-After`. */
   readonly retryAfterSeconds?: number;
-  /** Set where the status differs from the catalogue's: an unknown model in a path is a 404. */
+  /** Set if the status differs from the catalogue's: an unknown model in a path is a 404. */
   readonly status?: number;
   readonly detail?: RefusalDetail;
 }
 
-/** The process or the system has no file descriptor left, seen by a listener or by a worker. */
+/** For a listener or worker that the system gives no more file descriptors. */
 export const OUT_OF_DESCRIPTORS: ErrorRecord = {
   code: 'overloaded',
   detail: 'file_descriptors',
@@ -74,7 +74,7 @@ export const OUT_OF_DESCRIPTORS: ErrorRecord = {
   retryAfterSeconds: 1,
 };
 
-/** A failure that was expected; everything else that is thrown is a bug and ends as `internal_error`. */
+/** An expected failure. Everything else that is thrown is a bug, and the caller gets `internal_error`. */
 export class ProxyError extends Error {
   readonly code: ErrorCode;
   readonly source: ErrorSource;
@@ -94,14 +94,14 @@ export function statusOf(record: ErrorRecord): number {
 }
 
 /**
- * The body of the specification's error object, as JSON text. Put together: to make it of an object takes
- * twice as long.
+ * The body of an error response, as JSON text. It is concatenated: building an object first takes twice as
+ * long.
  */
 export function errorBody({ code, message }: ErrorRecord): string {
   return `{"error":{"message":${jsonText(message)},"type":"${ERROR_KINDS[code].type}","code":"${code}"}}`;
 }
 
-/** A bug shows itself here and ends the thread, which its owner replaces. */
+/** Throws if `condition` is false, which is a bug. That ends the thread, and its owner replaces it. */
 export function invariant(condition: boolean, what: string): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${what}`);
 }

@@ -1,10 +1,10 @@
 /**
- * A bounded queue that serves owners in turn, so that who puts in many waits for himself alone. Pure; any
- * thread.
+ * A bounded queue that serves its owners in turn, so that an owner with many items delays only itself. The
+ * main thread queues the jobs of counter threads in it, by account. Pure.
  *
- * An owner has a lane while something of his waits. The lanes stand in a Map in the order of their next
- * turns: the first gives one item, and goes to the end if it has more. An owner with one item waits for one
- * turn of each owner that was there before.
+ * An owner has a lane while an item of it waits. The lanes stand in a Map in the order of their turns: the
+ * first one gives one item, and goes to the end if it has more. So an owner with one item waits for at most
+ * one item of each other owner.
  */
 
 interface Item<T> {
@@ -18,9 +18,9 @@ interface Lane<T> {
 }
 
 export interface FairQueueBounds {
-  /** Of all that waits. */
+  /** Of all items together. */
   readonly weightMax: number;
-  /** Of what waits of one owner. */
+  /** Of one owner's items together. */
   readonly ownerWeightMax: number;
 }
 
@@ -38,15 +38,15 @@ export class FairQueue<Owner, T> {
     return this.#size;
   }
 
-  /** Never above `weightMax`, but for what was put back. */
+  /** Of all items. Never above `weightMax`, except by items that were put back. */
   get weight(): number {
     return this.#weight;
   }
 
   /**
-   * Puts a value behind the owner's others. If all lanes together are full, the latest values of the heaviest
-   * lane make room for an owner who stays the lighter of the two. The values that were turned away: `value`
-   * itself if it was not taken.
+   * Puts a value behind the owner's others. If the queue is full, it drops the latest values of the heaviest
+   * lane, provided the owner's own lane stays the lighter one. Returns the dropped values; `value` itself if
+   * it was not taken.
    */
   offer(owner: Owner, value: T, weight: number): T[] {
     const { weightMax, ownerWeightMax } = this.#bounds;
@@ -71,8 +71,8 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * What was taken and needs another turn: before the owner's others, behind the other owners. Always has
-   * room.
+   * Puts back a value that was taken and needs another turn: before the owner's others, in the last lane.
+   * Never drops anything, so it may exceed the bounds.
    */
   putBack(owner: Owner, value: T, weight: number): void {
     const lane = this.#lanes.get(owner) ?? { items: [], weight: 0 };
@@ -83,7 +83,7 @@ export class FairQueue<Owner, T> {
     this.#grow(weight);
   }
 
-  /** The next value, whose owner's turn comes again behind the others'. */
+  /** The value whose turn it is; undefined if the queue is empty. */
   take(): T | undefined {
     for (const [owner, lane] of this.#lanes) {
       this.#lanes.delete(owner);
@@ -93,7 +93,7 @@ export class FairQueue<Owner, T> {
     return undefined;
   }
 
-  /** Takes a value out before its turn; whether it was there. */
+  /** Takes a value out before its turn; false if it was not there. */
   remove(owner: Owner, value: T): boolean {
     const index = this.#lanes.get(owner)?.items.findIndex((item) => item.value === value) ?? -1;
     if (index === -1) return false;

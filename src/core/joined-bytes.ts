@@ -1,8 +1,8 @@
 /**
- * Pieces of bytes as one. Pure; any thread.
+ * The pieces of a body joined to one array of `length` bytes. Pure; any thread.
  *
- * Not Buffer.concat, which may give a part of a pool: what is handed to another thread must be memory of its
- * own.
+ * Buffer.concat may return a part of Node's pool. This never does: the bytes have memory of their own, so the
+ * caller can transfer them to another thread.
  */
 export function joinedBytes(pieces: readonly Uint8Array[], length: number): Uint8Array {
   const joined = new Uint8Array(length);

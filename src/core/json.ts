@@ -1,11 +1,11 @@
 /**
- * JSON as ASCII. Any thread.
+ * JSON text for responses, and JSON text from callers. Any thread.
  *
- * µWS takes strings for answers, and writes one whose characters all lie below U+0100 as Latin-1 in newer
- * versions (seen on Node 24) and as UTF-8 in older ones. Text without such characters is the same in both.
+ * Responses are written in ASCII. µWS takes them as strings. If all characters lie below U+0100, newer
+ * versions (seen on Node 24) write Latin-1 and older ones UTF-8; for ASCII both are the same.
  */
 
-/** JSON text of `value`, with every character beyond ASCII escaped. */
+/** The JSON text of `value`, with every character beyond ASCII escaped. */
 export function jsonText(value: unknown): string {
   return JSON.stringify(value).replace(
     /[\u0080-\uffff]/g,
@@ -14,10 +14,10 @@ export function jsonText(value: unknown): string {
 }
 
 /*
- * JSON that nobody vouches for. Pure; any thread.
+ * JSON from outside. Pure; any thread.
  */
 
-/** The value of a JSON text, undefined (which is no JSON value) where the text is none. */
+/** The value of a JSON text; undefined, which is no JSON value, if the text is malformed. */
 export function parsedJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;

@@ -1,9 +1,10 @@
 /**
- * Decimal currency to and from pico-units, without rounding. Pure; any thread.
+ * Decimal amounts of the currency to and from pico-units, without rounding. The settings, the admin interface
+ * and the responses use it. Pure; any thread.
  *
- * One unit of currency is 10^12 pico-units. A price is given per million tokens with at most six decimals, so
- * one token costs a whole number of pico-units: 0.000001 per 10^6 tokens is 10^12 × 10^-6 / 10^6 = 1
- * pico-unit.
+ * One unit of the currency is 10^12 pico-units. A price is for a million tokens and has at most six decimals,
+ * so one token costs a whole number of pico-units: at the smallest price, 0.000001, that is 10^12 × 10^-6 /
+ * 10^6 = 1 pico-unit.
  */
 import { asPicoUnits, type PicoUnits } from './units.js';
 
@@ -12,14 +13,13 @@ const MONEY_DECIMALS = 12;
 const PRICE_DECIMALS = 6;
 
 /**
- * Three million units an account: available, held and spent are each below it, so no sum of them leaves a
- * signed 64-bit word.
+ * Three million units. An account's available, held and spent are each at most this, so no sum of them
+ * overflows a signed 64-bit word.
  */
 export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UNIT);
 
 /**
- * Ten thousand units per million tokens: a hundred times the dearest price published, and 10^9 tokens still
- * fit 64 bits.
+ * Units for a million tokens: a hundred times the highest price published, and 10^9 tokens still fit 64 bits.
  */
 const PRICE_UNITS_MAX = 10_000n;
 
@@ -34,8 +34,8 @@ function parseDecimal(text: string, decimals: number): bigint | undefined {
 }
 
 /**
- * Pico-units of a decimal amount such as `10.00`; undefined if it is no such amount or above the largest
- * balance.
+ * Pico-units of a decimal amount such as `10.00`; undefined if it is malformed or above
+ * BALANCE_PICO_UNITS_MAX.
  */
 export function picoUnitsOf(amount: string): PicoUnits | undefined {
   const value = parseDecimal(amount, MONEY_DECIMALS);
@@ -43,15 +43,15 @@ export function picoUnitsOf(amount: string): PicoUnits | undefined {
 }
 
 /**
- * Pico-units that one token costs at `price` per million tokens (at most six decimals); undefined if it is no
- * price.
+ * Pico-units that one token costs at `price` per million tokens; undefined if it is malformed, has more than
+ * six decimals or is above PRICE_UNITS_MAX.
  */
 export function picoUnitsPerToken(price: string): PicoUnits | undefined {
   const value = parseDecimal(price, PRICE_DECIMALS);
   return value === undefined || value > PRICE_UNITS_MAX * 1_000_000n ? undefined : asPicoUnits(value);
 }
 
-/** Exact decimal text of an amount, at least two decimals: `10.00`, `-0.000000000001`. */
+/** The exact decimal text of an amount, with at least two decimals: `10.00`, `-0.000000000001`. */
 export function decimalOf(amount: bigint): string {
   const sign = amount < 0n ? '-' : '';
   const digits = (amount < 0n ? -amount : amount).toString().padStart(MONEY_DECIMALS + 1, '0');

@@ -1,13 +1,14 @@
 /**
- * Members of a request, beyond those that the gateway reads, by which some upstreams would serve another call
- * than the one that was admitted and priced. All other unknown members pass untouched. Any thread, and the
- * settings.
+ * Members of a request that the gateway does not read itself, but by which some upstreams would serve another
+ * call than the one that was admitted and priced. A request that has one is rejected, unless `pass_members`
+ * of the model names it. All other unknown members pass untouched. The reader of bodies (protocol/) and the
+ * schema of the settings use the list.
  *
- * Not here: what costs a provider more without choosing (`service_tier`, `web_search_options`), what shortens
- * a prompt (OpenRouter's `transforms`), and what LiteLLM refuses by itself (`aws_bedrock_runtime_endpoint`
- * and its like).
+ * Not listed: what makes a call dearer but chooses nothing (`service_tier`, `web_search_options`), what
+ * shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
+ * (`aws_bedrock_runtime_endpoint` and the like).
  */
-/** They choose the model, the provider or the address. A model's `pass_members` lets them through. */
+/** Members that choose the model, the provider or the address. */
 export const ROUTING_MEMBERS = [
   // OpenRouter: https://openrouter.ai/docs/api-reference/overview. `models` and `route` are its fallbacks,
   // `plugins` has its auto router, a `preset` names models:
@@ -27,14 +28,14 @@ export const ROUTING_MEMBERS = [
   'api_base',
   'base_url',
   'api_key',
-  // Vercel's gateway, within it `gateway.models` and `gateway.order`:
+  // Vercel's gateway reads `gateway.models` and `gateway.order` in it:
   // https://vercel.com/docs/ai-gateway/sdks-and-apis/openai-chat-completions/advanced.
   'providerOptions',
-  // An adapter is another model. SGLang: python/sglang/srt/entrypoints/openai/protocol.py; llama.cpp:
+  // An adapter makes another model. SGLang: python/sglang/srt/entrypoints/openai/protocol.py; llama.cpp:
   // tools/server/README.md.
   'lora_path',
   'lora',
-  // Hosts that the server connects to. SGLang, the same file; vLLM:
+  // Hosts that the server is to connect to. SGLang, the same file; vLLM:
   // vllm/entrypoints/openai/chat_completion/protocol.py.
   'bootstrap_host',
   'bootstrap_port',

@@ -1,17 +1,17 @@
 /**
- * A ring of bytes in shared memory with one writing and one reading thread: records go from one to the other
- * without being serialised. The owner of a ring says what its records hold, and how the reader learns of
- * them. Any thread.
+ * A ring of bytes in shared memory, written by one thread and read by another, so that records need not be
+ * serialised. The channels between listeners and workers use it (channel/). Its owner defines what the
+ * records hold, and how the reader learns of them.
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32
  *     byte 64   the ring. Records begin at multiples of 8 and are never cut; the end may be a gap
  *
- *     record    int32 kind, above 0; int32 its bytes, a multiple of 8; then what the kind says
+ *     record    int32 kind, above 0; int32 length in bytes, a multiple of 8; then the fields of the kind
  *
- * The writer's stores are plain. What makes them visible comes after them: a message that names the bytes
- * (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads (`published`). The
- * reader gives back by an atomic store, and the writer loads it only when it needs room.
+ * The writer's stores are plain. What makes them visible comes after them: a message that names the number of
+ * bytes (`takeUnreported`, `read`), or the atomic store of `publish`, which the reader loads (`published`).
+ * The reader gives bytes back by an atomic store, which the writer loads only when it needs space.
  */
 import { invariant } from './errors.js';
 
@@ -21,13 +21,13 @@ const HEAD_BYTES = 64;
 const ALIGNMENT_BYTES = 8;
 const GAP = 0;
 
-/** Of a record, in bytes. */
+/** Offsets in a record, in bytes. */
 const KIND_AT = 0;
 const LENGTH_AT = 4;
-/** Where the fields of a record begin, behind its kind and length. */
+/** Offset of the first field of a record, after its kind and length. */
 export const FIELDS_AT = 8;
 
-/** Memory of a ring; pages that were never used cost none. `bytes` is a power of two. */
+/** The memory of a ring of `bytes`, a power of two. Pages that were never used take none. */
 export function createSpscRing(bytes: number): SharedArrayBuffer {
   invariant(
     bytes <= 2 ** 30 && Number.isInteger(Math.log2(bytes)),
@@ -36,7 +36,7 @@ export function createSpscRing(bytes: number): SharedArrayBuffer {
   return new SharedArrayBuffer(HEAD_BYTES + bytes);
 }
 
-/** What both ends see. Offsets count from the start of the memory. */
+/** The views of both ends. Offsets count from the start of the memory. */
 class SpscRing {
   readonly bytes: Buffer;
   readonly ints: Int32Array;
@@ -61,18 +61,18 @@ class SpscRing {
 
 export class SpscWriter extends SpscRing {
   #position: number;
-  /** As last read. */
+  /** The value last read. */
   #givenBack: number;
   #unreportedBytes = 0;
 
-  /** Goes on where an earlier writer of the ring last published. */
+  /** Continues where an earlier writer of the ring last published. */
   constructor(shared: SharedArrayBuffer) {
     super(shared);
     this.#position = Atomics.load(this.ints, PUBLISHED);
     this.#givenBack = Atomics.load(this.ints, GIVEN_BACK);
   }
 
-  /** Where to write a record of `bytes`, counted from its kind; -1 if there is no room. */
+  /** Begins a record of `bytes`, counted from its kind. Returns its offset, or -1 if the ring is full. */
   reserve(kind: number, bytes: number): number {
     const length = (bytes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES;
     const restBytes = this.ringBytes - (this.#position & (this.ringBytes - 1));
@@ -82,14 +82,14 @@ export class SpscWriter extends SpscRing {
     return this.#begin(kind, length);
   }
 
-  /** Bytes that were written since the last call; the reader must be told of them. */
+  /** Bytes written since the last call. The caller must send the number to the reader. */
   takeUnreported(): number {
     const bytes = this.#unreportedBytes;
     this.#unreportedBytes = 0;
     return bytes;
   }
 
-  /** Lets a reader that polls see what was written. */
+  /** Makes what was written visible to a reader that polls. */
   publish(): void {
     Atomics.store(this.ints, PUBLISHED, this.#position);
   }
@@ -114,20 +114,20 @@ export class SpscWriter extends SpscRing {
 export class SpscReader extends SpscRing {
   #position: number;
 
-  /** Goes on where an earlier reader of the ring last gave back. */
+  /** Continues where an earlier reader of the ring last gave back. */
   constructor(shared: SharedArrayBuffer) {
     super(shared);
     this.#position = Atomics.load(this.ints, GIVEN_BACK);
   }
 
-  /** Bytes that were published and not read. */
+  /** Bytes that were published and not yet read. */
   published(): number {
     return (Atomics.load(this.ints, PUBLISHED) - this.#position) >>> 0;
   }
 
   /**
-   * Calls back with the offset of each record in the next `bytes` of the ring. The writer leaves them alone
-   * until `giveBack`.
+   * Calls `onRecord` with the offset of each record in the next `bytes` of the ring. The writer does not
+   * overwrite them until `giveBack`.
    */
   read(bytes: number, onRecord: (at: number) => void): void {
     const end = (this.#position + bytes) | 0;
@@ -143,7 +143,7 @@ export class SpscReader extends SpscRing {
     }
   }
 
-  /** The writer may overwrite what has been read. */
+  /** Lets the writer overwrite what was read. */
   giveBack(): void {
     Atomics.store(this.ints, GIVEN_BACK, this.#position);
   }

@@ -1,6 +1,6 @@
 /**
- * Branded numbers: a slot of the account table is not a slot of the key table, and a count is not a time.
- * Pure; any thread.
+ * Branded numbers, which the compiler keeps apart: an account's slot is not a key's, and a count is not a
+ * time. Pure; any thread.
  */
 
 declare const UNIT: unique symbol;
@@ -10,11 +10,11 @@ type Branded<Base, Name extends string> = Base & { readonly [UNIT]: Name };
 export type AccountIndex = Branded<number, 'AccountIndex'>;
 /** Slot of a key in the key table's records, from 0. */
 export type KeyIndex = Branded<number, 'KeyIndex'>;
-/** Slot of a call in flight: the same index in the reservation table and in the link's call table. */
+/** Slot of a call in flight: its index in the ledger's reservations and in the channel's table of calls. */
 export type CallSlot = Branded<number, 'CallSlot'>;
 /** Money: 10^-12 of one unit of the operator's currency. */
 export type PicoUnits = Branded<bigint, 'PicoUnits'>;
-/** Milliseconds of the host's monotonic clock, the same in all threads and processes of a host. */
+/** Milliseconds of the monotonic clock, the same in all threads and processes of a host. */
 export type MonotonicMs = Branded<number, 'MonotonicMs'>;
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type WallMs = Branded<number, 'WallMs'>;
@@ -26,7 +26,7 @@ export const asPicoUnits = (value: bigint): PicoUnits => value as PicoUnits;
 export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicMs;
 export const asWallMs = (value: number): WallMs => value as WallMs;
 
-/** Integer quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
+/** The quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
 export function ceilDiv(dividend: number, divisor: number): number {
   return Math.ceil(dividend / divisor);
 }

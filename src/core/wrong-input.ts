@@ -1,12 +1,12 @@
 /**
- * Parts of the sentences that say what is wrong with an input. Settings, bodies of the admin interface and
- * chat bodies are read by three readers, which say it alike. Pure; any thread.
+ * Parts of the messages that say what is wrong with an input. The readers of settings, of admin requests and
+ * of chat bodies share them, so that all word it alike. Pure; any thread.
  */
 
-/** Names and positions from the root: `['models', 0, 'price']`. */
+/** Names and positions from the root, such as `['models', 0, 'price']`. */
 export type InputPath = readonly (string | number)[];
 
-/** `models[0].price`; empty for the empty path. */
+/** The path as text, such as `models[0].price`; empty for the root. */
 export function formatInputPath(path: InputPath): string {
   return path.reduce<string>((text, part) => {
     if (typeof part === 'number') return `${text}[${part}]`;
@@ -19,7 +19,7 @@ export function clipped(text: string, charsMax: number): string {
   return text.length <= charsMax ? text : `${text.slice(0, charsMax)}…`;
 }
 
-/** The words of a JSON Schema that a value without children has to fit. */
+/** The keywords of a JSON Schema for a value without children. */
 export interface ValueSchema {
   readonly type?: string;
   readonly enum?: readonly unknown[];
@@ -29,8 +29,8 @@ export interface ValueSchema {
 }
 
 /**
- * What a schema wants, such as `a whole number of bytes from 1 to 9`; undefined if only its reader knows the
- * words for it.
+ * What a schema allows, such as `a whole number of bytes from 1 to 9`; undefined if only its reader can say
+ * it.
  */
 export function wantedBy(schema: ValueSchema): string | undefined {
   const { type, minimum, maximum } = schema;
