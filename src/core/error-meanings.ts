@@ -1,6 +1,6 @@
 /**
- * What each error code means and how to mend it. `npm run docs` writes docs/errors.md from it; the gateway
- * does not use it. Pure.
+ * What each error code means and what to do about it. `npm run docs` writes docs/errors.md from it; the
+ * gateway does not use it. Pure.
  */
 import type { ErrorCode, RefusalDetail } from './errors.js';
 

@@ -66,7 +66,7 @@ export interface ErrorRecord {
   readonly detail?: RefusalDetail;
 }
 
-/** For a listener or worker that the system gives no more file descriptors. */
+/** What a caller gets if the system gives a listener or a worker no more file descriptors. */
 export const OUT_OF_DESCRIPTORS: ErrorRecord = {
   code: 'overloaded',
   detail: 'file_descriptors',

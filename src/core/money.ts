@@ -1,6 +1,6 @@
 /**
- * Decimal amounts of the currency to and from pico-units, without rounding. The settings, the admin interface
- * and the responses use it. Pure; any thread.
+ * Decimal amounts of the currency to and from pico-units, without rounding. Settings, the admin interface and
+ * messages to callers use it. Pure; any thread.
  *
  * One unit of the currency is 10^12 pico-units. A price is for a million tokens and has at most six decimals,
  * so one token costs a whole number of pico-units: at the smallest price, 0.000001, that is 10^12 × 10^-6 /
@@ -13,8 +13,8 @@ const MONEY_DECIMALS = 12;
 const PRICE_DECIMALS = 6;
 
 /**
- * Three million units. An account's available, held and spent are each at most this, so no sum of them
- * overflows a signed 64-bit word.
+ * The largest amount that is read: three million units. An account is credited at most three times as much
+ * (ledger/balance.ts), which fits a signed 64-bit word.
  */
 export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UNIT);
 
