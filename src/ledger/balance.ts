@@ -1,17 +1,17 @@
 /**
- * The money of an account: credited = available + held + spent. Any thread, but for what says main thread.
+ * The money of an account: credited = available + held + spent. Any thread, unless a method says main thread.
  *
- * Three words are kept and `held` is what is missing between them, so the law cannot be broken by a thread
- * that stops half-way. Money leaves `available` only by a compare-exchange that saw enough of it, so it never
- * goes below zero.
+ * Three words are stored, and `held` is what is missing between them. So a thread that stops half-way cannot
+ * break the law. Money leaves `available` only by a compare-exchange that saw enough of it, so `available`
+ * never goes below zero.
  *
  * Why no word can overflow: `credited` never exceeds CREDITED_PICO_UNITS_MAX = 3 x BALANCE_PICO_UNITS_MAX = 9
- * x 10^18, which is below 2^63; available, held and spent are parts of it; `uncovered` stops growing at the
+ * x 10^18, which is below 2^63. Available, held and spent are parts of it. `uncovered` stops growing at the
  * same bound. Amounts that come in are bigints of any size and are compared before they are stored.
  *
- * The order of writes: money is seen in `held` for a moment too long, never in no place. To hold, take from
- * `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore reads
- * `spent` before `available`.
+ * The order of writes: money may be seen in `held` for a moment too long, but is never missing. To hold, take
+ * from `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore
+ * reads `spent` before `available`.
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
@@ -21,7 +21,7 @@ import { COUNTED_WORDS64, AVAILABLE, CREDITED, SPENT, UNCOVERED, type LedgerView
 export const CREDITED_PICO_UNITS_MAX = asPicoUnits(3n * BALANCE_PICO_UNITS_MAX);
 invariant(CREDITED_PICO_UNITS_MAX < 1n << 63n, 'all the money of an account fits a signed word');
 
-/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
 /** What a settled call cost its account. */
@@ -42,8 +42,8 @@ export interface Funds {
 }
 
 /**
- * `uncovered` after `amount` more, or less where that is negative. It stops at its bound: beyond nine million
- * units it is only ever reported, never collected.
+ * `uncovered` after `amount`, which may be negative, is added. It stays from 0 to CREDITED_PICO_UNITS_MAX:
+ * what exceeds nine million units is reported, but never collected.
  */
 export function uncoveredAfter(before: bigint, amount: bigint): PicoUnits {
   const sum = before + amount;
@@ -66,12 +66,14 @@ export class Balance {
     return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + AVAILABLE));
   }
 
-  /** What the account could spend, for messages. */
+  /** What the account could spend: for messages to callers. */
   balance(account: AccountIndex): PicoUnits {
     return this.available(account);
   }
 
-  /** Takes `amount` (not negative, any size) out of `available`, or nothing: false if it is not there. */
+  /**
+   * Takes `amount` (any size, not negative) out of `available`; false, and takes nothing, if there is less.
+   */
   hold(account: AccountIndex, amount: PicoUnits): boolean {
     invariant(amount >= 0n, 'a hold is not negative');
     return this.#takeAvailable(account, amount, amount) === amount;
@@ -82,8 +84,9 @@ export class Balance {
   }
 
   /**
-   * Turns `held` into a charge of `cost`, both not negative: the rest of the hold goes back; what the cost
-   * exceeds it by is taken as far as the balance goes. Returns one object that the next call overwrites.
+   * Turns `held` into a charge of `cost`, both not negative. The rest of the hold goes back to `available`. A
+   * cost beyond the hold is taken from `available` as far as that goes. Returns one object that the next call
+   * overwrites.
    */
   settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
     invariant(cost >= 0n, 'a cost is not negative');
@@ -106,8 +109,8 @@ export class Balance {
   }
 
   /**
-   * Charges what a settlement has left uncovered, at most `most` and as far as the balance goes now; returns
-   * how much. Each amount that was uncovered once at the most.
+   * Charges what a settlement left uncovered: at most `most`, and at most what is available. Returns how
+   * much. No uncovered amount is charged twice.
    */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const taken = this.#takeAvailable(account, asPicoUnits(0n), most);
@@ -118,8 +121,8 @@ export class Balance {
   }
 
   /**
-   * Takes back a settlement of this account. `spent` shrinks before `available` grows: seen in `held` for a
-   * moment.
+   * Reverses a settlement of this account. `spent` shrinks before `available` grows, so the money is seen in
+   * `held` for a moment.
    */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const first = account * COUNTED_WORDS64;
@@ -128,14 +131,14 @@ export class Balance {
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
   }
 
-  /** Money of a charge that was taken back can be spent again. */
+  /** Makes the money of a reversed charge available again. */
   protected regain(account: AccountIndex, charged: PicoUnits): void {
     this.giveBack(account, charged);
   }
 
   /**
-   * Puts `amount` in, or takes it out where it is negative; false, and nothing is changed, where `available`
-   * does not cover it or `credited` would pass its bound. Main thread.
+   * Credits `amount`, or debits it if it is negative. False, and changes nothing, if `available` does not
+   * cover a debit or `credited` would pass its bound. Main thread.
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.#words64;
@@ -153,8 +156,8 @@ export class Balance {
   }
 
   /**
-   * The law holds in what is returned at any moment. A charge that is being made while this reads is still
-   * shown as held. Main thread, because it alone changes `credited`.
+   * All amounts at one moment; the law holds in them. A charge that is made meanwhile still shows as held.
+   * Main thread, because it alone changes `credited`.
    */
   read(account: AccountIndex): Funds {
     const first = account * COUNTED_WORDS64;
@@ -170,7 +173,7 @@ export class Balance {
     };
   }
 
-  /** Main thread, before the account is first used: nothing is held. */
+  /** Sets all amounts, with nothing held. Main thread, before the account is first used. */
   set(account: AccountIndex, credited: PicoUnits, spent: PicoUnits, uncovered: PicoUnits): void {
     invariant(spent >= 0n && spent <= credited, 'no more was spent than credited');
     invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');
@@ -182,7 +185,9 @@ export class Balance {
     Atomics.store(this.#words64, first + AVAILABLE, credited - spent);
   }
 
-  /** A reversal between the two loads would be counted in both; it shows by a `spent` that has shrunk. */
+  /**
+   * A reversal between the two loads would count in both. It shows by a `spent` that has shrunk: read again.
+   */
   #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const spent = Atomics.load(this.#words64, first + SPENT);
@@ -192,10 +197,7 @@ export class Balance {
     throw new Error('invariant broken: an account is read in bounded tries');
   }
 
-  /**
-   * Takes at most `most` of what is available, or nothing if that is less than `least`; returns what was
-   * taken.
-   */
+  /** Takes at most `most` of what is available, or nothing if that is less than `least`; returns how much. */
   #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
     const index = account * COUNTED_WORDS64 + AVAILABLE;
     for (let tries = 0; tries < TRIES_MAX; tries++) {

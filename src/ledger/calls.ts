@@ -1,8 +1,9 @@
 /**
- * What calls take from their accounts and keys, and what they give back: calls in flight, calls of the day,
- * holds. Any thread.
+ * What calls take from their accounts and keys, and give back: calls in flight, calls of the day, holds.
+ * Ledger calls it, for listeners that admit and settle, and for the main thread that releases the calls of a
+ * dead listener. Any thread. Each admitted call is settled or released exactly once.
  *
- *     admit ──> settle ──> (reverse)      charged, and in rare cases taken back
+ *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  */
 import { invariant } from '../core/errors.js';
@@ -38,13 +39,13 @@ const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
 /**
- * What each call in flight has taken from its account, in one record a call slot.
+ * What each call in flight has taken from its account: one record a call slot.
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
- * A slot belongs to one listener, which alone opens it. Claiming is a compare-exchange: of a listener that
- * settles and the main thread that releases what a dead listener held, one gets the record, and the other
- * gets nothing. The other words are written before the state says held, and only who has claimed the record
+ * A slot belongs to one listener, which alone opens it. Claiming is a compare-exchange: if a listener settles
+ * a call while the main thread releases it, because it takes the listener for dead, one of them gets the
+ * record. The other words are written before the state becomes held, and only who has claimed the record
  * reads them.
  */
 export class Reservations {
@@ -61,8 +62,8 @@ export class Reservations {
   }
 
   /**
-   * Records what was taken for a call; `dayKey` is the key whose call of that day it took besides its
-   * account's. Owner of the slot, which it has seen free.
+   * Records what a call has taken; `dayKey` is the key of whose day it took a call too. Owner of the slot,
+   * which has seen it free.
    */
   open(
     slot: CallSlot,
@@ -79,9 +80,7 @@ export class Reservations {
     Atomics.store(this.#words32, first + STATE, STATE_HELD);
   }
 
-  /**
-   * True for exactly one caller; who gets true reads the record, gives back or charges, and then closes it.
-   */
+  /** True for exactly one caller. That caller reads the record, charges or gives back, and then closes it. */
   claim(slot: CallSlot): boolean {
     const state = slot * RESERVATION_WORDS32 + STATE;
     return Atomics.compareExchange(this.#words32, state, STATE_HELD, STATE_SETTLING) === STATE_HELD;
@@ -109,7 +108,7 @@ export class Reservations {
   }
 }
 
-/** Against a limit that comes with the call. */
+/** Counts the calls in flight of accounts, against a limit that comes with each call. */
 export class InFlight {
   protected readonly counts: Int32Array;
 
@@ -122,8 +121,8 @@ export class InFlight {
   }
 
   /**
-   * Takes a place; false, and none is taken, where `callsMax` are taken. For a moment of a refusal it is
-   * counted all the same.
+   * Counts one more call; false, and leaves the count, if it is `callsMax` already. A rejected call is
+   * counted for a moment all the same.
    */
   take(account: AccountIndex, callsMax: number): boolean {
     if (Atomics.add(this.counts, account, 1) < callsMax) return true;
@@ -137,14 +136,14 @@ export class InFlight {
 }
 
 /**
- * Against places that were granted. The place is taken before they are read, so who takes some back sees
- * every place that is taken.
+ * Counts calls in flight against what was granted. It counts the call before it reads the grant, so the main
+ * thread that takes a grant back sees every call that uses it.
  */
 export class LeasedInFlight extends InFlight {
   readonly #records32: Int32Array;
   readonly #onLow: (account: AccountIndex) => void;
 
-  /** `onLow` is called by whoever takes the place that leaves few. */
+  /** `onLow` is called by the thread whose call leaves only LOW_SLOTS. */
   constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
     super(views);
     this.#records32 = views.accounts.records32;
@@ -171,10 +170,10 @@ export type Admission =
   | 'daily_limit_exceeded'
   | 'insufficient_quota';
 
-/** The call of a day that a call took. */
+/** The call of a day that an admitted call took. */
 export interface TakenDay {
   readonly dayNumber: number;
-  /** The key whose call of that day it took too. */
+  /** The key of whose day it took a call too. */
   readonly dayKey: KeyIndex | undefined;
 }
 
@@ -203,16 +202,16 @@ export class Calls {
     this.#dirty = dirty;
   }
 
-  /** Of an account, now. Any thread. */
+  /** The account's calls in flight now. Any thread. */
   inFlightOf(account: AccountIndex): number {
     return this.#inFlight.of(account);
   }
 
   /**
-   * Takes all that the call needs, or nothing, in this order: a place among the account's calls in flight, a
-   * call of the key's day where it has a limit, a call of the account's day, the hold. A refusal gives back
-   * what was taken before it: until then another thread may be refused a call that is free a moment later,
-   * and none is ever given one too many. Owner of the slot, which is free.
+   * Takes all that the call needs, or nothing, in this order: one of the account's calls in flight, a call of
+   * the key's day if it has a limit, a call of the account's day, the hold. A rejection gives back what was
+   * taken before it. Until then another thread may be rejected although a moment later it would not be, but
+   * no thread ever gets one too many. Owner of the slot, which is free.
    */
   admit(
     slot: CallSlot,
@@ -238,8 +237,7 @@ export class Calls {
       this.#inFlight.giveBack(account);
       return dayNumber === undefined ? 'daily_limit_exceeded' : 'insufficient_quota';
     }
-    // Where midnight came between the two, the key's call is of a day that is over: it need not be given
-    // back.
+    // If midnight came between the two, the key's call is of a day that is over, and need not be given back.
     const dayKey = keyDayNumber === dayNumber ? keyDay?.key : undefined;
     this.#reservations.open(slot, account, dayNumber, hold, dayKey);
     this.#dirty.mark(account);

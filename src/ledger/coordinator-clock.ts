@@ -1,6 +1,6 @@
 /**
- * The host's clocks, with the calendar of the coordinator where limits are shared: days and resets are then
- * the same on all hosts, whatever their own calendars say. Any thread; the main thread sets the difference.
+ * The host's clocks, but with the coordinator's calendar, if limits are shared. So days and resets are the
+ * same on all hosts, whatever their own calendars show. Any thread; the main thread sets the difference.
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type MonotonicMs, type WallMs } from '../core/units.js';
@@ -23,13 +23,16 @@ export class CoordinatorClock implements Clock {
     return asWallMs(this.#clock.wallMs() + Number(Atomics.load(this.#aheadMs, 0)));
   }
 
-  /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. Main thread. */
+  /**
+   * Sets the difference: the coordinator's calendar showed `wallMs` when the host's showed `hostWallMs`. Main
+   * thread.
+   */
   follow(wallMs: WallMs, hostWallMs: number): void {
     Atomics.store(this.#aheadMs, 0, BigInt(Math.round(wallMs - hostWallMs)));
   }
 }
 
-/** The clock of a thread that works on these buffers. */
+/** The clock for a thread that works on these buffers. */
 export function clockOf({ calendar }: LedgerBuffers, clock: Clock): Clock {
   return calendar === undefined ? clock : new CoordinatorClock(clock, calendar);
 }

@@ -1,6 +1,7 @@
 /**
- * How a ledger counts: by all that this process admits, or, where limits are shared with other processes, by
- * what it was granted. Chosen once for a process, so that each call site sees one class. Any thread.
+ * Chooses how a ledger counts: all that this process admits or, if limits are shared with other processes,
+ * what the coordinator granted to it. The choice is the same for a whole process, so that each call site sees
+ * one class. Ledger calls it. Any thread.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
@@ -22,7 +23,7 @@ export interface Counters {
 }
 
 /**
- * Of a ledger whose limits are shared: whose leases run low. Called on the request's path, once for each low.
+ * If limits are shared, it is called on the request's path, once each time a lease runs low.
  */
 export interface LowLeases {
   account(account: AccountIndex): void;

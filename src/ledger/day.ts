@@ -1,11 +1,12 @@
 /**
- * Calls per day, from 00:00 UTC+8 to the next, of accounts or of keys. Any thread.
+ * Calls a day, from 00:00 UTC+8 to the next, of accounts or of keys. Ledger and KeyLimits use DayCounter
+ * unless limits are shared. Any thread.
  *
- * The number of the day and its count share one 64-bit word, so the exchange that first writes a new day is
- * also the one that starts its count: the roll happens once. The day of an account never goes back: where the
- * calendar's clock is set back over midnight, calls go on counting toward the later day until the clock has
- * caught up, so that no day's limit is given twice. If it is set back by days, that later day was a mistake,
- * which would refuse calls for as many days: what was counted then counts for the day that it is.
+ * The number of the day and its count share one 64-bit word. So the exchange that first writes a new day also
+ * starts its count: the day changes once. The day of an account never goes back. If the wall clock is set
+ * back over midnight, calls count toward the later day until the clock has caught up, so that no day's limit
+ * is given twice. If it is set back by days, the later day was a mistake that would reject calls for as many
+ * days: what was counted then counts for today.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -18,12 +19,12 @@ const DAY_MS = 86_400_000;
 const ZONE_OFFSET_MS = 8 * 3_600_000;
 export const DAY_SHIFT = 32n;
 
-/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
 invariant(CALLS_PER_DAY_MAX < 2 ** 32, 'a day of calls fits its half of the word');
 
-/** Days since 1970-01-01 in UTC+8. */
+/** The number of the day: days since 1970-01-01 in UTC+8. */
 export function dayNumberOf(wallMs: WallMs): number {
   return Math.floor((wallMs + ZONE_OFFSET_MS) / DAY_MS);
 }
@@ -34,25 +35,27 @@ export function endOfDay(dayNumber: number): WallMs {
 }
 
 /**
- * When calls are admitted again of who has none left, having last called on `dayNumber`: if the clock was set
- * back, tomorrow's midnight.
+ * When a scope with no call left, which last called on `dayNumber`, is admitted again: at the end of today,
+ * or of `dayNumber` if the clock was set back over midnight.
  */
 export function resetOfDay(dayNumber: number, wallMs: WallMs): WallMs {
   const today = dayNumberOf(wallMs);
   return endOfDay(isMistaken(dayNumber, today) ? today : Math.max(dayNumber, today));
 }
 
-/** Whether a clock that showed this day has been set back by days. */
+/** Whether the clock has been set back by days since it showed this day. */
 function isMistaken(dayNumber: number, today: number): boolean {
   return dayNumber > today + 1;
 }
 
-/** The word of a day and a count of its calls. */
+/** The word of a day and the count of its calls. */
 export function dayWordOf(dayNumber: number, calls: number): bigint {
   return (BigInt(dayNumber) << DAY_SHIFT) | BigInt(calls);
 }
 
-/** How calls of the day are counted: by all that this process admits, or by what it was granted. */
+/**
+ * Counts calls of the day: all that this process admits (DayCounter), or those it was granted (LeasedDay).
+ */
 export interface DayCalls<Index extends number> {
   take(counted: Index, callsPerDay: number): number | undefined;
   giveBack(counted: Index, dayNumber: number): void;
@@ -70,7 +73,7 @@ export class DayCounter<Index extends number = AccountIndex> implements DayCalls
   }
 
   /**
-   * Takes a call of today; returns the number of the day it was taken from, undefined if `callsPerDay` is
+   * Takes a call of today. Returns the number of the day it was taken from; undefined if `callsPerDay` is
    * reached.
    */
   take(counted: Index, callsPerDay: number): number | undefined {
@@ -78,7 +81,7 @@ export class DayCounter<Index extends number = AccountIndex> implements DayCalls
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const word = Atomics.load(this.#words64, index);
       const day = Number(word >> DAY_SHIFT);
-      // After the word, so that a clock which only goes on never shows less than the word's day.
+      // Read after the word, so that a clock that never steps back cannot show an earlier day than the word.
       const today = dayNumberOf(this.#clock.wallMs());
       if (today > day) {
         if (callsPerDay < 1) return undefined;
@@ -96,7 +99,7 @@ export class DayCounter<Index extends number = AccountIndex> implements DayCalls
     throw new Error('invariant broken: a call of the day is taken or refused in bounded tries');
   }
 
-  /** Gives back a call that `take` took from `dayNumber`; nothing happens where that day is over. */
+  /** Gives back a call that `take` took from `dayNumber`; does nothing if that day is over. */
   giveBack(counted: Index, dayNumber: number): void {
     const index = counted * COUNTED_WORDS64 + DAY;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -113,7 +116,7 @@ export class DayCounter<Index extends number = AccountIndex> implements DayCalls
     return { dayNumber: Number(word >> DAY_SHIFT), dayCalls: Number(BigInt.asUintN(32, word)) };
   }
 
-  /** Main thread, before the account is first used. */
+  /** Sets day and count. Main thread, before the account is first used. */
   set(counted: Index, dayNumber: number, dayCalls: number): void {
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + DAY, dayWordOf(dayNumber, dayCalls));
   }

@@ -1,26 +1,26 @@
 /**
- * The dirty set: which accounts' money, day count or minute has changed since the store last took them; or
- * which keys'. One bit each. Marked by any thread, drained by the main thread.
+ * The dirty set: one bit for each account whose money, day count or minute has changed since the store last
+ * took it; another set is for keys. Any thread marks; the main thread drains, to flush what changed.
  *
- * A writer changes the account, then marks it; the drain takes the bits, then reads the account. Whatever the
- * drain did not read was therefore marked after its bits were taken, and comes with the next drain. That also
- * holds for the writer who finds its bit set and leaves it: the drain that takes this bit reads the account
- * after.
+ * A writer changes the account, then marks it. The drain takes the bits, then reads the account. So a change
+ * that the drain did not read was marked after the drain took the bits, and comes with the next drain. That
+ * also holds for a writer that finds the bit set and leaves it: the drain that takes this bit reads the
+ * account later.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
 import { DIRTY_BITS_PER_WORD, type CountedViews } from './layout.js';
 
-/** Words that are compared with zeros at once: a page of memory. */
+/** Words that are compared with zeros at once: one page of memory. */
 const PAGE_WORDS = 1_024;
 const BYTES_PER_WORD = Int32Array.BYTES_PER_ELEMENT;
 const CLEAN_PAGE = Buffer.alloc(PAGE_WORDS * BYTES_PER_WORD);
 
 export class DirtySet<Index extends number = AccountIndex> {
   readonly #words: Int32Array;
-  /** The same memory. */
+  /** The same memory as #words. */
   readonly #bytes: Buffer;
-  /** Where the next drain goes on, so that a bounded one does not starve the accounts at the end. */
+  /** The word where the next drain starts, so that a bounded drain does not starve the last accounts. */
   #cursor = 0;
 
   constructor(views: CountedViews) {
@@ -29,7 +29,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     this.#bytes = Buffer.from(buffer as SharedArrayBuffer, byteOffset, byteLength);
   }
 
-  /** Call it after the change. 9 ns where the account is marked already. Any thread. */
+  /** Marks an account; call it after the change. 9 ns if it is marked already. Any thread. */
   mark(index: Index): void {
     const word = index >>> 5;
     const bit = 1 << (index & (DIRTY_BITS_PER_WORD - 1));
@@ -37,10 +37,10 @@ export class DirtySet<Index extends number = AccountIndex> {
   }
 
   /**
-   * Takes at most `max` accounts out of the set and visits each; returns how many, less than `max` where one
-   * whole round found no more. `max` is a word's worth (32) or more: so the word where a drain stopped is
-   * emptied by the next, and an account that is always dirty does not starve its neighbours. A million clean
-   * accounts cost 0.01 ms. Main thread.
+   * Takes at most `max` accounts out of the set and visits each. Returns how many: less than `max` if one
+   * whole round found no more. `max` is at least 32, the bits of a word: so the next drain empties the word
+   * where this one stopped, and an account that is always dirty does not starve its neighbours. A million
+   * clean accounts cost 0.01 ms. Main thread.
    */
   drain(visit: (index: Index) => void, max: number): number {
     invariant(max >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
@@ -68,8 +68,8 @@ export class DirtySet<Index extends number = AccountIndex> {
   }
 
   /**
-   * Length of the page that begins at `word`, if nothing in it is marked; otherwise 0. A mark that is set
-   * meanwhile may be missed: then it comes with the next drain.
+   * Length of the page that begins at `word` if nothing in it is marked, otherwise 0. It may miss a mark that
+   * is set meanwhile, which the next drain finds.
    */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;

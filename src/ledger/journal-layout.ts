@@ -1,11 +1,10 @@
 /**
- * The layout of the settlement journal, one ring a listener; both ends open it through this file: see
- * journal.ts.
+ * The layout of the journal, one ring a listener. Both ends open it through this file: journal.ts.
  *
  *     byte 0   appended   listener      records ever written, modulo 2^32
- *         64   drained    main thread   records ever taken into the books' memory, modulo 2^32
+ *         64   drained    main thread   records ever taken into the memory of the accounting, modulo 2^32
  *        128   committed  main thread   records that are on disk, modulo 2^32
- *        132   refusing   main thread   1 while the books cannot be written: no new call is admitted
+ *        132   refusing   main thread   1 while the store cannot be written and no new call is admitted
  *        192   records    listener      `capacity` times 80 bytes:
  *
  *     byte  bits  field
@@ -28,13 +27,13 @@ import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /**
- * `reversed` takes back what an earlier record of the call has charged: its figures are negative. `collected`
- * charges what an earlier one has left uncovered: `uncovered` is negative.
+ * `reversed` takes back the charge of an earlier record of the call: its amounts are negative. `collected`
+ * charges what an earlier record left uncovered: its `uncovered` is negative.
  */
 export const JOURNAL_OUTCOMES = ['served', 'reversed', 'collected', ...ERROR_CODES] as const;
 export type JournalOutcome = 'served' | 'reversed' | 'collected' | ErrorCode;
 
-/** Words of the head in the view of 32-bit words. */
+/** Fields of the head, in 32-bit words. */
 export const APPENDED = 0;
 export const DRAINED = 16;
 export const COMMITTED = 32;
@@ -42,7 +41,7 @@ export const REFUSING = 33;
 const HEAD_BYTES = 192;
 const RECORD_BYTES = 80;
 
-/** The records in the view of 64-bit words, and the fields in one. */
+/** Where the records begin, how long one is and its fields, in 64-bit words. */
 export const HEAD_WORDS64 = HEAD_BYTES / 8;
 export const RECORD_WORDS64 = RECORD_BYTES / 8;
 export const REQUEST = 0;
@@ -53,7 +52,7 @@ export const COMPLETION = 4;
 export const CHARGED = 5;
 export const UNCOVERED = 6;
 
-/** The records in the view of 32-bit words, and the fields in one. */
+/** Where the records begin, how long one is and its fields, in 32-bit words. */
 export const HEAD_WORDS32 = HEAD_BYTES / 4;
 export const RECORD_WORDS32 = RECORD_BYTES / 4;
 export const ACCOUNT = 14;
@@ -67,7 +66,7 @@ export const BYTE_MASK = 255;
 invariant(JOURNAL_OUTCOMES.length <= BYTE_MASK, 'an outcome fits its byte');
 
 export interface JournalRecord {
-  /** The count part of the request's identifier. */
+  /** The number of the request in its listener, a part of its identifier. */
   readonly request: number;
   readonly endedMs: WallMs;
   readonly promptTokens: number;
@@ -92,9 +91,9 @@ export interface JournalBuffer {
 }
 
 /**
- * An empty ring for a listener that has at most `callsMax` calls in flight: a power of two,
- * JOURNAL_RECORDS_MIN or more, and twice the calls, so that each of them finds a place also if nothing is
- * drained while they end.
+ * An empty ring for a listener with at most `callsMax` calls in flight. Its capacity is a power of two, at
+ * least JOURNAL_RECORDS_MIN and twice the calls, so that a record of each of them fits even if the main
+ * thread does not drain while they end.
  */
 export function createJournalBuffer(callsMax: number): JournalBuffer {
   invariant(callsMax >= 0 && callsMax <= CALLS_IN_FLIGHT_MAX, `callsMax within 0..${CALLS_IN_FLIGHT_MAX}`);
@@ -102,7 +101,7 @@ export function createJournalBuffer(callsMax: number): JournalBuffer {
   return createRing(capacity);
 }
 
-/** A ring of any power of two: small ones are for tests. */
+/** An empty ring of `capacity` records, a power of two. Tests make small ones. */
 export function createRing(capacity: number): JournalBuffer {
   invariant(Number.isInteger(Math.log2(capacity)), 'the capacity is a power of two, which divides 2^32');
   return { shared: new SharedArrayBuffer(HEAD_BYTES + capacity * RECORD_BYTES), capacity };

@@ -1,14 +1,15 @@
 /**
- * The settlement journal: what each call that ended after its admission has cost, on its way from its
- * listener to the main thread, which keeps the books. One ring a listener, in a shared buffer; the listener
- * appends, the main thread drains.
+ * The journal: it carries the cost of each call that ended after its admission from its listener to the main
+ * thread, which keeps the books. Each listener has a ring in a shared buffer. The listener appends, the main
+ * thread drains.
  *
- * A record is written first and then counted in `appended`, by an atomic store: the reader, which loads that
- * word, sees it whole or not at all. It counts it in `drained` when it has no more use for it, and only then
- * is the place written again. No word has two writers, so nothing is ever retried.
+ * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
+ * that word first, so it sees a record whole or not at all. It counts the record in `drained` when it no
+ * longer needs it, and only then does the listener overwrite it. No word has two writers, so nothing is ever
+ * retried.
  *
- * The buffer outlives its listener: what a dead one has appended is drained all the same, and the next goes
- * on behind it.
+ * The buffer outlives its listener. The main thread drains what a dead listener has appended, and the next
+ * listener continues after it.
  */
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units.js';
@@ -53,7 +54,7 @@ class Ring {
     this.words64 = new BigInt64Array(shared);
   }
 
-  /** Records from `position` up to `end`; both count modulo 2^32. */
+  /** Number of records from `position` up to `end`; both count modulo 2^32. */
   protected static between(position: number, end: number): number {
     return (end - position) >>> 0;
   }
@@ -64,22 +65,22 @@ class Ring {
 }
 
 /**
- * Whether a new call may be admitted: `full` means that the main thread stands still, `refusing` that it has
- * said so.
+ * Whether a new call may be admitted. `full`: the main thread does not drain. `refusing`: it has set the flag
+ * because the store cannot be written.
  */
 export type JournalCapacity = 'room' | 'full' | 'refusing';
 
 /** The listener's end. */
 export class JournalWriter extends Ring {
   #appended: number;
-  /** As it was last read: the true one is at or ahead of it. */
+  /** The value last read; the true one is the same or further on. */
   #drained: number;
   #asked = false;
   readonly #onHalfFull: () => void;
 
   /**
-   * Goes on where an earlier listener of this ring has stopped. `onHalfFull` is called once each time it
-   * fills so far.
+   * Continues where an earlier listener of this ring stopped. `onHalfFull` is called each time the ring
+   * becomes half full.
    */
   constructor(buffer: JournalBuffer, onHalfFull: () => void) {
     super(buffer);
@@ -88,9 +89,7 @@ export class JournalWriter extends Ring {
     this.#drained = Atomics.load(this.words32, DRAINED);
   }
 
-  /**
-   * Looks whether one more record fits beside those that `pending` admitted calls may still append. 10 ns.
-   */
+  /** Whether one more record fits beside those that `pending` admitted calls may still append. 10 ns. */
   roomFor(pending: number): JournalCapacity {
     if (Atomics.load(this.words32, REFUSING) === 1) return 'refusing';
     if (this.#used() + pending < this.capacity) return 'room';
@@ -99,8 +98,8 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * Appends a record; there is room, because `roomFor` was asked when its call was admitted. Returns its
-   * position for `isCommitted`.
+   * Appends a record and returns its position, for `isCommitted`. The caller asked `roomFor` when it admitted
+   * the call, so the record fits.
    */
   append(record: JournalRecord): number {
     if (this.#used() * 2 >= this.capacity) this.#noteHalfFull();
@@ -127,16 +126,15 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * Where the next record will be: what belongs to a charge is handed over under it before the charge is
-   * appended.
+   * The position of the next record. What belongs to a charge, such as the stored response, is sent to the
+   * main thread with this position, before the charge is appended.
    */
   get nextPosition(): number {
     return this.#appended;
   }
 
   /**
-   * Whether the record at `position` is on disk. Positions are comparable while they are less than 2^31
-   * apart.
+   * Whether the record at `position` is on disk. Positions compare right while they are less than 2^31 apart.
    */
   isCommitted(position: number): boolean {
     return ((Atomics.load(this.words32, COMMITTED) - position) | 0) > 0;
@@ -175,8 +173,8 @@ export class JournalReader extends Ring {
   };
 
   /**
-   * Visits what was appended before the call, oldest first; returns how many. A record that `visit` throws at
-   * stays in the ring, and so do those behind it. The record is one object that the next visit overwrites.
+   * Visits the records that were appended before the call, oldest first; returns how many. If `visit` throws,
+   * that record and all later ones stay in the ring. The record is one object that the next visit overwrites.
    */
   drain(visit: (record: JournalRecord) => void): number {
     const { words32 } = this;
@@ -190,7 +188,9 @@ export class JournalReader extends Ring {
     return count;
   }
 
-  /** Whether the record at `position` has been visited. Comparable as in `JournalWriter.isCommitted`. */
+  /**
+   * Whether the record at `position` has been visited. Positions compare as for `JournalWriter.isCommitted`.
+   */
   hasDrained(position: number): boolean {
     return ((Atomics.load(this.words32, DRAINED) - position) | 0) > 0;
   }
@@ -201,11 +201,12 @@ export class JournalReader extends Ring {
     return Ring.between(Atomics.load(words32, DRAINED), Atomics.load(words32, APPENDED)) / this.capacity;
   }
 
-  /** All that was drained is on disk now. */
+  /** Marks all drained records as on disk. */
   noteCommitted(): void {
     Atomics.store(this.words32, COMMITTED, Atomics.load(this.words32, DRAINED));
   }
 
+  /** Makes `roomFor` return `refusing`, or no longer. */
   setRefusing(refusing: boolean): void {
     Atomics.store(this.words32, REFUSING, refusing ? 1 : 0);
   }

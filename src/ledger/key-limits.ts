@@ -1,9 +1,9 @@
 /**
- * Limits of single keys, below those of their account: a minute and a day of their own, counted by the same
- * code in records of their own. Each thread has a KeyLimits of its own over the same buffers. Any thread, but
- * for what says main thread.
+ * Limits of single keys, besides those of their account: a minute and a day, counted by the same code as an
+ * account's, in records of their own. Each thread has a KeyLimits over the same buffers, in its Ledger. Any
+ * thread, unless a method says main thread.
  *
- * Nothing here is asked for a key without limits, so its record is never touched and costs no memory.
+ * No caller asks about a key without limits, so its record is never touched and takes no memory.
  */
 import { invariant } from '../core/errors.js';
 import type { KeyIndex } from '../core/units.js';
@@ -14,13 +14,13 @@ import type { MinuteCounter, MinuteTake } from './window.js';
 
 const NO_LIMIT = 0;
 
-/** Undefined if the account's limit alone counts. */
+/** A field is undefined if only the account's limit counts. */
 export interface KeyLimit {
   readonly requestsPerMinute: number | undefined;
   readonly callsPerDay: number | undefined;
 }
 
-/** A call of the day that a key must have left. */
+/** A key that has a limit of calls a day. */
 export interface KeyDay {
   readonly key: KeyIndex;
   readonly callsPerDay: number;
@@ -54,7 +54,7 @@ export class KeyLimits {
     this.#dirty = new DirtySet(views);
   }
 
-  /** Of a key that `open` was called for. Allocates. */
+  /** The limits of a key that was opened. Allocates. */
   limitOf(key: KeyIndex): KeyLimit {
     const requestsPerMinute = this.#word(key, KEY_REQUESTS_PER_MINUTE);
     const callsPerDay = this.#word(key, KEY_CALLS_PER_DAY);
@@ -69,15 +69,12 @@ export class KeyLimits {
     return this.#window.take(key, requestsPerMinute);
   }
 
-  /** What `takeMinute` would answer; takes nothing. */
+  /** What `takeMinute` would return now; takes nothing. */
   checkMinute(key: KeyIndex, requestsPerMinute: number): MinuteTake {
     return this.#window.check(key, requestsPerMinute);
   }
 
-  /**
-   * Takes a call of the key's day; returns the number of the day it was taken from, undefined if none is
-   * left.
-   */
+  /** Takes a call of the key's day. Returns the number of its day; undefined if none is left. */
   takeDay({ key, callsPerDay }: KeyDay): number | undefined {
     const dayNumber = this.#day.take(key, callsPerDay);
     if (dayNumber !== undefined) this.#dirty.mark(key);
@@ -90,15 +87,12 @@ export class KeyLimits {
     this.#dirty.mark(key);
   }
 
-  /** The key was used, or what it has used has changed: the store is to have it. */
+  /** Marks the key dirty, so that the next flush stores its use and its counts. */
   mark(key: KeyIndex): void {
     this.#dirty.mark(key);
   }
 
-  /**
-   * Visits keys that were marked since they were last visited, at most `max`; see `DirtySet.drain`. Main
-   * thread.
-   */
+  /** Visits at most `max` keys that were marked since their last visit; see `DirtySet.drain`. Main thread. */
   drainDirty(visit: (key: KeyIndex) => void, max: number): number {
     return this.#dirty.drain(visit, max);
   }
@@ -108,8 +102,8 @@ export class KeyLimits {
   }
 
   /**
-   * Sets the limits of a key that no thread knows yet, and what it has used: nothing, or `used` of `ageMs`
-   * ago. Main thread.
+   * Sets the limits of a key that no thread knows yet, and what it has used: nothing, or `used`, counted
+   * `ageMs` ago. Main thread.
    */
   open(key: KeyIndex, limit: KeyLimit, used?: KeyCounts, ageMs = 0): void {
     invariant(key >= 0 && key < this.#keysMax, `key ${key} is within the ledger`);

@@ -1,9 +1,10 @@
 /**
- * The money of an account where it is shared with other processes: the words mean what this process was
- * granted. Any thread, but for what says main thread.
+ * The money of an account, and the calls of a day, if they are shared with other processes: threads take from
+ * what the coordinator granted to this process. counters.ts chooses these classes; the lease manager puts the
+ * grants in, by leases.ts. Any thread, unless a method says main thread.
  *
- * `credited` is what was granted less what was given back, so the law of balance.ts holds of this process
- * alone, and what it is granted and has not spent is credited - spent.
+ * `credited` is what was granted less what was given back. So the law of balance.ts holds of this process
+ * alone, and what it was granted and has not spent is credited - spent.
  */
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -25,7 +26,7 @@ export class LeasedBalance extends Balance {
   readonly #records64: BigInt64Array;
   readonly #onLow: (account: AccountIndex) => void;
 
-  /** `onLow` is called by whoever takes the hold that leaves little. */
+  /** `onLow` is called by the thread whose hold leaves less than LOW_MONEY. */
   constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
     super(views);
     this.#records64 = views.accounts.records64;
@@ -46,16 +47,16 @@ export class LeasedBalance extends Balance {
   }
 
   /**
-   * Not here: as soon as the store has the charge no more, the coordinator lends that money to anybody. Until
-   * the flush it is in `held`, and then it is forgotten (`Leases.forgetMoney`).
+   * Does nothing. When the store no longer has the charge, the coordinator may grant the money to any
+   * process. Until that flush it counts as held; then `Leases.forgetMoney` takes it out.
    */
   protected override regain(): void {
     return;
   }
 
   /**
-   * Nothing is granted: what the store knows of the account, the coordinator counts. Main thread, before the
-   * account is first used.
+   * Sets all to nothing granted: the coordinator counts what the store knows. Main thread, before the account
+   * is first used.
    */
   override set(account: AccountIndex): void {
     const nothing = asPicoUnits(0n);
@@ -64,14 +65,11 @@ export class LeasedBalance extends Balance {
 }
 
 /*
- * Calls per day where the limit is shared with other processes: what was granted of a day is taken one by
- * one. Any thread; main-thread writes are in leases.ts.
- *
- * The number of the day and the calls left share one 64-bit word. Beside it the main thread keeps how many of
- * that day were ever granted: what is missing between the two was used.
+ * Calls a day. The number of the day and the calls left share one 64-bit word. The main thread keeps beside
+ * it how many calls of that day were ever granted: the difference was used.
  */
 
-/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
 export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<Index> {
@@ -80,7 +78,7 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
   readonly #clock: Clock;
   readonly #onLow: (counted: Index) => void;
 
-  /** `onLow` is called by whoever takes the call that leaves few. */
+  /** `onLow` is called by the thread whose call leaves only LOW_DAY. */
   constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
@@ -88,9 +86,7 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     this.#onLow = onLow;
   }
 
-  /**
-   * Takes a call of today; returns the number of the day it was granted of, undefined if none is left here.
-   */
+  /** Takes a call of today. Returns the number of its day; undefined if none is left here. */
   take(counted: Index): number | undefined {
     const index = counted * COUNTED_WORDS64 + DAY;
     const today = dayNumberOf(this.#clock.wallMs());
@@ -106,7 +102,7 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
     throw new Error('invariant broken: a call of the day is taken or refused in bounded tries');
   }
 
-  /** The call can be taken again; nothing happens where that day is over. */
+  /** Gives back a call that `take` took from `dayNumber`; does nothing if that day is over. */
   giveBack(counted: Index, dayNumber: number): void {
     const index = counted * COUNTED_WORDS64 + DAY;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -118,8 +114,8 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
   }
 
   /**
-   * The day that was last granted of and the calls of it that this process has used. Exact in the main thread
-   * alone.
+   * The last day of which calls were granted, and those of them that this process has used. Exact on the main
+   * thread alone.
    */
   read(counted: Index): { readonly dayNumber: number; readonly dayCalls: number } {
     const first = counted * COUNTED_WORDS64;
@@ -131,8 +127,8 @@ export class LeasedDay<Index extends number = AccountIndex> implements DayCalls<
   }
 
   /**
-   * Nothing is granted. What the store knows of the day, the coordinator counts. Main thread, before the
-   * account is first used.
+   * Sets all to nothing granted: the coordinator counts what the store knows. Main thread, before the account
+   * is first used.
    */
   set(counted: Index): void {
     const first = counted * COUNTED_WORDS64;

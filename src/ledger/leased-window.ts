@@ -1,12 +1,13 @@
 /**
- * Requests per minute where the limit is shared with other processes: what was granted is taken one by one,
- * until it is used up or has expired. Any thread; main-thread writes are in leases.ts.
+ * Requests a minute if the limit is shared with other processes: threads take permits of what the coordinator
+ * granted to this process, until it is used up or has expired. counters.ts chooses this class; the lease
+ * manager puts the grants in, by leases.ts. Any thread.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
- * bits). To take one is one compare-exchange. As in window.ts the clock is read again after it: a permit that
- * was taken by a thread that stalled until it had expired is abandoned.
+ * bits). To take one is one compare-exchange. As in window.ts the clock is read again after it: if the thread
+ * stalled until the grant had expired, its permit is abandoned.
  *
- * A refusal here is not the last word: `asks` says whether the coordinator should be asked.
+ * If nothing is left here, `asks` says whether the coordinator may have more.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -28,13 +29,15 @@ const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
-/** A permit weighs so long after its expiry at most, with the coordinator's tick that it is counted by. */
+/**
+ * How long after its expiry a permit may weigh at the coordinator: a minute and the tick it is counted in.
+ */
 const WEIGHING_MS = 60_600;
 
-/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-/** The word of a grant. `expiresMs` is rounded down. */
+/** The word of a grant. `expiresMs` is monotonic, and is rounded down. */
 export function grantOf(expiresMs: number, permits: number): bigint {
   return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
 }
@@ -59,7 +62,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     asks: false,
   };
 
-  /** `onLow` is called once by whoever takes the permit that leaves few. */
+  /** `onLow` is called by the thread whose permit leaves only LOW_MINUTE. */
   constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
@@ -68,8 +71,8 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   /**
-   * Takes one permit of those that were granted, or nothing. The limit is the coordinator's matter. Returns
-   * one object that the next call overwrites.
+   * Takes one of the granted permits, or nothing; the coordinator applies the limit. Returns one object that
+   * the next call overwrites.
    */
   take(counted: Index): MinuteTake {
     return this.#decide(counted, true);
@@ -79,19 +82,19 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return this.#decide(counted, false);
   }
 
-  /** Only the coordinator knows: see `Coordinator.look`. */
+  /** Always 0: only the coordinator knows, see `Coordinator.look`. */
   usedOf(): number {
     return 0;
   }
 
-  /** The coordinator remembers by itself. */
+  /** Does nothing: the coordinator has the counts. */
   restore(): void {
     return;
   }
 
   /**
-   * Forgets what was granted, which the coordinator gets back when it has expired. Main thread, before the
-   * account is first used.
+   * Drops what was granted; the coordinator counts it until it has expired. Main thread, before the account
+   * is first used.
    */
   clear(counted: Index): void {
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);

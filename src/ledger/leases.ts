@@ -1,6 +1,9 @@
 /**
- * What this process was granted by the coordinator: how it is put into the shared words and taken out again.
- * For accounts and for keys with limits of their own. Main thread.
+ * Puts what the coordinator granted to this process into the shared words, and takes it out again: for
+ * accounts, and for keys with limits of their own. The lease manager calls it (sharing/). Main thread.
+ *
+ * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
+ * operation, and what is read as left may be taken the next moment.
  */
 import { type AccountIndex, asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
 import { DAY_SHIFT, dayWordOf } from './day.js';
@@ -28,17 +31,17 @@ import {
 } from './layout.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
-/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-/** Of one day: what was granted is `used` and `unused` together. */
+/** The last day of which calls were granted: `used` and `unused` together are what was granted. */
 export interface DayHeld {
   readonly dayNumber: number;
   readonly used: number;
   readonly unused: number;
 }
 
-/** Minutes and days, of accounts or of keys. */
+/** Grants of minutes and days, to accounts or to keys. */
 export class CountedLeases<Index extends number> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
@@ -48,16 +51,17 @@ export class CountedLeases<Index extends number> {
     this.#words32 = views.records32;
   }
 
-  /** Permits left of the grant, 0 if it has expired; they may be taken the next moment. */
+  /** Permits that are left and valid at `nowMs`. */
   minuteLeft(counted: Index, nowMs: number): number {
     const grant = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
     return nowMs < expiryMsOf(grant) ? permitsOf(grant) : 0;
   }
 
   /**
-   * `permits` more, valid until `expiresMs`. Joined to the grant before where that is valid for long enough:
-   * all are then valid until the earlier of both. Otherwise in its place: then returns the permits that were
-   * left of it. `low`: see `LeasedWindow`.
+   * Adds `permits` that are valid until `expiresMs`. If the earlier grant is valid for at least half as long,
+   * it joins both, and all are valid until the earlier expiry. Otherwise it replaces the earlier grant, and
+   * returns the permits that were left of it. `low`: `onLow` of LeasedWindow is called when so many
+   * are left.
    */
   addMinute(
     counted: Index,
@@ -80,19 +84,19 @@ export class CountedLeases<Index extends number> {
     throw new Error('invariant broken: a grant is put in place in bounded tries');
   }
 
-  /** Takes the grant out; returns the permits that were left, whether or not it had expired. */
+  /** Takes the grant out. Returns the permits left of it, expired ones included. */
   takeBackMinute(counted: Index): number {
     return permitsOf(Atomics.exchange(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n));
   }
 
-  /** Permits left, whether or not they have expired. */
+  /** Permits left, expired ones included. */
   minuteUnused(counted: Index): number {
     return permitsOf(Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW));
   }
 
   /**
-   * What the coordinator told of the minute: for the headers of responses, and how long it need not be asked
-   * again.
+   * Stores what the coordinator reported of the minute: `remaining` and `freeMs` are for the headers of
+   * responses. Until `refusedUntilMs` no listener asks again. Both times are monotonic.
    */
   tellMinute(counted: Index, remaining: number, freeMs: number, refusedUntilMs: number): void {
     const first64 = counted * COUNTED_WORDS64;
@@ -113,7 +117,10 @@ export class CountedLeases<Index extends number> {
     };
   }
 
-  /** `calls` more of `dayNumber`; what there was of an earlier day is forgotten with its day. */
+  /**
+   * Adds `calls` of `dayNumber`, and drops what is left of an earlier day. `low`: `onLow` of LeasedDay is
+   * called when so many are left.
+   */
   addDay(counted: Index, dayNumber: number, calls: number, low: number): void {
     const first = counted * COUNTED_WORDS64;
     Atomics.store(this.#words32, counted * COUNTED_WORDS32 + LOW_DAY, low);
@@ -127,7 +134,7 @@ export class CountedLeases<Index extends number> {
     }
   }
 
-  /** Takes out the calls that are unused; returns how many. */
+  /** Takes out the unused calls; returns how many. */
   takeBackDay(counted: Index): number {
     const first = counted * COUNTED_WORDS64;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -158,34 +165,35 @@ export class Leases {
     this.#inFlight = views.inFlight;
   }
 
-  /** Calls in flight now, those that are just being refused included. */
+  /** Calls in flight now, including those that are just being rejected. */
   inFlightOf(account: AccountIndex): number {
     return Atomics.load(this.#inFlight, account);
   }
 
   /**
-   * Places for calls in flight that this process holds: those it was granted, or those that are taken where
-   * these are more.
+   * How many calls in flight this process has taken up: those it was granted, or those it has if they are
+   * more.
    */
   slotsHeld(account: AccountIndex): number {
     const granted = Atomics.load(this.#words32, account * COUNTED_WORDS32 + GRANTED_SLOTS);
     return Math.max(granted, this.inFlightOf(account));
   }
 
+  /** Adds `slots` calls in flight. `low`: `onLow` of LeasedInFlight is called when so many are left. */
   addSlots(account: AccountIndex, slots: number, low: number): void {
     const first = account * COUNTED_WORDS32;
     Atomics.store(this.#words32, first + LOW_SLOTS, low);
     Atomics.add(this.#words32, first + GRANTED_SLOTS, slots);
   }
 
-  /** Takes out places, down to those that are taken. */
+  /** Takes out `slots` of the granted calls in flight, but none that is in use. */
   takeBackSlots(account: AccountIndex, slots: number): void {
     const index = account * COUNTED_WORDS32 + GRANTED_SLOTS;
     const granted = Atomics.load(this.#words32, index);
     Atomics.store(this.#words32, index, Math.max(this.inFlightOf(account), granted - slots));
   }
 
-  /** Money that was granted and is not spent: held by calls included. */
+  /** Money that was granted and is not spent, holds included. */
   moneyHeld(account: AccountIndex): PicoUnits {
     const first = account * COUNTED_WORDS64;
     return asPicoUnits(
@@ -202,6 +210,7 @@ export class Leases {
     return asPicoUnits(Atomics.load(this.#words64, account * COUNTED_WORDS64 + AVAILABLE));
   }
 
+  /** Adds money. `low`: `onLow` of LeasedBalance is called when less than that is left. */
   addMoney(account: AccountIndex, amount: PicoUnits, low: PicoUnits): void {
     const first = account * COUNTED_WORDS64;
     Atomics.store(this.#words64, first + LOW_MONEY, low);
@@ -209,12 +218,15 @@ export class Leases {
     Atomics.add(this.#words64, first + AVAILABLE, amount);
   }
 
-  /** The store has no more what was charged of a lease, and then taken back: it is the coordinator's. */
+  /**
+   * Takes out money of a charge that was reversed. The store no longer has the charge, so the coordinator has
+   * the money back. The flush calls it.
+   */
   forgetMoney(account: AccountIndex, amount: PicoUnits): void {
     Atomics.sub(this.#words64, account * COUNTED_WORDS64 + CREDITED, amount);
   }
 
-  /** What the coordinator told to have left of the account's money. */
+  /** Stores how much of the account's money the coordinator reported to have left. */
   tellMoney(account: AccountIndex, remaining: PicoUnits): void {
     Atomics.store(this.#words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS, remaining);
   }
@@ -232,7 +244,7 @@ export class Leases {
         continue;
       }
       Atomics.sub(this.#words64, first + CREDITED, taken);
-      // The coordinator has it with the next exchange: who is told of the balance meanwhile is told of it.
+      // The coordinator gets it with the next exchange. Until then the balance that callers see includes it.
       Atomics.add(this.#words64, first + MONEY_HELD_BY_OTHERS, taken);
       return asPicoUnits(taken);
     }

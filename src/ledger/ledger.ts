@@ -1,7 +1,8 @@
 /**
- * The ledger: limits and money of all accounts, in shared buffers that every listener and the main thread
- * open. Each thread has a Ledger of its own over the same buffers. Nothing here waits, and nothing on a
- * request's path allocates but the bigints themselves.
+ * The ledger: the limits and the money of all accounts, in shared buffers. Every listener and the main thread
+ * have a Ledger of their own over the same buffers. Listeners take and settle; the main thread opens
+ * accounts, credits them and drains what has changed. Nothing here waits, and nothing on a request's path
+ * allocates but the bigints themselves.
  *
  * Objects that `takeMinute` and `settle` return are overwritten by the next call on the same Ledger: read
  * them at once.
@@ -27,7 +28,7 @@ import type { KeyDay, KeyLimits } from './key-limits.js';
 import { COUNTED_WORDS32, openLedgerViews, STATUS, type LedgerBuffers } from './layout.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
-/** What the store knows of an account when it is opened. What is held is not kept: a restart releases it. */
+/** What the store knows of an account when it is opened. Holds are not stored: a restart releases them. */
 export interface AccountState {
   readonly credited: PicoUnits;
   readonly spent: PicoUnits;
@@ -42,9 +43,7 @@ export interface AccountState {
 export interface AccountSnapshot extends Funds {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
-  /**
-   * The last day the account was used and its calls on that day: today's only where the number is today's.
-   */
+  /** The last day the account was used, as in AccountState: it may be before today. */
   readonly dayNumber: number;
   readonly dayCalls: number;
   readonly callsInFlight: number;
@@ -53,7 +52,6 @@ export interface AccountSnapshot extends Funds {
 const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined };
 
 export class Ledger {
-  /** Limits of single keys. */
   readonly keys: KeyLimits;
   readonly #accountsMax: number;
   readonly #status: Int32Array;
@@ -65,8 +63,8 @@ export class Ledger {
   readonly #dirty: DirtySet;
 
   /**
-   * With shared limits (`calendar` of the buffers) the minute, the day, the places for calls and the money
-   * are what this process was granted (leases.ts); `clock` is then `clockOf` the buffers.
+   * If `buffers` has a `calendar`, limits are shared: all counts are of what this process was granted
+   * (leases.ts), and `clock` must be `clockOf` the buffers. `low` is called if a lease runs low.
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
@@ -87,14 +85,14 @@ export class Ledger {
     return this.#window.take(account, requestsPerMinute);
   }
 
-  /** What `takeMinute` would answer; takes nothing. Any thread. */
+  /** What `takeMinute` would return now; takes nothing. Any thread. */
   checkMinute(account: AccountIndex, requestsPerMinute: number): MinuteTake {
     return this.#window.check(account, requestsPerMinute);
   }
 
   /**
-   * Takes a call of the day (of the account and, where `keyDay` is given, of the key) and a hold, or nothing
-   * at all, and records all in `slot`, which must be free; see `Calls.admit`. Owner of the slot.
+   * Takes a call of the day (of the account, and of the key if `keyDay` is given) and a hold, or nothing at
+   * all, and records them in `slot`, which must be free; see `Calls.admit`. Owner of the slot.
    */
   admit(
     slot: CallSlot,
@@ -109,18 +107,21 @@ export class Ledger {
 
   /**
    * Charges `cost` for the call in `slot` and frees the slot; undefined if it was settled or released before.
-   * The balance never goes below zero: what it does not cover is told, and recorded. Any thread.
+   * The balance never goes below zero: the rest is returned, and recorded, as uncovered. Any thread.
    */
   settle(slot: CallSlot, cost: PicoUnits): Settlement | undefined {
     return this.#calls.settle(slot, cost);
   }
 
-  /** The day whose call is in `slot`, which is held. Owner of the slot. */
+  /** The day of which the call in `slot`, which is held, took a call. Owner of the slot. */
   dayNumberOf(slot: CallSlot): number {
     return this.#calls.dayNumberOf(slot);
   }
 
-  /** The key whose call of that day is in `slot` too, which is held. Owner of the slot. */
+  /**
+   * The key of whose day the call in `slot`, which is held, took a call; undefined if none. Owner of the
+   * slot.
+   */
   dayKeyOf(slot: CallSlot): KeyIndex | undefined {
     return this.#calls.dayKeyOf(slot);
   }
@@ -133,16 +134,16 @@ export class Ledger {
   }
 
   /**
-   * Takes back what `settle` did, and gives back the call of the day: the response could not be given after
-   * all. Any thread.
+   * Reverses `settle` and gives back the call of the day: the response could not be delivered after all. Any
+   * thread.
    */
   reverse(account: AccountIndex, day: TakenDay, settlement: Settlement): void {
     this.#calls.reverse(account, day, settlement);
   }
 
   /**
-   * Gives back hold and call of the day, and frees the slot; false if it was settled or released before. Any
-   * thread.
+   * Gives back the hold and the call of the day, and frees the slot; false if it was settled or released
+   * before. Any thread.
    */
   release(slot: CallSlot): boolean {
     return this.#calls.release(slot);
@@ -154,8 +155,8 @@ export class Ledger {
   }
 
   /**
-   * What the account could spend as far as is known here: with shared limits more than a hold could take now.
-   * Any thread.
+   * What the account could spend as far as this process knows. If limits are shared, that is more than a hold
+   * could take now. Any thread.
    */
   balanceOf(account: AccountIndex): PicoUnits {
     return this.#balance.balance(account);
@@ -166,8 +167,8 @@ export class Ledger {
   }
 
   /**
-   * How many of the first `accounts` accounts are on each plan, by its index. 2 ms per 100,000 accounts. Main
-   * thread.
+   * Number of accounts on each plan, by the plan's index, of the first `accounts` accounts. 2 ms per 100,000.
+   * Main thread.
    */
   countPlans(accounts: number): Map<number, number> {
     const counts = new Map<number, number>();
@@ -178,13 +179,14 @@ export class Ledger {
     return counts;
   }
 
-  /** False too for an account that was never opened. Any thread. */
+  /** Whether the account is active; false if it was never opened. Any thread. */
   isActive(account: AccountIndex): boolean {
     return (Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) & 1) === 1;
   }
 
   /**
-   * Sets all words of an account that no thread uses yet. Does not mark it: the store has it. Main thread.
+   * Sets all words of an account that no thread uses yet. Does not mark it dirty: the store has it already.
+   * Main thread.
    */
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
@@ -195,26 +197,26 @@ export class Ledger {
   }
 
   /**
-   * After `openAccount`: the minute that ended `ageMs` ago counts `used` requests; see `Window.restore`. Main
-   * thread.
+   * After `openAccount`: counts `used` requests of the minute that ended `ageMs` ago; see `Window.restore`.
+   * Main thread.
    */
   restoreMinute(account: AccountIndex, used: number, ageMs: number): void {
     this.#window.restore(account, used, ageMs);
   }
 
-  /** Main thread; the data plane reads it from the next request on. */
+  /** Main thread. The other threads use it from the next request on. */
   setPlan(account: AccountIndex, planIndex: number): void {
     this.#setStatus(account, planIndex, this.isActive(account));
   }
 
-  /** Main thread; the data plane reads it from the next request on. */
+  /** Main thread. The other threads use it from the next request on. */
   setActive(account: AccountIndex, active: boolean): void {
     this.#setStatus(account, this.planIndexOf(account), active);
   }
 
   /**
-   * Puts money in, or takes it out down to zero; false, and nothing is changed, where that cannot be. Main
-   * thread.
+   * Credits `amount`, or debits it if it is negative; false, and changes nothing, if that cannot be: see
+   * `Balance.credit`. Main thread.
    */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const done = this.#balance.credit(account, amount);
@@ -232,7 +234,7 @@ export class Ledger {
     return this.#day.read(account);
   }
 
-  /** Main thread. */
+  /** All that is known of an account now. Main thread. */
   snapshot(account: AccountIndex): AccountSnapshot {
     return {
       ...this.#balance.read(account),
@@ -243,8 +245,8 @@ export class Ledger {
   }
 
   /**
-   * Releases what the calls in `count` slots from `first` hold: their listener has died. Returns how many
-   * were released. Each is released or settled once, whoever else still has hands on it. Main thread.
+   * Releases the calls in `count` slots from `first`, whose listener has died; returns how many. A call that
+   * another thread settles meanwhile is settled or released, never both. Main thread.
    */
   releaseSlots(first: CallSlot, count: number): number {
     let released = 0;
@@ -255,16 +257,16 @@ export class Ledger {
   }
 
   /**
-   * Visits accounts whose money, day count or minute has changed since they were last visited, at most `max`;
-   * returns how many. A change made meanwhile is seen by who then reads the account, or comes with the next
-   * drain, or both. Main thread.
+   * Visits at most `max` accounts whose money, day count or minute has changed since their last visit;
+   * returns how many. A change made meanwhile is seen by this visit, or comes with the next drain, or both.
+   * Main thread.
    */
   drainDirty(visit: (account: AccountIndex) => void, max: number): number {
     return this.#dirty.drain(visit, max);
   }
 
   /**
-   * When an account, or with `key` that key, is admitted again if it has no call of the day left. Any thread.
+   * When an account with no call of the day left is admitted again; with `key`, when that key is. Any thread.
    */
   resetOfDay(account: AccountIndex, key?: KeyIndex): WallMs {
     const { dayNumber } = key === undefined ? this.#day.read(account) : this.keys.countsOf(key);

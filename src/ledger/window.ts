@@ -29,9 +29,9 @@
  *   before that tick count as 0 unread. So what is left in them after an idle gap, of any length, is never
  *   believed.
  * - A thread may stall between reading the clock and its exchange, and record its permit into a tick that is
- *   long over and expires early. So the clock is read again after the exchange; where the tick has ended,
- *   that permit is abandoned (it stays counted, nobody uses it) and the taking begins anew. That meets one
- *   call in ten million.
+ *   long over and expires early. So it reads the clock again after the exchange. If the tick has ended, it
+ *   abandons that permit (it stays counted, nobody uses it) and starts anew. That happens to one call in ten
+ *   million.
  * - Counts are compared modulo 2^20, which is more than any limit. A turn repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
@@ -45,28 +45,27 @@ import { type AccountIndex, asWallMs, type WallMs } from '../core/units.js';
 import { DirtySet } from './dirty-set.js';
 import { COUNTED_WORDS32, COUNTED_WORDS64, type CountedViews, MARK_COUNT, MARKS, WINDOW } from './layout.js';
 
-/*
- * Requests of the minute: what becomes of one, and how they are counted. Any thread.
- */
-
-/** What became of one request. Times are true at the moment of the call. */
+/** The outcome of one request. Its times are those at the moment of the call. */
 export interface MinuteTake {
   readonly admitted: boolean;
   /** Permits left now. */
   readonly remaining: number;
   /**
-   * Admitted: when all that is used now will have expired. Refused: when the next request is admitted,
-   * provided nobody else takes the permit. Rounded up to a whole millisecond.
+   * If admitted: when all that is used now will have expired. If rejected: when the next request is admitted,
+   * provided no other takes the permit. Rounded up to a whole millisecond.
    */
   readonly resetWallMs: WallMs;
   /**
-   * Refused, and another process may have permits: the coordinator has not been asked. Never where limits are
-   * not shared.
+   * Rejected, but the coordinator, which was not asked, may have permits. Always false if limits are not
+   * shared.
    */
   readonly asks: boolean;
 }
 
-/** By all that this process admits (Window), or by what it was granted (LeasedWindow). */
+/**
+ * Counts requests of the minute: all that this process admits (Window), or those it was granted
+ * (LeasedWindow).
+ */
 export interface MinuteCounter<Index extends number> {
   take(counted: Index, limit: number): MinuteTake;
   check(counted: Index, limit: number): MinuteTake;
@@ -77,8 +76,8 @@ export interface MinuteCounter<Index extends number> {
 
 const TICKS_PER_MINUTE = 50;
 /**
- * 1/32 ms more than a 50th of a minute: 1.5 ms a minute for clocks that differ. A binary fraction, so edges
- * are exact.
+ * 1/32 ms more than a 50th of a minute, which makes 1.5 ms a minute for clocks that differ. It is a binary
+ * fraction, so that edges are exact.
  */
 export const TICK_MS = 60_000 / TICKS_PER_MINUTE + 1 / 32;
 
@@ -88,7 +87,7 @@ const AGE_MASK = 63;
 const HEAD_TICK_SHIFT = 26n;
 const TURN_MASK = 0xfff;
 
-/** A lost exchange means that another thread got on; to lose this often in a row is a bug, not contention. */
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
 invariant(MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
@@ -124,15 +123,15 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
 
   /**
    * Takes one permit, or nothing. `limit` is in permits a minute, 1 or more; it may change from call to call.
-   * Returns one object that the next call overwrites. About 150 ns. Marks the account dirty where it took
-   * one. Any thread.
+   * Returns one object that the next call overwrites. Marks the account dirty if it took one. About 150 ns.
+   * Any thread.
    */
   take(counted: Index, limit: number): MinuteTake {
     return this.#decide(counted, limit, true);
   }
 
   /**
-   * What `take` would answer now; takes nothing, so `remaining` has the permit that it would take. Any
+   * What `take` would return now; takes nothing, so `remaining` includes the permit that it would take. Any
    * thread.
    */
   check(counted: Index, limit: number): MinuteTake {
@@ -197,14 +196,14 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /**
-   * Takes over what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if
-   * all had been given at that moment, so that it errs on refusing. Main thread, before the account is first
+   * Counts what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all
+   * had been given at that moment, so that any error is a rejection. Main thread, before the account is first
    * used.
    */
   restore(counted: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
-    // A clock that was set back meanwhile makes the age negative, a host that was started anew makes it reach
-    // before its first tick; both times the permits weigh for too long rather than too short.
+    // `ageMs` is negative if the clock was set back meanwhile, and reaches before the first tick if the host
+    // was restarted. Either way the permits weigh too long rather than too short.
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     if (tick + MARK_COUNT <= Math.floor(nowMs / TICK_MS)) return;
     Atomics.store(
@@ -248,8 +247,8 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /**
-   * Tries once to bring the account from `head` to `nowTick`; if another thread was faster it leaves the
-   * rest to the caller's next look.
+   * Tries once to bring the account from `head` to `nowTick`. If another thread was faster, the caller's next
+   * look decides what is left to do.
    */
   #roll(counted: Index, head: bigint, nowTick: number): void {
     const word = counted * COUNTED_WORDS64 + WINDOW;
@@ -267,8 +266,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       const mark = markOf(next, count);
       const seen = Atomics.load(this.#words32, place);
       if (seen === mark) continue;
-      // Whatever was seen there is older than this head, so it may go, unless another thread changes it
-      // first.
+      // What was seen is older than this head, so it may be replaced, unless another thread has changed it.
       if (Atomics.load(this.#words64, word) !== head) return;
       if (Atomics.compareExchange(this.#words32, place, seen, mark) !== seen) return;
     }
