@@ -1,6 +1,10 @@
 /**
- * One gateway process, from fork to exit: what it is started with, what is sent to it, what it sends, and
- * when it is killed. Supervisor process.
+ * One gateway process, from fork to exit. `GatewayProcess` forks the gateway, sends it the messages of
+ * gateway/messages.ts, awaits its replies, and kills it if it does not start or end in time. GroupMember
+ * creates one for each life of a gateway. Runs in the supervisor process.
+ *
+ * Every method is safe after the gateway has ended: a message is then dropped, and a request resolves at once
+ * or after its timeout. No promise rejects.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -24,82 +28,85 @@ import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
 import type { Readable } from 'node:stream';
 
 export interface GatewayExit {
-  /** How it ended, for the log: `exit code 1`, `signal SIGABRT`. */
+  /** How the process ended, for the log: `exit code 1`, `signal SIGABRT`. */
   readonly how: string;
-  /** Whether it ended with exit code 0. */
+  /** Whether the exit code was 0. */
   readonly clean: boolean;
-  /** Why it must not be started again; undefined if it may be. */
+  /** Why the gateway must not be started again; undefined if it may be. */
   readonly refusal: string | undefined;
 }
 
 export interface GatewayCallbacks {
-  /** At most once, and before onExit. */
+  /** The gateway serves. Called at most once, and before `onExit`. */
   onReady(ready: GatewayReady): void;
-  /** Exactly once. */
+  /** The process has ended. Called exactly once. */
   onExit(exit: GatewayExit): void;
-  /** It has the admin interface, which it was told to have. */
+  /** The gateway has opened the admin interface, after `lead`. */
   onLeads(): void;
-  /** Its figures, told by itself before its end. */
+  /** The gateway has sent its last snapshot, before it ends. */
   onLastReading(snapshot: Snapshot): void;
-  /** An operator asks this gateway for a reload; never rejects. */
+  /** An operator of this gateway asks for a reload. Never rejects. */
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
-  /** An operator asks this gateway for the figures of all; never rejects. */
+  /** An operator of this gateway asks for the snapshots of all gateways. Never rejects. */
   onReadingsAsked(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
-  /** An operator changes there what all gateways log. */
+  /** An operator of this gateway changes what all gateways log. */
   onLogChanged(change: PublishLog['change']): void;
-  /** An operator there says that upstreams of that model, or of all, are well. */
+  /** An operator of this gateway resets the breakers of a model's upstreams, or of all (undefined). */
   onUpstreamsReset(model: string | undefined): void;
 }
 
 export interface GatewayProcessOptions {
-  /** The gateway's main module. */
+  /** The module that the gateway process runs. */
   readonly entry: URL;
-  /** A start that takes longer has hung. */
+  /** A gateway that is not ready after this time is killed. */
   readonly readyMsMax: number;
   /**
-   * What a gateway that has nothing left to serve may take for its last flush and its end; then it is killed.
+   * The time that a gateway has for its last flush and its exit once it serves nothing. Then it is killed.
    */
   readonly exitGraceMs: number;
-  /** What a gateway may take to give new settings to its threads. */
+  /** The time that a gateway has to hand new settings to its threads. */
   readonly reloadMsMax: number;
   readonly log: Log;
 }
 
-/** Some milliseconds, where the main thread is not busy; an operator does not wait longer for one that is. */
+/**
+ * A gateway replies within some milliseconds unless its main thread is busy. Operators do not wait longer.
+ */
 const READ_MS_MAX = 1_000;
 
 /**
- * Arenas of glibc's allocator in a gateway. Buffers are made in one thread and freed in another, which with
- * one arena a thread leaves each full of holes: after 5,000 streams 316 MB were resident, with two arenas 244
- * MB.
+ * glibc malloc arenas in a gateway. One thread allocates a buffer and another frees it, so with an arena for
+ * each thread all of them fragment. After 5,000 streams 316 MB were resident; with two arenas, 244 MB.
  */
 const MALLOC_ARENA_MAX = '2';
 
 /**
- * Longer buffers go back to the system when they are freed, and so much free memory may stay at an arena's
- * end. glibc moves both with the longest buffer that was freed, up to 32 MiB, so that after large bodies each
- * one's memory stayed in an arena: 128 MiB were resident after 200 of 10 MiB, all garbage collected, 64 MiB
- * more than before them; with these, 8 MiB more.
+ * glibc returns buffers longer than the first value to the system when they are freed, and keeps at most the
+ * second value free at the end of an arena. Without fixed values it raises both with the longest buffer
+ * freed, up to 32 MiB, so large bodies stayed in the arenas. After 200 bodies of 10 MiB, all garbage
+ * collected, 64 MiB more were resident than before them (128 MiB in all); with these values, 8 MiB more.
  */
 const MALLOC_MMAP_THRESHOLD_ = String(1024 * 1024);
 const MALLOC_TRIM_THRESHOLD_ = String(2 * 1024 * 1024);
 
 /**
- * How much V8 puts together when it compiles a function of a gateway, in bytes of code; 920 by default. A
- * request passes some hundred small functions, and calls between them are dear: 1.14 to 1.23 times the CPU
- * where nothing is put together, 0.85 to 0.96 with this. From 3,000 on it is lost again (bench/README.md).
+ * How many bytes of bytecode V8 may inline into one function of a gateway; its default is 920. A request
+ * passes through some hundred small functions, and calls between them are expensive. Relative to the default,
+ * a call takes 1.14 to 1.23 times the CPU without inlining and 0.85 to 0.96 with this value. From 3,000 on
+ * the gain is lost (bench/README.md).
  */
 const INLINED_BYTES_MAX = 2_000;
 
 /**
- * Bytes of a request's head that µWS takes, for 4,096 by itself: cookies and baggage of some proxies are
- * longer.
+ * The bytes of request headers that µWS accepts; its default is 4,096. Some proxies add longer cookies and
+ * baggage.
  */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
 
 const STANDARD_ERROR = 2;
 /**
- * Where a gateway finds the supervisor's standard error: behind the three of every process, and the channel.
+ * The descriptor by which a gateway finds the supervisor's standard error: after the three standard ones and
+ * the IPC channel.
  */
 const LOG_DESCRIPTOR = 4;
 
@@ -110,12 +117,12 @@ export class GatewayProcess {
   #killTimer: NodeJS.Timeout;
   #readyTimedOut = false;
   #refusal: string | undefined;
-  /** One at a time: see Reloads. */
+  /** One reload at a time: Reloads runs them in sequence. */
   readonly #reloads: PendingReplies<readonly string[]>;
-  /** One at a time of each kind: see GroupReadings. */
+  /** One request of each kind at a time: GroupSnapshots shares them. */
   readonly #reads = new PendingReplies<Snapshot>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
 
-  /** Forks the entry and hands it the settings. A gateway that is not ready in time is killed. */
+  /** Forks `entry` and sends it `start`. The gateway is killed if it is not ready within `readyMsMax`. */
   constructor(options: GatewayProcessOptions, start: StartGateway, callbacks: GatewayCallbacks) {
     this.#options = options;
     this.#callbacks = callbacks;
@@ -137,9 +144,9 @@ export class GatewayProcess {
       execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
       detached: false,
       serialization: 'advanced',
-      // Nothing is read from the terminal; answers to the operator and the log go where the supervisor's go.
-      // What is written to the gateway's own standard error is not of its log, and would stand between its
-      // lines.
+      // A gateway reads nothing from the terminal. Its standard output and its log go where the supervisor's
+      // go. Its own standard error is a pipe: what native code writes there would otherwise break the log's
+      // JSON lines.
       stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
     });
     if (this.#child.stderr !== null) logStrayOutput(this.#child.stderr, this.#child.pid ?? 0, options.log);
@@ -149,7 +156,8 @@ export class GatewayProcess {
     }, options.readyMsMax);
     this.#child.on('message', (message) => this.#onMessage(message as FromGateway));
     this.#child.once('error', (error) => {
-      // Without a process there is no 'exit'; an error on a living one's channel is followed by its exit.
+      // If the fork failed, there is no 'exit'. An error on a running process's channel is followed by
+      // 'exit'.
       if (this.#child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
     });
     this.#child.once('exit', (code, signal) => {
@@ -158,42 +166,46 @@ export class GatewayProcess {
         if (code === GATEWAY_REFUSED_EXIT_CODE) this.#refusal ??= 'the gateway refused to start';
         this.#onEnd(how, code === 0);
       };
-      // The exit can be seen before the last message was read: `refused` and its reason must not be lost.
+      // 'exit' can come before the last message has been read, and `refused` with its reason must not be
+      // lost.
       if (this.#child.connected) this.#child.once('disconnect', end);
       else end();
     });
     this.#send(start);
   }
 
-  /** `replaced` where another gateway serves in its place. */
+  /** Asks the gateway to finish its calls and exit. `replaced`: another gateway serves in its place. */
   drain(replaced: boolean): void {
     this.#send({ kind: 'drain', replaced });
   }
 
-  /** It shall have the admin interface; `onLeads` follows, soon where nobody but this group has the port. */
+  /** Asks the gateway to open the admin interface. `onLeads` follows when the port is open. */
   lead(): void {
     this.#send({ kind: 'lead' });
   }
 
-  /** Another has the admin interface. */
+  /** Tells the gateway that another one has the admin interface. */
   follow(): void {
     this.#send({ kind: 'follow' });
   }
 
   /**
-   * Hands over new settings, or with `check` only asks about them. Resolves with what speaks against them,
-   * also if the gateway ends or does not answer in time.
+   * Sends new settings, or with `check` only asks whether the gateway could take them. Resolves with the
+   * reasons against them (empty if there are none), also if the gateway ends or does not reply in time.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
   }
 
-  /** Its figures; empty if it ends or does not answer in time. */
+  /**
+   * Resolves with the gateway's snapshot of that kind; it is empty if the gateway ends or does not reply in
+   * time.
+   */
   read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
     return this.#reads.ask((id) => this.#send({ kind: 'read', id, what, accounts }));
   }
 
-  /** What its operators are shown as the settings from now on. */
+  /** Replaces the settings that the gateway shows to its operators. */
   showInForce(inForce: StartGateway['inForce']): void {
     this.#send({ kind: 'in_force', inForce });
   }
@@ -212,7 +224,7 @@ export class GatewayProcess {
 
   #send(message: ToGateway): void {
     if (!this.#child.connected) return;
-    // A gateway that ends meanwhile is no fault of sending: its exit is reported by itself.
+    // The gateway may end meanwhile. That is no error here, because its exit is reported anyway.
     this.#child.send(message, () => undefined);
   }
 
@@ -267,17 +279,17 @@ export class GatewayProcess {
   }
 }
 
-/** A stack trace comes in several writes; what follows within this time is the same burst. */
+/** A stack trace arrives in several writes. What follows within this time belongs to the same burst. */
 const BURST_MS = 100;
-/** Of a burst: a stack trace has some 2 KB. */
+/** Characters kept of a burst. A stack trace has some 2 KB. */
 const TEXT_CHARS_MAX = 8 * 1024;
-/** LMDB writes a line for every failed commit: of a burst a second, as many are told as a reader wants. */
+/** LMDB writes a line for every failed commit, so at most one burst a second is logged. */
 const PAUSE_MS = 1_000;
 
 /**
- * Logs what a gateway writes to standard error beside its log, until the stream ends: words of native
- * libraries (LMDB's `Write error`), V8's and Node's last words. Each burst becomes one entry, so every line
- * of the log stays JSON. Holds at most one burst.
+ * Logs what a gateway writes to standard error outside its log, until the stream ends: messages of native
+ * libraries (LMDB's `Write error`) and the last messages of V8 and Node. Each burst becomes one log entry, so
+ * that every line of the log is JSON. Holds at most one burst in memory.
  */
 export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   let text = '';
@@ -302,6 +314,6 @@ export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
     timer ??= setTimeout(tell, Math.max(BURST_MS, toldAtMs + PAUSE_MS - performance.now()));
   });
   stream.once('end', tell);
-  // The pipe of a process that was killed: its exit is told by itself.
+  // A killed process breaks its pipe. Its exit is reported elsewhere.
   stream.on('error', tell);
 }

@@ -1,6 +1,9 @@
 /**
- * One slot among the gateways of a supervisor: the process that has it, or the pause before its next start.
- * Also the types that `ProcessGroup` is made and called with. Supervisor process.
+ * One member of the group of gateways: a slot number, and the process that has it or the pause before its
+ * next start. ProcessGroup creates and drives the members. Also declares the options and callbacks of
+ * ProcessGroup. Runs in the supervisor process.
+ *
+ * A member has at most one process. `#process` is undefined from its exit until the next `start`.
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
@@ -22,17 +25,17 @@ import type { Log } from '../telemetry/log.js';
 export interface RestartPauses {
   readonly firstMs: number;
   readonly longestMs: number;
-  /** A gateway that served for so long had started well: the pauses begin anew. */
+  /** A gateway that served for this long had started well, and the pauses begin at `firstMs` again. */
   readonly healthyMs: number;
 }
 
 /**
- * The first restart is not noticed by a client that retries; a gateway that cannot start costs one try in ten
+ * A client that retries does not notice the first restart. A gateway that cannot start costs one try in ten
  * seconds.
  */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
-/** How long to wait before a gateway that ended is started again. */
+/** Decides how long to wait before a gateway that ended is started again. */
 export class RestartPolicy {
   readonly #clock: Clock;
   readonly #pauses: RestartPauses;
@@ -45,13 +48,14 @@ export class RestartPolicy {
     this.#nextMs = pauses.firstMs;
   }
 
-  /** The gateway serves. */
+  /** To be called when the gateway serves. */
   onReady(): void {
     this.#readySinceMs = this.#clock.monotonicMs();
   }
 
   /**
-   * The gateway ended, ready or not. Returns the pause before its next start; each is twice the one before.
+   * To be called when the gateway has ended, ready or not. Returns the pause before its next start, in
+   * milliseconds. Each pause is twice the one before, up to `longestMs`.
    */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
@@ -69,12 +73,12 @@ export interface MemberOptions extends GatewayProcessOptions {
   readonly clock: Clock;
 }
 
-/** The group that it belongs to. */
+/** What a member needs of its group; ProcessGroup implements it. */
 export interface MemberOwner {
-  /** What its next process is started with. */
+  /** Returns the message that starts the member's next process. */
   startOf(member: GroupMember): StartGateway;
   onReady(member: GroupMember, ready: GatewayReady): void;
-  /** It has no process any more; `process` was it. */
+  /** The member's process has ended; `process` is the one that it had. */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
   onLastReading(member: GroupMember, snapshot: Snapshot): void;
@@ -86,11 +90,11 @@ export interface MemberOwner {
 
 export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
-  /** What its next process gets; the present one has the same but for what was reloaded since its start. */
+  /** The settings of its next process. The running process has the same, except what needs a restart. */
   settings: Settings;
   /**
-   * It takes the place of another, which serves until this one does; until then its end is not the group's
-   * concern.
+   * Whether the member is the replacement of another that still serves. Until it serves itself, its exit does
+   * not count as a failure of the group.
    */
   isTrial: boolean;
   readonly #options: MemberOptions;
@@ -124,12 +128,12 @@ export class GroupMember implements PrimaryCandidate {
     return this.#serves && !this.#retiring;
   }
 
-  /** Another has its place. */
+  /** Whether another member replaces it. */
   get isRetiring(): boolean {
     return this.#retiring;
   }
 
-  /** Starts its process now. Resolves when that serves, or with how it ended before it did. */
+  /** Starts a process. Resolves with undefined when it serves, or with the reason if it ended before. */
   start(): Promise<string | undefined> {
     clearTimeout(this.#restart);
     const started = new Promise<string | undefined>((resolve) => (this.#onStarted = resolve));
@@ -146,7 +150,7 @@ export class GroupMember implements PrimaryCandidate {
     return started;
   }
 
-  /** Starts its process after a pause, which grows with every time; returns it. */
+  /** Starts a process after a pause, which grows with every failure. Returns the pause in milliseconds. */
   startLater(): number {
     const pauseMs = this.#policy.pauseAfterExitMs();
     this.#restart = setTimeout(() => void this.start(), pauseMs);
@@ -162,23 +166,23 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   /**
-   * Whether it takes the settings, or with `check` could; one that waits for its restart is started now, to
-   * be asked.
+   * Sends new settings to its process; see GatewayProcess.reload. If the process waits for its restart, it is
+   * started now.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     if (this.#process === undefined) void this.start();
     return this.#process!.reload(settings, check);
   }
 
-  /** Asks it to finish its calls and end, and starts it no more. */
+  /** Asks its process to finish its calls and end, and does not start another. */
   drain(): void {
     clearTimeout(this.#restart);
     this.#process?.drain(false);
   }
 
   /**
-   * The same where another serves in its place. Resolves when it has ended, which after `waitMsMax` it is
-   * made to.
+   * Does the same when another member serves in its place. Resolves when the process has ended. A process
+   * that runs for longer than `waitMsMax` is killed.
    */
   async retire(waitMsMax: number): Promise<void> {
     this.#retiring = true;
@@ -213,35 +217,35 @@ export class GroupMember implements PrimaryCandidate {
   }
 }
 
-/** What a group of gateways is given. */
+/** What a ProcessGroup is created with. */
 export interface GroupOptions extends MemberOptions {
   readonly settings: Settings;
   readonly demo: boolean;
-  /** The settings as an operator looks at them. */
+  /** The settings as operators see them. */
   readonly inForce: StartGateway['inForce'];
-  /** `id` of GroupPosition. */
+  /** The `id` of GroupPosition in gateway/messages.ts. */
   readonly groupId: string;
   readonly log: Log;
 }
 
 export interface GroupEnd {
-  /** 0 if every gateway was asked to end and ended with 0. */
+  /** 0 if every gateway was asked to end and exited with 0. */
   readonly exitCode: 0 | 1;
-  /** Why a gateway cannot run; for the operator, may have several lines. */
+  /** Why a gateway cannot run, for the operator. May have several lines. */
   readonly refusal: string | undefined;
 }
 
 export interface GroupCallbacks {
-  /** Once, when the first gateway serves. */
+  /** The first gateway serves. Called once. */
   onReady(ready: GatewayReady): void;
-  /** A gateway's operator asks for a reload; must not reject. */
+  /** An operator of a gateway asks for a reload. Must not reject. */
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
 }
 
-/** A replacement that has begun. */
+/** A replacement of the gateways that is in progress. */
 export interface Replacement {
-  /** Gateways that are replaced. */
+  /** How many gateways are replaced. */
   readonly count: number;
-  /** When all are: undefined; or why the rest stay as they are. */
+  /** Resolves with undefined when all are replaced, or with the reason why the rest stay. */
   readonly done: Promise<string | undefined>;
 }

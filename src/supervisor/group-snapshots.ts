@@ -1,47 +1,54 @@
 /**
- * Collects the figures of all gateway processes for the one that has the admin interface, and keeps the
- * counters of processes that have ended, so that no sum falls when a process does. Supervisor process.
+ * Collects the snapshots of all gateway processes for the one that has the admin interface. It also keeps the
+ * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup owns it. Runs
+ * in the supervisor process.
  *
- * A process that drains sends its last figures. Of one that is killed, the figures that were last asked for
- * count: nobody has seen higher ones.
+ * A process that drains sends a last snapshot. For one that is killed the last collected snapshot counts:
+ * nobody has seen higher numbers.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { ERRANDS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
 import { addEnded, endedSnapshot } from '../telemetry/metrics-snapshot.js';
 
-/** Of whom figures can be asked. */
+/** A process that can be asked for snapshots; GatewayProcess is one. */
 export interface ReadableProcess {
-  /** Empty if the process ends or does not answer in time; never rejects. */
+  /** Resolves with an empty snapshot if the process ends or does not reply in time. Never rejects. */
   read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
 }
 
 interface Entry {
   readonly slot: number;
-  /** Its figures as it last sent them; no replies to errands. */
+  /** The latest snapshots that it sent, without replies to errands. */
   last: Snapshot;
 }
 
 export class GroupSnapshots {
   readonly #entries = new Map<ReadableProcess, Entry>();
-  /** The counters of all processes that have ended. */
+  /** The summed counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /** Who asks while figures are being collected gets the same: two operators cost as much as one. */
+  /**
+   * Collections in progress. Whoever asks for the same kind meanwhile shares the result, so two operators
+   * cost as much as one.
+   */
   readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
-  /** Errands that begin when the one under way has ended: for those who asked meanwhile. */
+  /**
+   * Errands that start when the current one has ended. Whoever asks meanwhile shares the next one, because
+   * the current one may have begun before the change in question.
+   */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
-  /** Its figures belong to the whole from now on. */
+  /** Includes the process in all later collections. */
   add(process: ReadableProcess, slot: number): void {
     this.#entries.set(process, { slot, last: {} });
   }
 
-  /** Takes figures that the process sent unasked. */
+  /** Stores a snapshot that the process sent unasked. */
   note(process: ReadableProcess, snapshot: Snapshot): void {
     const entry = this.#entries.get(process);
     if (entry !== undefined) entry.last = { ...entry.last, ...snapshot };
   }
 
-  /** The process has ended; its counters stay. */
+  /** To be called when the process has ended. Its counters are kept. */
   remove(process: ReadableProcess): void {
     const entry = this.#entries.get(process);
     this.#entries.delete(process);
@@ -49,9 +56,9 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process. Takes as long as the slowest of them, and no longer than one may take. Figures of a
-   * process that does not answer in time are those that it sent last; an errand, and what calls use, it has
-   * then not answered.
+   * Asks every process and waits for the slowest, at most as long as one process may take. A process that
+   * does not reply in time counts with its latest snapshot. Errands and `calls` have no such fallback: its
+   * reply is then empty.
    */
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);
@@ -76,8 +83,8 @@ export class GroupSnapshots {
   }
 
   /**
-   * Keeps nothing of the replies: that a process had flushed, or what its calls used, says nothing of now. A
-   * process that has ended meanwhile is left out.
+   * Asks every process and stores nothing: an old reply to an errand says nothing about now. Leaves out a
+   * process that has ended meanwhile.
    */
   async #ask(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     const replies = await Promise.all(
@@ -97,8 +104,7 @@ export class GroupSnapshots {
     await Promise.all(
       [...this.#entries.keys()].map(async (process) => this.note(process, await process.read(what))),
     );
-    // Read without a wait in between: a process that has ended meanwhile is in the second part and not in the
-    // first.
+    // No await between these two: a process that has just ended is then in `ended` and not in `members`.
     return {
       members: [...this.#entries.values()].map(({ slot, last }) => ({ slot, reading: only(last, what) })),
       ended: only(this.#ended, what),
@@ -111,8 +117,8 @@ function only(snapshot: Snapshot, what: SnapshotKind): Snapshot {
 }
 
 /**
- * Account reports of ended processes that are kept. The reader sums them up every two seconds, before so many
- * more have ended.
+ * How many account reports of ended processes are kept. The history recorder reads them every two seconds,
+ * before that many more processes have ended.
  */
 const ENDED_REPORTS_MAX = 4;
 

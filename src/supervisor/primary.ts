@@ -1,21 +1,22 @@
 /**
- * Which gateway has the admin interface. Supervisor process.
+ * Decides which gateway of the group has the admin interface, and passes it on. ProcessGroup calls it. Runs
+ * in the supervisor process.
  *
- * Ports are shared within a group, so the next one opens its own socket before the former lets go of its: an
- * operator finds the interface open at every moment, unless the process that had it was killed.
+ * Gateways of a group share the port. The next gateway therefore opens its socket before the former one
+ * closes its own, and the interface is always reachable, unless the process that had it was killed.
  */
 export interface PrimaryCandidate {
-  /** Whether it can have the admin interface: it serves, and is not about to end. */
+  /** Whether it can have the admin interface: it serves and is not about to end. */
   readonly isFit: boolean;
-  /** Shall have it; `onLeads` follows. */
+  /** Asks it to open the interface. Its owner calls `onLeads` when it has. */
   lead(): void;
-  /** Another has it. */
+  /** Tells it that another has the interface. */
   follow(): void;
 }
 
 export class Primary<Candidate extends PrimaryCandidate> {
   #current: Candidate | undefined;
-  /** Has the interface until the current one does. */
+  /** Keeps the interface until `#current` has opened it. */
   #former: Candidate | undefined;
   #onSettled: () => void = () => undefined;
 
@@ -23,12 +24,12 @@ export class Primary<Candidate extends PrimaryCandidate> {
     return this.#current;
   }
 
-  /** It has the interface from its start on. */
+  /** Records that `candidate` opens the interface by itself, at its start. */
   begin(candidate: Candidate): void {
     this.#current = candidate;
   }
 
-  /** Passes the interface on; resolves when `candidate` has it, or has ended. */
+  /** Passes the interface on. Resolves when `candidate` has opened it or has ended. */
   handOver(candidate: Candidate): Promise<void> {
     this.#former = this.#current;
     this.#current = candidate;
@@ -44,7 +45,10 @@ export class Primary<Candidate extends PrimaryCandidate> {
     this.#onSettled();
   }
 
-  /** `candidate` has ended; one of `others` has the interface next, or the first that `onFit` names. */
+  /**
+   * To be called when `candidate` has ended. If it was to have the interface, the former one keeps it. If
+   * there is no former one, a fit one of `others` gets it, or else the next for which `onFit` is called.
+   */
   onEnd(candidate: Candidate, others: readonly Candidate[]): void {
     if (candidate === this.#former) this.#former = undefined;
     if (candidate !== this.#current) return;

@@ -1,10 +1,10 @@
 /**
- * Starts the gateway processes, starts again those that end, replaces them one by one, and ends them all.
- * Supervisor process.
+ * Starts the gateway processes, restarts those that end, replaces them one by one, and stops them all.
+ * supervisor.ts creates one group. Runs in the supervisor process.
  *
- * The first gateway decides: one that ends before it ever served ends the group, because trying again would
- * end the same way and an operator is watching. Once it has served, its ports are kept for every later start,
- * so that port 0 means one port for as long as the supervisor lives.
+ * The first gateway starts alone. If it ends before it has served, the group ends too: another try would fail
+ * the same way, and an operator is watching. Once it serves, its ports are kept for every later start, so
+ * port 0 stays the same port for the life of the supervisor.
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
@@ -21,23 +21,23 @@ import { GroupSnapshots } from './group-snapshots.js';
 import { Primary } from './primary.js';
 
 export interface ReplaceSteps<Member> {
-  /** Those that are there. */
+  /** Returns the members that exist now. */
   members(): readonly Member[];
-  /** A further one, which is not started yet. */
+  /** Adds a member that is not started yet. */
   add(): Member;
-  /** Resolves when it serves, or with how it ended before it did; then it is gone. */
+  /** Resolves with undefined when it serves, or with the reason if it ended before; it is then removed. */
   start(member: Member): Promise<string | undefined>;
-  /** What `from` alone does for the group, `to` does from now on. */
+  /** Passes on what one member does for the whole group (the admin interface). */
   handOver(from: Member, to: Member): Promise<void>;
-  /** Resolves when its calls have ended and it is gone. */
+  /** Resolves when its calls and its process have ended. */
   retire(member: Member): Promise<void>;
   isStopping(): boolean;
 }
 
 /**
- * Replaces the gateways one by one: the next serves before the former takes no more calls, and the former has
- * ended before the one after it is started, so at most one more than usual runs. Resolves when all that were
- * there are gone, or with why the rest stay.
+ * Replaces the gateways one by one. The new gateway serves before the former one stops accepting calls, and
+ * the former one has ended before the next is started. So at most one more than usual runs. Resolves with
+ * undefined when all former gateways are gone, or with the reason why the rest stay.
  */
 export async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<string | undefined> {
   for (const former of [...steps.members()]) {
@@ -62,14 +62,14 @@ export class ProcessGroup {
   #settings: Settings;
   #inForce: StartGateway['inForce'];
   #served = false;
-  /** While gateways are being replaced: what the next one gets. */
+  /** The settings of the next replacement; undefined if no replacement is in progress. */
   #replacing: Settings | undefined;
   #stopping = false;
   #failed = false;
   #refusal: string | undefined;
   #killTimer: NodeJS.Timeout | undefined;
 
-  /** Starts at once. */
+  /** Starts the first gateway at once, and the others when it serves. */
   constructor(options: GroupOptions, callbacks: GroupCallbacks) {
     this.#options = options;
     this.#callbacks = callbacks;
@@ -82,19 +82,20 @@ export class ProcessGroup {
     void this.#members[0]!.start();
   }
 
-  /** Resolves when no gateway is left and none will be started. */
+  /** Resolves when no gateway runs and none will be started. */
   get ended(): Promise<GroupEnd> {
     return this.#ended;
   }
 
-  /** What a gateway that is started now gets. */
+  /** The settings that a gateway started now would get. */
   get settings(): Settings {
     return this.#settings;
   }
 
   /**
-   * Gives what is live of `next` to every gateway, and to those that are started later. Resolves with the
-   * reasons why not: then the settings are as before. With `dryRun` only asks. One at a time: see Reloads.
+   * Hands the settings of `next` that apply at a reload to every gateway, and to those started later. First
+   * asks every gateway whether it can take them; with `dryRun` it only asks. Resolves with the reasons
+   * against them, and the settings are then unchanged. One reload at a time: Reloads runs them in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
@@ -102,8 +103,8 @@ export class ProcessGroup {
     const errors = await this.#tellAll(next, true);
     if (errors.length > 0 || dryRun) return errors;
     if (this.#isStopping()) return ['the gateway is stopping'];
-    // All can take them. From here on a gateway that dies comes back with them, also in the middle of the
-    // change.
+    // All gateways can take the settings. From here on a restarted gateway gets them, even in the middle of
+    // the change.
     const before = this.#settings;
     this.#adopt(next);
     const failures = await this.#tellAll(next, false);
@@ -111,7 +112,7 @@ export class ProcessGroup {
     return failures;
   }
 
-  /** What operators of every gateway, also of those started later, are shown as the settings. */
+  /** Replaces the settings that operators see, at every gateway and at those started later. */
   showInForce(inForce: StartGateway['inForce']): void {
     this.#inForce = inForce;
     for (const member of this.#members) member.process?.showInForce(inForce);
@@ -129,8 +130,8 @@ export class ProcessGroup {
   }
 
   /**
-   * Begins to replace every gateway, one by one, by one that runs with `next` and with the program that is on
-   * disk.
+   * Begins to replace the gateways one by one. The new ones run with `next`, and with the program that is on
+   * disk now.
    */
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
@@ -147,7 +148,8 @@ export class ProcessGroup {
         if (this.#primary.current === from) await this.#primary.handOver(to);
       },
       retire: async (member) => {
-        // Twice: a call that comes on a kept connection while it drains has that time too.
+        // Twice the drain timeout: a call that arrives on an idle connection during the drain has the full
+        // time too.
         await member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
         this.#forget(member);
       },
@@ -156,10 +158,7 @@ export class ProcessGroup {
     return { count, done };
   }
 
-  /**
-   * Asks every gateway to finish its calls and end; kills those that have not after the time they have.
-   * Idempotent.
-   */
+  /** Asks every gateway to finish its calls and end, and kills those that exceed their time. Idempotent. */
   drain(): void {
     if (this.#stopping) return;
     this.#stopping = true;
@@ -172,15 +171,13 @@ export class ProcessGroup {
     this.#endIfEmpty();
   }
 
-  /**
-   * Ends every gateway at once: calls in flight are cut, and charges of the last flush interval may be lost.
-   */
+  /** Kills every gateway. Calls in flight are cut, and charges of the last flush interval may be lost. */
   kill(): void {
     this.drain();
     for (const member of this.#members) member.kill();
   }
 
-  /** What a gateway may take to end. */
+  /** The time that a gateway has to end, in milliseconds. */
   #endMsMax(): number {
     return this.#settings.drain_timeout_ms + this.#options.exitGraceMs;
   }
@@ -207,7 +204,7 @@ export class ProcessGroup {
     );
   }
 
-  /** Whether a second gateway may work on the data folder beside the first. */
+  /** Whether a second gateway may use the data directory beside the first. */
   get #isShared(): boolean {
     return this.#settings.processes > 1 || this.#settings.sharing !== undefined;
   }
@@ -229,7 +226,7 @@ export class ProcessGroup {
   }
 
   /**
-   * No two processes have the same; the lowest, so that there are never more than one beyond their number.
+   * Returns the lowest slot that no member has. So there is never more than one slot beyond the usual number.
    */
   #freeSlot(): number {
     const taken = new Set(this.#members.map(({ slot }) => slot));
@@ -244,7 +241,9 @@ export class ProcessGroup {
     for (const member of this.#members) member.settings = adoptLive(member.settings, next);
   }
 
-  /** What speaks against the settings, of all gateways that will go on. */
+  /**
+   * Sends the settings to every gateway that is not being replaced. Returns all their reasons against them.
+   */
   async #tellAll(next: Settings, check: boolean): Promise<readonly string[]> {
     const replies = this.#members
       .filter(({ isRetiring }) => !isRetiring)
@@ -299,14 +298,14 @@ export class ProcessGroup {
     this.#members.splice(this.#members.indexOf(member), 1);
   }
 
-  /** Settings or data that no gateway can run with. */
+  /** Ends the group: no gateway can run with these settings or this data. */
   #refuse(reason: string): void {
     this.#failed = true;
     this.#refusal ??= reason;
     this.drain();
   }
 
-  /** Read anew after a wait. */
+  /** A method, so that TypeScript does not assume the value from before an `await`. */
   #isStopping(): boolean {
     return this.#stopping;
   }

@@ -1,7 +1,11 @@
 /**
- * Reloads the settings, one reload after the other: reads the file, checks all of it, and gives what can
- * change live to the gateways; or changes nothing and says why. With a restart the gateways are then replaced
- * one by one. Also watches the files, for `watch`. Supervisor process.
+ * Reloads the settings, one reload after the other, and watches the files of the settings (`watch`).
+ * supervisor.ts calls it for a signal, for an operator and for a changed file. Runs in the supervisor
+ * process.
+ *
+ * A reload reads the file, checks all of it, and hands the settings that apply at a reload to the gateways.
+ * If anything is wrong, it changes nothing and returns the reasons. With `restart`, the gateways are then
+ * replaced one by one.
  */
 import { ConfigError } from '../config/config-error.js';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
@@ -19,15 +23,15 @@ import type { Replacement } from './group-member.js';
 import { statSync } from 'node:fs';
 
 export interface ReloadsOptions {
-  /** As the file has them that was read at the start; ports are those of the file. */
+  /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
-  /** Reads the file, the environment and the files that they name; throws ConfigError. */
+  /** Reads the file, the environment and the files that they name. Throws ConfigError. */
   readonly load: () => Settings;
-  /** Gives settings to the gateways; resolves with the reasons why not. Never rejects. */
+  /** Hands settings to the gateways. Resolves with the reasons against them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
-  /** Why the gateways cannot be replaced now. */
+  /** Why the gateways cannot be replaced now; undefined if they can. */
   readonly replaceRefusal: () => string | undefined;
-  /** Begins to replace the gateways by ones with these settings. */
+  /** Begins to replace the gateways by new ones with these settings. */
   readonly replace: (next: Settings) => Replacement;
   readonly log: Log;
 }
@@ -37,13 +41,16 @@ const NOTHING_DONE: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeed
 export class Reloads {
   readonly #options: ReloadsOptions;
   /**
-   * What runs, as the file said it. What needs a restart stays as at the start, and so is told by every
-   * reload.
+   * The settings in force, as the file gave them. A setting that needs a restart keeps its value from the
+   * start, so every reload reports it again.
    */
   #settings: Settings;
-  /** The last in the queue. */
+  /** The last reload of the queue. */
   #last: Promise<unknown> = Promise.resolve();
-  /** Those that wait for their turn, and with it for reading the file: a further one of the kind joins it. */
+  /**
+   * Reloads that have not read the file yet, by kind. A further request of the same kind joins the one that
+   * waits.
+   */
   readonly #waiting = new Map<string, Promise<ReloadOutcome>>();
 
   constructor(options: ReloadsOptions) {
@@ -51,15 +58,15 @@ export class Reloads {
     this.#settings = options.settings;
   }
 
-  /** What runs. */
+  /** The settings in force. */
   get settings(): Settings {
     return this.#settings;
   }
 
   /**
-   * Reads the file after every reload that was asked for before, so that the last content wins, and a few
-   * wait at most. With `dryRun` only tells what would change. `origin` names who asks, for the log. Never
-   * rejects.
+   * Reads and applies the file after all earlier reloads, so the last content wins. With `dryRun` it only
+   * reports what would change. `origin` names who asks, for the log. Few reloads can wait, because equal
+   * requests are joined. Never rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const kind = JSON.stringify([request.dryRun, request.restart]);
@@ -109,7 +116,7 @@ export class Reloads {
         log.error('gateways are not all replaced; the others serve on as they are', { error: failure });
         return;
       }
-      // What was reloaded meanwhile they have too.
+      // The new gateways also have what was reloaded during the replacement.
       this.#settings = adoptLive(adoptReplaced(this.#settings, next), this.#settings);
       log.info('gateways are replaced', { origin, count });
     });
@@ -137,27 +144,26 @@ function errorsOf(error: unknown): readonly string[] {
 }
 
 /**
- * Files that are looked at: the configuration, and a key or certificate for each of some hundred upstreams.
+ * How many files are watched: the configuration, and a key or certificate for each of some hundred upstreams.
  */
 const FILES_MAX = 1_000;
 
 export interface FileWatchOptions {
-  /** Paths that matter now; the first are the most important. */
+  /** Returns the paths to watch now, the most important first. */
   readonly files: () => readonly string[];
   readonly onChange: () => void;
   readonly periodMs: number;
 }
 
 /**
- * Notices that files have changed. It looks at them once a period and does not wait for the system to tell:
- * that also works if a file is replaced (editors), if a link to its folder is turned (config maps of
- * Kubernetes), and on mounts that tell nothing (NFS, bind mounts of containers). A look costs some 3 µs a
- * file.
+ * Calls `onChange` if files have changed. It polls the files every `periodMs` instead of using file events.
+ * So it also notices a replaced file (editors), a switched link to the folder (config maps of Kubernetes),
+ * and changes on mounts without events (NFS, bind mounts of containers). A poll costs some 3 µs a file.
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;
   #timer: NodeJS.Timeout | undefined;
-  /** How the files were when their content was last taken, and at the last look. */
+  /** The state of the files at the last reported change, and at the last poll. */
   #taken = '';
   #seen = '';
 
@@ -165,7 +171,7 @@ export class FileWatch {
     this.#options = options;
   }
 
-  /** Begins to look, or with false ends; idempotent. */
+  /** Starts or stops polling. Idempotent. */
   set isOn(on: boolean) {
     if (on === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
@@ -176,7 +182,7 @@ export class FileWatch {
     this.#timer.unref();
   }
 
-  /** A change counts when two looks in a row find the same: whoever writes has finished. */
+  /** Reports a change when two polls in a row see the same state: the writer has then finished. */
   #look(): void {
     const now = this.#fingerprint();
     const isSettled = now === this.#seen;
@@ -186,7 +192,9 @@ export class FileWatch {
     this.#options.onChange();
   }
 
-  /** Links are followed. A file that is not there is a state too: it may be being replaced. */
+  /**
+   * Follows links. A missing file counts as a state too, because it may be in the middle of a replacement.
+   */
   #fingerprint(): string {
     const files = this.#options.files().slice(0, FILES_MAX);
     return files.map((path) => `${path}\n${stateOf(path)}\n`).join('');

@@ -1,6 +1,8 @@
 /**
- * The supervisor: never serves, watches the gateways and hears the signals. Imports nothing that serves, so
- * that it stays small while it waits. Supervisor process.
+ * The supervisor: starts the group of gateways, translates signals and file changes into reloads,
+ * replacements and shutdown, and waits for the end. The command `serve` calls `supervise`. Runs in the
+ * supervisor process, which never serves calls. It imports no code that serves, so that it stays small while
+ * it waits.
  */
 import { SystemClock } from '../core/clock.js';
 import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
@@ -14,40 +16,40 @@ import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member
 import { ProcessGroup } from './process-group.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
-/** Two million keys are read in seconds; a start that takes two minutes has hung. */
+/** Reading two million keys takes seconds. A start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
 /**
- * Calls that are cut have CUT_CALLS_WAIT_MS_MAX; the last flush takes milliseconds, and a slow disk gets the
- * rest.
+ * Calls that are cut have CUT_CALLS_WAIT_MS_MAX. The last flush takes milliseconds; the rest is for a slow
+ * disk.
  */
 const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 /**
- * A reload waits twice for threads, SETTINGS_WAIT_MS_MAX each; a gateway that was just started again has to
+ * A reload waits twice for threads, up to SETTINGS_WAIT_MS_MAX each. A gateway that is restarting has to
  * start first.
  */
 const RELOAD_MS_MAX = 60_000;
-/** Of looks at the configuration file; a change takes effect after two of them. */
+/** The period of FileWatch. A change takes effect after two polls. */
 const WATCH_PERIOD_MS = 1_000;
 
 const RELOAD: ReloadRequest = { dryRun: false, restart: false };
 
-/** Where signals come from: the process, or a test's emitter. */
+/** The source of signals: the process, or an emitter in tests. */
 export interface SignalSource {
   on(signal: NodeJS.Signals, listener: () => void): unknown;
   off(signal: NodeJS.Signals, listener: () => void): unknown;
 }
 
 export interface SupervisorOptions extends GroupOptions {
-  /** Reads settings again as they were read for the start; throws ConfigError. */
+  /** Reads the settings again in the same way as for the start. Throws ConfigError. */
   readonly load: () => LoadedSettings;
   /** The configuration file; undefined if there is none. */
   readonly source: string | undefined;
   readonly watchPeriodMs: number;
-  /** Settings are in force: those of the start, and of each reload that was not refused. */
+  /** Called with the settings in force: at the start, and after each successful reload. */
   readonly onSettings: (settings: Settings) => void;
 }
 
-/** What the product runs with; tests put their own gateway and shorter times in. */
+/** Returns the options of the product. Tests use their own entry and shorter times. */
 export function supervisorOptions(
   loaded: LoadedSettings,
   load: () => LoadedSettings,
@@ -75,8 +77,9 @@ export function supervisorOptions(
 }
 
 /**
- * Runs until the gateways have ended: by SIGTERM or SIGINT, which drain, by a second SIGINT, which kills, or
- * because a gateway cannot run. Never rejects. `onReady` is called once.
+ * Runs until all gateways have ended. SIGTERM and SIGINT drain them, and a second SIGINT kills them. They
+ * also end if a gateway cannot run. SIGHUP reloads the settings; SIGUSR2 also replaces the gateways. Calls
+ * `onReady` at most once. Never rejects.
  */
 export async function supervise(
   options: SupervisorOptions,
@@ -170,7 +173,7 @@ export async function supervise(
   }
 }
 
-/** Whose content is part of the settings. */
+/** Returns the files whose content is part of the settings. */
 function namedFiles({ models, listen: { tls } }: Settings): string[] {
   const upstreams = models.flatMap((model) => model.upstreams);
   const files = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
