@@ -1,11 +1,13 @@
 /**
- * The Piscina pool of counter threads: short tasks that would stall a listener or a worker. Main thread.
+ * The pool of counter threads (Piscina). They parse large bodies and count tokens, which would stall a
+ * listener or a worker. Listeners and workers ask over their ports; the pool runs on the main thread of a
+ * gateway process.
  *
- *     question → waiting (fair-queue.ts) → a turn on a thread → the response, or waiting for the next turn
+ *     question → queue (fair-queue.ts) → one turn on a thread → reply, or back to the queue for the next turn
  *
- * A task is one turn of a job, COUNTER_TURN_MS of work; between two turns a job waits here, so that accounts
- * get the threads in turn and any thread can go on. A question that was taken back leaves the queue, or ends
- * with its turn. A thread whose turn does not end is replaced.
+ * A task of Piscina is one turn of a job, COUNTER_TURN_MS of work. Between turns the job waits here. So
+ * accounts get the threads in turn, and any thread can continue any job. A withdrawn question leaves the
+ * queue, or ends with its current turn. A thread that exceeds `stuckMs` in a turn is replaced.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -26,9 +28,9 @@ import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';
 
-/** A tokenizer's table is 7 MB and a thread 10: one that nobody needed for so long gives them back. */
+/** A thread takes 10 MB and a tokenizer's table 7 MB. A thread that was idle for this long ends. */
 const COUNTER_IDLE_MS = 300_000;
-/** A thousand clients that leave at once are a thousand refusals: one line a second says as much. */
+/** A thousand clients that leave at once cause a thousand rejections; one log line a second says enough. */
 const REJECTIONS_LOG_PERIOD_MS = 1_000;
 
 const COUNTER_BUSY: ErrorRecord = {
@@ -42,7 +44,7 @@ interface Job {
   readonly account: AccountIndex;
   readonly weight: number;
   readonly answered: (answer: CounterTurn | ErrorRecord) => void;
-  /** The next turn. */
+  /** The task of the next turn. */
   task: CounterTask;
   withdrawn: boolean;
 }
@@ -50,12 +52,12 @@ interface Job {
 export interface CounterPoolOptions {
   readonly metrics: MetricsBuffers;
   readonly log: Log;
-  /** Module of the threads, and when a turn is taken for stuck: tests have their own. */
+  /** The module of the threads, and the time after which a turn counts as stuck, for tests. */
   readonly entry?: URL;
   readonly stuckMs?: number;
 }
 
-/** Short tasks: large bodies are parsed here and tokens counted. Starts no thread before the first task. */
+/** Runs the jobs. Starts no thread before the first job. */
 export class CounterPool {
   readonly #pool: Piscina;
   readonly #log: Log;
@@ -65,7 +67,7 @@ export class CounterPool {
     ownerWeightMax: COUNTER_ACCOUNT_BYTES_MAX,
   });
   #running = 0;
-  /** Since they were last logged. */
+  /** Rejections since the last log line. */
   #rejections = 0;
   #loggedAtMs = -Infinity;
 
@@ -76,27 +78,25 @@ export class CounterPool {
       entry: entry ?? new URL('../upstream/counter.worker.cjs', import.meta.url),
       threadsMin: 0,
       threadsMax: COUNTER_THREADS_MAX,
-      // Tasks wait in it while their threads start.
+      // Holds the tasks whose threads are starting.
       queueMax: COUNTER_THREADS_MAX,
       idleTimeoutMs: COUNTER_IDLE_MS,
       workerData: { metrics } satisfies CounterInit,
     });
     this.#pool.on('workerCreate', ({ id }: { readonly id: number }) => {
       const thread = this.#pool.threads.find(({ threadId }) => threadId === id);
-      // Not before: until then it may write.
+      // Not before the exit: until then the thread may write to its stripe.
       thread?.once('exit', () => giveBackCounterStripe(metrics, id));
     });
     this.#pool.on('error', (error: Error) => log.warn('counter thread failed', { error: error.message }));
   }
 
-  /** Jobs that wait for a turn. */
+  /** How many jobs wait for a turn. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
-  /**
-   * Answers the questions of a listener or of an upstream worker. When the port closes, they are taken back.
-   */
+  /** Replies to the questions of a listener or a worker. Withdraws its jobs when the port closes. */
   serve(port: MessagePort): void {
     const jobs = new Map<number, Job>();
     port.on('message', (message: Question | Withdrawal) => {
@@ -147,7 +147,7 @@ export class CounterPool {
     const stuck = new AbortController();
     const timer = setTimeout(() => stuck.abort(), this.#stuckMs);
     try {
-      // Piscina ends the thread of a task that is aborted, which is the only way to stop it.
+      // When a task is aborted, Piscina ends its thread. There is no other way to stop a task.
       const turn = (await this.#pool.run(job.task, {
         transferList: buffersOf(job.task),
         signal: stuck.signal,
@@ -165,7 +165,7 @@ export class CounterPool {
     }
   }
 
-  /** One that has its turn is left to end it: a turn is short, and its thread is not worth a new one. */
+  /** A job that is on a thread ends its turn: turns are short, and stopping it would cost the thread. */
   #withdraw(job: Job): void {
     job.withdrawn = true;
     if (this.#waiting.remove(job.account, job)) job.answered(COUNTER_BUSY);
@@ -187,7 +187,7 @@ function textBytesOf(body: string | Uint8Array): number {
   return typeof body === 'string' ? 2 * body.length : body.length;
 }
 
-/** They change their owner. */
+/** Returns the buffers to transfer to the thread. */
 function buffersOf(task: CounterTask): ArrayBuffer[] {
   switch (task.kind) {
     case 'parse':

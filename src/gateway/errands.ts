@@ -1,35 +1,34 @@
 /**
- * What is done between two flushes of the timer because somebody waits for it: a listener whose responses
- * must be on disk first (GroupCommit), an operator who wants all charges on disk (FlushRequests), or an
- * operator's change that every gateway of the supervisor must serve by (GroupErrands). Main thread.
+ * Flushes and confirmations that somebody waits for, between the flushes of the timer. GroupCommit serves
+ * listeners whose responses must be on disk before they end. FlushRequests serves operators who want all
+ * charges on disk. GroupErrands serves operators whose change every gateway of the supervisor must have
+ * applied. Runs on the main thread of a gateway process.
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';
 
-/**
- * For all gateways to have taken a change over; one that stands still for so long is named in the response.
- */
+/** How long all gateways may take to apply a change. The operator is told how many have not. */
 const CONFIRM_MS_MAX = 1_500;
-/** A gateway that looked before the change was there is asked again. */
+/** A gateway that looked for changes before this one was written is asked again. */
 const CONFIRM_TRIES_MAX = 3;
 
 /**
- * At least so long between two flushes that operators ask for. Who asks meanwhile shares the next: consoles
- * that poll cost a few a second.
+ * The shortest time between two flushes for operators. Requests in between share the next flush, so consoles
+ * that poll cost at most some flushes a second.
  */
 const FLUSH_PERIOD_MS = 50;
 
-/**
- * Makes one commit for all listeners that ask in the same turn of the event loop, and for all that ask while
- * it is being made.
- */
+/** Makes one commit for all listeners that ask in the same turn of the event loop. */
 export class GroupCommit {
   readonly #commit: () => boolean;
   readonly #onCommit: (listenerIndex: number, ok: boolean) => void;
-  /** Listeners whose responses wait for the disk. */
+  /** Listeners that have pending commits. */
   readonly #asked = new Set<number>();
 
-  /** `commit` is synchronous; `onCommit` tells each listener that asked whether it could be made. */
+  /**
+   * `commit` is synchronous and returns whether it succeeded; `onCommit` gets that for each listener that
+   * asked.
+   */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
     this.#commit = commit;
     this.#onCommit = onCommit;
@@ -57,7 +56,10 @@ export class FlushRequests {
     this.#flush = flush;
   }
 
-  /** Resolves when what was settled before is in the store; with false if some could not be written now. */
+  /**
+   * Resolves when everything that was settled before the call is in the store; with false if some of it could
+   * not be written.
+   */
   flushAll(): Promise<boolean> {
     return (this.#next ??= this.#flushNext());
   }
@@ -65,7 +67,7 @@ export class FlushRequests {
   async #flushNext(): Promise<boolean> {
     const waitMs = Math.max(0, this.#flushedMs + FLUSH_PERIOD_MS - performance.now());
     await new Promise<void>((resolve) => setTimeout(resolve, waitMs));
-    // Who asks from here on may ask about a later call.
+    // A later caller may mean a call that settles after this flush, so it gets the next flush.
     this.#next = undefined;
     this.#flushedMs = performance.now();
     return this.#flush();
@@ -77,8 +79,8 @@ export class GroupErrands {
   readonly #refresh: () => void;
 
   /**
-   * `readAll` asks the supervisor. After `refresh`, what is read of the store is as new as what the others
-   * have written.
+   * `readAll` asks all gateways, through the supervisor. `refresh` makes later reads of the store see what
+   * the other gateways have written.
    */
   constructor(
     readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>,
@@ -89,28 +91,28 @@ export class GroupErrands {
   }
 
   /**
-   * Resolves when every gateway serves by that change of the registry, or after a bounded wait; with how many
-   * do not.
+   * Waits until every gateway has applied that change of the registry, for a bounded time. Resolves with the
+   * number of gateways that have not.
    */
   async confirm(change: number): Promise<number> {
     const endMs = performance.now() + CONFIRM_MS_MAX;
     for (let tries = 1; ; tries += 1) {
       const { members } = await this.#readAll('changes');
       const behind = members.filter(({ reading: snapshot }) => (snapshot.changes ?? 0) < change).length;
-      // If the supervisor did not answer, nobody knows.
+      // Without a reply of the supervisor, the state is unknown and counts as one gateway behind.
       if (members.length === 0 && performance.now() > endMs) return 1;
       if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
     }
   }
 
-  /** Flushes every gateway; false if one of them could not write, or did not answer. */
+  /** Flushes every gateway. Resolves with false if one of them could not write or did not reply. */
   async flush(): Promise<boolean> {
     const { members } = await this.#readAll('books');
     this.#refresh();
     return members.length > 0 && members.every(({ reading: snapshot }) => snapshot.books === true);
   }
 
-  /** What calls use of these accounts now, at each gateway. */
+  /** Resolves with what calls use of these accounts now, at each gateway. */
   async callsUses(accounts: readonly string[]): Promise<CallsUse[]> {
     const { members } = await this.#readAll('calls', accounts);
     return members.flatMap(({ reading: { calls = [] } }) => calls);

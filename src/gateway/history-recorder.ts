@@ -1,6 +1,7 @@
 /**
- * Reads the status every two seconds, adds it to the history in memory and on disk, and calls the watchers of
- * the live feed. Main thread of the gateway that has the admin interface.
+ * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
+ * watchers of the live feed. AdminService creates it in the gateway that has the admin interface. Runs on the
+ * main thread of a gateway process.
  */
 import type { LiveSource } from '../admin/live-feed.js';
 import type { Clock } from '../core/clock.js';
@@ -54,7 +55,7 @@ export class HistoryRecorder implements LiveSource {
     clearInterval(this.#timer);
   }
 
-  /** Does nothing while an earlier reading is still under way. */
+  /** Skips this time if the previous read is not done. */
   async #record(): Promise<void> {
     if (this.#isReading) return;
     this.#isReading = true;

@@ -1,14 +1,15 @@
 /**
- * Who has which `Idempotency-Key`: calls in progress, and the responses of those that have ended. Main
- * thread.
+ * The idempotency service: knows which calls with an `Idempotency-Key` are in progress, and stores the
+ * responses of those that have ended. Listeners ask it over their ports (channel/idempotency-channel.ts); the
+ * flush writes its responses. Runs on the main thread of a gateway process.
  *
- *     no record → in progress (of a listener) → stored → no record (too old, or the oldest of too many)
- *                                             → no record (abandoned, or its listener has died)
+ *     no record → in progress (of a listener) → stored → no record (expired, or evicted as the oldest)
+ *                                             → no record (abandoned, or its listener died)
  *
- * Ports of several listeners have no mutual order, yet a client that has its response from one may ask again
- * at another: so all ports are emptied by hand before a lock is judged, and before a flush looks for the
- * responses of its charges. Where several processes serve, a new key is taken from all of them, and is theirs
- * again when the response is on disk.
+ * The ports of several listeners have no common order, yet a client may get its response from one listener
+ * and send the key again to another. So the service first reads all ports to their ends whenever it decides
+ * on a lock or a flush asks for responses. If several processes share the host, it also takes each new lock
+ * from the others (SharedLocks), and releases it when the response is on disk.
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { asWallMs } from '../core/units.js';
@@ -29,12 +30,12 @@ import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 
 /**
- * Bytes of stored responses that are on their way to clients, of all listeners: slow readers hold them for a
- * while.
+ * Bytes of stored responses that all listeners together may be sending to clients. Slow clients hold them for
+ * a while.
  */
 const REPLAY_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Answers expire by the hour. */
+/** Responses expire after hours, so once a minute is often enough. */
 const SWEEP_PERIOD_MS = 60_000;
 
 const UNREADABLE: ErrorRecord = {
@@ -45,12 +46,12 @@ const UNREADABLE: ErrorRecord = {
 
 export interface IdempotencyServiceOptions {
   readonly settings: Pick<Settings, 'idempotency' | 'limits'>;
-  /** Whether a response may be given again before it is on disk, as the settings say at the moment. */
+  /** Returns whether a response may be replayed before it is on disk, by the settings of that moment. */
   readonly replaysUnwritten: () => boolean;
   readonly store: StoredResponsesOptions['store'];
-  /** Keys that are taken by any process of the host; absent if this is the only one. */
+  /** Locks that the processes of the host share; absent if this is the only one. */
   readonly shared?: Pick<SharedLocks, 'take' | 'giveBack'> | undefined;
-  /** One a listener. */
+  /** The journal of each listener, by index. */
   readonly journals: readonly Pick<JournalReader, 'hasDrained'>[];
   readonly clock: Clock;
   readonly log: Log;
@@ -81,15 +82,15 @@ export class IdempotencyService implements FlushedResponses {
   readonly #responses: StoredResponses;
   readonly #shared: IdempotencyServiceOptions['shared'];
   /**
-   * Whether a response may be given again before it is on disk: with `commit` its first client does not have
-   * its end yet.
+   * False with `durability: commit`: until the commit, the first client has not got the end of its response
+   * either.
    */
   readonly #replaysUnwritten: () => boolean;
-  /** Calls in progress: not more than calls in flight. */
+  /** How many calls may be in progress: as many as calls in flight. */
   readonly #locksMax: number;
   readonly #listeners = new Map<number, ListenerEnd>();
   readonly #inProgress = new Map<string, InProgress>();
-  /** Taken from the ports and not judged yet: one a connection at most. */
+  /** Lock requests that were read from the ports and not decided yet: at most one for each connection. */
   #asked: Asked[] = [];
   #replayBytes = 0;
   #sweptAtMs = -Infinity;
@@ -117,19 +118,20 @@ export class IdempotencyService implements FlushedResponses {
     });
   }
 
-  /** A new listener asks over `port`. */
+  /** Connects a new listener, which sends its messages over `port`. */
   attach(index: number, port: MessagePort): void {
     const listener = { port, replayBytes: 0 };
     this.#listeners.set(index, listener);
     port.on('message', (message: FromChannel) => {
       this.#take(index, listener, message);
-      // What the others have said before is known before anything is judged; a note by itself is not worth
-      // the look.
+      // Reads the other ports before it decides. A message that needs no reply is not worth that.
       if (this.#asked.length > 0) this.#settle();
     });
   }
 
-  /** The listener has died and its journal has been drained: its keys in progress are free again. */
+  /**
+   * To be called when the listener has died and its journal has been drained. Unlocks the keys of its calls.
+   */
   detach(index: number): void {
     const listener = this.#listeners.get(index);
     if (listener === undefined) return;
@@ -156,7 +158,7 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * To be called often: removes responses that are too old, once a minute, and what could not be given back.
+   * To be called often. Once a minute removes expired responses; each time retries to release shared locks.
    */
   onSweep(): void {
     this.#giveBack([]);
@@ -175,7 +177,7 @@ export class IdempotencyService implements FlushedResponses {
     this.#giveBack([...changes.kept, ...changes.forgotten]);
   }
 
-  /** Reads all ports to their ends, then judges the locks that were in them. */
+  /** Reads all ports to their ends, then decides on the lock requests among the messages. */
   #settle(): void {
     for (const [index, listener] of this.#listeners) {
       for (;;) {
@@ -241,8 +243,8 @@ export class IdempotencyService implements FlushedResponses {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
       const heldByOthers = this.#shared?.take(lock);
       if (heldByOthers !== undefined) return stateOfRunning(heldByOthers, lock);
-      // Another process may have had it, and have given it back with its response on disk since that was
-      // looked at.
+      // Another process may have had the lock, and released it after storing the response, since the lookup
+      // above.
       found = this.#shared && this.#responses.findAnew(lock);
       if (found !== undefined) this.#giveBack([lock]);
     }
@@ -252,7 +254,7 @@ export class IdempotencyService implements FlushedResponses {
     }
     const { bodyDigest, stream, bytes } = found.record;
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
-    // Its client has not been given its end either.
+    // Its first client does not have the end of the response yet either.
     if (found.unwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
     if (bytes === undefined) return { state: 'not_kept' };
     if (this.#replayBytes + bytes.length > REPLAY_BYTES_MAX) return { state: 'busy' };
@@ -260,7 +262,7 @@ export class IdempotencyService implements FlushedResponses {
     return { state: 'finished', stream, bytes };
   }
 
-  /** Those that are over: one whose answer was forgotten may have been claimed anew. */
+  /** Releases shared locks, except those of a key that a new call has locked since. */
   #giveBack(keys: readonly ResponseKey[]): void {
     this.#shared?.giveBack(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
   }

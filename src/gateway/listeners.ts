@@ -1,6 +1,10 @@
 /**
- * The listener threads of a gateway: started, connected to every worker, replaced when one fails, drained.
- * Main thread.
+ * The listener threads of a gateway. `Listeners` starts them, connects each with every worker, hands them new
+ * settings, drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway
+ * process.
+ *
+ * A dead listener's journal and access ring are emptied before its successor starts, because the successor
+ * goes on in the same memory.
  */
 import { once } from 'node:events';
 import { MessageChannel, Worker } from 'node:worker_threads';
@@ -24,50 +28,49 @@ import type { GatewayState } from './gateway-options.js';
 import type { UpstreamWorkers, WorkerClients } from './pools.js';
 
 /**
- * More deaths than this within DEATHS_WINDOW_MS are no accident: the process ends, and the supervisor paces
- * its restarts.
+ * If more listeners die within DEATHS_WINDOW_MS, that is no accident. The process then ends, and the
+ * supervisor paces its restarts.
  */
 const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
-/** What a listener gets to cut its connections and settle their calls before its thread is given up. */
+/**
+ * The time that a listener has to cut its connections and settle their calls. Then its thread is abandoned.
+ */
 const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
-/** The same in every life of a listener. */
+/** The part of `workerData` that stays the same when the listener is replaced. */
 type ListenerShape = Omit<
   ListenerInit,
   'parserPort' | 'claimPort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
 
 export interface ListenersOptions {
-  /** As they were at the start. */
+  /** The settings of the start. */
   readonly settings: Settings;
-  /** What requests are served by until `replaceSettings`. */
+  /** What listeners work with until `replaceSettings`. */
   readonly listenerSettings: ListenerSettings;
   readonly accounting: Accounting;
   readonly workers: UpstreamWorkers;
   readonly counter: CounterPool;
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
-  /** One a listener. */
+  /** The ring of each listener, by index. */
   readonly accessRings: readonly AccessBuffer[];
   readonly logs: GatewayLogs;
   readonly requestIds: RequestIds;
   readonly metrics: GatewayMetrics;
-  /** A new listener leaves its spans there, if they are exported. */
+  /** Has the traces, if spans are exported; each new listener sends its spans there. */
   readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
-  /** Listeners can't be kept alive. */
+  /** Called when listeners cannot be kept running. */
   readonly onHopeless: (reason: string) => void;
 }
 
-/**
- * What the ids of a listener's requests begin with, by index of the listener, in its present life or its
- * last.
- */
+/** The prefix of the request ids of each listener. Each start of the thread gets a new prefix. */
 export class RequestIds {
   readonly #prefixes = new Map<number, string>();
 
-  /** A new life of the listener begins. */
+  /** Returns a new prefix, for a start of the listener. */
   newPrefix(listenerIndex: number): string {
     const prefix = createRequestPrefix();
     this.#prefixes.set(listenerIndex, prefix);
@@ -80,7 +83,7 @@ export class RequestIds {
 
 interface Listener {
   readonly thread: Worker;
-  /** Whether the listener has taken new settings. */
+  /** Pending replies to `settings`: whether the listener has applied them. */
   readonly taken: PendingReplies<boolean>;
   drained: boolean;
 }
@@ -88,7 +91,7 @@ interface Listener {
 export class Listeners implements WorkerClients {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
-  /** What a listener that is started now gets. */
+  /** What a listener started now would get. */
   #settings: ListenerSettings;
   readonly #commits: GroupCommit;
   #port = 0;
@@ -105,7 +108,7 @@ export class Listeners implements WorkerClients {
     );
   }
 
-  /** Resolves when all of them listen on `port`; throws if one can't. */
+  /** Resolves when all listeners listen on `port`. Rejects if one cannot. */
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
@@ -125,8 +128,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Requests are served by these from now on, also by listeners that are started later. Resolves when every
-   * listener has taken them, with the indices of those that have not in time.
+   * Hands new settings to all listeners, and to those started later. Resolves with the indices of the
+   * listeners that did not apply them in time.
    */
   async replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
@@ -140,8 +143,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Stops accepting; true when every call has ended, false if `timeoutMs` passed before. With `keepsIdle`
-   * connections at rest are waited for too.
+   * Stops accepting connections. Resolves with true when every call has ended, or with false after
+   * `timeoutMs`. With `keepsIdle` it also waits for idle connections to close.
    */
   async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;
@@ -151,7 +154,10 @@ export class Listeners implements WorkerClients {
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
-  /** After `drain`: the same for calls alone that have begun since, which have their own time. */
+  /**
+   * To be called after `drain`: waits for calls that have begun since, which have their own `timeoutMs`.
+   * Resolves as `drain` does.
+   */
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll({ kind: 'drain_late' });
@@ -159,7 +165,7 @@ export class Listeners implements WorkerClients {
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
-  /** Cuts what is left, and ends the threads once what was delivered is in their journals. */
+  /** Cuts the remaining calls and ends the threads, which first write their last calls to the journals. */
   async close(): Promise<void> {
     this.#draining = true;
     const exits = [...this.#listeners.values()].map(({ thread }) => once(thread, 'exit'));
@@ -257,10 +263,10 @@ export class Listeners implements WorkerClients {
   }
 
   #onExit(shape: ListenerShape): void {
-    // The listener that follows starts with what is new.
+    // The listener's successor starts with the new settings.
     this.#listeners.get(shape.index)?.taken.replyToAll(true);
     this.#listeners.delete(shape.index);
-    // Before another takes its ring and its slots.
+    // Before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();
     this.#options.accounting.releaseListener(shape.index);
     if (this.#draining) {

@@ -1,32 +1,35 @@
 /**
- * The messages between the supervisor and a gateway process, over the IPC channel of `fork` with 'advanced'
- * serialization, and the figures in them. Both ends import this file.
+ * The messages between the supervisor and a gateway process, and the snapshots in them. They travel over the
+ * IPC channel of `fork`, with 'advanced' serialization. Both processes import this file.
  *
- *     supervisor → gateway   start    once, first: the settings. They hold the providers' keys, which `ps`
- *                                     would show in an argument or a variable
- *                            reload   take these settings while serving; with check, say whether it could
- *                            outcome  answers `ask_reload`
- *                            in_force what an operator is shown as the settings, after a reload
- *                            lead     have the admin interface from now on, beside the gateway that has it
- *                            follow   another has the admin interface: take no new connections to it
- *                            read     send your figures
- *                            readings answers `ask_readings`
- *                            log      an operator has changed what is logged, at one of the gateways
+ *     supervisor → gateway   start    the first message, sent once: the settings. They contain the providers'
+ *                                     keys, which `ps` would show in an argument or a variable
+ *                            reload   apply these settings; with `check`, only say whether that is possible
+ *                            outcome  reply to `ask_reload`
+ *                            in_force the settings that operators are shown, after a reload
+ *                            lead     open the admin interface, beside the gateway that has it
+ *                            follow   another gateway has the admin interface: accept no new connections to it
+ *                            read     send a snapshot
+ *                            readings reply to `ask_readings`
+ *                            log      an operator of some gateway has changed what is logged
+ *                            reset_upstreams  an operator of some gateway has reset breakers
  *                            drain    stop accepting, let calls in flight finish, flush, exit 0
- *     gateway → supervisor   ready    once: it serves
- *                            leads    once it has the admin interface; only after `lead`
- *                            reading  answers `read`, or unasked before the end: the last figures
- *                            ask_readings  an operator asks for the figures of all gateways
- *                            log      an operator changes what is logged; it goes to all gateways
- *                            refused  once, instead of ready: it cannot run with these settings or this data.
- *                                     It then exits with GATEWAY_REFUSED_EXIT_CODE and is not started again
- *                            reloaded answers `reload`
- *                            ask_reload  an operator asks. Only the supervisor knows the name of the file and
- *                                        has the environment
+ *     gateway → supervisor   ready    sent once: the gateway serves
+ *                            leads    the admin interface is open; only after `lead`
+ *                            reading  reply to `read`; or, unasked before the end, the last snapshot
+ *                            ask_readings  an operator asks for the snapshots of all gateways
+ *                            log      an operator changes what all gateways log
+ *                            reset_upstreams  an operator resets breakers, at all gateways
+ *                            refused  sent once, instead of `ready`: the gateway cannot run with these settings
+ *                                     or this data. It then exits with GATEWAY_REFUSED_EXIT_CODE and is not
+ *                                     started again
+ *                            reloaded reply to `reload`
+ *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
+ *                                        the file and has the environment
  *
- * A terminal sends SIGINT and SIGHUP, and a service manager SIGTERM, to the gateway too: it ignores all three
- * and waits for `drain`. If the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
- * drains by itself, so that no gateway is left that nobody watches.
+ * A terminal sends SIGINT and SIGHUP to the gateway too, and a service manager SIGTERM. The gateway ignores
+ * all three and waits for `drain`. If the supervisor dies, even by kill -9, the gateway gets 'disconnect' and
+ * drains by itself, so no gateway is left without a supervisor.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingChange, SettingInForce, SettingsDifference } from '../config/settings-in-force.js';
@@ -39,45 +42,42 @@ import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { CallCounts, RunStatus } from '../telemetry/status-document.js';
 import type { AccountReport } from '../telemetry/top-accounts.js';
 
-/** EX_CONFIG of sysexits.h: starting again would end the same way. */
+/** EX_CONFIG of sysexits.h: another start would end the same way. */
 export const GATEWAY_REFUSED_EXIT_CODE = 78;
 
 export interface StartGateway {
   readonly kind: 'start';
-  /** Complete; after a restart with the ports that the first start got. */
+  /** All settings. From the second start on, the ports are those that the first start got. */
   readonly settings: Settings;
-  /** Whether the built-in demo runs, and a demo account is to be made in an empty store. */
+  /** Whether the built-in demo runs. It creates a demo account in an empty store. */
   readonly demo: boolean;
-  /** The settings as an operator looks at them. */
+  /** The settings as operators see them. */
   readonly inForce: readonly SettingInForce[];
-  /**
-   * Where several gateways work on one data folder and share its limits; absent if this one has it for
-   * itself.
-   */
+  /** Present if several gateways share a data directory and its limits. */
   readonly group?: GroupPosition | undefined;
-  /** Whether it has the admin interface from the start on. */
+  /** Whether the gateway opens the admin interface at its start. */
   readonly leads: boolean;
   /**
-   * Others of its group listen on the ports already: they are shared with them, and nobody else can have
-   * them.
+   * Whether other gateways of the group listen on the ports already. The gateway then shares the ports with
+   * them and need not check that they are free.
    */
   readonly joins: boolean;
 }
 
-/** Which of the gateways of its supervisor a gateway is. */
+/** The position of a gateway in the group of its supervisor. */
 export interface GroupPosition {
-  /** Text that no other supervisor has: the gateways of one are let into the folder together. */
+  /** Text that only this supervisor has. Gateways with the same id may use the data directory together. */
   readonly id: string;
   /**
-   * From 0. No two gateways that run have the same one; a gateway that comes in the place of one that has
-   * ended has its.
+   * From 0. No two running gateways have the same slot. A gateway that replaces one that has ended takes its
+   * slot.
    */
   readonly slot: number;
 }
 
 /**
- * The `id` of the gateways of this process, which is a supervisor. No other supervisor of this host ever has
- * the same.
+ * Returns the group id of this process, which is a supervisor. No other supervisor of this host ever has the
+ * same.
  */
 export function ownGroupId(): string {
   const id = identityOf(process.pid);
@@ -90,24 +90,22 @@ export interface ShowInForce {
   readonly inForce: readonly SettingInForce[];
 }
 
-/** Either way. What is absolute may arrive twice. */
+/** In both directions. May arrive twice; the change names absolute values, so that does no harm. */
 export interface PublishLog {
   readonly kind: 'log';
   readonly change: LogChange;
 }
 
-/** Either way. May arrive twice: it says that upstreams are well, which they still are. */
+/** In both directions. May arrive twice, which does no harm. */
 export interface PublishUpstreamReset {
   readonly kind: 'reset_upstreams';
-  /** Of this model alone; undefined: of all. */
+  /** The model whose upstreams are reset; undefined for all models. */
   readonly model: string | undefined;
 }
 
 export interface DrainGateway {
   readonly kind: 'drain';
-  /**
-   * Another gateway serves in its place: connections at rest are given time to come back with a last request.
-   */
+  /** Another gateway serves in its place. Idle connections are then given time for a last request. */
   readonly replaced: boolean;
 }
 
@@ -121,43 +119,43 @@ export interface FollowGateway {
 
 export interface ReadGateway {
   readonly kind: 'read';
-  /** Named again by the response. */
+  /** The reply repeats it. */
   readonly id: number;
   readonly what: SnapshotKind;
-  /** Of `calls`: about these. */
+  /** For `calls`: the accounts in question. */
   readonly accounts?: readonly string[] | undefined;
 }
 
 export interface SnapshotsReply {
   readonly kind: 'readings';
-  /** Of the question. */
+  /** The id of `ask_readings`. */
   readonly id: number;
   readonly readings: GroupSnapshot;
 }
 
 export interface ReloadGateway {
   readonly kind: 'reload';
-  /** Named again by the response. */
+  /** The reply repeats it. */
   readonly id: number;
-  /** Complete; what needs a restart is as it was at the start. */
+  /** All settings. Those that need a restart have the values of the start. */
   readonly settings: Settings;
-  /** Change nothing, only say what speaks against it. */
+  /** Only reply with the reasons against the settings; change nothing. */
   readonly check: boolean;
 }
 
-/** What became of a reload. */
+/** The result of a reload. */
 export interface ReloadOutcome extends SettingsDifference {
-  /** Why nothing was applied, each a whole line; empty if it was. */
+  /** Why nothing was applied, one line each; empty if it was applied. */
   readonly problems: readonly string[];
-  /** What was and would be; only where nothing was to be changed. */
+  /** The old and the new values; only for a dry run. */
   readonly changes?: readonly SettingChange[];
-  /** Gateways that are being replaced one by one from now on; 0 if that was not asked for. */
+  /** How many gateways are being replaced one by one; 0 if no replacement was asked for. */
   readonly replacing: number;
 }
 
 export interface ReloadReply {
   readonly kind: 'outcome';
-  /** Of the question. */
+  /** The id of `ask_reload`. */
   readonly id: number;
   readonly outcome: ReloadOutcome;
 }
@@ -179,24 +177,26 @@ export interface GatewayReady {
   readonly kind: 'ready';
   /** The port in use, also if the setting is 0. */
   readonly port: number;
-  /** Of its group's admin interface, whoever has it. */
+  /** The port of the group's admin interface, whichever gateway has it. */
   readonly adminPort: number;
-  /** The demo account's, if there is one. */
+  /** The account of the demo; undefined if there is none. */
   readonly demoAccountId: string | undefined;
-  /** Shown once: undefined at every start but the one that made it. */
+  /** The key of the demo, at the start that created it; undefined at every other start. */
   readonly demoKey: string | undefined;
 }
 
 export interface GatewayRefused {
   readonly kind: 'refused';
-  /** Says what is wrong and what to do; may have several lines. */
+  /** What is wrong and what the operator should do. May have several lines. */
   readonly message: string;
 }
 
 export interface GatewayReloaded {
   readonly kind: 'reloaded';
   readonly id: number;
-  /** Why the settings were not taken; empty if they were, or could be. */
+  /**
+   * Why the settings were not applied, or with `check` could not be; empty if nothing speaks against them.
+   */
   readonly problems: readonly string[];
 }
 
@@ -207,9 +207,9 @@ export interface AskReload {
 }
 
 export interface ReloadRequest {
-  /** Only tell what would change. */
+  /** Only report what would change. */
   readonly dryRun: boolean;
-  /** Replace the gateways one by one, for what needs a restart. */
+  /** Also replace the gateways one by one, for settings that need a restart. */
   readonly restart: boolean;
 }
 
@@ -219,7 +219,7 @@ export interface GatewayLeads {
 
 export interface GatewaySnapshot {
   readonly kind: 'reading';
-  /** Of the question; 0 if there was none. */
+  /** The id of `read`; 0 if the gateway was not asked. */
   readonly id: number;
   readonly reading: Snapshot;
 }
@@ -228,7 +228,7 @@ export interface AskSnapshots {
   readonly kind: 'ask_readings';
   readonly id: number;
   readonly what: SnapshotKind;
-  /** Of `calls`: about these. */
+  /** For `calls`: the accounts in question. */
   readonly accounts?: readonly string[] | undefined;
 }
 
@@ -249,33 +249,35 @@ export interface CallsStatus extends CallCounts {
   readonly cost_pico_units: number;
 }
 
-/** The calls of a model that has had one. */
+/** The calls of a model that has had at least one. */
 export interface ModelStatus extends CallsStatus {
   readonly id: string;
 }
 
-/** What one gateway process says of itself for `GET /admin/v1/status`. */
+/** One gateway process's part of `GET /admin/v1/status`. */
 export interface ProcessStatus extends CallsStatus, RunStatus {
   readonly models: readonly ModelStatus[];
 }
 
-/** What a gateway can be asked for. Whichever gateway has the admin interface answers for all of them. */
+/**
+ * What a gateway can be asked for, by kind. The gateway with the admin interface shows it for all gateways.
+ */
 export interface Snapshots {
   readonly metrics: MetricsSnapshot;
   readonly status: ProcessStatus;
-  /** One of each process. */
+  /** One report for each process. */
   readonly accounts: readonly AccountReport[];
-  /** Number of the newest change of the registry that it serves by. */
+  /** The number of the newest change of the registry that the gateway has applied. */
   readonly changes: number;
-  /** Whether what it had settled is in the store. */
+  /** Whether everything that the gateway had settled is in the store. */
   readonly books: boolean;
-  /** What its calls use of the accounts that are asked about. */
+  /** What the gateway's calls use of the accounts in question. */
   readonly calls: readonly CallsUse[];
 }
 
 /**
- * Kinds that are asked for to have something done. A reply that was on its way before the question does not
- * count.
+ * Kinds that make the gateway do something first. A reply to an earlier question does not count for a later
+ * one.
  */
 export const ERRANDS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
 
@@ -284,13 +286,13 @@ export type SnapshotKind = keyof Snapshots;
 /** One process's reply. It has only the kind that was asked for. */
 export type Snapshot = Partial<Snapshots>;
 
-/** Of all processes of a supervisor. */
+/** The snapshots of all processes of a supervisor. */
 export interface GroupSnapshot {
   /**
-   * Those that run. Figures of one that did not answer in time are its last; an errand it has then not
-   * answered.
+   * The running processes. One that did not reply in time has its latest snapshot; for an errand or `calls`
+   * it has none.
    */
   readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
-  /** Counters of the processes that have ended; empty if there were none. */
+  /** The counters of the processes that have ended; empty if there are none. */
   readonly ended: Snapshot;
 }

@@ -1,5 +1,7 @@
 /**
- * The Piscina pool of upstream workers, with one long-lived task each. Main thread.
+ * The upstream workers of a gateway: a Piscina pool with one task for each worker, which runs as long as its
+ * thread. gateway.ts owns it, on the main thread of a gateway process. A worker that dies is started again;
+ * its calls are lost and not charged.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,44 +18,47 @@ import type { CounterPool } from './counter-pool.js';
 import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 
-/** A worker that died is replaced after so long, so that one that dies at once does not take a core. */
+/**
+ * The pause before a dead worker is replaced. Without it, a worker that dies at its start would take a whole
+ * core.
+ */
 const WORKER_PAUSE_MS = 100;
 
-/** What a worker gets to abort its calls and close its sockets. */
+/** The time that workers have to abort their calls and close their sockets. */
 const WORKER_CLOSE_MS = 2_000;
 
 export interface UpstreamWorkersOptions {
-  /** How many. */
+  /** The number of workers. */
   readonly workers: number;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
   readonly counter: CounterPool;
-  /** A new worker leaves its spans there, if they are exported. */
+  /** Has the traces, if spans are exported; each new worker sends its spans there. */
   readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
 }
 
-/** Who calls workers: the listeners. */
+/** Those who send calls to workers: the listeners. */
 export interface WorkerClients {
-  /** A worker has been started, or started again: every listener must be given a port to it. */
+  /** A worker was started. Every listener must be given a channel to it. */
   attachWorker(workerIndex: number): void;
-  /** A worker has died with its calls. */
+  /** A worker has died, with its calls. */
   detachWorker(workerIndex: number): void;
 }
 
 interface WorkerControl {
   readonly port: MessagePort;
-  /** Whether the worker has taken new routes. */
+  /** Pending replies to `routes`: whether the worker has applied them. */
   readonly taken: PendingReplies<boolean>;
 }
 
-/** Upstream workers, each kept alive: its task is started again whenever its thread has died. */
+/** The upstream workers. When a thread dies, its task is started again. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
   readonly #controls = new Map<number, WorkerControl>();
-  /** What a worker that is started now gets. */
+  /** The routes that a worker started now would get. */
   #routes: readonly ModelRoute[];
   readonly #tasks: Promise<void>[] = [];
   #closing = false;
@@ -63,7 +68,7 @@ export class UpstreamWorkers {
     this.#routes = options.routes;
   }
 
-  /** Starts the threads, under the V8 flags of this moment. */
+  /** Starts the threads, with the V8 flags of this moment. */
   start(clients: WorkerClients): void {
     const { workers, log } = this.#options;
     this.#pool = createPool({
@@ -83,8 +88,8 @@ export class UpstreamWorkers {
   }
 
   /**
-   * A new link to the worker for the listener; the worker takes it in the place of the listener's earlier
-   * one.
+   * Creates a channel between a worker and a listener, hands one end to the worker and returns the other. The
+   * worker drops its earlier channel to that listener.
    */
   connect(workerIndex: number, listenerIndex: number): FrameChannel {
     const [ours, theirs] = createFrameChannel();
@@ -94,8 +99,8 @@ export class UpstreamWorkers {
   }
 
   /**
-   * Calls go here from now on, also in workers that are started later. Resolves when every worker has taken
-   * the routes, with the indices of those that have not in time.
+   * Hands new routes to all workers, and to those started later. Resolves with the indices of the workers
+   * that did not apply them in time.
    */
   async replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
     this.#routes = routes;
@@ -109,15 +114,15 @@ export class UpstreamWorkers {
   }
 
   /**
-   * Upstreams of that model, or of all, are called again at once. A worker that is started later knows
-   * nothing bad of them.
+   * Closes the breakers of that model's upstreams, or of all. A worker that is started later has closed
+   * breakers anyway.
    */
   resetUpstreams(model: string | undefined): void {
     for (const { port } of this.#controls.values())
       port.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);
   }
 
-  /** Ends all tasks, then the threads. */
+  /** Ends the tasks, then the threads. */
   async close(): Promise<void> {
     this.#closing = true;
     for (const { port } of this.#controls.values())
@@ -131,7 +136,7 @@ export class UpstreamWorkers {
       const ended = this.#run(index, pool);
       clients.attachWorker(index);
       const fault = await ended;
-      // The worker that follows starts with what is new.
+      // The worker's successor starts with the new routes.
       this.#controls.get(index)?.taken.replyToAll(true);
       this.#controls.delete(index);
       if (this.#isClosing()) return;
@@ -145,12 +150,12 @@ export class UpstreamWorkers {
     }
   }
 
-  /** Read anew after each wait: `close` may have been called meanwhile. */
+  /** A method, so that TypeScript does not assume the value from before an `await`. */
   #isClosing(): boolean {
     return this.#closing;
   }
 
-  /** Why the task ended. */
+  /** Runs the worker's task. Resolves with the reason when it has ended. */
   async #run(index: number, pool: Piscina): Promise<string> {
     const control = new MessageChannel();
     const counter = new MessageChannel();

@@ -1,12 +1,13 @@
 /**
- * The settings that a gateway runs with, and how they are replaced while it serves. Main thread.
+ * The settings that a gateway runs with, and how a reload replaces them while it serves. gateway.ts calls it,
+ * on the main thread of a gateway process.
  *
- *     checked → plans that go are closed to accounts → workers have the new routes → listeners have the new
- *             catalogue → accounts may be put on what is new
+ *     check → close plans that go to accounts → workers get the new routes → listeners get the new catalogue
+ *           → accounts may be put on new plans
  *
- * In this order no listener can send a call that a worker does not know, and no account is on a plan that a
- * listener does not know. Calls in flight keep the plan, the model and the price that they were admitted
- * with.
+ * This order ensures two things: no listener sends a call that a worker does not know, and no account is on a
+ * plan that a listener does not know. Calls in flight keep the plan, the model and the price of their
+ * admission.
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
@@ -28,12 +29,12 @@ import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute } from '../upstream/target.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 
-/** What is told of new settings. */
+/** What a reload changes. */
 export interface ReloadContext {
   readonly ledger: Ledger;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** Each resolves when all have taken it, with the indices of those that have not in time. */
+  /** Both resolve when all threads have applied it, with the indices of those that did not in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
@@ -56,19 +57,22 @@ export class LiveSettings {
     return this.#settings;
   }
 
-  /** Also of models and plans that were removed. */
+  /** Includes models and plans that were removed since the start. */
   get catalog(): Catalog {
     return this.#catalog;
   }
 
-  /** Of a model of the catalogue. */
+  /** Returns the id of a model of the catalogue. */
   readonly modelIdOf = (index: number): string => this.#catalog.models[index]!.id;
 
   get routes(): readonly ModelRoute[] {
     return this.#routes;
   }
 
-  /** What speaks against the settings, each a whole line. 2 ms per 100,000 accounts where a plan goes. */
+  /**
+   * Returns the reasons against the settings, one line each. Takes 2 ms for 100,000 accounts if a plan is
+   * removed.
+   */
   problemsOf(next: Settings, { ledger, store }: ReloadContext): string[] {
     const merged = mergeCatalogs(this.#catalog, catalogOf(next));
     return [
@@ -84,7 +88,7 @@ export class LiveSettings {
   }
 
   /**
-   * Puts `next` in force; resolves with what spoke against it, and then nothing was changed for callers. One
+   * Applies `next`. Resolves with the reasons against it, and nothing has then changed for callers. One call
    * at a time.
    */
   async replace(next: Settings, parts: ReloadContext): Promise<string[]> {
@@ -102,7 +106,7 @@ export class LiveSettings {
         `upstream workers ${lateWorkers.join(', ')} are stuck and did not take the settings; try again`,
       ];
     }
-    // From here on records of calls may name what is new.
+    // From here on, records of calls may name new models and plans.
     this.#settings = next;
     this.#catalog = catalog;
     this.#routes = routes;

@@ -1,6 +1,7 @@
 /**
- * Makes the plain records that threads work with from the settings: catalog, routes, what listeners serve by,
- * and how much memory bodies may take. Main thread, at the start and at a reload.
+ * Converts the settings into the plain records that threads work with: the catalogue, the routes, the
+ * settings of listeners. Also computes the memory budget of bodies. Called at the start and at a reload, on
+ * the main thread of a gateway process; the probe of upstreams uses `routesOf` too.
  */
 import { totalmem } from 'node:os';
 import { matchesModel } from '../config/cross-checks.js';
@@ -17,27 +18,27 @@ import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
 import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 
-/** `memory.high` kills nobody, but beyond it a group is slowed down until it hardly runs. */
+/** Beyond `memory.high` nothing is killed, but the group is slowed down until it hardly runs. */
 const FILES_V2 = ['memory.max', 'memory.high'];
 const FILES_V1 = ['memory.limit_in_bytes'];
 
 /**
- * Returns how much memory the control groups allow the process, as a container, a pod or a service of systemd
- * sets it: the least limit of its own group and of those around it, or Infinity. Not
- * `process.constrainedMemory()`: that looks at the process's own group alone, and a limit often stands above
- * it. `root` stands for `/`; the folders `proc` and `sys` are in it.
+ * Returns the bytes of memory that control groups allow this process, as a container, a pod or a systemd
+ * service sets it: the lowest limit of its own group and the groups around it, or Infinity.
+ * `process.constrainedMemory()` does not do, because it reads only the process's own group and the limit is
+ * often set above it. `root` is `/` outside tests; `proc` and `sys` are read in it.
  */
 export function containerMemoryBytes(root = '/'): number {
   let least = Infinity;
-  // Lines are `hierarchy:controllers:path`; version 2 has 0 and no controllers.
+  // A line is `hierarchy:controllers:path`. Version 2 has hierarchy 0 and no controllers.
   for (const line of textOf(join(root, 'proc/self/cgroup')).split('\n')) {
     const [, hierarchy, controllers, path] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
     if (path === undefined) continue;
     const isV1 = controllers!.split(',').includes('memory');
     if (!isV1 && hierarchy !== '0') continue;
     const mount = join(root, isV1 ? 'sys/fs/cgroup/memory' : 'sys/fs/cgroup');
-    // A container may see its own group as the mount's root while the path is the host's: then only the
-    // walk's last step is there.
+    // A container may see its own group as the root of the mount, while the path is the host's. Then only the
+    // last step of the walk, `/`, exists.
     for (let group = posix.normalize(path); ; group = posix.dirname(group)) {
       for (const file of isV1 ? FILES_V1 : FILES_V2)
         least = Math.min(least, limitOf(join(mount, group, file)));
@@ -47,9 +48,7 @@ export function containerMemoryBytes(root = '/'): number {
   return least;
 }
 
-/**
- * `max`, and a file that is not there, are no limit; version 1 writes a number beyond any machine's memory.
- */
+/** `max` and a missing file mean no limit. Version 1 writes a number beyond the memory of any machine. */
 function limitOf(file: string): number {
   const text = textOf(file).trim();
   return /^[1-9]\d*$/.test(text) ? Number(text) : Infinity;
@@ -64,14 +63,14 @@ function textOf(file: string): string {
 }
 
 /**
- * Of memory, for bodies, if no setting says it. As much again is for threads and books, for responses, and
- * for garbage.
+ * The part of memory that is the default budget of bodies. Threads and accounting, responses, and garbage
+ * take as much each.
  */
 const SHARE_OF_MEMORY = 1 / 4;
-/** 400 of the longest bodies in their first half second: who has them knows, and sets it. */
+/** 400 of the longest bodies in their first half second. An operator who expects more sets the limit. */
 const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 
-/** Returns the memory that bodies of calls in work may take in one process. */
+/** Returns how many bytes the bodies of calls in work may take in one process. */
 export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
   const { bodies_in_work_bytes: given } = limits;
   if (given !== undefined) return given;
@@ -84,7 +83,7 @@ export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
 type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];
 
-/** What every thread may know. */
+/** Returns the models, prices and plans; every thread may have them. */
 export function catalogOf(settings: Settings): Catalog {
   const models = settings.models.map((model): ModelEntry => ({
     id: model.id,
@@ -113,7 +112,7 @@ export function catalogOf(settings: Settings): Catalog {
   return { models, plans };
 }
 
-/** Where calls go, with the providers' keys. Only upstream workers get it. */
+/** Returns the upstreams of each model, with the providers' keys. Only upstream workers get them. */
 export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[] {
   const slots = names.assign(
     settings.models.flatMap((model) =>
@@ -137,7 +136,7 @@ export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[]
   }));
 }
 
-/** What every listener serves by. */
+/** Returns what listeners work with. */
 export function listenerSettingsOf(settings: Settings, catalog: Catalog): ListenerSettings {
   const { limits } = settings;
   return {
@@ -194,7 +193,7 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings, slot: number
   };
 }
 
-/** Undefined if the upstream knows the model by its id, which is what an admitted call names. */
+/** Undefined if the upstream knows the model by its id, which an admitted call contains anyway. */
 function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
   return name === model.id ? undefined : name;
 }

@@ -1,6 +1,7 @@
 /**
- * The figures of a gateway. Operators are shown those of all gateways of the supervisor (GroupView); the
- * supervisor asks for those of this one (Stats). Main thread.
+ * The stats of a gateway, for the admin interface and the supervisor. `Stats` reads those of this gateway;
+ * `GroupView` adds up those of all gateways of the supervisor, which is what operators see. gateway.ts owns
+ * them, on the main thread of a gateway process.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
@@ -20,14 +21,14 @@ import { type StatusFacts, statusOf } from './status.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
 export interface GroupViewOptions {
-  /** Of this gateway. */
+  /** The slot of this gateway. */
   readonly slot: number;
   readonly read: (what: SnapshotKind) => Promise<Snapshot>;
-  /** Asks the supervisor. */
+  /** Asks all gateways, through the supervisor. */
   readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot>;
 }
 
-/** What an operator is shown if the supervisor has several gateways: the sum of their figures. */
+/** The sum over all gateways of the supervisor. */
 export class GroupView {
   readonly #options: GroupViewOptions;
 
@@ -35,7 +36,7 @@ export class GroupView {
     this.#options = options;
   }
 
-  /** For one page of `/metrics`. */
+  /** Resolves with the samples for one page of `/metrics`. */
   async metrics(): Promise<FamilySamples> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('metrics');
@@ -53,7 +54,7 @@ export class GroupView {
     return statusDocument(own ?? statuses[0]!, statuses, ended.status);
   }
 
-  /** The report of each process, also of those that have just ended. */
+  /** Resolves with the report of each process, also of those that have just ended. */
   async accounts(): Promise<readonly AccountReport[]> {
     const { members, ended } = await this.#readAll('accounts');
     return [...members.map(({ reading: snapshot }) => snapshot), ended].flatMap(
@@ -61,7 +62,9 @@ export class GroupView {
     );
   }
 
-  /** Of this gateway alone if the supervisor has not answered, or knows nothing of this gateway yet. */
+  /**
+   * If the supervisor does not reply, or does not know this gateway yet, adds the snapshot of this gateway.
+   */
   async #readAll(what: SnapshotKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(what);
@@ -79,7 +82,7 @@ export interface StatsOptions {
   readonly listeners: Listeners;
   readonly workers: UpstreamWorkers;
   readonly state: GatewayState;
-  /** Absent if this gateway is alone. */
+  /** Absent if this gateway is the only one. */
   readonly group: GroupPosition | undefined;
   readonly supervisor: SupervisorLink;
 }
@@ -113,7 +116,7 @@ export class Stats {
     });
   }
 
-  /** Of this gateway alone. */
+  /** Resolves with a snapshot of this gateway alone. */
   async read(what: SnapshotKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
     if (what === 'metrics') return { metrics: await metrics.read() };
@@ -121,24 +124,24 @@ export class Stats {
     return { status: statusOf(this.#facts(), metrics) };
   }
 
-  /** The document of the status route. */
+  /** Resolves with the document of `GET /admin/v1/status`. */
   async status(): Promise<StatusDocument> {
     if (this.#group !== undefined) return this.#group.status();
     const { status } = await this.read('status');
     return statusDocument(status!, [status!], undefined);
   }
 
-  /** For the course of the busiest accounts. */
+  /** Resolves with the reports of the busiest accounts, one for each process. */
   async accounts(): Promise<readonly AccountReport[]> {
     return this.#group === undefined ? [this.#options.accounting.base.tally.read()] : this.#group.accounts();
   }
 
-  /** The page of `/metrics`. */
+  /** Resolves with the page of `/metrics`. */
   page(format: MetricsFormat): Promise<MetricsPage> {
     return this.#options.metrics.render(format);
   }
 
-  /** Sends what the other gateways show of this one when it has ended. */
+  /** Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended. */
   async tellLast(): Promise<void> {
     if (this.#group === undefined) return;
     const accounts = [this.#options.accounting.base.tally.readLast()];

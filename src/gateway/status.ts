@@ -1,6 +1,6 @@
 /**
- * What one process says of itself for `GET /admin/v1/status`: what runs, and what it has done so far. Main
- * thread.
+ * Builds one process's part of `GET /admin/v1/status`: what runs, and the counts of its calls so far.
+ * stats.ts calls it, on the main thread of a gateway process; group-status.ts adds up the parts.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
@@ -26,14 +26,14 @@ import type { ModelStatus, ProcessStatus } from './messages.js';
 import { sharingStatusOf } from './group-status.js';
 
 export interface StatusFacts {
-  /** Among the gateways of its supervisor. */
+  /** The slot of this gateway in its group. */
   readonly slot: number;
   readonly ready: boolean;
   readonly uptimeSeconds: number;
   readonly listeners: number;
   readonly workers: number;
   readonly accounts: number;
-  /** By their indices in the catalogue. */
+  /** In the order of the catalogue's indices. */
   readonly modelIds: readonly string[];
   readonly settings: Settings;
   readonly accounting: FlushState;
@@ -97,14 +97,14 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
   };
 }
 
-/** Of chat calls. */
+/** Counts chat calls by outcome. */
 function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   const count = (outcome: Outcome): number =>
     models.reduce((sum, { outcomes, broken }) => sum + outcomes.get(outcome)! + broken.get(outcome)!, 0);
   return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
 }
 
-/** One entry, or none of a model that has had no call. */
+/** Returns one entry, or none for a model without calls. */
 function modelOf(id: string, model: ModelSnapshot): ModelStatus[] {
   const outcomes = outcomesOf([model]);
   if (Object.values(outcomes).every((count) => count === 0)) return [];
@@ -147,7 +147,7 @@ function upstreamOf(
   };
 }
 
-/** Each worker has a breaker of its own. */
+/** Returns the worst state: each worker has its own breaker for the upstream. */
 function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
   if (breakers.get('open')! > 0) return 'open';
   return breakers.get('half_open')! > 0 ? 'half_open' : 'closed';

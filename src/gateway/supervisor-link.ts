@@ -1,7 +1,7 @@
 /**
- * A gateway's side of the channel to its supervisor: asks for a reload or for the figures of all gateways
- * when an operator does, and sends what other gateways must know. Only the supervisor reads the settings'
- * file and reaches the other gateways. Main thread.
+ * A gateway's side of the IPC channel to its supervisor. It asks for a reload or for the snapshots of all
+ * gateways when an operator wants them, and sends what other gateways must know. Only the supervisor reads
+ * the file of the settings and reaches the other gateways. Used on the main thread of a gateway process.
  */
 import { PendingReplies } from '../core/ask-port.js';
 import type { LogChange } from '../telemetry/log.js';
@@ -20,11 +20,13 @@ import type {
   SnapshotKind,
 } from './messages.js';
 
-/** The supervisor checks and applies, each within its own bound, after reloads that were asked for before. */
+/**
+ * The supervisor checks and applies the settings, each within its own time limit, after all earlier reloads.
+ */
 const RELOAD_MS_MAX = 120_000;
-/** Operators that may wait at a time. The supervisor answers those of one kind together. */
+/** How many reloads may wait. The supervisor joins those of one kind. */
 const ASKS_MAX = 100;
-/** The supervisor waits for the slowest gateway, within its own bound. */
+/** The supervisor waits for the slowest gateway, within its own time limit. */
 const SNAPSHOTS_MS_MAX = 3_000;
 
 const REFUSED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
@@ -45,12 +47,12 @@ export class SupervisorLink {
     onTimeout: () => ({ members: [], ended: {} }),
   });
 
-  /** `send` brings the message to the supervisor, or drops it where there is none any more. */
+  /** `send` sends the message to the supervisor, or drops it if the supervisor has gone. */
   constructor(send: (message: ToSupervisor) => void) {
     this.#send = send;
   }
 
-  /** What became of the reload, or with `dryRun` what would. Never rejects. */
+  /** Resolves with the result of the reload, or with `dryRun` with what would change. Never rejects. */
   reload(request: ReloadRequest): Promise<ReloadOutcome> {
     if (this.#reloads.size >= ASKS_MAX) {
       return Promise.resolve({
@@ -62,27 +64,27 @@ export class SupervisorLink {
   }
 
   /**
-   * Figures of all gateways, `calls` of these accounts; of none if the supervisor does not answer in time.
-   * Never rejects.
+   * Resolves with the snapshots of all gateways, for `calls` of these accounts. It is empty if the supervisor
+   * does not reply in time. Never rejects.
    */
   readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     return this.#snapshots.ask((id) => this.#send({ kind: 'ask_readings', id, what, accounts }));
   }
 
-  /** The last figures of this gateway, which the others show from now on. */
+  /** Sends the last snapshot of this gateway. Other gateways count it from then on. */
   tellLast(snapshot: Snapshot): void {
     this.#send({ kind: 'reading', id: 0, reading: snapshot });
   }
 
-  /** All gateways log so from now on, this one among them. */
+  /** Changes what all gateways log, including this one. */
   tellLog(change: LogChange): void {
     this.#send({ kind: 'log', change });
   }
 
   /**
-   * Upstreams of that model, or of all, are called again at once by all gateways, this one among them.
-   * Resolves when each has heard of it: messages arrive in their order, so whoever answers the errand has had
-   * the order before. Never rejects.
+   * Resets the breakers of that model's upstreams, or of all, at all gateways including this one. Resolves
+   * when each has done so: messages arrive in order, so a gateway that replies to the errand has had the
+   * reset before. Never rejects.
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
     this.#send({ kind: 'reset_upstreams', model });

@@ -1,6 +1,7 @@
 /**
- * Calls each upstream of the settings once with a tiny request, over the client that serves calls, and says
- * what came back. Commands.
+ * Calls each upstream of the settings once, with a tiny request and the client that serves calls, and reports
+ * the result with advice for the operator. Commands use it, in their own process. No text made here contains
+ * a key.
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -14,12 +15,7 @@ import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { routesOf } from './snapshot.js';
 
-/*
- * What an operator should do about how an upstream answered a test call. No text made here names a key. Pure;
- * commands.
- */
-
-/** What came back: a response, as far as it was read, or none. */
+/** What came back: a response as far as it was read (`answer`), or an error (`fault`). */
 export type ProbeReply =
   | {
       readonly kind: 'answer';
@@ -27,24 +23,24 @@ export type ProbeReply =
       readonly contentType: string | undefined;
       readonly location: string | undefined;
       readonly body: string;
-      /** The body went on. */
+      /** Whether the body was longer than what was read. */
       readonly isCut: boolean;
     }
   | { readonly kind: 'fault'; readonly code: string; readonly message: string };
 
 export interface ProbeVerdict {
   readonly ok: boolean;
-  /** What came back, in a line. */
+  /** The result, in one line. */
   readonly result: string;
-  /** What to do about it; null if there is nothing to do. */
+  /** What the operator should do; null if nothing. */
   readonly advice: string | null;
   /** The model that the response names. */
   readonly answeredModel: string | null;
-  /** Whether the response says how many tokens it took; null if there was no good answer. */
+  /** Whether the response reports its tokens; null if there was no good response. */
   readonly usageReported: boolean | null;
 }
 
-/** What of an upstream's words is shown. */
+/** How many characters of an upstream's message are shown. */
 const WORDS_CHARS_MAX = 200;
 const CALL_PATH = '/chat/completions';
 const UNKNOWN_MODEL_WORDS =
@@ -122,7 +118,7 @@ function adviceOfStatus(
   return 'it refuses a plain request: its words say why';
 }
 
-/** Something answers, but no API of chat completions. */
+/** For an address that responds, but not as a chat-completions API. */
 function adviceOfAddress(target: UpstreamTarget): string {
   const address = addressOf(target);
   const base = address.slice(0, -CALL_PATH.length);
@@ -152,7 +148,7 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
   return `what listens at ${host} does not answer in HTTP/1.1${tls}`;
 }
 
-/** Words of the upstream, without what they repeat of the credentials. */
+/** Returns the upstream's message in one line, with the credentials removed that it repeats. */
 function shown(target: UpstreamTarget, text: string): string {
   const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * WORDS_CHARS_MAX));
   if (cleaned === undefined) return '(words that repeat the key are not shown)';
@@ -160,10 +156,10 @@ function shown(target: UpstreamTarget, text: string): string {
   return line.length > WORDS_CHARS_MAX ? `${line.slice(0, WORDS_CHARS_MAX)}…` : line;
 }
 
-/** With the field names of `--json`. */
+/** One upstream's result, with the field names of `--json`. */
 export interface ProbeView {
   readonly model: string;
-  /** Its address, with the path of the call. */
+  /** The upstream's address with the path of the call. */
   readonly upstream: string;
   readonly ok: boolean;
   readonly status: number | null;
@@ -174,19 +170,19 @@ export interface ProbeView {
   readonly advice: string | null;
 }
 
-/** An operator waits for it; a model that takes longer for one word serves nobody. */
+/** An operator waits for the result. A model that takes longer for one word is of no use. */
 const PROBE_MS_MAX = 15_000;
-/** Of a response of some tokens, with much around it. */
+/** How much of a body is read: a response of some tokens with many other fields fits. */
 const BODY_BYTES_MAX = 64 * 1024;
-/** At a time: a file of hundreds of upstreams that hang takes minutes and not hours. */
+/** Probes at a time. A file with hundreds of upstreams that hang takes minutes then, and not hours. */
 const PROBES_MAX = 8;
 const OUTPUT_TOKENS = 5;
-/** What models say that know the newer name alone. */
+/** An error message with this name means that the model accepts only the newer parameter. */
 const OTHER_LIMIT = 'max_completion_tokens';
 
 /**
- * Of the model with that id or alias, or of all; undefined if there is no such model. One line each, as in
- * the settings.
+ * Probes the upstreams of the model with that id or alias, or of all models. Returns one result for each, in
+ * the order of the settings; undefined if there is no such model.
  */
 export async function probeUpstreams(
   settings: Settings,
