@@ -1,7 +1,8 @@
 /**
- * What the books of a gateway consist of, whether it has its limits for itself or shares them: the store on
- * disk, limits and money in shared buffers, and who reads and writes them. `accounting.ts` builds the rest
- * for a gateway that is alone, `shared-accounting.ts` for one that shares. Main thread of a gateway process.
+ * The part of a gateway's accounting that is the same whether it shares its limits or not: the store on disk,
+ * the limits and balances in shared buffers, and the objects that read and write them. `accounting.ts` adds
+ * the rest for a gateway that is alone, `shared-accounting.ts` for one that shares. Runs on the main thread
+ * of a gateway process.
  */
 import { SystemClock, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
@@ -25,25 +26,25 @@ import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import type { LiveSettings } from './reload.js';
 
 export interface AccountingOptions {
-  /** As they were at the start. */
+  /** The settings of the start. */
   readonly settings: Settings;
   readonly live: LiveSettings;
-  /** Absent if no other gateway works on this data folder. */
+  /** Absent if no other gateway uses this data directory. */
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
-  /** For the usage log. */
+  /** Returns the request id for a line of the usage log. */
   readonly requestIdOf: (listenerIndex: number, request: number) => string;
-  /** Asks all gateways of the supervisor. */
+  /** Asks all gateways, through the supervisor. */
   readonly readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly log: Log;
 }
 
-/** What a listener works with. */
+/** The shared buffers that listeners work with. */
 export interface AccountingBuffers {
   readonly ledger: LedgerBuffers;
   readonly keys: KeyTableBuffers;
-  /** One a listener. */
+  /** The journal of each listener, by index. */
   readonly journals: readonly JournalBuffer[];
 }
 
@@ -53,10 +54,10 @@ export interface AccountingBase {
   readonly log: Log;
   readonly store: Store;
   readonly buffers: AccountingBuffers;
-  /** Each listener's part of the call slots. */
+  /** How many call slots each listener has. */
   readonly slotsPerListener: number;
   readonly hostClock: Clock;
-  /** The coordinator's if limits are shared, otherwise the host's. */
+  /** The coordinator's clock if limits are shared, otherwise the host's. */
   readonly clock: Clock;
   readonly ledger: Ledger;
   readonly keyTable: KeyTable;
@@ -68,8 +69,8 @@ export interface AccountingBase {
 }
 
 /**
- * Opens the store and creates empty buffers: the caller recovers them. Throws `StoreHeld` if another process
- * works on the store, and `StoreError` if it is not to be trusted.
+ * Opens the store and creates empty buffers; the caller recovers them. Throws `StoreHeld` if another process
+ * uses the store, and `StoreError` if the store cannot be trusted.
  */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, live, group, requestIdOf, log } = options;
@@ -107,7 +108,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
   };
 }
 
-/** `takenElsewhere`: keys that other processes of the host have taken. */
+/** Creates the idempotency service. `takenElsewhere`: the locks that the processes of the host share. */
 export function idempotencyServiceOf(
   { settings, live, store, journals, clock, log }: AccountingBase,
   takenElsewhere?: IdempotencyServiceOptions['shared'],
@@ -124,7 +125,7 @@ export function idempotencyServiceOf(
   });
 }
 
-/** What a flush of either gateway is given. */
+/** Returns the options of a flush that are the same whether limits are shared or not. */
 export function flushOptionsOf(
   base: AccountingBase,
   answers: IdempotencyService,

@@ -1,7 +1,7 @@
 /**
- * The books of a gateway, which the rest of it works with. There are two compositions, and the start chooses
- * one: `alone` has the limits for itself, `shared` (shared-accounting.ts) has them with other processes or
- * hosts. Main thread of a gateway process.
+ * The accounting of a gateway, as its other parts use it. There are two compositions, and the start chooses
+ * one: `alone` has the limits for itself, `shared` (shared-accounting.ts) shares them with other processes or
+ * hosts. Runs on the main thread of a gateway process.
  */
 import type { MessagePort } from 'node:worker_threads';
 import { msToNextTick } from '../core/clock.js';
@@ -27,11 +27,11 @@ import { FlushRequests } from './errands.js';
 import type { IdempotencyService } from './idempotency-service.js';
 import { shared } from './shared-accounting.js';
 
-/** What the two compositions build, each its own way. */
+/** The parts that the two compositions build differently. */
 export interface AccountingParts {
   readonly base: AccountingBase;
   readonly registry: Registry;
-  /** What operators change the registry through. */
+  /** Through it operators change the registry. */
   readonly service: RegistryService;
   readonly locks: IdempotencyService;
   readonly flush: LedgerFlush;
@@ -39,21 +39,23 @@ export interface AccountingParts {
   readonly sharing: Sharing;
 }
 
-/** What a gateway has to do with others that share its limits; NOT_SHARED does nothing. */
+/** The side of a gateway towards others that share its limits. NOT_SHARED does nothing. */
 export interface Sharing {
-  /** Joins the others. Rejects if this host's accounts and keys are not those that they share. */
+  /** Joins the others. Rejects if this host's accounts and keys are not those that the others share. */
   start(): Promise<void>;
-  /** Answers a listener that waits for leases; undefined if no call needs one. */
+  /** Replies to a listener that waits for leases; undefined if no call needs a lease. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
-  /** Takes over what others have changed; returns the number of the newest change that is in force here. */
+  /**
+   * Applies the changes that others have made. Returns the number of the newest change that is applied here.
+   */
   followChanges(): number;
-  /** What calls of this gateway use of these accounts now. */
+  /** Returns what calls of this gateway use of these accounts now. */
   callsUses(accounts: readonly string[]): CallsUse[];
-  /** Who the other hosts are; undefined if there are none. */
+  /** The directory of the other hosts; undefined if there are none. */
   readonly hosts: HostDirectory | undefined;
-  /** For operators; undefined if nothing is shared. */
+  /** The state of sharing, for operators; undefined if nothing is shared. */
   readonly reading: SharingSnapshot | undefined;
-  /** After the last flush, before the store is closed. */
+  /** To be called after the last flush, before the store is closed. */
   close(): Promise<void>;
 }
 
@@ -86,7 +88,10 @@ function alone(options: AccountingOptions): AccountingParts {
   return { base, registry, service, locks, flush, flushRequests, sharing: NOT_SHARED };
 }
 
-/** Opens the store and recovers the books from it. Throws `StoreHeld` and `StoreError` as `openBase` does. */
+/**
+ * Opens the store and recovers the accounting from it. Throws `StoreHeld` and `StoreError` as `openBase`
+ * does.
+ */
 export function openAccounting(options: AccountingOptions): Accounting {
   const { group } = options;
   return new Accounting(group === undefined ? alone(options) : shared(options, group));
@@ -112,7 +117,7 @@ export class Accounting {
     this.sharing = sharing;
   }
 
-  /** Flushes every `intervalMs` from now on; replaces a former interval. */
+  /** Flushes every `intervalMs` milliseconds from now on. A later call changes the interval. */
   flushEach(intervalMs: number): void {
     clearTimeout(this.#flushTimer);
     this.#flushTimer = setTimeout(
@@ -126,8 +131,8 @@ export class Accounting {
   }
 
   /**
-   * A listener has died: counts what it had settled, before another goes on in its journal, and releases what
-   * its calls held.
+   * To be called when a listener has died, before its successor writes to the same journal. Counts the calls
+   * that it had settled, and releases the holds of the others.
    */
   releaseListener(listenerIndex: number): void {
     const { ledger, slotsPerListener, log } = this.base;
@@ -138,7 +143,7 @@ export class Accounting {
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
   }
 
-  /** Flushes a last time and closes the store. False if charges were lost, which it logs. */
+  /** Flushes a last time and closes the store. Returns false if charges were lost, and logs that. */
   async close(): Promise<boolean> {
     const { usageLog, store, log } = this.base;
     clearTimeout(this.#flushTimer);

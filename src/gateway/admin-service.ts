@@ -1,6 +1,7 @@
 /**
- * The admin interface of a gateway, which may have it from the start, come to it later, or pass it on to
- * another of its group. What its routes call is put together here. Main thread.
+ * The admin interface of a gateway. Connects its routes with the gateway's parts. Within a group one gateway
+ * has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main thread of
+ * a gateway process.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
@@ -27,13 +28,13 @@ const ADVICE = {
 };
 
 /**
- * Listeners share their port with SO_REUSEPORT, and so would a second gateway that somebody starts by
- * mistake: both would get a part of the calls, and neither would say a word. A bind without that option fails
- * if anybody listens. µWS does not set the option if the kernel is to choose the port (0), so that choice is
- * made here too.
+ * Checks that nobody listens on `port`. Listeners share their port with SO_REUSEPORT, and a second gateway
+ * started by mistake would share it too: each would get a part of the calls without an error. A bind without
+ * that option fails if anybody listens. µWS does not set the option if the kernel chooses the port (0), so
+ * the port is chosen here in that case too.
  *
- * Returns `port`, or a free one where it is 0. Throws an Error that names the address where it can't be
- * listened on, and the settings of `section` that choose it.
+ * Returns `port`, or a free port if it is 0. If the address cannot be bound, throws an Error that names it
+ * and the settings of `section` that choose it.
  */
 export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<number> {
   const server = createServer();
@@ -54,14 +55,14 @@ export async function findPort(host: string, port: number, section: keyof typeof
 }
 
 /**
- * Pause between tries to have the port, doubled from the first to the longest: nobody but this group should
- * have it.
+ * The pause between tries to open the port doubles from the first value to the second. Nobody outside the
+ * group should have the port.
  */
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
 export interface AdminServiceOptions {
-  /** As they were at the start: neither address nor folder changes. */
+  /** The settings of the start. Neither the address nor the data directory changes. */
   readonly settings: Settings;
   readonly accounting: Accounting;
   readonly stats: Stats;
@@ -77,7 +78,7 @@ export class AdminService {
   readonly #token: string;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
-  /** Another has the interface; who is still connected here is served until the end. */
+  /** Whether another gateway has the interface. Clients connected here are served until this gateway ends. */
   #follows = false;
   #closed = false;
 
@@ -86,7 +87,10 @@ export class AdminService {
     this.#token = obtainAdminToken(options.settings.data, process.env);
   }
 
-  /** Opens the port, which it returns; rejects if it can't be had. With `probes` it must be nobody's. */
+  /**
+   * Opens the interface and returns its port; rejects if the port cannot be bound. With `probes` it first
+   * checks that nobody listens on it.
+   */
   async open(probes: boolean): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
@@ -107,7 +111,7 @@ export class AdminService {
     return adminPort;
   }
 
-  /** What the routes of the interface call. */
+  /** Returns what the routes of the interface call. */
   #routes(live: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, accounting, stats, supervisor, state, log } = this.#options;
     return {
@@ -118,7 +122,7 @@ export class AdminService {
       service: accounting.service,
       hosts: accounting.sharing.hosts,
       flushBooks: () => accounting.flushRequests.flushAll(),
-      // One that follows ends while its group serves.
+      // If another gateway has the interface, this one is ending while the group serves.
       readiness: () => this.#follows || state.ready,
       status: () => stats.status(),
       metrics: (format) => stats.page(format),
@@ -151,8 +155,8 @@ export class AdminService {
   }
 
   /**
-   * The same, beside the gateway that has had it; tries until it can, true then, or false if it was closed
-   * before.
+   * Opens the interface while another gateway of the group still has it. Tries until it succeeds, and
+   * resolves with true; or with false if `close` is called before.
    */
   async lead(): Promise<boolean> {
     let failed = false;
@@ -171,7 +175,7 @@ export class AdminService {
     return false;
   }
 
-  /** Takes no new connections; who is connected is served until the end. */
+  /** Accepts no new connections. Connected clients are served until this gateway ends. */
   follow(): void {
     this.#follows = true;
     this.#server?.stop();
@@ -187,8 +191,8 @@ export class AdminService {
 }
 
 /**
- * Where this process reaches its own listeners: on loopback if they listen on all addresses. `port` is the
- * one in use.
+ * Returns the address at which this process reaches its own listeners: loopback if they listen on all
+ * addresses. `port` is the port in use.
  */
 export function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
   const host = listen.host === '0.0.0.0' ? '127.0.0.1' : listen.host === '::' ? '::1' : listen.host;

@@ -107,7 +107,7 @@ function chargeText(
 let second = NaN;
 let secondText = '';
 
-/** As Date.toISOString, which is asked once a second: it takes as long as all else in a line. */
+/** Formats as Date.toISOString does, but asks it once a second: it takes as long as all else in a line. */
 function timeText(ms: number): string {
   const now = Math.floor(ms / MS_PER_SECOND);
   if (now !== second) {
@@ -117,14 +117,17 @@ function timeText(ms: number): string {
   return `${secondText}${String(Math.floor(ms - now * MS_PER_SECOND)).padStart(3, '0')}Z`;
 }
 
-/** To a thousandth, the resolution between the clocks of two threads. */
+/** Rounds to a thousandth, the resolution between the clocks of two threads. */
 function roundedMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
 
 const jsonNames = new Map<string, string>();
 
-/** JSON text of a model's or an upstream's name. The settings have few, so those seen once are kept. */
+/**
+ * Returns the JSON text of the name of a model or an upstream. Texts are cached, as the settings have few
+ * names.
+ */
 function jsonName(name: string | undefined): string {
   if (name === undefined) return 'null';
   let text = jsonNames.get(name);
@@ -135,7 +138,7 @@ function jsonName(name: string | undefined): string {
   return text;
 }
 
-/** Ids that the registry has made need no escapes. */
+/** Ids that the registry creates need no escapes. */
 function quoted(text: string | null): string {
   return text === null ? 'null' : `"${text}"`;
 }

@@ -1,9 +1,9 @@
 /**
- * The two logs of calls: the access log (gateway.ts), which takes the records of all calls out of the
- * listeners' rings, and the usage log (accounting.ts), which is given the records of the journal as the store
- * counts them. Both write lines to a file of their own; the access log writes to standard error if it has
- * none. Also what is logged at the moment, which an operator may change while the gateway serves. Main
- * thread.
+ * The two logs of calls, and the switch of what is logged, which an operator may change while the gateway
+ * serves. The access log (owned by gateway.ts) takes the records of all calls out of the listeners' rings.
+ * The usage log (owned by accounting.ts) is given the records of the journal as the store counts them. Each
+ * writes lines to its own file; without a file the access log writes to standard error. Runs on the main
+ * thread of a gateway process.
  */
 import { msToNextTick } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
@@ -24,12 +24,13 @@ import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import { accessLine, usageLine, type AccessNames, type CallNames } from './call-lines.js';
 
 /**
- * A busy listener's calls of this time fit its ring eight times; a reader of a screen does not feel the wait.
+ * A ring holds eight times the calls that a busy listener ends in this time. A reader of a screen does not
+ * notice the delay.
  */
 const DRAIN_PERIOD_MS = 100;
-/** The same after a drain that found nothing, because a drain wakes an idle gateway. */
+/** The period after a drain that found nothing. It is longer because each drain wakes an idle gateway. */
 const IDLE_DRAIN_PERIOD_MS = 250;
-/** Lines written at once, 60 KB. Ten times as many at once took four times as long a line (ext4). */
+/** Lines written at once, some 60 KB. Ten times as many took four times as long a line (ext4). */
 const LINES_AT_ONCE = 150;
 /** How often dropped records are logged. */
 const LOG_PERIOD_MS = 10_000;
@@ -39,13 +40,13 @@ const USAGE_LINES_WAITING_MAX = 20_000;
 export interface GatewayLogsOptions {
   readonly settings: Settings;
   readonly control: LogSwitchBuffer;
-  /** One a listener, by index. */
+  /** The access ring of each listener, by index. */
   readonly rings: readonly AccessBuffer[];
   readonly names: AccessNames;
   readonly log: Log;
 }
 
-/** The access log, and the switch of what is logged. */
+/** The access log and the switch of what is logged. */
 export class GatewayLogs {
   readonly #log: Log;
   readonly #control: LogSwitch;
@@ -66,8 +67,8 @@ export class GatewayLogs {
   }
 
   /**
-   * Logs as `settings` say from now on, in all threads at once. A file that cannot be written is reported
-   * with its first lines.
+   * Applies the logging settings in all threads at once. If the file cannot be written, the first lines
+   * report it.
    */
   apply({ log, access_log: accessLog }: Pick<Settings, 'log' | 'access_log'>): void {
     this.drain();
@@ -82,7 +83,7 @@ export class GatewayLogs {
           : lineFileOf('access log', { ...accessLog, path: accessLog.path }, this.#log);
     }
     this.#settings = accessLog;
-    // Also if the log is off: a call that looked at the switch before may append after.
+    // Also if the log is off: a call that read the switch before may still append a record.
     this.#drainLater(false);
   }
 
@@ -92,7 +93,7 @@ export class GatewayLogs {
     this.#timer = setTimeout(() => this.#drainLater(this.drain()), waitMs);
   }
 
-  /** Puts what `change` names in force until `apply`, in all threads at once; returns what is logged then. */
+  /** Changes what is logged in all threads at once, until the next `apply`. Returns what is logged then. */
   change({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
     const control = this.#control;
     if (level !== undefined) control.level = level;
@@ -102,8 +103,8 @@ export class GatewayLogs {
   }
 
   /**
-   * Writes what the listeners have appended; returns whether there was any. The gateway calls it also before
-   * a new listener goes on in the ring of one that died: its requests have other ids.
+   * Writes the records that listeners have appended, and returns whether there were any. The gateway also
+   * calls it before a dead listener's successor uses the ring, because the successor's request ids differ.
    */
   drain(): boolean {
     let isAny = false;
@@ -142,12 +143,13 @@ export class GatewayLogs {
   }
 }
 
-/** The access log on standard error, between the lines of events. */
+/** Writes the access log to standard error, between the lines of events. */
 class StandardErrorLines {
   readonly #format = isPretty() ? lineFormat() : undefined;
 
   /**
-   * Writes as many lines at once as the system writes whole: those of other threads come between, not within.
+   * Writes as many lines at once as the system writes in one piece. Lines of other threads come between
+   * pieces, not within them.
    */
   append(lines: readonly string[]): void {
     let piece = '';
@@ -172,8 +174,7 @@ class StandardErrorLines {
 }
 
 /**
- * The usage log. The flush of the ledger gives it each record it counts and writes the lines after each
- * transaction.
+ * The usage log. The flush passes it each record that it counts, and writes the lines after each transaction.
  */
 export class UsageLog {
   readonly #names: CallNames;
@@ -185,13 +186,13 @@ export class UsageLog {
     this.#output = output;
   }
 
-  /** Takes a call whose record came from the journal of that index and was counted in the usage row `row`. */
+  /** Adds a call. Its record comes from the journal of that index and was counted in the usage row `row`. */
   note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
     this.#lines.push(usageLine(this.#names, journal, record, row));
     if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
   }
 
-  /** Writes the lines, whether the store took the transaction or not: the calls were made. */
+  /** Writes the lines, also if the store rejected the transaction: the calls were made anyway. */
   handOver(): void {
     if (this.#lines.length === 0) return;
     this.#output.append(this.#lines);
@@ -228,8 +229,8 @@ function isSameFile(
 }
 
 /**
- * Returns the settings of the gateway in that slot of its group, which writes files of its own, because a
- * file is rotated by its one writer: slot 0 writes `path`, the others `path.p1`, `path.p2` and so on.
+ * Returns the settings with the log files of the gateway in that slot of its group. A file has one writer,
+ * which rotates it: slot 0 writes `path`, the others `path.p1`, `path.p2` and so on.
  */
 export function withOwnLogs(settings: Settings, slot: number): Settings {
   const { usage_log: usageLog, access_log: accessLog } = settings;

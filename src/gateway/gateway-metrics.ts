@@ -1,6 +1,7 @@
 /**
- * The metrics of a gateway: creates the shared buffers, keeps the names of threads and upstreams for them,
- * and gives a scrape what it reads from other parts. gateway.ts and stats.ts use it, on the main thread.
+ * The metrics of a gateway: creates the shared buffers, keeps the names of threads and upstreams, and gives a
+ * scrape what it reads from other parts. gateway.ts and stats.ts use it, on the main thread of a gateway
+ * process.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
@@ -22,11 +23,12 @@ import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 
 /**
- * Accounts that have labels if they are switched on, oldest first: three samples each, some 10 ms a scrape.
+ * How many accounts, the oldest first, have labels of their own if that is switched on. Each has three
+ * samples; all take some 10 ms a scrape.
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 
-/** What a scrape reads from the rest of the gateway. */
+/** The parts of the gateway that a scrape reads. */
 export interface MetricsScopes {
   readonly registry: Registry;
   readonly bodies: MetricsSource['bodies'];
@@ -43,7 +45,7 @@ export class GatewayMetrics {
   readonly buffers: MetricsBuffers;
   readonly reader: MetricsReader;
   readonly upstreams = new UpstreamNames();
-  /** Names, in the order of the stripes. */
+  /** The names of threads, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly #settings: Settings;
   readonly #health: ThreadHealth;
@@ -59,22 +61,22 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, 0);
   }
 
-  /** Returns the stripe of a listener among those of the threads. */
+  /** Returns the stripe of a listener. */
   threadOfListener(index: number): number {
     return 1 + index;
   }
 
-  /** Stripe of the first upstream worker; those of the others follow. */
+  /** The stripe of the first upstream worker. The others follow in order. */
   get firstWorkerThread(): number {
     return 1 + this.#settings.listen.listeners;
   }
 
-  /** Stripe of the thread that exports spans. */
+  /** The stripe of the thread that exports spans. */
   get tracesThread(): number {
     return this.firstWorkerThread + this.#settings.workers;
   }
 
-  /** Gives the parts that were made after this one. To be called before `render` and `read`. */
+  /** Connects the parts that are created after this one. To be called before `render` and `read`. */
   attach({ registry, bodies, accounting, spans, sharing, readGroup }: MetricsScopes): void {
     const source: MetricsSource = {
       version: packageVersion(),

@@ -1,5 +1,5 @@
 /**
- * What a gateway is started with, and what its parts must know of each other while it runs. Main thread of a
+ * The options of a gateway, and the state that its parts share while it runs. Used on the main thread of a
  * gateway process.
  */
 import type { Settings } from '../config/schema.js';
@@ -12,34 +12,37 @@ import type { Traces } from './traces.js';
 
 export interface GatewayOptions {
   readonly settings: Settings;
-  /** Make a demo account in an empty store. */
+  /** Whether to create a demo account in an empty store. */
   readonly demo: boolean;
-  /** Absent if no other gateway works on this data folder. */
+  /** Absent if no other gateway uses this data directory. */
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
-  /** The settings as operators look at them. */
+  /** The settings as operators see them. */
   readonly inForce: readonly SettingInForce[];
   readonly log: Log;
-  /** What all threads log; the settings are put in it. */
+  /** What all threads log. The gateway writes the settings into it. */
   readonly logSwitch: LogSwitchBuffer;
-  /** Has the admin interface from the start on. */
+  /** Whether to open the admin interface at the start. */
   readonly leads: boolean;
-  /** Others of its group have the ports already. */
+  /** Whether others of the group listen on the ports already. */
   readonly joins: boolean;
-  /** To the supervisor, for an operator. */
+  /** The channel to the supervisor. */
   readonly supervisor: SupervisorLink;
-  /** The gateway can't go on: its process must end, with its books flushed or not. */
+  /**
+   * Called when the gateway cannot go on. Its process must then end, whether the accounting is flushed or
+   * not.
+   */
   readonly onHopeless: (reason: string) => void;
 }
 
-/** Written by the gateway alone; its parts read it when they need it. */
+/** State that the gateway alone writes and its parts read when they need it. */
 export interface GatewayState {
-  /** Serves, and does not drain. */
+  /** Whether the gateway serves and is not draining. */
   ready: boolean;
-  /** Of the listeners; 0 before the start. */
+  /** The port of the listeners; 0 before the start. */
   port: number;
-  /** The settings as operators look at them. */
+  /** The settings as operators see them. */
   inForce: readonly SettingInForce[];
   /** Undefined before the start, and if no spans are exported. */
   traces: Traces | undefined;

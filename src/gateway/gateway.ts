@@ -1,5 +1,6 @@
 /**
- * A gateway: its parts, the order of start, the order of shutdown. Main thread of a gateway process.
+ * A gateway: creates its parts, and defines the order of start and of shutdown. main.ts creates one, on the
+ * main thread of a gateway process.
  *
  *     start   store → shared buffers → recovery → code from strings off → workers → listeners → admin → ready
  *     drain   not ready → listeners drain → listeners end → workers end → journals drained,
@@ -40,9 +41,7 @@ export class Gateway {
   readonly #stats: Stats;
   readonly #admin: AdminService;
 
-  /**
-   * Opens the store and recovers the books, as `openAccounting` does and with its errors. Nothing serves yet.
-   */
+  /** Opens the store and recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
   constructor(options: GatewayOptions) {
     const { settings, group, openHosts, inForce, supervisor, logSwitch, log, onHopeless } = options;
     const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
@@ -116,7 +115,7 @@ export class Gateway {
     this.#admin = new AdminService({ settings, accounting, stats, logs, workers, supervisor, state, log });
   }
 
-  /** Starts threads and ports. Throws if a port can't be had; then `close` it. */
+  /** Starts the threads and opens the ports. Rejects if a port cannot be bound; then call `close`. */
   async start(): Promise<GatewayReady> {
     const { settings } = this;
     await this.#accounting.sharing.start();
@@ -128,8 +127,8 @@ export class Gateway {
     const port = joins ? wantedPort : await findPort(host, wantedPort, 'listen');
     this.#state.port = port;
 
-    // Every thread that faces the network runs without code from strings. Not this one: lmdb's
-    // `ordered-binary` needs it when it is loaded, which it was above.
+    // Every thread that faces the network runs without code from strings. This thread needs it when it loads
+    // lmdb's `ordered-binary`, which has happened above.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#state.traces = tracesOf(process.env, {
       accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),
@@ -142,7 +141,7 @@ export class Gateway {
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
     this.#accounting.flushEach(settings.flush_interval_ms);
     this.#state.ready = true;
-    // µWS has no newer parser for it.
+    // µWS has no newer HTTP parser for Node 20.
     if (leads && process.versions.node.startsWith('20.'))
       this.#log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
         node: process.version,
@@ -151,17 +150,19 @@ export class Gateway {
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
-  /** Has the admin interface from now on; false if it ended before it could. */
+  /** Opens the admin interface. Resolves with false if the gateway was closed before it could. */
   lead(): Promise<boolean> {
     return this.#admin.lead();
   }
 
-  /** Another has the admin interface. */
+  /** To be called when another gateway has the admin interface. */
   follow(): void {
     this.#admin.follow();
   }
 
-  /** The figures of this gateway; or what it was asked to do is done. */
+  /**
+   * Resolves with a snapshot of this gateway. For an errand (see messages.ts) it first does what is asked.
+   */
   async read(what: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
     if (what === 'changes') return { changes: this.#accounting.sharing.followChanges() };
     if (what === 'books') return { books: this.#accounting.flush.run() };
@@ -173,12 +174,12 @@ export class Gateway {
     return this.#live.settings;
   }
 
-  /** An operator has changed what is logged, here or at another gateway of the group. */
+  /** Applies an operator's change of what is logged, made here or at another gateway of the group. */
   changeLog(change: LogChange): void {
     this.#logs.change(change);
   }
 
-  /** An operator says that upstreams of that model, or all, are well. */
+  /** Resets the breakers of that model's upstreams, or of all, as an operator asks. */
   resetUpstreams(model: string | undefined): void {
     this.#workers.resetUpstreams(model);
   }
@@ -188,8 +189,8 @@ export class Gateway {
   }
 
   /**
-   * Serves by `next` from now on, with no call dropped; with `check` changes nothing. Resolves with what
-   * speaks against it, and then the old settings stay. What needs a restart must be as it is. One at a time.
+   * Applies `next` without dropping a call; with `check` only checks it. Resolves with the reasons against
+   * it, and the old settings then stay. Settings that need a restart must be unchanged. One call at a time.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
     const parts: ReloadContext = {
@@ -208,9 +209,9 @@ export class Gateway {
   }
 
   /**
-   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` connections at
-   * rest have that time too, to come back with a last request, which has the same time from its own begin:
-   * another serves, so nobody waits.
+   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced`, idle
+   * connections have that time for a last request, which then has the same time again. Nobody waits for that,
+   * because another gateway serves.
    */
   async drain(replaced: boolean): Promise<void> {
     this.#state.ready = false;
@@ -219,7 +220,7 @@ export class Gateway {
     const drained = await this.#listeners.drain(timeoutMs, replaced);
     if (!drained && replaced) await this.#listeners.drainLate(timeoutMs);
     const callsInFlight = this.#metrics.reader.callsInFlight();
-    // What is left may be connections that wait for nothing.
+    // With `replaced` the rest may be idle connections.
     if (!drained && (callsInFlight > 0 || !replaced)) {
       this.#log.error('calls were cut: they did not end within drain_timeout_ms; what they had is billed', {
         callsInFlight,
@@ -228,7 +229,7 @@ export class Gateway {
     await this.close();
   }
 
-  /** Cuts what is left, writes the books and closes them. */
+  /** Cuts the remaining calls, flushes and closes the store. */
   async close(): Promise<void> {
     this.#state.ready = false;
     await this.#listeners.close();

@@ -1,6 +1,7 @@
 /**
- * Makes the document of `GET /admin/v1/status` from what each gateway process says of itself, and from the
- * last words of those that have ended. Main thread, and supervisor process.
+ * Builds the document of `GET /admin/v1/status` from the parts of the gateway processes, and from the last
+ * counters of those that have ended. Used on the main thread of a gateway process, and in the supervisor
+ * process.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
@@ -56,7 +57,7 @@ export function addSharing(left: SharingStatus | null, right: SharingStatus | nu
   };
 }
 
-/** Keeps of a process that has ended its counters alone. */
+/** Returns the counters alone, for a process that has ended. */
 export function endedSharing(status: SharingStatus | null): SharingStatus | null {
   if (status === null) return null;
   const well = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
@@ -76,8 +77,8 @@ function worstRegistry(
 }
 
 /**
- * `own` is of the process that answers; `members` are all that run, it among them; `ended` is the sum of
- * those that do not any more.
+ * Returns the document. `own` is the part of the process that replies; `members` has the parts of all running
+ * processes, including `own`; `ended` is the sum over the processes that have ended.
  */
 export function statusDocument(
   own: ProcessStatus,
@@ -99,7 +100,7 @@ export function statusDocument(
     uptime_seconds: own.uptime_seconds,
     limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },
     models: sum.models.map((model) => ({ ...priced(model), outcomes: occurred(model.outcomes) })),
-    // One that only an ended process had is in the settings no more.
+    // An upstream that only an ended process had is not in the settings any more.
     upstreams: sum.upstreams.filter((upstream) => current.has(keyOf(upstream))),
     threads: members.flatMap(threadsOf),
     processes: members.map((member) => ({
@@ -113,7 +114,7 @@ export function statusDocument(
   };
 }
 
-/** Keeps of a process that has ended its counters alone. */
+/** Returns the counters alone, for a process that has ended. */
 export function endedStatus(status: ProcessStatus): ProcessStatus {
   return {
     ...status,
@@ -127,7 +128,7 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
   };
 }
 
-/** Adds both. What has no sum is the left one's. */
+/** Adds two parts. Values that have no sum are those of `left`. */
 export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
   const add = (figure: (status: ProcessStatus) => number): number => figure(left) + figure(right);
   return {
@@ -149,7 +150,7 @@ export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessSta
   };
 }
 
-/** With the cost as money. */
+/** Returns the counts with the cost as money. */
 function priced<Calls extends CallsStatus>({ cost_pico_units: cost, ...calls }: Calls) {
   return { ...calls, cost: decimalOf(BigInt(Math.round(cost))) };
 }
@@ -162,7 +163,7 @@ function total(members: readonly ProcessStatus[], figure: (status: ProcessStatus
   return members.reduce((sum, status) => sum + figure(status), 0);
 }
 
-/** Names may be in one of them alone. */
+/** Adds by name. A name may be in only one of the two. */
 function addRecords<Name extends string>(
   left: Readonly<Record<Name, number>>,
   right: Readonly<Record<Name, number>>,
@@ -180,7 +181,7 @@ const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
 
 const keyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
 
-/** One entry for each key, in the order in which they are first met. */
+/** Returns one entry for each key, in the order in which keys first occur. */
 function addByKey<Entry>(
   left: readonly Entry[],
   right: readonly Entry[],

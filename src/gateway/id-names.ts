@@ -1,19 +1,18 @@
 /**
- * Ids of accounts and keys by their slots, kept in memory so that the store is not asked for every line of a
- * log. The logs of calls, the busiest accounts and the leases use it. Main thread of a gateway process.
+ * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
+ * store. The logs of calls, the top-accounts counter and the leases use it, on the main thread of a gateway
+ * process.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
 
-/** Ids of each kind that are kept. A gateway with more in use looks them up again. */
+/** How many ids of each kind are cached. A gateway with more in use reads them from the store again. */
 const IDS_MAX = 100_000;
-/**
- * A slot is not given to another key for a day after its key was deleted, so ids are forgotten before that.
- */
+/** A deleted key's slot is not given to another key for a day. Ids are dropped from the cache before that. */
 const KEPT_MS = 3_600_000;
 
 export interface IdSource {
-  /** May throw what a store throws, as `findKeyId` may. */
+  /** May throw StoreError, as may `findKeyId`. */
   findAccountId(account: AccountIndex): string | undefined;
   findKeyId(key: KeyIndex): string | undefined;
 }
@@ -36,7 +35,7 @@ export class IdNames {
     return this.#idOf(this.#accounts, account, () => this.#source.findAccountId(account));
   }
 
-  /** Returns the id of the key that has the slot, or had it last; null as above. */
+  /** Returns the id of the key that has the slot or had it last; null as above. */
   keyIdOf(key: KeyIndex): string | null {
     return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
   }

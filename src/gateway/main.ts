@@ -1,5 +1,6 @@
 /**
- * Entry of a gateway process: follows the supervisor's orders. Main thread of a gateway process.
+ * The entry of a gateway process: carries out the supervisor's messages (messages.ts). Runs on the main
+ * thread of a gateway process.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StoreHeld } from '../store/store-hold.js';
@@ -23,7 +24,7 @@ let gateway: Gateway | undefined;
 let started: Promise<void> = Promise.resolve();
 let draining = false;
 
-/** Sends a message and waits until it has left: a process that exits at once would lose it. */
+/** Sends a message and waits until it has left this process, because an immediate exit would lose it. */
 function say(message: FromGateway): Promise<void> {
   return new Promise((resolve) => {
     if (process.send === undefined || !process.connected) resolve();
@@ -32,16 +33,18 @@ function say(message: FromGateway): Promise<void> {
 }
 
 const supervisor = new SupervisorLink((message) => void say(message));
-/** Index among the gateways of the supervisor. */
+/** The slot of this gateway in its group. */
 let slot = 0;
 
-/** A command holds the store while it makes its one change: a disk flush, on a busy disk some seconds. */
+/**
+ * A command holds the store while it makes one change: a flush to disk, which takes seconds on a busy disk.
+ */
 const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
 /**
- * Waits for a command that works on the store; refuses if another gateway does, for each would admit the
- * whole of every limit.
+ * Opens the gateway. Waits if a command holds the store. Throws if another gateway does, because each of the
+ * two would admit the whole of every limit.
  */
 async function open(options: GatewayOptions): Promise<Gateway> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
@@ -109,7 +112,7 @@ async function lead(): Promise<void> {
 }
 
 async function read({ id, what, accounts }: ReadGateway): Promise<void> {
-  // A gateway that does not serve yet has no figures, and who asks must not wait for them.
+  // A gateway that is still starting has no snapshot, and the supervisor must not wait for one.
   await say({ kind: 'reading', id, reading: (await gateway?.read(what, accounts)) ?? {} });
 }
 
@@ -125,7 +128,7 @@ async function drain(replaced: boolean): Promise<void> {
   }
 }
 
-/** Closes what can be closed and exits. */
+/** Closes the gateway and exits. */
 async function end(exitCode: number): Promise<void> {
   if (draining) return;
   draining = true;
@@ -171,9 +174,10 @@ process.on('message', (message: ToGateway) => {
       void drain(message.replaced);
   }
 });
-// The supervisor has died: nobody would stop this process any more.
+// The supervisor has died, and nobody else would stop this process.
 process.on('disconnect', () => void drain(false));
-// A terminal or a service manager sends these to the whole group; the supervisor decides what they mean.
+// A terminal or a service manager sends these to the whole process group. The supervisor decides what they
+// mean.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
 process.on('uncaughtException', (error) => {
   log.error('gateway failed', { error: error.stack });

@@ -8,7 +8,7 @@
  *                            outcome  reply to `ask_reload`
  *                            in_force the settings that operators are shown, after a reload
  *                            lead     open the admin interface, beside the gateway that has it
- *                            follow   another gateway has the admin interface: accept no new connections to it
+ *                            follow   another gateway has the admin interface: no new connections
  *                            read     send a snapshot
  *                            readings reply to `ask_readings`
  *                            log      an operator of some gateway has changed what is logged
@@ -20,9 +20,9 @@
  *                            ask_readings  an operator asks for the snapshots of all gateways
  *                            log      an operator changes what all gateways log
  *                            reset_upstreams  an operator resets breakers, at all gateways
- *                            refused  sent once, instead of `ready`: the gateway cannot run with these settings
- *                                     or this data. It then exits with GATEWAY_REFUSED_EXIT_CODE and is not
- *                                     started again
+ *                            refused  sent once, instead of `ready`: the gateway cannot run with these
+ *                                     settings or this data. It then exits with GATEWAY_REFUSED_EXIT_CODE
+ *                                     and is not started again
  *                            reloaded reply to `reload`
  *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
  *                                        the file and has the environment

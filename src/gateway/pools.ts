@@ -114,8 +114,8 @@ export class UpstreamWorkers {
   }
 
   /**
-   * Closes the breakers of that model's upstreams, or of all. A worker that is started later has closed
-   * breakers anyway.
+   * Closes the breakers of that model's upstreams, or of all, and ends the pauses of their Retry-After. A
+   * worker that is started later has neither.
    */
   resetUpstreams(model: string | undefined): void {
     for (const { port } of this.#controls.values())

@@ -1,8 +1,8 @@
 /**
- * The books of a gateway that shares limits, accounts and keys with other processes of its host, or with
- * other hosts. Beside what every gateway has, it leases what its calls use from a coordinator, follows the
- * changes that others make to the registry, and sends those of its own operators through the coordinator.
- * Main thread of a gateway process.
+ * The accounting of a gateway that shares limits, accounts and keys with other processes of its host or with
+ * other hosts. In addition to what every gateway does, it leases what its calls use from a coordinator,
+ * applies the changes that others make to the registry, and sends its own operators' changes through the
+ * coordinator. accounting.ts creates it, on the main thread of a gateway process.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -58,9 +58,10 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     (account) => store.findSpending(account),
     (account, amount) => new Leases(buffers.ledger).forgetMoney(account, amount),
   );
-  // Before the buffers are filled: changes that come while they are being filled are applied again.
+  // Read before the buffers are filled: a change that arrives meanwhile is applied a second time, and none is
+  // missed.
   const appliedTo = store.shared.feed.newest();
-  // Without totals: balances and limits are leased from the coordinator.
+  // Without totals, because balances and limits are leased from the coordinator.
   recover({
     store,
     ledger,
@@ -103,12 +104,12 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
 }
 
 interface SharedAccountingOptions extends AccountingBase {
-  /** Index of the process in its group. */
+  /** The slot of this process in its group. */
   readonly slot: number;
-  /** Present if limits, accounts and keys are shared with other hosts too. */
+  /** Present if limits, accounts and keys are also shared with other hosts. */
   readonly openHosts: OpenHosts | undefined;
   readonly leaseFile: LeaseFile;
-  /** `feed.newest()` of a moment before the buffers were filled from the store. */
+  /** The value of `feed.newest()` from before the buffers were filled from the store. */
   readonly appliedTo: number;
   readonly totals: SharedTotals;
   readonly flush: LedgerFlush;
@@ -271,7 +272,7 @@ function managerOf(
   });
 }
 
-/** None if the account's plan is gone: it is not active then. */
+/** All limits are 0 if the account's plan is gone: the account is then disabled. */
 function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): ScopeLimits {
   const plan = catalog.plans[planIndex];
   if (plan === undefined) return { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };

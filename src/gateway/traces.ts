@@ -1,7 +1,8 @@
 /**
- * Traces of a gateway: reads from the environment whether spans are exported, starts the exporting thread,
- * and connects listeners and workers with it. gateway.ts owns it, on the main thread. Without
- * OTEL_EXPORTER_OTLP_ENDPOINT there is no such thread, and nothing of OpenTelemetry is loaded.
+ * The traces of a gateway: reads from the environment whether spans are exported, starts the thread that
+ * exports them, and connects listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no
+ * such thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread of a gateway
+ * process.
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,7 +17,10 @@ import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/
 import { createSpanBudget, SpanBudget, type SpanCounts, type SpanOutlet } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
-/** How long the last spans may take to reach the collector; one that is away delays a stop no longer. */
+/**
+ * How long the export of the last spans may take. A collector that is away delays the end no longer than
+ * this.
+ */
 const CLOSE_MS = 3_000;
 
 export interface TracesOptions {
@@ -24,13 +28,13 @@ export interface TracesOptions {
   /** Returns null if the id cannot be read. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
-  /** Stripe of the exporting thread in the metrics. */
+  /** The stripe of the exporting thread in the metrics. */
   readonly thread: number;
   readonly log: Log;
 }
 
 /**
- * Returns undefined and starts nothing if no spans are exported. Throws if the endpoint is not an address.
+ * Starts the export. Returns undefined if no spans are exported. Throws if the endpoint is not an address.
  */
 export function tracesOf(env: NodeJS.ProcessEnv, options: Omit<TracesOptions, 'env'>): Traces | undefined {
   return wantsTraces(env) ? new Traces({ ...options, env }) : undefined;
@@ -83,12 +87,12 @@ export class Traces {
     this.#thread.unref();
   }
 
-  /** For a listener that is being started. Its port must be in the transfer list. */
+  /** Returns what a new listener needs. Its port must be in the transfer list. */
   newListenerTracing(): ListenerTracing {
     return { sampling: this.#sampling, outlet: this.newOutlet() };
   }
 
-  /** The same for an upstream worker. */
+  /** Returns what a new upstream worker needs. Its port must be in the transfer list. */
   newOutlet(): SpanOutlet {
     const { port1, port2 } = new MessageChannel();
     this.#tell({ kind: 'source', port: port1 }, [port1]);
@@ -99,7 +103,7 @@ export class Traces {
     return this.#budget.counts();
   }
 
-  /** To be called when listeners and workers have ended: exports what they left, for CLOSE_MS at most. */
+  /** To be called when listeners and workers have ended. Exports their last spans, for CLOSE_MS at most. */
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;
