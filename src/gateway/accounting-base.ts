@@ -1,8 +1,7 @@
 /**
  * The part of a gateway's accounting that is the same whether it shares its limits or not: the store on disk,
- * the limits and balances in shared buffers, and the objects that read and write them. `accounting.ts` adds
- * the rest for a gateway that is alone, `shared-accounting.ts` for one that shares. Runs on the main thread
- * of a gateway process.
+ * the limits and balances in shared buffers, and their readers and writers. `accounting.ts` adds the rest for
+ * a gateway that is alone, `shared-accounting.ts` for one that shares. Runs on the main thread.
  */
 import { SystemClock, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';

@@ -89,8 +89,7 @@ function alone(options: AccountingOptions): AccountingParts {
 }
 
 /**
- * Opens the store and recovers the accounting from it. Throws `StoreHeld` and `StoreError` as `openBase`
- * does.
+ * Opens the store and recovers the accounting from it. Throws `StoreHeld` and `StoreError`, as `openBase`.
  */
 export function openAccounting(options: AccountingOptions): Accounting {
   const { group } = options;

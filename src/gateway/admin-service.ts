@@ -1,7 +1,6 @@
 /**
  * The admin interface of a gateway. Connects its routes with the gateway's parts. Within a group one gateway
- * has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main thread of
- * a gateway process.
+ * has the interface: from its start, or from `lead` until `follow`. gateway.ts owns it, on the main thread.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';

@@ -2,7 +2,7 @@
  * The text of the two logs of calls, each a line of JSON for a call. gateway-logs.ts calls this, on the main
  * thread of a gateway process.
  *
- * Access log, for every call that ended, also if it was refused:
+ * Access log, for every call that ended, rejected ones included:
  *
  *     {"level":"info","time":"2025-01-31T12:00:00.000Z","thread":"listener-0","pid":7,
  *      "request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
@@ -125,8 +125,7 @@ function roundedMs(ms: number): number {
 const jsonNames = new Map<string, string>();
 
 /**
- * Returns the JSON text of the name of a model or an upstream. Texts are cached, as the settings have few
- * names.
+ * Returns the JSON text of a name of a model or an upstream. Texts are cached: the settings have few names.
  */
 function jsonName(name: string | undefined): string {
   if (name === undefined) return 'null';

@@ -57,7 +57,7 @@ export interface CounterPoolOptions {
   readonly stuckMs?: number;
 }
 
-/** Runs the jobs. Starts no thread before the first job. */
+/** Starts no thread before the first job. */
 export class CounterPool {
   readonly #pool: Piscina;
   readonly #log: Log;

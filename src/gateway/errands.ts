@@ -25,10 +25,7 @@ export class GroupCommit {
   /** Listeners that have pending commits. */
   readonly #asked = new Set<number>();
 
-  /**
-   * `commit` is synchronous and returns whether it succeeded; `onCommit` gets that for each listener that
-   * asked.
-   */
+  /** `commit` is synchronous and returns its success; `onCommit` gets that for each listener that asked. */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
     this.#commit = commit;
     this.#onCommit = onCommit;
@@ -56,10 +53,7 @@ export class FlushRequests {
     this.#flush = flush;
   }
 
-  /**
-   * Resolves when everything that was settled before the call is in the store; with false if some of it could
-   * not be written.
-   */
+  /** Resolves when all that was settled before is in the store; with false if some could not be written. */
   flushAll(): Promise<boolean> {
     return (this.#next ??= this.#flushNext());
   }

@@ -24,8 +24,7 @@ import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import { accessLine, usageLine, type AccessNames, type CallNames } from './call-lines.js';
 
 /**
- * A ring holds eight times the calls that a busy listener ends in this time. A reader of a screen does not
- * notice the delay.
+ * A ring holds eight times a busy listener's calls of this time, and a reader of a screen does not notice it.
  */
 const DRAIN_PERIOD_MS = 100;
 /** The period after a drain that found nothing. It is longer because each drain wakes an idle gateway. */
@@ -67,8 +66,8 @@ export class GatewayLogs {
   }
 
   /**
-   * Applies the logging settings in all threads at once. If the file cannot be written, the first lines
-   * report it.
+   * Applies the logging settings in all threads at once. A file that cannot be written fails at its first
+   * lines.
    */
   apply({ log, access_log: accessLog }: Pick<Settings, 'log' | 'access_log'>): void {
     this.drain();

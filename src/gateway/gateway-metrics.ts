@@ -1,7 +1,6 @@
 /**
- * The metrics of a gateway: creates the shared buffers, keeps the names of threads and upstreams, and gives a
- * scrape what it reads from other parts. gateway.ts and stats.ts use it, on the main thread of a gateway
- * process.
+ * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape what
+ * it reads from other parts. gateway.ts and stats.ts use it, on the main thread.
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
@@ -23,8 +22,8 @@ import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 
 /**
- * How many accounts, the oldest first, have labels of their own if that is switched on. Each has three
- * samples; all take some 10 ms a scrape.
+ * Accounts with labels of their own, if that is switched on; the oldest come first. Their three samples each
+ * take some 10 ms a scrape.
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 

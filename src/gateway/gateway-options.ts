@@ -1,6 +1,5 @@
 /**
- * The options of a gateway, and the state that its parts share while it runs. Used on the main thread of a
- * gateway process.
+ * The options of a gateway, and the state that its parts share while it runs, on the main thread.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
@@ -29,10 +28,7 @@ export interface GatewayOptions {
   readonly joins: boolean;
   /** The channel to the supervisor. */
   readonly supervisor: SupervisorLink;
-  /**
-   * Called when the gateway cannot go on. Its process must then end, whether the accounting is flushed or
-   * not.
-   */
+  /** The gateway cannot go on: its process must end, whether the accounting is flushed or not. */
   readonly onHopeless: (reason: string) => void;
 }
 

@@ -1,7 +1,6 @@
 /**
  * Builds the document of `GET /admin/v1/status` from the parts of the gateway processes, and from the last
- * counters of those that have ended. Used on the main thread of a gateway process, and in the supervisor
- * process.
+ * counters of those that have ended. Used on a gateway's main thread, and in the supervisor process.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
@@ -22,6 +21,7 @@ import type { CallsStatus, ModelStatus, ProcessStatus } from './messages.js';
 
 const MS_PER_SECOND = 1_000;
 
+/** Returns one process's state of sharing as the document shows it; null if nothing is shared. */
 export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingStatus | null {
   if (snapshot === undefined) return null;
   const { registry } = snapshot;
@@ -38,6 +38,7 @@ export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingS
   };
 }
 
+/** Adds the counters of two processes. The state is the worse of the two. */
 export function addSharing(left: SharingStatus | null, right: SharingStatus | null): SharingStatus | null {
   if (left === null || right === null) return left ?? right;
   const worse = rankOf(right) > rankOf(left) ? right : left;

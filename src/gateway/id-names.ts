@@ -1,7 +1,6 @@
 /**
  * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
- * store. The logs of calls, the top-accounts counter and the leases use it, on the main thread of a gateway
- * process.
+ * store. The logs of calls, the top-accounts counter and the leases use it, on the main thread.
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, KeyIndex } from '../core/units.js';
@@ -12,7 +11,7 @@ const IDS_MAX = 100_000;
 const KEPT_MS = 3_600_000;
 
 export interface IdSource {
-  /** May throw StoreError, as may `findKeyId`. */
+  /** May throw what the store throws, as may `findKeyId`. */
   findAccountId(account: AccountIndex): string | undefined;
   findKeyId(key: KeyIndex): string | undefined;
 }

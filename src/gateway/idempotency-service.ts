@@ -1,15 +1,15 @@
 /**
  * The idempotency service: knows which calls with an `Idempotency-Key` are in progress, and stores the
- * responses of those that have ended. Listeners ask it over their ports (channel/idempotency-channel.ts); the
- * flush writes its responses. Runs on the main thread of a gateway process.
+ * responses of those that have ended. Listeners ask it over their ports (channel/idempotency-channel.ts), and
+ * the flush writes its responses. Runs on the main thread of a gateway process.
  *
  *     no record → in progress (of a listener) → stored → no record (expired, or evicted as the oldest)
  *                                             → no record (abandoned, or its listener died)
  *
  * The ports of several listeners have no common order, yet a client may get its response from one listener
- * and send the key again to another. So the service first reads all ports to their ends whenever it decides
- * on a lock or a flush asks for responses. If several processes share the host, it also takes each new lock
- * from the others (SharedLocks), and releases it when the response is on disk.
+ * and send the key again to another. So all ports are read to their ends before a lock is decided on, and
+ * before a flush gets its responses. If several processes share the host, each new lock is also taken in
+ * SharedLocks, and released there when the response is on disk.
  */
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { asWallMs } from '../core/units.js';
@@ -29,10 +29,7 @@ import type { FlushedResponses } from '../store/flush.js';
 import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 
-/**
- * Bytes of stored responses that all listeners together may be sending to clients. Slow clients hold them for
- * a while.
- */
+/** Bytes of stored responses that listeners may be sending, in all. Slow clients hold them for a while. */
 const REPLAY_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Responses expire after hours, so once a minute is often enough. */
@@ -81,10 +78,7 @@ export class IdempotencyService implements FlushedResponses {
   readonly #log: Log;
   readonly #responses: StoredResponses;
   readonly #shared: IdempotencyServiceOptions['shared'];
-  /**
-   * False with `durability: commit`: until the commit, the first client has not got the end of its response
-   * either.
-   */
+  /** False with `durability: commit`: the first client then has no end of its response before the commit. */
   readonly #replaysUnwritten: () => boolean;
   /** How many calls may be in progress: as many as calls in flight. */
   readonly #locksMax: number;
@@ -118,7 +112,7 @@ export class IdempotencyService implements FlushedResponses {
     });
   }
 
-  /** Connects a new listener, which sends its messages over `port`. */
+  /** Connects a new listener. */
   attach(index: number, port: MessagePort): void {
     const listener = { port, replayBytes: 0 };
     this.#listeners.set(index, listener);
@@ -243,8 +237,7 @@ export class IdempotencyService implements FlushedResponses {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
       const heldByOthers = this.#shared?.take(lock);
       if (heldByOthers !== undefined) return stateOfRunning(heldByOthers, lock);
-      // Another process may have had the lock, and released it after storing the response, since the lookup
-      // above.
+      // Another process may have stored the response and released its lock since the lookup above.
       found = this.#shared && this.#responses.findAnew(lock);
       if (found !== undefined) this.#giveBack([lock]);
     }

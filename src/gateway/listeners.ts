@@ -1,10 +1,8 @@
 /**
- * The listener threads of a gateway. `Listeners` starts them, connects each with every worker, hands them new
- * settings, drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway
- * process.
+ * The listener threads of a gateway: starts them, connects each with every worker, hands them new settings,
+ * drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway process.
  *
- * A dead listener's journal and access ring are emptied before its successor starts, because the successor
- * goes on in the same memory.
+ * A dead listener's journal and access ring are emptied before its successor uses the same memory.
  */
 import { once } from 'node:events';
 import { MessageChannel, Worker } from 'node:worker_threads';
@@ -27,14 +25,11 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 import type { UpstreamWorkers, WorkerClients } from './pools.js';
 
-/**
- * If more listeners die within DEATHS_WINDOW_MS, that is no accident. The process then ends, and the
- * supervisor paces its restarts.
- */
+/** If more than this die within DEATHS_WINDOW_MS, the process ends, and the supervisor paces its restarts. */
 const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
 /**
- * The time that a listener has to cut its connections and settle their calls. Then its thread is abandoned.
+ * The time in which a listener must cut its connections and settle their calls. Then its thread is abandoned.
  */
 const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
@@ -128,8 +123,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Hands new settings to all listeners, and to those started later. Resolves with the indices of the
-   * listeners that did not apply them in time.
+   * Hands new settings to all listeners, also to those started later. Resolves with the indices of those that
+   * did not apply them in time.
    */
   async replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
@@ -143,8 +138,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Stops accepting connections. Resolves with true when every call has ended, or with false after
-   * `timeoutMs`. With `keepsIdle` it also waits for idle connections to close.
+   * Stops accepting. Resolves with true when every call has ended, or false after `timeoutMs`. With
+   * `keepsIdle` it also waits for idle connections to close.
    */
   async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;
@@ -154,10 +149,7 @@ export class Listeners implements WorkerClients {
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
 
-  /**
-   * To be called after `drain`: waits for calls that have begun since, which have their own `timeoutMs`.
-   * Resolves as `drain` does.
-   */
+  /** As `drain`, to be called after it: waits only for calls that have begun since. */
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll({ kind: 'drain_late' });

@@ -176,8 +176,7 @@ process.on('message', (message: ToGateway) => {
 });
 // The supervisor has died, and nobody else would stop this process.
 process.on('disconnect', () => void drain(false));
-// A terminal or a service manager sends these to the whole process group. The supervisor decides what they
-// mean.
+// A terminal or a service manager sends these to the whole process group. The supervisor acts on them.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR2'] as const) process.on(signal, () => undefined);
 process.on('uncaughtException', (error) => {
   log.error('gateway failed', { error: error.stack });

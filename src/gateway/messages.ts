@@ -68,17 +68,11 @@ export interface StartGateway {
 export interface GroupPosition {
   /** Text that only this supervisor has. Gateways with the same id may use the data directory together. */
   readonly id: string;
-  /**
-   * From 0. No two running gateways have the same slot. A gateway that replaces one that has ended takes its
-   * slot.
-   */
+  /** From 0. No two running gateways have the same slot. The successor of a gateway has its slot. */
   readonly slot: number;
 }
 
-/**
- * Returns the group id of this process, which is a supervisor. No other supervisor of this host ever has the
- * same.
- */
+/** Returns the group id of this process, a supervisor. No other supervisor of this host ever has the same. */
 export function ownGroupId(): string {
   const id = identityOf(process.pid);
   invariant(id !== undefined, '/proc tells who this process is');
@@ -276,8 +270,7 @@ export interface Snapshots {
 }
 
 /**
- * Kinds that make the gateway do something first. A reply to an earlier question does not count for a later
- * one.
+ * Kinds that make the gateway do something first. A reply to an earlier question is no reply to a later one.
  */
 export const ERRANDS: ReadonlySet<SnapshotKind> = new Set<SnapshotKind>(['changes', 'books']);
 
@@ -289,8 +282,7 @@ export type Snapshot = Partial<Snapshots>;
 /** The snapshots of all processes of a supervisor. */
 export interface GroupSnapshot {
   /**
-   * The running processes. One that did not reply in time has its latest snapshot; for an errand or `calls`
-   * it has none.
+   * The running processes. One that did not reply has its latest snapshot, but none for an errand or `calls`.
    */
   readonly members: readonly { readonly slot: number; readonly reading: Snapshot }[];
   /** The counters of the processes that have ended; empty if there are none. */

@@ -1,7 +1,7 @@
 /**
- * The upstream workers of a gateway: a Piscina pool with one task for each worker, which runs as long as its
- * thread. gateway.ts owns it, on the main thread of a gateway process. A worker that dies is started again;
- * its calls are lost and not charged.
+ * The upstream workers of a gateway: a Piscina pool in which each thread has one task that runs as long as it
+ * does. A worker that dies is replaced; its calls are lost and not charged. gateway.ts owns the pool, on the
+ * main thread.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -19,8 +19,7 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 
 /**
- * The pause before a dead worker is replaced. Without it, a worker that dies at its start would take a whole
- * core.
+ * The pause before a dead worker is replaced. One that dies at its start would otherwise take a whole core.
  */
 const WORKER_PAUSE_MS = 100;
 
@@ -39,7 +38,6 @@ export interface UpstreamWorkersOptions {
   readonly log: Log;
 }
 
-/** Those who send calls to workers: the listeners. */
 export interface WorkerClients {
   /** A worker was started. Every listener must be given a channel to it. */
   attachWorker(workerIndex: number): void;
@@ -53,7 +51,6 @@ interface WorkerControl {
   readonly taken: PendingReplies<boolean>;
 }
 
-/** The upstream workers. When a thread dies, its task is started again. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;
@@ -87,10 +84,7 @@ export class UpstreamWorkers {
     return [...this.#controls.keys()];
   }
 
-  /**
-   * Creates a channel between a worker and a listener, hands one end to the worker and returns the other. The
-   * worker drops its earlier channel to that listener.
-   */
+  /** Connects a worker with a listener, in place of their earlier channel. Returns the listener's end. */
   connect(workerIndex: number, listenerIndex: number): FrameChannel {
     const [ours, theirs] = createFrameChannel();
     const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };

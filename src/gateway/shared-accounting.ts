@@ -47,6 +47,7 @@ import { FlushRequests, GroupErrands } from './errands.js';
 import type { GroupPosition } from './messages.js';
 import type { LiveSettings } from './reload.js';
 
+/** Opens the store and the lease file, and recovers the accounting. Throws as `openBase` does. */
 export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
   const base = openBase(options);
   const { store, buffers, ledger, keyTable, directory, clock, live, log } = base;
@@ -58,8 +59,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     (account) => store.findSpending(account),
     (account, amount) => new Leases(buffers.ledger).forgetMoney(account, amount),
   );
-  // Read before the buffers are filled: a change that arrives meanwhile is applied a second time, and none is
-  // missed.
+  // Read before the buffers are filled, so that a change that arrives meanwhile is not missed.
   const appliedTo = store.shared.feed.newest();
   // Without totals, because balances and limits are leased from the coordinator.
   recover({

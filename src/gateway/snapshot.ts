@@ -63,8 +63,7 @@ function textOf(file: string): string {
 }
 
 /**
- * The part of memory that is the default budget of bodies. Threads and accounting, responses, and garbage
- * take as much each.
+ * The bodies' part of memory by default. Threads and accounting, responses, and garbage take as much each.
  */
 const SHARE_OF_MEMORY = 1 / 4;
 /** 400 of the longest bodies in their first half second. An operator who expects more sets the limit. */

@@ -1,7 +1,6 @@
 /**
- * The stats of a gateway, for the admin interface and the supervisor. `Stats` reads those of this gateway;
- * `GroupView` adds up those of all gateways of the supervisor, which is what operators see. gateway.ts owns
- * them, on the main thread of a gateway process.
+ * The stats of a gateway (`Stats`), and the sum over all gateways of the supervisor, which operators see
+ * (`GroupView`). gateway.ts owns them, on the main thread of a gateway process.
  */
 import type { FamilySamples, MetricsFormat, MetricsPage } from '../telemetry/exposition.js';
 import { mergeFamily } from '../telemetry/metrics-snapshot.js';
@@ -36,7 +35,7 @@ export class GroupView {
     this.#options = options;
   }
 
-  /** Resolves with the samples for one page of `/metrics`. */
+  /** The samples for one page of `/metrics`. */
   async metrics(): Promise<FamilySamples> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('metrics');
@@ -54,7 +53,7 @@ export class GroupView {
     return statusDocument(own ?? statuses[0]!, statuses, ended.status);
   }
 
-  /** Resolves with the report of each process, also of those that have just ended. */
+  /** One report for each process, also for those that have just ended. */
   async accounts(): Promise<readonly AccountReport[]> {
     const { members, ended } = await this.#readAll('accounts');
     return [...members.map(({ reading: snapshot }) => snapshot), ended].flatMap(
@@ -116,7 +115,7 @@ export class Stats {
     });
   }
 
-  /** Resolves with a snapshot of this gateway alone. */
+  /** The snapshot of this gateway alone. */
   async read(what: SnapshotKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
     if (what === 'metrics') return { metrics: await metrics.read() };
@@ -124,19 +123,19 @@ export class Stats {
     return { status: statusOf(this.#facts(), metrics) };
   }
 
-  /** Resolves with the document of `GET /admin/v1/status`. */
+  /** The document of `GET /admin/v1/status`. */
   async status(): Promise<StatusDocument> {
     if (this.#group !== undefined) return this.#group.status();
     const { status } = await this.read('status');
     return statusDocument(status!, [status!], undefined);
   }
 
-  /** Resolves with the reports of the busiest accounts, one for each process. */
+  /** The busiest accounts, one report for each process. */
   async accounts(): Promise<readonly AccountReport[]> {
     return this.#group === undefined ? [this.#options.accounting.base.tally.read()] : this.#group.accounts();
   }
 
-  /** Resolves with the page of `/metrics`. */
+  /** The page of `/metrics`. */
   page(format: MetricsFormat): Promise<MetricsPage> {
     return this.#options.metrics.render(format);
   }

@@ -40,6 +40,7 @@ export interface StatusFacts {
   readonly sharing: SharingSnapshot | undefined;
 }
 
+/** Returns the part of this process. */
 export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
   const { settings, accounting: books } = facts;
   const { reader } = metrics;

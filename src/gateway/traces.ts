@@ -1,8 +1,7 @@
 /**
  * The traces of a gateway: reads from the environment whether spans are exported, starts the thread that
  * exports them, and connects listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no
- * such thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread of a gateway
- * process.
+ * such thread, and nothing of OpenTelemetry is loaded. gateway.ts owns it, on the main thread.
  */
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -17,10 +16,7 @@ import type { FromSpanExport, SpanExportInit, ToSpanExport } from '../telemetry/
 import { createSpanBudget, SpanBudget, type SpanCounts, type SpanOutlet } from '../telemetry/span-outbox.js';
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
-/**
- * How long the export of the last spans may take. A collector that is away delays the end no longer than
- * this.
- */
+/** How long the export of the last spans may delay the end of the gateway. */
 const CLOSE_MS = 3_000;
 
 export interface TracesOptions {

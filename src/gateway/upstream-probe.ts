@@ -15,7 +15,7 @@ import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { routesOf } from './snapshot.js';
 
-/** What came back: a response as far as it was read (`answer`), or an error (`fault`). */
+/** What came back: a response as far as it was read, or an error. */
 export type ProbeReply =
   | {
       readonly kind: 'answer';
@@ -48,6 +48,7 @@ const UNKNOWN_MODEL_WORDS =
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
+/** Returns what a reply means and what the operator should do about it. */
 export function verdictOf(target: UpstreamTarget, model: string, reply: ProbeReply): ProbeVerdict {
   if (reply.kind === 'fault') {
     const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
@@ -181,8 +182,8 @@ const OUTPUT_TOKENS = 5;
 const OTHER_LIMIT = 'max_completion_tokens';
 
 /**
- * Probes the upstreams of the model with that id or alias, or of all models. Returns one result for each, in
- * the order of the settings; undefined if there is no such model.
+ * Probes the upstreams of the model with that id or alias, or of all models. Resolves with one result for
+ * each, model by model in the order of the settings; with undefined if there is no such model.
  */
 export async function probeUpstreams(
   settings: Settings,

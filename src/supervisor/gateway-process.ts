@@ -1,10 +1,10 @@
 /**
- * One gateway process, from fork to exit. `GatewayProcess` forks the gateway, sends it the messages of
- * gateway/messages.ts, awaits its replies, and kills it if it does not start or end in time. GroupMember
- * creates one for each life of a gateway. Runs in the supervisor process.
+ * One gateway process, from fork to exit: forks it, exchanges the messages of gateway/messages.ts with it,
+ * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
+ * in the supervisor process.
  *
- * Every method is safe after the gateway has ended: a message is then dropped, and a request resolves at once
- * or after its timeout. No promise rejects.
+ * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
+ * rejects.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -37,13 +37,13 @@ export interface GatewayExit {
 }
 
 export interface GatewayCallbacks {
-  /** The gateway serves. Called at most once, and before `onExit`. */
+  /** Called at most once, and before `onExit`. */
   onReady(ready: GatewayReady): void;
-  /** The process has ended. Called exactly once. */
+  /** Called exactly once. */
   onExit(exit: GatewayExit): void;
-  /** The gateway has opened the admin interface, after `lead`. */
+  /** The admin interface is open, after `lead`. */
   onLeads(): void;
-  /** The gateway has sent its last snapshot, before it ends. */
+  /** The last snapshot, sent before the gateway ends. */
   onLastReading(snapshot: Snapshot): void;
   /** An operator of this gateway asks for a reload. Never rejects. */
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
@@ -56,15 +56,13 @@ export interface GatewayCallbacks {
 }
 
 export interface GatewayProcessOptions {
-  /** The module that the gateway process runs. */
+  /** The main module of a gateway. */
   readonly entry: URL;
   /** A gateway that is not ready after this time is killed. */
   readonly readyMsMax: number;
-  /**
-   * The time that a gateway has for its last flush and its exit once it serves nothing. Then it is killed.
-   */
+  /** The time for the last flush and the exit, once nothing is served. Then the gateway is killed. */
   readonly exitGraceMs: number;
-  /** The time that a gateway has to hand new settings to its threads. */
+  /** The time in which a gateway must hand new settings to its threads. */
   readonly reloadMsMax: number;
   readonly log: Log;
 }
@@ -75,39 +73,33 @@ export interface GatewayProcessOptions {
 const READ_MS_MAX = 1_000;
 
 /**
- * glibc malloc arenas in a gateway. One thread allocates a buffer and another frees it, so with an arena for
- * each thread all of them fragment. After 5,000 streams 316 MB were resident; with two arenas, 244 MB.
+ * Arenas of glibc's malloc. One thread allocates a buffer and another frees it, so with one arena a thread
+ * all of them fragment: after 5,000 streams 316 MB were resident, with two arenas 244 MB.
  */
 const MALLOC_ARENA_MAX = '2';
 
 /**
- * glibc returns buffers longer than the first value to the system when they are freed, and keeps at most the
- * second value free at the end of an arena. Without fixed values it raises both with the longest buffer
- * freed, up to 32 MiB, so large bodies stayed in the arenas. After 200 bodies of 10 MiB, all garbage
- * collected, 64 MiB more were resident than before them (128 MiB in all); with these values, 8 MiB more.
+ * glibc returns freed buffers longer than the first value to the system, and keeps at most the second value
+ * free at an arena's end. By itself it raises both to the longest buffer freed, up to 32 MiB, so large bodies
+ * stay in the arenas: 200 of 10 MiB, all garbage collected, left 64 MiB more resident than before (128 in
+ * all). With these values they leave 8 MiB.
  */
 const MALLOC_MMAP_THRESHOLD_ = String(1024 * 1024);
 const MALLOC_TRIM_THRESHOLD_ = String(2 * 1024 * 1024);
 
 /**
- * How many bytes of bytecode V8 may inline into one function of a gateway; its default is 920. A request
- * passes through some hundred small functions, and calls between them are expensive. Relative to the default,
- * a call takes 1.14 to 1.23 times the CPU without inlining and 0.85 to 0.96 with this value. From 3,000 on
- * the gain is lost (bench/README.md).
+ * Bytes of bytecode that V8 may inline into one function; its default is 920. A request passes through some
+ * hundred small functions, and calls between them are expensive: relative to the default, it takes 1.14 to
+ * 1.23 times the CPU without inlining and 0.85 to 0.96 with this value. From 3,000 on the gain is lost
+ * (bench/README.md).
  */
 const INLINED_BYTES_MAX = 2_000;
 
-/**
- * The bytes of request headers that µWS accepts; its default is 4,096. Some proxies add longer cookies and
- * baggage.
- */
+/** Bytes of request headers that µWS accepts, instead of 4,096: some proxies add long cookies and baggage. */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
 
 const STANDARD_ERROR = 2;
-/**
- * The descriptor by which a gateway finds the supervisor's standard error: after the three standard ones and
- * the IPC channel.
- */
+/** A gateway's descriptor of the supervisor's standard error: after the standard ones and the IPC channel. */
 const LOG_DESCRIPTOR = 4;
 
 export class GatewayProcess {
@@ -144,9 +136,8 @@ export class GatewayProcess {
       execArgv: [`--max-inlined-bytecode-size-cumulative=${INLINED_BYTES_MAX}`, ...process.execArgv],
       detached: false,
       serialization: 'advanced',
-      // A gateway reads nothing from the terminal. Its standard output and its log go where the supervisor's
-      // go. Its own standard error is a pipe: what native code writes there would otherwise break the log's
-      // JSON lines.
+      // Standard output and the log go where the supervisor's go. Standard error is a pipe, because what
+      // native code writes there would break the log's JSON lines.
       stdio: ['ignore', 'inherit', 'pipe', 'ipc', STANDARD_ERROR],
     });
     if (this.#child.stderr !== null) logStrayOutput(this.#child.stderr, this.#child.pid ?? 0, options.log);
@@ -156,8 +147,7 @@ export class GatewayProcess {
     }, options.readyMsMax);
     this.#child.on('message', (message) => this.#onMessage(message as FromGateway));
     this.#child.once('error', (error) => {
-      // If the fork failed, there is no 'exit'. An error on a running process's channel is followed by
-      // 'exit'.
+      // If the fork failed, there is no 'exit'. Any other error is followed by 'exit'.
       if (this.#child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
     });
     this.#child.once('exit', (code, signal) => {
@@ -166,8 +156,7 @@ export class GatewayProcess {
         if (code === GATEWAY_REFUSED_EXIT_CODE) this.#refusal ??= 'the gateway refused to start';
         this.#onEnd(how, code === 0);
       };
-      // 'exit' can come before the last message has been read, and `refused` with its reason must not be
-      // lost.
+      // 'exit' can come before the last message is read, and `refused` must not be lost.
       if (this.#child.connected) this.#child.once('disconnect', end);
       else end();
     });
@@ -190,17 +179,14 @@ export class GatewayProcess {
   }
 
   /**
-   * Sends new settings, or with `check` only asks whether the gateway could take them. Resolves with the
-   * reasons against them (empty if there are none), also if the gateway ends or does not reply in time.
+   * Sends new settings, or with `check` asks whether the gateway could take them. Resolves with the reasons
+   * against them; also if the gateway ends or does not reply in time.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
   }
 
-  /**
-   * Resolves with the gateway's snapshot of that kind; it is empty if the gateway ends or does not reply in
-   * time.
-   */
+  /** Resolves with an empty snapshot if the gateway ends or does not reply in time. */
   read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
     return this.#reads.ask((id) => this.#send({ kind: 'read', id, what, accounts }));
   }
@@ -224,7 +210,7 @@ export class GatewayProcess {
 
   #send(message: ToGateway): void {
     if (!this.#child.connected) return;
-    // The gateway may end meanwhile. That is no error here, because its exit is reported anyway.
+    // The gateway may end meanwhile. Its exit is reported anyway.
     this.#child.send(message, () => undefined);
   }
 
@@ -288,8 +274,8 @@ const PAUSE_MS = 1_000;
 
 /**
  * Logs what a gateway writes to standard error outside its log, until the stream ends: messages of native
- * libraries (LMDB's `Write error`) and the last messages of V8 and Node. Each burst becomes one log entry, so
- * that every line of the log is JSON. Holds at most one burst in memory.
+ * libraries (LMDB's `Write error`), last messages of V8 and Node. Each burst becomes one log entry, so every
+ * line stays JSON. Holds at most one burst.
  */
 export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   let text = '';

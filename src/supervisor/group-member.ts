@@ -1,9 +1,7 @@
 /**
- * One member of the group of gateways: a slot number, and the process that has it or the pause before its
- * next start. ProcessGroup creates and drives the members. Also declares the options and callbacks of
- * ProcessGroup. Runs in the supervisor process.
- *
- * A member has at most one process. `#process` is undefined from its exit until the next `start`.
+ * One member of the group of gateways: a slot, and the process in it or the pause before its next start.
+ * ProcessGroup drives the members, in the supervisor process. Its options and callbacks are declared here
+ * too.
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
@@ -25,14 +23,11 @@ import type { Log } from '../telemetry/log.js';
 export interface RestartPauses {
   readonly firstMs: number;
   readonly longestMs: number;
-  /** A gateway that served for this long had started well, and the pauses begin at `firstMs` again. */
+  /** After this time of service, the pauses begin at `firstMs` again. */
   readonly healthyMs: number;
 }
 
-/**
- * A client that retries does not notice the first restart. A gateway that cannot start costs one try in ten
- * seconds.
- */
+/** A client that retries does not notice the first pause. A gateway that cannot start costs a try in 10 s. */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
 /** Decides how long to wait before a gateway that ended is started again. */
@@ -48,14 +43,13 @@ export class RestartPolicy {
     this.#nextMs = pauses.firstMs;
   }
 
-  /** To be called when the gateway serves. */
   onReady(): void {
     this.#readySinceMs = this.#clock.monotonicMs();
   }
 
   /**
-   * To be called when the gateway has ended, ready or not. Returns the pause before its next start, in
-   * milliseconds. Each pause is twice the one before, up to `longestMs`.
+   * To be called when the gateway has ended, ready or not. Returns the pause in milliseconds, which doubles
+   * each time up to `longestMs`.
    */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
@@ -90,12 +84,9 @@ export interface MemberOwner {
 
 export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
-  /** The settings of its next process. The running process has the same, except what needs a restart. */
+  /** The settings of its next process. The running process may differ in what needs a restart. */
   settings: Settings;
-  /**
-   * Whether the member is the replacement of another that still serves. Until it serves itself, its exit does
-   * not count as a failure of the group.
-   */
+  /** Whether it replaces another member and does not serve yet. Its exit then is no failure of the group. */
   isTrial: boolean;
   readonly #options: MemberOptions;
   readonly #owner: MemberOwner;
@@ -166,8 +157,7 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   /**
-   * Sends new settings to its process; see GatewayProcess.reload. If the process waits for its restart, it is
-   * started now.
+   * Sends new settings as GatewayProcess.reload does. A process that waits for its restart is started now.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     if (this.#process === undefined) void this.start();
@@ -181,8 +171,8 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   /**
-   * Does the same when another member serves in its place. Resolves when the process has ended. A process
-   * that runs for longer than `waitMsMax` is killed.
+   * As `drain`, because another member serves in its place. Resolves when the process has ended, which is
+   * killed after `waitMsMax` milliseconds.
    */
   async retire(waitMsMax: number): Promise<void> {
     this.#retiring = true;
@@ -217,7 +207,6 @@ export class GroupMember implements PrimaryCandidate {
   }
 }
 
-/** What a ProcessGroup is created with. */
 export interface GroupOptions extends MemberOptions {
   readonly settings: Settings;
   readonly demo: boolean;
@@ -236,13 +225,12 @@ export interface GroupEnd {
 }
 
 export interface GroupCallbacks {
-  /** The first gateway serves. Called once. */
+  /** Called once, when the first gateway serves. */
   onReady(ready: GatewayReady): void;
   /** An operator of a gateway asks for a reload. Must not reject. */
   onReloadAsked(request: ReloadRequest): Promise<ReloadOutcome>;
 }
 
-/** A replacement of the gateways that is in progress. */
 export interface Replacement {
   /** How many gateways are replaced. */
   readonly count: number;

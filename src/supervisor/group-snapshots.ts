@@ -26,10 +26,7 @@ export class GroupSnapshots {
   readonly #entries = new Map<ReadableProcess, Entry>();
   /** The summed counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /**
-   * Collections in progress. Whoever asks for the same kind meanwhile shares the result, so two operators
-   * cost as much as one.
-   */
+  /** Collections in progress. Whoever asks meanwhile shares the result: two operators cost as much as one. */
   readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /**
    * Errands that start when the current one has ended. Whoever asks meanwhile shares the next one, because
@@ -56,9 +53,8 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process and waits for the slowest, at most as long as one process may take. A process that
-   * does not reply in time counts with its latest snapshot. Errands and `calls` have no such fallback: its
-   * reply is then empty.
+   * Asks every process and waits for the slowest, at most as long as one may take. A process that does not
+   * reply in time counts with its latest snapshot; for an errand or `calls` its part is empty.
    */
   collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(what, accounts);

@@ -1,9 +1,7 @@
 /**
- * Decides which gateway of the group has the admin interface, and passes it on. ProcessGroup calls it. Runs
- * in the supervisor process.
- *
- * Gateways of a group share the port. The next gateway therefore opens its socket before the former one
- * closes its own, and the interface is always reachable, unless the process that had it was killed.
+ * Decides which gateway of a group has the admin interface, and passes it on. ProcessGroup calls it, in the
+ * supervisor process. Gateways of a group share the port, and the next one opens its socket before the former
+ * closes its own: the interface stays reachable, unless the process that had it was killed.
  */
 export interface PrimaryCandidate {
   /** Whether it can have the admin interface: it serves and is not about to end. */
@@ -46,8 +44,8 @@ export class Primary<Candidate extends PrimaryCandidate> {
   }
 
   /**
-   * To be called when `candidate` has ended. If it was to have the interface, the former one keeps it. If
-   * there is no former one, a fit one of `others` gets it, or else the next for which `onFit` is called.
+   * To be called when `candidate` has ended. The interface then stays with the former one that still has it,
+   * or goes to a fit one of `others`, or to the next candidate that `onFit` names.
    */
   onEnd(candidate: Candidate, others: readonly Candidate[]): void {
     if (candidate === this.#former) this.#former = undefined;

@@ -1,10 +1,10 @@
 /**
- * Starts the gateway processes, restarts those that end, replaces them one by one, and stops them all.
- * supervisor.ts creates one group. Runs in the supervisor process.
+ * Starts the gateway processes, restarts those that end, replaces them one by one, and stops them.
+ * supervisor.ts creates one group, in the supervisor process.
  *
- * The first gateway starts alone. If it ends before it has served, the group ends too: another try would fail
- * the same way, and an operator is watching. Once it serves, its ports are kept for every later start, so
- * port 0 stays the same port for the life of the supervisor.
+ * The first gateway starts alone. If it ends before it has served, the group ends: another try would fail the
+ * same way, and an operator is watching. Once it serves, its ports are kept for every later start, so port 0
+ * stays the same port for the life of the supervisor.
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
@@ -35,9 +35,9 @@ export interface ReplaceSteps<Member> {
 }
 
 /**
- * Replaces the gateways one by one. The new gateway serves before the former one stops accepting calls, and
- * the former one has ended before the next is started. So at most one more than usual runs. Resolves with
- * undefined when all former gateways are gone, or with the reason why the rest stay.
+ * Replaces the gateways one by one: the new one serves before the former stops accepting, and the former has
+ * ended before the next is started. So at most one more than usual runs. Resolves with undefined when all are
+ * replaced, or with the reason why the rest stay.
  */
 export async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<string | undefined> {
   for (const former of [...steps.members()]) {
@@ -93,9 +93,9 @@ export class ProcessGroup {
   }
 
   /**
-   * Hands the settings of `next` that apply at a reload to every gateway, and to those started later. First
-   * asks every gateway whether it can take them; with `dryRun` it only asks. Resolves with the reasons
-   * against them, and the settings are then unchanged. One reload at a time: Reloads runs them in sequence.
+   * Hands the settings that apply at a reload to every gateway, now or at its start, after each has said that
+   * it can take them; with `dryRun` only asks. Resolves with the reasons against them, and then nothing has
+   * changed. One reload at a time: Reloads runs them in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
@@ -103,8 +103,7 @@ export class ProcessGroup {
     const errors = await this.#tellAll(next, true);
     if (errors.length > 0 || dryRun) return errors;
     if (this.#isStopping()) return ['the gateway is stopping'];
-    // All gateways can take the settings. From here on a restarted gateway gets them, even in the middle of
-    // the change.
+    // All gateways can take the settings. From here on a gateway that restarts gets them.
     const before = this.#settings;
     this.#adopt(next);
     const failures = await this.#tellAll(next, false);
@@ -129,10 +128,7 @@ export class ProcessGroup {
     return undefined;
   }
 
-  /**
-   * Begins to replace the gateways one by one. The new ones run with `next`, and with the program that is on
-   * disk now.
-   */
+  /** Begins to replace the gateways one by one, by ones with `next` and the program that is on disk now. */
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
@@ -148,8 +144,7 @@ export class ProcessGroup {
         if (this.#primary.current === from) await this.#primary.handOver(to);
       },
       retire: async (member) => {
-        // Twice the drain timeout: a call that arrives on an idle connection during the drain has the full
-        // time too.
+        // Twice the drain timeout: a late call on an idle connection has the full time too.
         await member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
         this.#forget(member);
       },
@@ -225,9 +220,7 @@ export class ProcessGroup {
     };
   }
 
-  /**
-   * Returns the lowest slot that no member has. So there is never more than one slot beyond the usual number.
-   */
+  /** Returns the lowest free slot, so that at most one slot beyond the usual number is used. */
   #freeSlot(): number {
     const taken = new Set(this.#members.map(({ slot }) => slot));
     let slot = 0;
@@ -241,9 +234,7 @@ export class ProcessGroup {
     for (const member of this.#members) member.settings = adoptLive(member.settings, next);
   }
 
-  /**
-   * Sends the settings to every gateway that is not being replaced. Returns all their reasons against them.
-   */
+  /** Sends the settings to the gateways that are not being replaced. Returns the reasons against them. */
   async #tellAll(next: Settings, check: boolean): Promise<readonly string[]> {
     const replies = this.#members
       .filter(({ isRetiring }) => !isRetiring)

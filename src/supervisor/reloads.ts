@@ -1,11 +1,10 @@
 /**
- * Reloads the settings, one reload after the other, and watches the files of the settings (`watch`).
- * supervisor.ts calls it for a signal, for an operator and for a changed file. Runs in the supervisor
- * process.
+ * Reloads the settings, one reload after the other, and watches their files (`watch`). supervisor.ts calls it
+ * for a signal, an operator or a changed file, in the supervisor process.
  *
- * A reload reads the file, checks all of it, and hands the settings that apply at a reload to the gateways.
- * If anything is wrong, it changes nothing and returns the reasons. With `restart`, the gateways are then
- * replaced one by one.
+ * A reload reads and checks the whole file, then hands what applies at a reload to the gateways; if anything
+ * is wrong it changes nothing and returns the reasons. With `restart` the gateways are then replaced one by
+ * one.
  */
 import { ConfigError } from '../config/config-error.js';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
@@ -48,8 +47,7 @@ export class Reloads {
   /** The last reload of the queue. */
   #last: Promise<unknown> = Promise.resolve();
   /**
-   * Reloads that have not read the file yet, by kind. A further request of the same kind joins the one that
-   * waits.
+   * Reloads that have not read the file yet, by kind. A further request of a kind joins the one that waits.
    */
   readonly #waiting = new Map<string, Promise<ReloadOutcome>>();
 
@@ -58,15 +56,14 @@ export class Reloads {
     this.#settings = options.settings;
   }
 
-  /** The settings in force. */
   get settings(): Settings {
     return this.#settings;
   }
 
   /**
-   * Reads and applies the file after all earlier reloads, so the last content wins. With `dryRun` it only
-   * reports what would change. `origin` names who asks, for the log. Few reloads can wait, because equal
-   * requests are joined. Never rejects.
+   * Reads and applies the file after all earlier reloads, so the last content wins. Equal requests are
+   * joined. With `dryRun` it only reports what would change. `origin` names who asks, for the log. Never
+   * rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const kind = JSON.stringify([request.dryRun, request.restart]);
@@ -156,9 +153,9 @@ export interface FileWatchOptions {
 }
 
 /**
- * Calls `onChange` if files have changed. It polls the files every `periodMs` instead of using file events.
- * So it also notices a replaced file (editors), a switched link to the folder (config maps of Kubernetes),
- * and changes on mounts without events (NFS, bind mounts of containers). A poll costs some 3 µs a file.
+ * Calls `onChange` if files have changed. Polls them every `periodMs`, because file events miss replaced
+ * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
+ * bind mounts of containers). A poll costs some 3 µs a file.
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;

@@ -1,8 +1,7 @@
 /**
- * The supervisor: starts the group of gateways, translates signals and file changes into reloads,
- * replacements and shutdown, and waits for the end. The command `serve` calls `supervise`. Runs in the
- * supervisor process, which never serves calls. It imports no code that serves, so that it stays small while
- * it waits.
+ * The supervisor: starts the gateways, turns signals and file changes into reloads, replacements and
+ * shutdown, and waits for the end. The command `serve` calls it, in the supervisor process. It imports no
+ * code that serves calls, so that it stays small while it waits.
  */
 import { SystemClock } from '../core/clock.js';
 import { CUT_CALLS_WAIT_MS_MAX } from '../core/limits.js';
@@ -18,15 +17,9 @@ import { ProcessGroup } from './process-group.js';
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
 /** Reading two million keys takes seconds. A start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
-/**
- * Calls that are cut have CUT_CALLS_WAIT_MS_MAX. The last flush takes milliseconds; the rest is for a slow
- * disk.
- */
+/** Cut calls have CUT_CALLS_WAIT_MS_MAX; the last flush takes milliseconds, and more on a slow disk. */
 const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
-/**
- * A reload waits twice for threads, up to SETTINGS_WAIT_MS_MAX each. A gateway that is restarting has to
- * start first.
- */
+/** A reload waits twice for threads (SETTINGS_WAIT_MS_MAX), and first for a gateway that restarts. */
 const RELOAD_MS_MAX = 60_000;
 /** The period of FileWatch. A change takes effect after two polls. */
 const WATCH_PERIOD_MS = 1_000;
@@ -77,9 +70,9 @@ export function supervisorOptions(
 }
 
 /**
- * Runs until all gateways have ended. SIGTERM and SIGINT drain them, and a second SIGINT kills them. They
- * also end if a gateway cannot run. SIGHUP reloads the settings; SIGUSR2 also replaces the gateways. Calls
- * `onReady` at most once. Never rejects.
+ * Runs until all gateways have ended: SIGTERM and SIGINT drain them, a second SIGINT kills them, or one
+ * cannot run. SIGHUP reloads the settings, SIGUSR2 also replaces the gateways. Calls `onReady` at most once.
+ * Never rejects.
  */
 export async function supervise(
   options: SupervisorOptions,
