@@ -78,7 +78,7 @@ export class IdempotencyService implements FlushedResponses {
   readonly #log: Log;
   readonly #responses: StoredResponses;
   readonly #shared: IdempotencyServiceOptions['shared'];
-  /** False with `durability: commit`: the first client then has no end of its response before the commit. */
+  /** False with `durability: commit`: before the commit the first client has no complete response either. */
   readonly #replaysUnwritten: () => boolean;
   /** How many calls may be in progress: as many as calls in flight. */
   readonly #locksMax: number;

@@ -93,9 +93,9 @@ export class ProcessGroup {
   }
 
   /**
-   * Hands the settings that apply at a reload to every gateway, now or at its start, after each has said that
-   * it can take them; with `dryRun` only asks. Resolves with the reasons against them, and then nothing has
-   * changed. One reload at a time: Reloads runs them in sequence.
+   * Hands the settings that apply at a reload to every gateway, also to those started later, if all say that
+   * they can take them; with `dryRun` only asks. Resolves with the reasons against them, and the settings are
+   * then as before. One reload at a time: Reloads runs them in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
