@@ -1,4 +1,8 @@
-/** Formats tables as lines of text, by the width that a terminal gives each character. Pure. */
+/**
+ * Formats tables as lines of text. Widths are counted in terminal cells: a letter takes one, a Chinese
+ * character or an emoji two. The printing functions of commands (output.ts) and `tollgate status` use it. No
+ * state, no input or output.
+ */
 import stringWidth from 'string-width';
 
 export interface Column<Row> {
@@ -6,24 +10,31 @@ export interface Column<Row> {
   readonly text: (row: Row) => string;
   /** `right` for numbers, so that their last digits are below each other. */
   readonly align: 'left' | 'right';
-  /** Whether a narrow terminal may cut its end: of names and notes, never of ids and amounts. */
+  /**
+   * Whether the column is shortened first if the terminal is too narrow: set for names and notes, not for ids
+   * and amounts. Those are cut only if the line is still too long when no such column can shrink further.
+   */
   readonly cut?: boolean;
 }
 
 export interface TableText {
   readonly lines: readonly string[];
-  /** Whether anything was cut; `…` shows where. */
+  /** Whether the table was too wide and something was cut; `…` shows where. */
   readonly narrowed: boolean;
 }
 
 const GAP = '  ';
-/** Fewer characters of a name say nothing. */
+/** A column with `cut` keeps at least so many cells: fewer characters of a name do not identify it. */
 const CUT_COLUMNS_MIN = 8;
-/** Characters that move a terminal's cursor or change the direction of writing. Anybody chooses names. */
+/**
+ * Characters that move a terminal's cursor or change the direction of writing. Names may come from anybody,
+ * so they must not be able to do that to an operator's terminal.
+ */
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
+/** Printable ASCII: no control character, and one cell each. */
 const PLAIN = /^[ -~]*$/;
 
-/** A title line, and one line for each row. Without `terminalColumns` nothing is cut. */
+/** A title line, and one line for each row. If `terminalColumns` (cells) is undefined, nothing is cut. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -39,14 +50,15 @@ export function tableText<Row>(
   return {
     lines: lines.map((line) => {
       const cells = line.map((cell, at) => pad(cutTo(cell, widths[at]!), widths[at]!, columns[at]!.align));
-      // A terminal would break a longer line, and the columns with it.
+      // A terminal wraps a longer line, so that the columns are no longer below each other. This cuts what is
+      // at the end of the line, whatever it is.
       return cutTo(cells.join(GAP).trimEnd(), room);
     }),
     narrowed: totalOf(wanted) > room,
   };
 }
 
-/** Shrinks the widest column that may be cut, until the line fits or no column can shrink further. */
+/** Takes cell by cell from the widest column with `cut`, until the line fits or none can shrink further. */
 function narrowed<Row>(columns: readonly Column<Row>[], wanted: readonly number[], room: number): number[] {
   const widths = [...wanted];
   for (let over = totalOf(widths) - room; over > 0; over--) {
@@ -70,8 +82,10 @@ export function visible(text: string): string {
   return PLAIN.test(text) ? text : text.replace(CONTROL, '\u{fffd}');
 }
 
-/** The columns that the text takes on a terminal. */
+/** The cells that the text takes on a terminal. */
 export function widthOf(text: string): number {
+  // `false` is string-width's default: escape sequences have no width. Texts that went through `visible` have
+  // none.
   return PLAIN.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
 
@@ -82,7 +96,7 @@ export function pad(text: string, width: number, align: 'left' | 'right'): strin
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 
-/** The text, or its beginning and `…`, in at most `width` columns. */
+/** The text, or its beginning and `…`, in at most `width` cells, 1 or more. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   let kept = '';

@@ -1,14 +1,15 @@
 /**
- * The charts of the overview, from the spans of the history. Browser.
+ * The charts of the overview page: one point for each span of the history, that is what happened in 2 seconds
+ * to 5 minutes, depending on the range shown (telemetry/history.ts). Browser.
  */
 import { useMemo } from 'preact/hooks';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { milliseconds, roughMoney, short, words } from './format.js';
 import { type Growth, growthOf, type Live, percentile, rangeSeconds, sharesOf, type Span } from './live.js';
 
-/** Lines that can be told apart in one chart. */
+/** Lines of the chart of rejections: the style sheet has five colors that can be told apart. */
 const REASONS_MAX = 5;
-/** Red is for what failed. */
+/** Without --series-3, the red of failed calls: a high percentile is not a failure. */
 const PERCENTILES: readonly (readonly [name: string, color: string, p: number])[] = [
   ['p50', '--series-5', 0.5],
   ['p95', '--series-1', 0.95],
@@ -18,10 +19,12 @@ const SECONDS_PER_HOUR = 3_600;
 
 export function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
+  /** The newest snapshot of the status. The bounds of its histograms are those of the spans too. */
   const status = live.snapshots.at(-1);
   const durationBounds = status?.duration_ms.bounds;
   const firstTokenBounds = status?.first_token_ms.bounds;
   const charts = useMemo((): readonly ChartContent[] => {
+    // Of each span: by how much the counters grew in it.
     const growths = spans.map((span) => growthOf(span, model));
     const line = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
       name,
@@ -63,21 +66,25 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
         percentiles((growth) => growth.first_token, firstTokenBounds),
       ),
       chart('Tokens', 'per second', short, [
+        // `tokens` are prompt, cached and completion tokens; absent if there were none.
         perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
         perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
         perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
       ]),
       chart('Spend', 'per hour', roughMoney, [
+        // `cost` is in units of the currency, a float: for charts only.
         perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR),
       ]),
       ...(model === '' ? chartsOfAll(spans, spanSeconds) : []),
     ];
+    // The bounds are constants of the gateway: only whether they have come makes a difference.
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
+  /** Each value is drawn at the end of its span. */
   const times = useMemo(() => spans.map(({ start }) => start + spanSeconds), [spans, spanSeconds]);
   return <Charts times={times} seconds={rangeSeconds(range)} charts={charts} />;
 }
 
-/** What is not known of single models. */
+/** Charts of what is counted for all models together only; they are left out if one model is selected. */
 function chartsOfAll(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
     chart('Refusals', 'per second, by reason', short, refusalsOf(spans, spanSeconds), true),
@@ -87,7 +94,7 @@ function chartsOfAll(spans: readonly Span[], spanSeconds: number): ChartContent[
   ];
 }
 
-/** The most frequent reasons of the time shown. */
+/** One line for each of the most frequent reasons in the range shown, rejections per second. */
 function refusalsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   const totals: Record<string, number> = {};
   for (const { refusals = {} } of spans) {

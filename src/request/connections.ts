@@ -1,49 +1,61 @@
 /**
  * The connections of one listener: which µWS app accepts them, and when they end. Listener thread.
  *
- *     serving → stopping (accepts no more connections) → draining (every response head says close)
- *             → at rest (all connections are cut) → over (the calls that were cut are settled)
+ *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick
+ *              → draining   the socket is closed; every response head says `connection: close`
+ *              → drained    what `drain` waits for has ended; connections are cut if no call is in flight
+ *              → closing    `close` was called, now or in any state before; every connection is cut
+ *              → settled    the calls that were cut are settled
  *
- * A connection that was told `close` ends with its response. One that was not told is kept: its client may
- * send the next request at any moment, and would lose it if the connection were closed. That request is
- * served, and its response says close. So a client that keeps its connections open sends one more call here
- * at most, and loses none.
+ * A connection whose response said `connection: close` ends with that response. One that has no response to
+ * say it in is kept while the drain goes on: its client may send the next request at any moment, and would
+ * lose it if the connection were closed. That request is served, and its response says `connection: close`.
+ * So on each connection that a client keeps open, at most one more call comes here, and none is lost.
  *
- * µWS facts: an app has one certificate for life, so a new certificate needs a new app, which listens beside
- * the old one (SO_REUSEPORT) before that one stops; open connections stay with the app that accepted them.
- * Closing a listening socket resets the connections that the kernel has made and nobody has accepted, since
- * SO_REUSEPORT gives each socket a queue of its own. µWS accepts all of them whenever it looks at its
- * sockets, so only those made between that look and the close are lost: microseconds, if the close follows an
- * idle tick. To lose none, let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux
- * 5.14 and later.
+ * What follows from how µWS and Linux work:
+ *
+ * - A µWS app has one certificate for life, and open connections stay with the app that accepted them. So a
+ *   new certificate needs a new app, which listens beside the old one (SO_REUSEPORT) before that one stops.
+ * - With SO_REUSEPORT each listening socket has a queue of its own. Closing the socket resets the connections
+ *   in it, which the kernel has made and µWS has not accepted yet.
+ * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
+ *   poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
+ *   let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  */
 import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 import { DescriptorGuard } from './descriptor-guard.js';
 
 /**
- * A gateway that is stopped is at rest after so long without a call, although connections are open: a client
- * that calls again as soon as it has its response has done so by then, also over an ocean (some 200 ms there
- * and back) or on a busy machine.
+ * A drain without `keepsIdle` (a stop, not a replacement) ends after so long without a call, although
+ * connections are open. A client that calls again as soon as it has its response has done so by then, also
+ * over an ocean (some 200 ms there and back) or on a busy machine.
  */
 const REST_MS = 400;
-/** An event-loop turn without work takes some 10 µs, one with a request some 100. */
+/** A turn of the event loop up to this long is idle: without work it takes 10 µs, with a request some 100. */
 const IDLE_MS_MAX = 0.05;
-/** A listener that is never idle is not waited for: some 100 ms. */
+/**
+ * After so many turns none of which was idle, the wait for one ends: some 100 ms with a request in each turn,
+ * longer if turns are longer.
+ */
 const TURNS_MAX = 1_000;
 /**
- * Apps that are kept for their connections. A certificate lasts for weeks; if it changes more often, the
- * connections of the eighth before are cut. The memory of an app's routes belongs to µWS until its thread
- * ends.
+ * Apps at a time: the one that accepts, and those of former certificates, for their connections. With a ninth
+ * the oldest is closed and its connections are cut; a certificate lasts for weeks, so few are left by then.
+ * µWS keeps the memory of an app's routes until its thread ends.
  */
 const APPS_MAX = 8;
-/** For TLS 1.2; those of 1.3 are all good. Without forward secrecy a stolen key reads what was recorded. */
+/**
+ * The cipher suites of TLS 1.2 that have forward secrecy: without it, whoever steals the private key can read
+ * connections that were recorded before. Those of TLS 1.3 all have it, and are not restricted by this.
+ */
 const CIPHERS = 'ECDHE+AESGCM:ECDHE+CHACHA20';
-/** A certificate's files, which were seen to belong together. */
+
+/** Paths of a certificate and its key, which belonged together when the settings were read. */
 export interface TlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
   readonly passphrase: string | undefined;
-  /** Of the contents of both. */
+  /** Of the contents of both files: a new certificate at the same paths has another. */
   readonly digest: string;
 }
 
@@ -55,10 +67,10 @@ export class Connections {
   #stopping = false;
   #isClosing = false;
 
-  /** `route` gives a new app its routes. */
+  /** `route` is called for each new app, to add its routes. */
   constructor(route: (app: TemplatedApp) => void) {
     this.#apps = new ListenApps((app) => {
-      // 1 if a connection begins, -1 if one ends.
+      // `change` is 1 if a connection begins, -1 if one ends.
       app.filter((_, change) => {
         this.#draining.onConnection(Number(change));
       });
@@ -66,64 +78,80 @@ export class Connections {
     });
   }
 
-  /** Whether responses that begin now end their connections. */
+  /** Whether responses say `connection: close` from now on: in a drain, or while descriptors are short. */
   get endsConnections(): boolean {
     return this.#draining.hasBegun || this.#descriptors.isShort;
   }
 
-  /** While true no call is admitted. */
+  /** Whether the process is short of file descriptors. While true no call is admitted. */
   get isOutOfDescriptors(): boolean {
     return this.#descriptors.isShort;
   }
 
-  /** Whether this side is cutting all connections. */
+  /** Whether `close` was called: a connection that ends now was cut here, not by its client. */
   get isClosing(): boolean {
     return this.#isClosing;
   }
 
-  /** Looks for a shortage now. */
+  /** Checks now whether descriptors are short. Called if a call failed, perhaps for want of one. */
   lookForDescriptors(): void {
     this.#descriptors.look();
   }
 
+  /** The headers of a call are here, and it has its request number. */
   onCallBegun(): void {
     this.#draining.onCallBegun();
   }
 
+  /** The call of that number is over; nothing of it is left to settle. */
   onCallEnded(requestNumber: number): void {
     this.#draining.onCallEnded(requestNumber);
   }
 
-  /** Listens beside the other listeners. False if the port can't be had, or the certificate can't be used. */
+  /** Listens, on a port that other listener threads share. False if port or certificate can't be used. */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     this.#address = { host, port };
     return this.#apps.listen(host, port, tls);
   }
 
-  /** New connections get this certificate, or none. False if it can't be used: then nothing changes. */
+  /**
+   * Serves new connections with this certificate, or without TLS if undefined. False if it can't be used:
+   * then nothing changes. A listener that stops ignores it and returns true.
+   */
   replaceTls(tls: TlsFiles | undefined): boolean {
     if (this.#stopping || this.#apps.serves(tls)) return true;
     return this.#apps.listen(this.#address.host, this.#address.port, tls);
   }
 
   /**
-   * Stops accepting. Responses from then on end their connections. Calls back once, when all connections are
-   * cut: with `keepsIdle` when the clients have ended them (µWS ends one after 10 s without a request), else
-   * when there was no call for REST_MS. `lastRequest` returns the number of the last request that has begun.
+   * Stops accepting, at the next idle tick; responses from then on say `connection: close`. `lastRequest`
+   * returns the number of the last request that has begun. Calls `onDrained` once:
+   *
+   * - with `keepsIdle`, when every connection has ended: by its client, or by µWS after 10 s without a
+   *   request
+   * - without, also when there was no call for REST_MS; the open connections have been cut then
+   * - after `drainLate`, when the calls that began during the drain have ended. Earlier ones may be in flight
+   *   still: then no connection is cut before `close`
+   *
+   * If `close` comes first, `onDrained` may never be called.
    */
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
     if (this.#stopping) return;
     this.#stopping = true;
-    // Not before: a client whose connection ended would make its next one here.
+    // Responses say `connection: close` only when the socket is closed: before, a client whose connection
+    // ended would open its next one here.
     this.#apps.stop(() => this.#draining.begin(lastRequest(), keepsIdle, onDrained));
   }
 
-  /** The drain's time is over: it waits only for calls that have begun since it has. */
+  /**
+   * The drain's time is over. From now on it waits only for calls that began during the drain: the others
+   * have had all of that time, and the caller gives these as much again.
+   */
   drainLate(): void {
     this.#draining.beginLate();
   }
 
-  /** Cuts every connection, as if each client had left. Calls back once, when the calls are settled. */
+  /** Cuts every connection, as if each client had left. Calls back once, when all calls are settled. */
   close(onSettled: () => void): void {
     this.#stopping = true;
     this.#isClosing = true;
@@ -133,14 +161,16 @@ export class Connections {
   }
 }
 
-/** What a listener that stops waits for before every connection is cut. */
+/** Counts connections and calls, and finds out when a drain has ended and when a close has. */
 class Draining {
-  /** Cuts every connection: none of them has a call. */
+  /** Cuts every connection. Called while none of them has a call. */
   readonly #cut: () => void;
+  /** Calls in flight. */
   #calls = 0;
+  /** Open connections, those without a request too. */
   #connections = 0;
   #begun = false;
-  /** Number of the last request that began before the drain. */
+  /** Number of the last request before the drain. Requests of all routes are numbered, calls among them. */
   #lastBefore = Infinity;
   /** Calls in flight that began during the drain. */
   #lateCalls = 0;
@@ -159,7 +189,7 @@ class Draining {
     return this.#begun;
   }
 
-  /** No connection is accepted any more. */
+  /** The listening socket is closed. */
   begin(lastRequest: number, keepsIdle: boolean, onDrained: () => void): void {
     this.#begun = true;
     this.#lastBefore = lastRequest;
@@ -191,7 +221,7 @@ class Draining {
     this.#look();
   }
 
-  /** Every connection was cut. */
+  /** Every connection was cut; `onCallsOver` is called when no call is in flight. */
   close(onCallsOver: () => void): void {
     clearTimeout(this.#restTimer);
     this.#onDrained = undefined;
@@ -199,13 +229,15 @@ class Draining {
     this.#lookForCalls();
   }
 
+  /** Calls back, after `close`, if no call is in flight. */
   #lookForCalls(): void {
     if (this.#onCallsOver === undefined || this.#calls > 0) return;
-    // Later, because this may run within the last frame of a call.
+    // In a turn of its own: this may run while the last frame of a call is being handled.
     setImmediate(this.#onCallsOver);
     this.#onCallsOver = undefined;
   }
 
+  /** Called after each change: ends the drain if what it waits for has ended, or sets the REST_MS timer. */
   #look(): void {
     clearTimeout(this.#restTimer);
     if (this.#onDrained === undefined) return;
@@ -214,7 +246,8 @@ class Draining {
     } else if (this.#connections === 0) {
       this.#end();
     } else if (!this.#keepsIdle && this.#calls === 0) {
-      // After an idle tick, so that no request is cut that the kernel has and nobody has read.
+      // After an idle tick, when µWS has just read its sockets: a request that the kernel has received and
+      // nobody has read would be lost with its connection.
       this.#restTimer = setTimeout(() => onIdleTick(() => this.#endAtRest()), REST_MS);
     }
   }
@@ -227,8 +260,8 @@ class Draining {
     const onDrained = this.#onDrained;
     this.#onDrained = undefined;
     if (onDrained === undefined) return;
-    // Both in one turn, so that no call begins in between. Not within a callback of µWS, which may be about a
-    // connection that is cut here.
+    // In a turn of its own: this may run within a callback of µWS about a connection that is cut here. Cut
+    // and call back in the same turn, so that no call begins in between.
     setImmediate(() => {
       if (this.#calls === 0) this.#cut();
       onDrained();
@@ -236,13 +269,13 @@ class Draining {
   }
 }
 
-/** The app that accepts connections, and those before it whose connections go on. */
+/** The µWS app that accepts connections, and former ones, whose connections go on. */
 class ListenApps {
   readonly #route: (app: TemplatedApp) => void;
-  /** The last one accepts. */
+  /** Oldest first; the last one accepts. */
   readonly #apps: TemplatedApp[] = [];
   #socket: us_listen_socket | undefined;
-  /** Sockets that are closed at the next idle tick. */
+  /** Listening sockets that are closed at the next idle tick. */
   readonly #retiring = new Set<us_listen_socket>();
   #digest: string | undefined;
 
@@ -250,18 +283,18 @@ class ListenApps {
     this.#route = route;
   }
 
-  /** False if a new app is needed for `tls`. */
+  /** Whether the app that accepts has this certificate, or none if undefined. */
   serves(tls: TlsFiles | undefined): boolean {
     return this.#socket !== undefined && this.#digest === tls?.digest;
   }
 
-  /** Accepts with `tls` from now on. False if that failed, and then nothing has changed. */
+  /** Accepts by a new app with `tls` from now on. False if that failed, and then nothing has changed. */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     const app = appOf(tls);
     if (app === undefined) return false;
     this.#route(app);
     let opened: us_listen_socket | undefined;
-    // µWS calls back before it returns.
+    // µWS calls back before `listen` returns.
     app.listen(host, port, (socket) => {
       if (socket !== false) opened = socket;
     });
@@ -274,7 +307,7 @@ class ListenApps {
     return true;
   }
 
-  /** Accepts no more. Calls back soon, when the socket is closed. */
+  /** Closes the listening socket at the next idle tick, then calls back. */
   stop(then: () => void): void {
     const socket = this.#socket;
     this.#socket = undefined;
@@ -285,7 +318,10 @@ class ListenApps {
     });
   }
 
-  /** Cuts every connection. If µWS holds a socket when its thread ends, the whole process aborts. */
+  /**
+   * Closes the sockets and cuts every connection. Needed before the thread ends: if µWS holds a socket then,
+   * the whole process aborts.
+   */
   close(): void {
     if (this.#socket !== undefined) this.#retiring.add(this.#socket);
     this.#socket = undefined;
@@ -294,7 +330,7 @@ class ListenApps {
   }
 
   #closeSocket(socket: us_listen_socket): void {
-    // It may have been closed with its app.
+    // `close` may have closed it already.
     if (this.#retiring.delete(socket)) uWS.us_listen_socket_close(socket);
   }
 }
@@ -308,7 +344,7 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       key_file_name: keyFile,
       ...(passphrase === undefined ? {} : { passphrase }),
       ssl_ciphers: CIPHERS,
-      // There are many connections and most are idle: their buffers are given back between messages.
+      // There are many connections and most are idle: OpenSSL frees their buffers between messages.
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
@@ -316,7 +352,10 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
   }
 }
 
-/** Calls back once, after an idle tick and right after µWS looked at its sockets. */
+/**
+ * Calls back once, right after an idle tick, or after TURNS_MAX turns. That is in the check phase of the
+ * event loop, which follows its poll: µWS has just accepted and read what the kernel had.
+ */
 function onIdleTick(then: () => void): void {
   let turns = 0;
   let beforeMs = -Infinity;

@@ -1,12 +1,15 @@
 /**
- * The flush: from the journals and the ledger to the store. Main thread of a gateway process: on the flush
- * timer, when a listener asks, and at shutdown.
+ * The flush: writes what the journals and the ledger have counted to the store. Main thread of a gateway
+ * process: on the flush timer, when a listener asks, and at shutdown.
  *
- * Money and usage come from the journals alone, so that they always agree on disk; day counts and minutes
- * come from the ledger. Rows are absolute totals: writing one twice, or again after a crash, changes nothing.
- * If several gateways add to the same rows, each row is read in the transaction that writes it, and a mark
- * tells which flush it was. What the disk does not take waits in memory, and is written as soon as the disk
- * takes it.
+ * - Money and usage come from the journals alone, so that they always agree on disk. The day's calls and the
+ *   permits of the minute come from the ledger.
+ * - A gateway that has the store for itself writes rows of absolute totals: to write one twice, or again
+ *   after a crash, changes nothing.
+ * - If several gateways share the store, each adds its part to a row, which it reads in the transaction that
+ *   writes it. A part must not be added twice: so the transaction also writes a flush mark (flush-mark.ts),
+ *   by which a gateway whose commit failed finds out whether it is on disk all the same.
+ * - If a transaction fails, its rows stay in memory, and the next flush writes them.
  */
 import type { Clock } from '../core/clock.js';
 import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
@@ -29,73 +32,84 @@ import type { SpendingTotals } from './spent-totals.js';
 import type { UsageBook, UsageStore } from './usage-book.js';
 
 /**
- * Changed accounts, and keys, of one transaction. It blocks the main thread, and so the admin interface, for
- * some 100 ms.
+ * How many changed accounts, and keys, are taken from the ledger for one transaction. One with so many blocks
+ * the main thread, and so the admin interface, for some 100 ms.
  */
 const ACCOUNTS_MAX = 20_000;
 const KEYS_MAX = 20_000;
 
-/** Transactions of one run: enough for all accounts that a ledger can have, some of them twice. */
+/**
+ * Transactions of one run: enough for twice the accounts that a ledger can have (4.2 million). Listeners go
+ * on meanwhile and may change an account again that was written; the bound ends a run that they outpace.
+ */
 const BATCHES_MAX = 500;
 
-/** A disk that stays full is logged this often, not at every flush. */
+/** While flushes keep failing, a failure is logged this often. */
 const LOG_PERIOD_MS = 10_000;
 
 /** What a flush writes in one transaction, because the rows agree with each other. */
 export interface FlushRows {
   readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
   readonly usages: Iterable<UsageRecord>;
-  /** Of calls that are charged with these rows. */
+  /** Changes of stored responses, of calls that are charged with these rows. */
   readonly answers?: ResponseChanges | undefined;
-  /** Of the moment of these rows; absent if several gateways share the limits. */
+  /** The machine's clocks when these rows were made; absent if several gateways share the store. */
   readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
 }
 
-/** Responses that are written in the same transaction as their charges. */
+/** Stored responses, of calls with an `Idempotency-Key`: written in the transaction of their charges. */
 export interface FlushedResponses {
-  /** Those whose charges have been drained; undefined if there are none. */
+  /** The responses whose charges the flush has taken from the journals; undefined if none waits. */
   due(): ResponseChanges | undefined;
   /** They are on disk now. */
   noteWritten(changes: ResponseChanges): void;
-  /** They could not be written. The disk may have room for charges only, and those must not wait. */
+  /**
+   * The transaction failed. Responses are long and the disk may have room for the charges alone, so they are
+   * written without their bodies next time.
+   */
   noteFailed(): void;
 }
 
 export interface FlushStore extends UsageStore {
   /** Writes all that `work` puts, durable when it returns, or nothing. */
   commit<Result>(work: () => Result): Result;
-  /** In a transaction. */
+  /** Writes the rows. Called in a transaction. */
   putAccounting(rows: FlushRows): void;
 }
 
-/** The usage log: takes each call as it is counted, and writes the lines after each transaction. */
+/** The usage log: a line for each journal record. */
 export interface UsageLogLines {
+  /** Makes the line of a record of the journal with that index, which was counted in the usage row `row`. */
   note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
+  /** Writes the lines to the log's file. Called after each transaction, also after one that failed. */
   handOver(): void;
 }
 
 export interface LedgerFlushOptions {
   readonly ledger: Ledger;
-  /** One a listener. */
+  /** One for each listener, by its index. */
   readonly journals: readonly JournalReader[];
-  /** These three are the shared kind if other gateways write to the store too, and `mark` is present. */
+  /**
+   * `totals`, `usage` and `keyUses` are SpentTotals, UsageBook and KeyUses if this gateway alone writes to
+   * the store; else SharedTotals, SharedUsageBook and SharedKeyUses, and then `mark` is present.
+   */
   readonly totals: SpendingTotals;
   readonly usage: UsageBook;
   /** Absent if nobody asks when keys were used. */
   readonly keyUses?: KeyUses;
   readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
-  /** Whether new calls are refused while the store fails. The setting may be changed by a reload. */
+  /** Whether new calls are rejected while the store fails. Read at each failure: a reload may change it. */
   readonly refuseOnError: () => boolean;
   /** Absent if there is no usage log. */
   readonly usageLog?: UsageLogLines | undefined;
-  /** Absent if nobody looks at who calls. */
+  /** The top-accounts counter, which gets each record. */
   readonly tally?: Pick<TopAccounts, 'note'>;
   readonly answers?: FlushedResponses | undefined;
   /**
-   * Gets each call that leaves something uncovered, or takes that back. Absent if this gateway alone has the
-   * balances.
+   * Gets each record with an uncovered charge: one that leaves it, takes it back or has collected it. Absent
+   * if this gateway alone has the balances.
    */
   readonly uncoveredCharges?: { note(journal: number, record: JournalRecord): void } | undefined;
   readonly clock: Clock;
@@ -112,7 +126,7 @@ export interface FlushState {
 /** For the metrics. */
 export interface FlushLoad {
   readonly flush: FlushSnapshot;
-  /** How full each listener's journal is, 0 to 1. */
+  /** How full each listener's journal is, 0 to 1, by the listener's index. */
   readonly journalFills: readonly number[];
 }
 
@@ -127,7 +141,10 @@ export class LedgerFlush {
   /** Undefined while the disk takes everything. */
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
-  /** Records of the main thread, to be counted with the next drain. */
+  /**
+   * Correction records of the main thread, to be counted with the next drain. Example: a call has left 0.02
+   * uncovered, and the coordinator has granted 0.02 since. The correction has 0.02 charged, -0.02 uncovered.
+   */
   readonly #corrections: { readonly journal: number; readonly record: JournalRecord }[] = [];
 
   constructor(options: LedgerFlushOptions) {
@@ -136,24 +153,30 @@ export class LedgerFlush {
   }
 
   /**
-   * Writes all that has changed. Returns true when it is on disk; false after a failure, which is logged and
-   * loses nothing. Costs some microseconds a row, and a disk flush if there is any row.
+   * Writes all that has changed. Returns true when it is on disk. False if something is left for the next
+   * run: after a failure, which is logged and loses nothing, or after BATCHES_MAX transactions. Costs some
+   * microseconds a row, and for each transaction a disk flush.
    */
   run(): boolean {
     return this.#meter.measure(() => this.#writeAll());
   }
 
   /**
-   * Writes what the journals hold and no more, for responses that wait for it. Returns what `run` returns.
+   * Writes what the journals hold and no more, for responses that are sent only when their charge is on disk.
+   * True when it is; false after a failure.
    */
   commit(): boolean {
     return this.#meter.measure(() => this.drain() && this.#write());
   }
 
-  /** Takes the journals into memory. False if a row could not be read: what follows stays in its journal. */
+  /**
+   * Counts the records of the journals in memory. False if a row of the store could not be read: then that
+   * record and all behind it stay in their journals.
+   */
   drain(): boolean {
     try {
-      // First: nothing may be added to rows that may be on disk.
+      // First: if the last commit is on disk after all, its parts are done with, and a part that had grown
+      // meanwhile would be dropped with them.
       this.#settleDoubt();
       this.#options.journals.forEach((journal, index) =>
         journal.drain((record) => this.#note(index, record)),
@@ -169,7 +192,7 @@ export class LedgerFlush {
     }
   }
 
-  /** Counts, with the next flush, a record that corrects one of that journal. */
+  /** Takes a correction record of a call whose first record came from that journal. */
   correct(journal: number, record: JournalRecord): void {
     this.#corrections.push({ journal, record });
   }
@@ -192,7 +215,8 @@ export class LedgerFlush {
   #writeAll(): boolean {
     if (!this.drain()) return false;
     for (let batches = 0; batches < BATCHES_MAX; batches++) {
-      // After the journals: so the day's call of each charge is in this transaction or an earlier one.
+      // After the journals. A listener counts the day's call before it appends the charge: so the count of
+      // each charge drained above is in this transaction or in an earlier one.
       const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
       const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;
       if (!this.#write()) return false;
@@ -203,7 +227,7 @@ export class LedgerFlush {
 
   #note(journal: number, record: JournalRecord): void {
     const { usage, totals, usageLog, tally, uncoveredCharges } = this.#options;
-    // First what may throw: a record is counted whole or not at all.
+    // First `rowOf`, which may throw: a record is counted whole or not at all.
     const row = usage.rowOf(record);
     totals.add(record.account, record.charged, record.uncovered);
     usage.add(row, record);
@@ -223,8 +247,8 @@ export class LedgerFlush {
     const { store, mark, usage, journals, keyUses, answers: storedResponses } = this.#options;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0) {
-        // After the journals: a listener hands its response over before it appends the charge, so no charge
-        // lacks its response.
+        // After the drain of the journals. A listener hands a response over before it appends the charge: so
+        // the response of each charge that was drained is here.
         const answers = storedResponses?.due();
         mark?.begin();
         store.commit(() => {
@@ -259,7 +283,10 @@ export class LedgerFlush {
     usage.noteCommitted();
   }
 
-  /** If the last commit got to the disk after all, its rows are done with. Throws what the store throws. */
+  /**
+   * After a failed commit: finds out by the flush mark whether its rows are on disk all the same. If so, they
+   * are done with; else the next commit writes them. Throws what the store throws.
+   */
   #settleDoubt(): void {
     if (!this.#inDoubt) return;
     if (this.#options.mark!.hasReachedDisk()) this.#noteWritten();
@@ -279,7 +306,8 @@ export class LedgerFlush {
   }
 
   /**
-   * Logs the failure, and has the listeners refuse new calls if the settings or the rows that wait say so.
+   * Logs the failure, at most once each LOG_PERIOD_MS. Has the listeners reject new calls if the settings say
+   * so, or if too many rows wait in memory.
    */
   #fail(error: unknown): void {
     const { usage, keyUses, refuseOnError, clock, log } = this.#options;

@@ -7,13 +7,14 @@
  * counts exactly to 2^53, 28,000 years at 10,000 a second. A thread that replaces one that died goes on in
  * its stripe. Pages that were never used cost no memory.
  *
- *     listener stripe   calls in flight
- *                       requests of other routes       route × outcome
- *                       refusals of chat calls         reason
- *                       overhead                       histogram, whole responses; histogram, streams
- *                       one block a model              see MODEL_*
- *     upstream stripe   one block an upstream          see UPSTREAM_*; one stripe an upstream worker
- *     thread stripe     see THREAD_*; one stripe a thread
+ *     buffer      one stripe for   words
+ *     listeners   a listener       calls in flight
+ *                                  requests of other routes    route × outcome
+ *                                  rejections of chat calls    reason
+ *                                  overhead                    histogram, whole responses; histogram, streams
+ *                                  a block for each model      see MODEL_*
+ *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
+ *     threads     a thread         see THREAD_*
  */
 import {
   ERROR_CODES,
@@ -39,41 +40,53 @@ export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = typeof CHAT_ROUTE | OtherRoute;
 
-/** Why a chat call was rejected before it was sent to an upstream. */
+/** Why a chat call was rejected before it was sent to an upstream: its error code, or the code's detail. */
 export type RefusalReason = ErrorCode | RefusalDetail;
 export const REFUSAL_REASONS: readonly RefusalReason[] = [...ERROR_CODES, ...REFUSAL_DETAILS];
 
 /** Why one attempt on an upstream failed. */
 export const FAILURE_KINDS = [
+  /** No connection: refused, unreachable, unknown name, untrusted certificate, or connect_timeout_ms. */
   'connect',
+  /** The connection ended before the response was whole. */
   'connection_lost',
+  /** The response did not begin, go on or end in time, or it waited too long for a slow reader. */
   'timeout',
+  /** Status 429. */
   'rate_limited',
+  /** Status 401, 402 or 403: the provider refuses the gateway's key or account. */
   'credentials',
+  /** Any other status that is no success and does not put the blame on the request. */
   'status',
+  /** The response breaks HTTP or the protocol of chat completions. */
   'invalid_answer',
+  /** Status 400, 409, 413 or 422: the upstream rejected the request, and the caller gets its reason. */
   'rejected',
+  /** Not sent: all connections_max connections were in use, or the process had no file descriptor left. */
   'no_connection_free',
+  /** The gateway's own memory budget for non-streamed responses was used up. */
   'no_room',
 ] as const;
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
-/**
- * Why an upstream's report of usage was not believed: it has no counts; they contradict each other; there is
- * more output than the model can give, or than max_tokens asked for; there is more input than the body holds;
- * there are no tokens although there was a prompt or a text.
- */
+/** Why an upstream's report of usage was not believed, so that tokens were counted here. */
 export const DISBELIEF_REASONS = [
+  /** A count is missing or is no count. */
   'malformed',
+  /** The counts contradict each other. */
   'contradictory',
+  /** More output than the model can generate. */
   'too_much_output',
+  /** More output than the request allowed by max_tokens. */
   'beyond_max_tokens',
+  /** More input than the request's body can hold. */
   'too_much_input',
+  /** No input tokens, or no output tokens although the response has text. */
   'zero',
 ] as const;
 export type DisbeliefReason = (typeof DISBELIEF_REASONS)[number];
 
-/** In the order of severity. */
+/** `closed` first: a word that was never written is 0. The others go from less severe to more. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
 
@@ -92,7 +105,7 @@ export const TOKENS_BOUNDS = [
 /** From a call on an idle machine, 0.3 ms, to one that was delayed by a garbage collection or a queue. */
 export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
-/** Upstreams of all models that have words of their own. Those beyond share the last words. */
+/** Blocks of an upstream stripe, for the upstreams of all models together. Those beyond share the last. */
 export const UPSTREAM_SLOTS_MAX = 4_096;
 
 const FLOAT_BYTES = Float64Array.BYTES_PER_ELEMENT;
@@ -108,18 +121,21 @@ export const OVERHEAD_WHOLE = REFUSALS + REFUSAL_REASONS.length;
 export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
 export const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
 
-/** Slots of calls that were rejected before their model was known, and of calls with an unknown model. */
+/** Slot of calls that were rejected before their model was known. */
 export const NO_MODEL = 0;
+/** Slot of calls that were rejected as `model_not_found`. */
 export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block: outcomes, and those after the response had begun with 200 (broken). */
+/** A model's block. Calls by outcome, one word each, without the broken ones. */
 export const MODEL_OUTCOMES = 0;
+/** The same of broken calls, whose response had begun with 200 before they failed. */
 export const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
 /** Pico-units: exact up to 9,007 units of currency, with a relative error of 10^-16 beyond. */
 export const MODEL_COST = MODEL_CACHED_TOKENS + 1;
+/** Histograms: of the tokens of a call, then of times in milliseconds. */
 export const MODEL_INPUT = MODEL_COST + 1;
 export const MODEL_OUTPUT = MODEL_INPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
@@ -130,6 +146,7 @@ export const LISTENER_STRIPE_WORDS = MODELS + MODEL_SLOTS * MODEL_WORDS;
 
 /** An upstream's block. */
 export const UPSTREAM_ATTEMPTS = 0;
+/** Attempts that followed a failed attempt of the same call, here or on another upstream. */
 export const UPSTREAM_RETRIES = 1;
 export const UPSTREAM_IN_FLIGHT = 2;
 /** Index into BREAKER_STATES. */
@@ -145,16 +162,18 @@ export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILED_KIND + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /**
- * A thread's stripe, which the thread rewrites once a period. The heap is 0 while there is no such thread.
+ * A thread's stripe, which the thread rewrites every 5 s. THREAD_HEAP_BYTES is 0 before the thread has
+ * started, and after a counter thread has ended: a reader leaves out such a stripe.
  */
 export const THREAD_DELAY_P99_MS = 0;
 export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
-/** A 32-bit integer: see thread-health.ts. */
+/** Which counter thread has the stripe: a 32-bit integer, for Atomics (thread-health.ts). Else unused. */
 export const THREAD_HOLDER = 3;
+/** One cache line: a ninth word would not fit. */
 export const THREAD_STRIPE_WORDS = LINE_WORDS;
 
-/** Returns the slot of a model of the catalogue, which keeps its index over reloads. */
+/** Returns the slot of the model with that index in the catalogue. Reloads do not change a model's index. */
 export function modelSlotOf(modelIndex: number): number {
   return FIRST_MODEL + modelIndex;
 }
@@ -169,16 +188,19 @@ export function upstreamAt(upstreamSlot: number): number {
   return upstreamSlot * UPSTREAM_WORDS;
 }
 
-/** Hand it to a thread in its `workerData`. */
+/** The shared buffers, which each thread of a gateway gets in its `workerData`. */
 export interface MetricsBuffers {
   readonly listeners: SharedArrayBuffer;
   readonly upstreams: SharedArrayBuffer;
   readonly threads: SharedArrayBuffer;
-  /** What is logged at the moment. */
+  /** The present log level, and what the access log takes. Not a metric, but every thread needs it too. */
   readonly log: LogSwitchBuffer;
 }
 
-/** Returns the names of the threads in the order of their stripes. */
+/**
+ * Returns the names of the threads in the order of their stripes: `traces` is the thread that exports spans,
+ * `counter` one that counts tokens and parses large bodies. Those two kinds have stripes also if none runs.
+ */
 export function threadNames(listeners: number, workers: number): string[] {
   const numbered = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);
   return [

@@ -1,7 +1,8 @@
 /**
  * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
  * ids of their accounts are known, and SpanExport gives spans to the OpenTelemetry SDK's batch processor and
- * OTLP/HTTP exporter. Every span is counted as exported, failed or dropped.
+ * OTLP/HTTP exporter. Every span is counted as exported, failed or dropped, but for those that are still here
+ * when the gateway stops and its wait for `close` is over.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
@@ -12,23 +13,27 @@ import type { Log } from './log.js';
 import type { SpanBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
-/** As many as may be on their way here: a burst within one batch interval. Some 2 KB each. */
+/** Spans that wait for the exporter: SPANS_ON_THEIR_WAY_MAX, so that one burst fits. Some 2 KB each. */
 export const QUEUE_SPANS_MAX = 16_384;
-/** The SDK's own size; about 0.5 MB of JSON. */
+/** Spans of one request to the collector, the SDK's default; about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
+/** A span waits so long for others before an incomplete batch is sent. */
 const BATCH_DELAY_MS = 1_000;
-/** Above the exporter's own bound, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers its retries. */
+/**
+ * After so long the processor stops waiting for a batch and sends the next. Longer than the exporter's own
+ * timeout, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers its retries.
+ */
 const EXPORT_TIMEOUT_MS = 30_000;
-/** How often a collector that is away is logged. */
+/** While exports keep failing, a failure is logged this often. */
 const REPORT_PERIOD_MS = 60_000;
 
-/** Counts what becomes of each batch. */
+/** Hands batches to the exporter, and counts the spans of each as exported or failed. */
 class CountedExporter implements SpanExporter {
   readonly #exporter: SpanExporter;
   readonly #budget: SpanBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
-  /** Spans that the processor has passed on so far. */
+  /** Spans that the processor has passed on since the start: they are no longer in its queue. */
   handedOver = 0;
 
   constructor(exporter: SpanExporter, budget: SpanBudget, log: Log) {
@@ -68,9 +73,10 @@ export class SpanExport {
   readonly #budget: SpanBudget;
   readonly #exporter: CountedExporter;
   readonly #processor: BatchSpanProcessor;
+  /** Spans that were given to the processor since the start. */
   #offered = 0;
 
-  /** The default exporter sends to the address in OTEL_EXPORTER_OTLP_ENDPOINT and its kin. */
+  /** The default exporter has its settings from the environment: OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS, … */
   constructor(budget: SpanBudget, log: Log, exporter: SpanExporter = new OTLPTraceExporter()) {
     this.#budget = budget;
     this.#exporter = new CountedExporter(exporter, budget, log);
@@ -93,13 +99,16 @@ export class SpanExport {
     this.#processor.onEnd(span);
   }
 
-  /** Sends what is queued; resolves when it was sent or has failed. The caller bounds the wait. */
+  /**
+   * Sends what is queued; resolves when it was sent or has failed. How long that takes is not bounded here:
+   * the main thread ends this thread after 3 s (gateway/traces.ts), and what is not sent then is not counted.
+   */
   async close(): Promise<void> {
     await this.#processor.shutdown().catch(() => undefined);
   }
 }
 
-/** Ids that are kept. With more accounts in use they are asked for again. */
+/** Ids that are kept. If there would be more, all are forgotten, and asked for again. */
 const IDS_MAX = 100_000;
 
 /**
@@ -109,13 +118,15 @@ const IDS_MAX = 100_000;
 export class AccountIds {
   readonly #ask: (accounts: readonly AccountIndex[]) => void;
   readonly #ready: (records: readonly SpanRecord[]) => void;
+  /** Null if the main thread could not read the account's id. */
   readonly #ids = new Map<AccountIndex, string | null>();
+  /** One request is under way; no other is made until its ids have come. */
   #asked = false;
-  /** In the order in which they came; bounded by the spans that may be on their way. */
+  /** Batches in the order in which they came. SPANS_ON_THEIR_WAY_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
   #onEmpty: () => void = () => undefined;
 
-  /** `ask` requests ids, which come by `learn`; `ready` gets the batches in their order. */
+  /** `ask` requests ids from the main thread; the reply goes to `learn`. `ready` gets batches in order. */
   constructor(
     ask: (accounts: readonly AccountIndex[]) => void,
     ready: (records: readonly SpanRecord[]) => void,
@@ -129,11 +140,13 @@ export class AccountIds {
     return this.#ids.get(account) ?? undefined;
   }
 
+  /** Takes a batch: on to `ready` if the ids are known, and no batch waits before it. */
   add(records: readonly SpanRecord[]): void {
     this.#waiting.push(records);
     this.#release();
   }
 
+  /** Takes the reply to `ask`; the id is null if it cannot be read, as of a deleted account. */
   learn(ids: readonly (readonly [AccountIndex, string | null])[]): void {
     if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
     for (const [account, id] of ids) this.#ids.set(account, id);
@@ -141,12 +154,14 @@ export class AccountIds {
     this.#release();
   }
 
-  /** To be called now and then, because an index may be given to another account. */
+  /**
+   * Called every 10 s: some seconds after an account was deleted, another may be given its index.
+   */
   forget(): void {
     this.#ids.clear();
   }
 
-  /** Resolves when nothing waits any more, or after `timeoutMs`; what waits then goes on without ids. */
+  /** Resolves when no batch waits, or after `timeoutMs`: then those that wait go to `ready` without ids. */
   async finish(timeoutMs: number): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
     this.#release();
@@ -167,6 +182,7 @@ export class AccountIds {
     this.#onEmpty();
   }
 
+  /** Only spans of calls name an account. */
   #unknownOf(records: readonly SpanRecord[]): Set<AccountIndex> {
     const unknown = new Set<AccountIndex>();
     for (const record of records)
