@@ -25,47 +25,53 @@ export interface TableText {
 
 const GAP = '  ';
 /** A column with `cut` keeps at least so many cells: fewer characters of a name do not identify it. */
-const CUT_COLUMNS_MIN = 8;
+const CUT_CELLS_MIN = 8;
 /**
  * Characters that move a terminal's cursor or change the direction of writing. Names may come from anybody,
  * so they must not be able to do that to an operator's terminal.
  */
 const CONTROL = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g;
 /** Printable ASCII: no control character, and one cell each. */
-const PLAIN = /^[ -~]*$/;
+const PRINTABLE_ASCII = /^[ -~]*$/;
 
-/** A title line, and one line for each row. If `terminalColumns` (cells) is undefined, nothing is cut. */
+/** A title line, and one line for each row. If `terminalWidth` (cells) is undefined, nothing is cut. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
-  terminalColumns: number | undefined,
+  terminalWidth: number | undefined,
 ): TableText {
   const lines = [
     columns.map(({ title }) => title),
     ...rows.map((row) => columns.map(({ text }) => visible(text(row)))),
   ];
-  const wanted = columns.map((_, at) => lines.reduce((most, line) => Math.max(most, widthOf(line[at]!)), 0));
-  const widths = narrowed(columns, wanted, terminalColumns ?? Infinity);
-  const room = terminalColumns ?? Infinity;
+  const fullWidths = columns.map((_, at) =>
+    lines.reduce((most, line) => Math.max(most, widthOf(line[at]!)), 0),
+  );
+  const widths = shrunkWidths(columns, fullWidths, terminalWidth ?? Infinity);
+  const widthMax = terminalWidth ?? Infinity;
   return {
     lines: lines.map((line) => {
       const cells = line.map((cell, at) => pad(cutTo(cell, widths[at]!), widths[at]!, columns[at]!.align));
       // A terminal wraps a longer line, so that the columns are no longer below each other. This cuts what is
       // at the end of the line, whatever it is.
-      return cutTo(cells.join(GAP).trimEnd(), room);
+      return cutTo(cells.join(GAP).trimEnd(), widthMax);
     }),
-    narrowed: totalOf(wanted) > room,
+    narrowed: totalOf(fullWidths) > widthMax,
   };
 }
 
 /** Takes cell by cell from the widest column with `cut`, until the line fits or none can shrink further. */
-function narrowed<Row>(columns: readonly Column<Row>[], wanted: readonly number[], room: number): number[] {
-  const widths = [...wanted];
-  for (let over = totalOf(widths) - room; over > 0; over--) {
+function shrunkWidths<Row>(
+  columns: readonly Column<Row>[],
+  fullWidths: readonly number[],
+  widthMax: number,
+): number[] {
+  const widths = [...fullWidths];
+  for (let over = totalOf(widths) - widthMax; over > 0; over--) {
     let widest = -1;
     columns.forEach(({ cut }, at) => {
       const width = widths[at]!;
-      if (cut === true && width > CUT_COLUMNS_MIN && width > (widths[widest] ?? 0)) widest = at;
+      if (cut === true && width > CUT_CELLS_MIN && width > (widths[widest] ?? 0)) widest = at;
     });
     if (widest === -1) break;
     widths[widest]! -= 1;
@@ -79,14 +85,14 @@ function totalOf(widths: readonly number[]): number {
 
 /** The text on one line, with `�` for each control character. */
 export function visible(text: string): string {
-  return PLAIN.test(text) ? text : text.replace(CONTROL, '\u{fffd}');
+  return PRINTABLE_ASCII.test(text) ? text : text.replace(CONTROL, '\u{fffd}');
 }
 
 /** The cells that the text takes on a terminal. */
 export function widthOf(text: string): number {
   // `false` is string-width's default: escape sequences have no width. Texts that went through `visible` have
   // none.
-  return PLAIN.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
+  return PRINTABLE_ASCII.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
 
 export function pad(text: string, width: number, align: 'left' | 'right'): string {

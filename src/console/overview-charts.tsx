@@ -16,29 +16,30 @@ const PERCENTILES: readonly (readonly [name: string, color: string, p: number])[
   ['p99', '--series-4', 0.99],
 ];
 const SECONDS_PER_HOUR = 3_600;
+const WIDE = true;
 
 export function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
   /** The newest snapshot of the status. The bounds of its histograms are those of the spans too. */
-  const status = live.snapshots.at(-1);
-  const durationBounds = status?.duration_ms.bounds;
-  const firstTokenBounds = status?.first_token_ms.bounds;
+  const latest = live.snapshots.at(-1);
+  const durationBounds = latest?.duration_ms.bounds;
+  const firstTokenBounds = latest?.first_token_ms.bounds;
   const charts = useMemo((): readonly ChartContent[] => {
     // Of each span: by how much the counters grew in it.
     const growths = spans.map((span) => growthOf(span, model));
-    const line = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
+    const series = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
       name,
       color,
       values: growths.map(value),
     });
     const perSecond = (name: string, color: string, count: (growth: Growth) => number): Series =>
-      line(name, color, (growth) => count(growth) / spanSeconds);
+      series(name, color, (growth) => count(growth) / spanSeconds);
     const percentiles = (
       counts: (growth: Growth) => Growth['duration'],
       bounds: readonly number[] = [],
     ): readonly Series[] =>
       PERCENTILES.map(([name, color, p]) =>
-        line(name, color, (growth) => percentile(counts(growth), bounds, p)),
+        series(name, color, (growth) => percentile(counts(growth), bounds, p)),
       );
     return [
       chart(
@@ -51,7 +52,7 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
           perSecond('failed', '--series-3', ({ outcomes }) => sharesOf(outcomes).failed),
           perSecond('client left', '--series-4', ({ outcomes }) => sharesOf(outcomes).left),
         ],
-        true,
+        WIDE,
       ),
       chart(
         'Latency',
@@ -75,7 +76,7 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
         // `cost` is in units of the currency, a float: for charts only.
         perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR),
       ]),
-      ...(model === '' ? chartsOfAll(spans, spanSeconds) : []),
+      ...(model === '' ? chartsOfAllModels(spans, spanSeconds) : []),
     ];
     // The bounds are constants of the gateway: only whether they have come makes a difference.
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
@@ -85,9 +86,9 @@ export function OverviewCharts({ live, model }: { readonly live: Live; readonly 
 }
 
 /** Charts of what is counted for all models together only; they are left out if one model is selected. */
-function chartsOfAll(spans: readonly Span[], spanSeconds: number): ChartContent[] {
+function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    chart('Refusals', 'per second, by reason', short, refusalsOf(spans, spanSeconds), true),
+    chart('Refusals', 'per second, by reason', short, refusalsOf(spans, spanSeconds), WIDE),
     chart('In flight', 'calls, at most', short, [
       { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
     ]),

@@ -127,7 +127,7 @@ export function idempotencyServiceOf(
 /** Returns the options of a flush that are the same whether limits are shared or not. */
 export function flushOptionsOf(
   base: AccountingBase,
-  answers: IdempotencyService,
+  storedResponses: IdempotencyService,
 ): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses'> {
   const { live, ledger, journals, store, usageLog, tally, clock, log } = base;
   return {
@@ -136,8 +136,8 @@ export function flushOptionsOf(
     store,
     refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,
-    tally,
-    answers,
+    topAccounts: tally,
+    storedResponses,
     clock,
     log,
   };

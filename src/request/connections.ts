@@ -94,7 +94,7 @@ export class Connections {
   }
 
   /** Checks now whether descriptors are short. Called if a call failed, perhaps for want of one. */
-  lookForDescriptors(): void {
+  checkDescriptors(): void {
     this.#descriptors.look();
   }
 
@@ -164,14 +164,14 @@ export class Connections {
 /** Counts connections and calls, and finds out when a drain has ended and when a close has. */
 class Draining {
   /** Cuts every connection. Called while none of them has a call. */
-  readonly #cut: () => void;
+  readonly #cutConnections: () => void;
   /** Calls in flight. */
   #calls = 0;
   /** Open connections, those without a request too. */
   #connections = 0;
-  #begun = false;
+  #hasBegun = false;
   /** Number of the last request before the drain. Requests of all routes are numbered, calls among them. */
-  #lastBefore = Infinity;
+  #lastRequestBefore = Infinity;
   /** Calls in flight that began during the drain. */
   #lateCalls = 0;
   #keepsIdle = false;
@@ -179,66 +179,66 @@ class Draining {
   #isLate = false;
   #restTimer: NodeJS.Timeout | undefined;
   #onDrained: (() => void) | undefined;
-  #onCallsOver: (() => void) | undefined;
+  #onSettled: (() => void) | undefined;
 
   constructor(cut: () => void) {
-    this.#cut = cut;
+    this.#cutConnections = cut;
   }
 
   get hasBegun(): boolean {
-    return this.#begun;
+    return this.#hasBegun;
   }
 
   /** The listening socket is closed. */
   begin(lastRequest: number, keepsIdle: boolean, onDrained: () => void): void {
-    this.#begun = true;
-    this.#lastBefore = lastRequest;
+    this.#hasBegun = true;
+    this.#lastRequestBefore = lastRequest;
     this.#keepsIdle = keepsIdle;
     this.#onDrained = onDrained;
-    this.#look();
+    this.#checkDrained();
   }
 
   beginLate(): void {
     this.#isLate = true;
-    this.#look();
+    this.#checkDrained();
   }
 
   onConnection(change: number): void {
     this.#connections += change;
-    if (this.#begun) this.#look();
+    if (this.#hasBegun) this.#checkDrained();
   }
 
   onCallBegun(): void {
     this.#calls += 1;
-    if (this.#begun) this.#lateCalls += 1;
+    if (this.#hasBegun) this.#lateCalls += 1;
   }
 
   onCallEnded(requestNumber: number): void {
     this.#calls -= 1;
-    this.#lookForCalls();
-    if (!this.#begun) return;
-    if (requestNumber > this.#lastBefore) this.#lateCalls -= 1;
-    this.#look();
+    this.#callBackIfNoCall();
+    if (!this.#hasBegun) return;
+    if (requestNumber > this.#lastRequestBefore) this.#lateCalls -= 1;
+    this.#checkDrained();
   }
 
-  /** Every connection was cut; `onCallsOver` is called when no call is in flight. */
-  close(onCallsOver: () => void): void {
+  /** Every connection was cut; `onSettled` is called when no call is in flight. */
+  close(onSettled: () => void): void {
     clearTimeout(this.#restTimer);
     this.#onDrained = undefined;
-    this.#onCallsOver = onCallsOver;
-    this.#lookForCalls();
+    this.#onSettled = onSettled;
+    this.#callBackIfNoCall();
   }
 
   /** Calls back, after `close`, if no call is in flight. */
-  #lookForCalls(): void {
-    if (this.#onCallsOver === undefined || this.#calls > 0) return;
+  #callBackIfNoCall(): void {
+    if (this.#onSettled === undefined || this.#calls > 0) return;
     // In a turn of its own: this may run while the last frame of a call is being handled.
-    setImmediate(this.#onCallsOver);
-    this.#onCallsOver = undefined;
+    setImmediate(this.#onSettled);
+    this.#onSettled = undefined;
   }
 
   /** Called after each change: ends the drain if what it waits for has ended, or sets the REST_MS timer. */
-  #look(): void {
+  #checkDrained(): void {
     clearTimeout(this.#restTimer);
     if (this.#onDrained === undefined) return;
     if (this.#isLate) {
@@ -263,7 +263,7 @@ class Draining {
     // In a turn of its own: this may run within a callback of µWS about a connection that is cut here. Cut
     // and call back in the same turn, so that no call begins in between.
     setImmediate(() => {
-      if (this.#calls === 0) this.#cut();
+      if (this.#calls === 0) this.#cutConnections();
       onDrained();
     });
   }
@@ -358,16 +358,16 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
  */
 function onIdleTick(then: () => void): void {
   let turns = 0;
-  let beforeMs = -Infinity;
-  const look = (): void => {
+  let lastTurnMs = -Infinity;
+  const onTurn = (): void => {
     const nowMs = performance.now();
-    if (nowMs - beforeMs <= IDLE_MS_MAX || turns >= TURNS_MAX) {
+    if (nowMs - lastTurnMs <= IDLE_MS_MAX || turns >= TURNS_MAX) {
       then();
       return;
     }
     turns += 1;
-    beforeMs = nowMs;
-    setImmediate(look);
+    lastTurnMs = nowMs;
+    setImmediate(onTurn);
   };
-  setImmediate(look);
+  setImmediate(onTurn);
 }

@@ -39,7 +39,7 @@ export interface DeliveryContext extends Pick<
   'clock' | 'ledger' | 'journal' | 'channel' | 'metrics' | 'pendingCommits' | 'durability'
 > {
   readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
-  readonly connections: Pick<Connections, 'isClosing' | 'lookForDescriptors'>;
+  readonly connections: Pick<Connections, 'isClosing' | 'checkDescriptors'>;
 }
 
 export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
@@ -117,7 +117,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const { connections, metrics } = this.#listener;
     this.#exchange.giveBackBody();
     // Perhaps a worker got no descriptor for its connection: then responses must end theirs from now on.
-    if (error.code === 'overloaded') connections.lookForDescriptors();
+    if (error.code === 'overloaded') connections.checkDescriptors();
     this.#exchange.keyed?.giveUp();
     release(this.#exchange, error, this.#listener);
     metrics.callEnded();

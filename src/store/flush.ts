@@ -19,8 +19,7 @@ import type { Ledger } from '../ledger/ledger.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
-import type { UsageRecord } from '../registry/usage-report.js';
-import type { UsageKey } from '../registry/usage-report.js';
+import type { UsageKey, UsageRecord } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
 import type { Log } from '../telemetry/log.js';
@@ -52,7 +51,7 @@ export interface FlushRows {
   readonly spendings: ReadonlyMap<AccountIndex, SpendingRecord>;
   readonly usages: Iterable<UsageRecord>;
   /** Changes of stored responses, of calls that are charged with these rows. */
-  readonly answers?: ResponseChanges | undefined;
+  readonly responses?: ResponseChanges | undefined;
   /** The machine's clocks when these rows were made; absent if several gateways share the store. */
   readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
@@ -105,8 +104,8 @@ export interface LedgerFlushOptions {
   /** Absent if there is no usage log. */
   readonly usageLog?: UsageLogLines | undefined;
   /** The top-accounts counter, which gets each record. */
-  readonly tally?: Pick<TopAccounts, 'note'>;
-  readonly answers?: FlushedResponses | undefined;
+  readonly topAccounts?: Pick<TopAccounts, 'note'>;
+  readonly storedResponses?: FlushedResponses | undefined;
   /**
    * Gets each record with an uncovered charge: one that leaves it, takes it back or has collected it. Absent
    * if this gateway alone has the balances.
@@ -177,7 +176,7 @@ export class LedgerFlush {
     try {
       // First: if the last commit is on disk after all, its parts are done with, and a part that had grown
       // meanwhile would be dropped with them.
-      this.#settleDoubt();
+      this.#resolveDoubt();
       this.#options.journals.forEach((journal, index) =>
         journal.drain((record) => this.#note(index, record)),
       );
@@ -226,14 +225,14 @@ export class LedgerFlush {
   }
 
   #note(journal: number, record: JournalRecord): void {
-    const { usage, totals, usageLog, tally, uncoveredCharges } = this.#options;
+    const { usage, totals, usageLog, topAccounts, uncoveredCharges } = this.#options;
     // First `rowOf`, which may throw: a record is counted whole or not at all.
     const row = usage.rowOf(record);
     totals.add(record.account, record.charged, record.uncovered);
     usage.add(row, record);
     this.#accounts.add(record.account);
     usageLog?.note(journal, record, row);
-    tally?.note(record);
+    topAccounts?.note(record);
     if (record.uncovered !== 0n) uncoveredCharges?.note(journal, record);
   }
 
@@ -244,25 +243,25 @@ export class LedgerFlush {
   }
 
   #writeRows(): boolean {
-    const { store, mark, usage, journals, keyUses, answers: storedResponses } = this.#options;
+    const { store, mark, usage, journals, keyUses, storedResponses } = this.#options;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0) {
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
-        const answers = storedResponses?.due();
+        const responses = storedResponses?.due();
         mark?.begin();
         store.commit(() => {
           mark?.put();
           store.putAccounting({
             spendings: this.#spendings(),
             usages: usage.rows(),
-            answers,
+            responses,
             clocks: mark === undefined ? hostClocks(this.#options.clock, this.#bootId) : undefined,
             keyUses: keyUses?.rows(),
           });
         });
         this.#noteWritten();
-        if (answers !== undefined) storedResponses?.noteWritten(answers);
+        if (responses !== undefined) storedResponses?.noteWritten(responses);
       }
     } catch (error) {
       this.#inDoubt = mark !== undefined;
@@ -287,7 +286,7 @@ export class LedgerFlush {
    * After a failed commit: finds out by the flush mark whether its rows are on disk all the same. If so, they
    * are done with; else the next commit writes them. Throws what the store throws.
    */
-  #settleDoubt(): void {
+  #resolveDoubt(): void {
     if (!this.#inDoubt) return;
     if (this.#options.mark!.hasReachedDisk()) this.#noteWritten();
     this.#inDoubt = false;
@@ -314,14 +313,14 @@ export class LedgerFlush {
     const accounts = this.#accounts.size;
     const rows = accounts + usage.waiting.size + (keyUses?.size ?? 0);
     this.#lastError = error instanceof Error ? error.message : String(error);
-    const refusing = refuseOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
-    this.#setRefusing(refusing);
+    const rejectsCalls = refuseOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
+    this.#setRefusing(rejectsCalls);
     if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = clock.monotonicMs();
     log.error('the books cannot be written: is the disk full or read-only? they are kept and tried again', {
       error: this.#lastError,
       accounts,
-      newCalls: refusing ? 'refused' : 'served',
+      newCalls: rejectsCalls ? 'refused' : 'served',
     });
   }
 

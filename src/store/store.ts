@@ -222,13 +222,13 @@ export class Store implements RecordStore {
   }
 
   /** Writes the rows of a flush. Called in a transaction. */
-  putAccounting({ spendings, usages, answers, clocks, keyUses }: FlushRows): void {
+  putAccounting({ spendings, usages, responses, clocks, keyUses }: FlushRows): void {
     const { spending, usage } = this.#tables;
     for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
     for (const record of usages) {
       usage.putSync([record.account, record.hour, record.keyId, record.modelId], packUsage(record));
     }
-    if (answers !== undefined) this.answers.apply(answers);
+    if (responses !== undefined) this.answers.apply(responses);
     if (clocks !== undefined) putClocks(this.#tables, clocks);
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
   }

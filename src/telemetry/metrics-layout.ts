@@ -170,8 +170,7 @@ export const THREAD_DELAY_MAX_MS = 1;
 export const THREAD_HEAP_BYTES = 2;
 /** Which counter thread has the stripe: a 32-bit integer, for Atomics (thread-health.ts). Else unused. */
 export const THREAD_HOLDER = 3;
-/** One cache line: a ninth word would not fit. */
-export const THREAD_STRIPE_WORDS = LINE_WORDS;
+export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);
 
 /** Returns the slot of the model with that index in the catalogue. Reloads do not change a model's index. */
 export function modelSlotOf(modelIndex: number): number {

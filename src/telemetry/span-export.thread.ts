@@ -88,7 +88,7 @@ main.on('message', (message: ToSpanExport) => {
       addSource(message.port);
       return;
     case 'ids':
-      accountIds.learn(message.ids);
+      accountIds.onIds(message.ids);
       return;
     case 'close':
       void close();

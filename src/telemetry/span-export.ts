@@ -121,12 +121,12 @@ export class AccountIds {
   /** Null if the main thread could not read the account's id. */
   readonly #ids = new Map<AccountIndex, string | null>();
   /** One request is under way; no other is made until its ids have come. */
-  #asked = false;
+  #isAsking = false;
   /** Batches in the order in which they came. SPANS_ON_THEIR_WAY_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
-  #onEmpty: () => void = () => undefined;
+  #onNoneWaiting: () => void = () => undefined;
 
-  /** `ask` requests ids from the main thread; the reply goes to `learn`. `ready` gets batches in order. */
+  /** `ask` requests ids from the main thread; the reply goes to `onIds`. `ready` gets batches in order. */
   constructor(
     ask: (accounts: readonly AccountIndex[]) => void,
     ready: (records: readonly SpanRecord[]) => void,
@@ -147,10 +147,10 @@ export class AccountIds {
   }
 
   /** Takes the reply to `ask`; the id is null if it cannot be read, as of a deleted account. */
-  learn(ids: readonly (readonly [AccountIndex, string | null])[]): void {
+  onIds(ids: readonly (readonly [AccountIndex, string | null])[]): void {
     if (this.#ids.size + ids.length > IDS_MAX) this.#ids.clear();
     for (const [account, id] of ids) this.#ids.set(account, id);
-    this.#asked = false;
+    this.#isAsking = false;
     this.#release();
   }
 
@@ -163,7 +163,7 @@ export class AccountIds {
 
   /** Resolves when no batch waits, or after `timeoutMs`: then those that wait go to `ready` without ids. */
   async finish(timeoutMs: number): Promise<void> {
-    const empty = new Promise<void>((resolve) => (this.#onEmpty = resolve));
+    const empty = new Promise<void>((resolve) => (this.#onNoneWaiting = resolve));
     this.#release();
     await Promise.race([empty, delay(timeoutMs)]);
     for (const records of this.#waiting.splice(0)) this.#ready(records);
@@ -173,13 +173,13 @@ export class AccountIds {
     while (this.#waiting.length > 0) {
       const unknown = this.#unknownOf(this.#waiting[0]!);
       if (unknown.size > 0) {
-        if (!this.#asked) this.#ask([...unknown]);
-        this.#asked = true;
+        if (!this.#isAsking) this.#ask([...unknown]);
+        this.#isAsking = true;
         return;
       }
       this.#ready(this.#waiting.shift()!);
     }
-    this.#onEmpty();
+    this.#onNoneWaiting();
   }
 
   /** Only spans of calls name an account. */

@@ -37,7 +37,12 @@ function openShop(path: string): Shop {
       store.putAccounting(rows);
     },
   };
-  return { ...house, answers, books, flush: flushOf(house, new ListLog(), books, { answers }) };
+  return {
+    ...house,
+    answers,
+    books,
+    flush: flushOf(house, new ListLog(), books, { storedResponses: answers }),
+  };
 }
 
 const recordOf = (shop: Shop, key: string, bytes: Uint8Array = new Uint8Array([1, 2])): ResponseRecord => ({

@@ -109,7 +109,7 @@ void t.test('batches wait for the ids of their accounts, in order', async (t) =>
   ids.add([record(0)]);
   ids.add([record(2), record(2), record(2)]);
   t.same([asked, ready], [[[0, 1]], []]);
-  ids.learn([
+  ids.onIds([
     [asAccountIndex(0), 'acct_0'],
     [asAccountIndex(1), null],
   ]);
@@ -121,7 +121,7 @@ void t.test('batches wait for the ids of their accounts, in order', async (t) =>
     ],
   );
   t.same([ids.idOf(asAccountIndex(0)), ids.idOf(asAccountIndex(1))], ['acct_0', undefined]);
-  ids.learn([[asAccountIndex(2), 'acct_2']]);
+  ids.onIds([[asAccountIndex(2), 'acct_2']]);
   t.same(ready, [2, 1, 3]);
   ids.forget();
   ids.add([record(0)]);
