@@ -1,6 +1,7 @@
 /**
- * The admin interface without its sockets: takes a request as plain text, returns the response as plain text.
- * server.ts hands it what comes over HTTP; a command calls it directly while no gateway runs. Main thread.
+ * The admin interface without its sockets: takes method, path, query and body as strings, and returns the
+ * response as a record whose body is a string. server.ts hands it what comes over HTTP. While no gateway runs
+ * commands such as `accounts`, `keys` and `usage` call it directly (cli/store-client.ts). Main thread.
  */
 import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
@@ -28,13 +29,14 @@ export interface AdminApiOptions extends AdminContext {
 export interface AdminCall {
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, nor rejects:
-   * a rejection is a response, and a bug is logged and answered with `internal_error`.
+   * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, and its
+   * promise never rejects: an expected failure becomes an error response. A bug is logged, and the response
+   * is `internal_error`.
    */
   handle(query: string, body: string): AdminResponse | Promise<AdminResponse>;
 }
 
-/** A disk is rarely emptied within a second. */
+/** Disk space is rarely freed within a second. */
 const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
@@ -46,7 +48,10 @@ export class AdminApi {
     this.#log = options.log;
   }
 
-  /** `path`: still percent-encoded. A path or method that is not there gives a call that answers so. */
+  /**
+   * `path`: still percent-encoded. Finds the route. If no route has the path, `handle` returns a 404; if none
+   * of that path has the method, a 405.
+   */
   find(method: string, path: string): AdminCall {
     const segments = segmentsOf(path);
     const found = ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
@@ -59,6 +64,7 @@ export class AdminApi {
           : methodNotAllowed(method, methods);
       return { bodyBytesMax: ADMIN_BODY_BYTES_MAX, handle: () => rejection };
     }
+    // The path's one variable segment. In a route without one findIndex returns -1, and nothing is there.
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
     const failed = (error: unknown): AdminResponse => this.#failure(method, path, error);
     return {
@@ -77,6 +83,7 @@ export class AdminApi {
   #response(route: Route, id: string, query: string, body: string): AdminResponse | Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { id, query, body: route.method === 'GET' ? {} : parseBody(body) };
+    // Set while the route works, if it makes a change that some processes did not confirm in time.
     let warning: string | undefined;
     const { service } = this.#context;
     const watched: RegistryService = {
@@ -84,6 +91,7 @@ export class AdminApi {
       change: (work) => service.change(work, (processes) => (warning = behindText(processes))),
     };
     const view = route.answer(input, { ...this.#context, service: watched });
+    // No warning here: only a service that asks other processes gives one, and its changes return promises.
     if (!(view instanceof Promise)) return responseOfView(view);
     return view.then((late: unknown) => ({ ...responseOfView(late), warning }));
   }
@@ -104,6 +112,7 @@ export class AdminApi {
         path,
         error: diskError,
       });
+      // No code is for the disk alone. `overloaded` is a 503 with `Retry-After`: the client may ask again.
       return responseOfError({
         code: 'overloaded',
         message: `The books cannot be written: look at the disk of the data folder, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
@@ -122,8 +131,9 @@ export class AdminApi {
   }
 }
 
+/** `processes`: how many did not confirm the change in time. */
 function behindText(processes: number): string {
-  return `The change is made. ${processes} of the gateway processes did not confirm it in time: each takes it over as soon as it can.`;
+  return `The change is made. ${processes} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
 }
 
 function responseOfView(view: unknown): AdminResponse {

@@ -1,64 +1,77 @@
 /**
- * The listener's side of leases, if limits are shared with other processes: its port to the main thread. Both
- * ends import the messages. What is asked or told in one event-loop turn is one message (see AskPort), and so
- * are the replies.
+ * `LeaseChannel` is a listener's end of the port to the main thread on which it asks for leases, if limits
+ * are shared with other processes. The other end is `serveLeases` in sharing/lease-manager.ts, which imports
+ * the types of the messages from here. All that the listener sends in one event-loop turn goes as one array
+ * (see AskPort), and so do the replies.
  *
- *     listener → main   Question<LeaseAsk>   a request waits for a lease; the reply is a LeaseEnd
- *                       LowLease             a lease runs low; no reply
+ *     listener → main   Question<LeaseAsk>    a request waits for a lease
+ *                       LowLease              a lease runs low; no reply
+ *     main → listener   AskReply<LeaseEnd>    how the wait of that request ended
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
 import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
 import type { LowLeases } from '../ledger/counters.js';
 
-/** A request of the minute, or the admission of a call: a call of the day, a slot and a hold. */
+/**
+ * What the request could not take: a permit; or what admission takes, a call of the day, a call slot and a
+ * hold.
+ */
 export type LeaseNeed =
   { readonly kind: 'minute' } | { readonly kind: 'admission'; readonly hold: PicoUnits };
 
+/** A request of this account, and of this key, lacks what `need` names. */
 export interface LeaseAsk {
   readonly account: AccountIndex;
-  /** Of a key with limits of its own. */
+  /** Undefined if the key has no limits of its own. */
   readonly key: KeyIndex | undefined;
   readonly need: LeaseNeed;
 }
 
+/** The reply to a LeaseAsk: how the wait of the request ended. */
 export type LeaseEnd =
-  /** What it needs was here a moment ago: try. */
+  /** This process held what the request needs when the reply was sent. Another request may take it first. */
   | 'try'
-  /** The coordinator has none, and nobody is known to give any back. */
+  /** The coordinator has none left. Other nodes hold none, or gave none back while the request could wait. */
   | 'refused'
-  /** The coordinator cannot be asked. */
+  /** The coordinator does not reply, too many requests wait already, or the process ends. */
   | 'lost';
 
+/** A lease of this account or key runs low. */
 type LowLease =
   | { readonly kind: 'account'; readonly account: AccountIndex }
   | { readonly kind: 'key'; readonly key: KeyIndex };
 
+/** One message: all that the listener sent in one event-loop turn. */
 export type FromLeaseChannel = readonly (Question<LeaseAsk> | LowLease)[];
 
 /**
- * Bounded by the open requests: each asks one question at a time, and every question gets its reply within
- * some seconds.
+ * The questions that wait for a reply are at most as many as the open requests: each asks one at a time, and
+ * gets its reply within some seconds.
  */
 export class LeaseChannel implements LowLeases {
   readonly #asks: AskPort<LeaseAsk, LeaseEnd, LowLease>;
 
   constructor(port: MessagePort) {
+    // A message is an array of what one turn of the event loop sent: serveLeases expects that.
     this.#asks = new AskPort(port, { inTurns: true });
   }
 
   /**
-   * Whether what the request needs can be had: then try anew. `key` if it has limits of its own. Never
-   * rejects.
+   * Waits until the request can take what it needs, or cannot have it. After `try` the caller takes it again,
+   * which may fail again. `key` is given if it has limits of its own. Never rejects. Rate limiting and
+   * admission call it.
    */
   ask(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
     return this.#asks.ask({ account, key, need });
   }
 
+  /** Has the main thread refill the account's lease; nothing waits for it. The ledger calls it. */
   account(account: AccountIndex): void {
     this.#asks.tell({ kind: 'account', account });
   }
 
+  /** The same for the lease of a key. */
   key(key: KeyIndex): void {
     this.#asks.tell({ kind: 'key', key });
   }

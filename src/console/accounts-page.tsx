@@ -1,6 +1,6 @@
 /**
- * Accounts: found, made, and one of them looked into: its counters as they move, its keys, its recent calls.
- * Browser.
+ * The page of accounts: a list with search and filters, a dialog that makes an account, and a panel for the
+ * open account with its live counters, its keys and its recent calls. Browser.
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, ListView, PlanView } from '../admin/views.js';
@@ -27,9 +27,9 @@ import { counted, moment, money, number, short } from './format.js';
 import { type Tile, Tiles } from './table.js';
 
 interface AccountsProps {
-  /** Id or name of the account that is open; empty if none is. */
+  /** From the page's address: id or name of the account that is open; empty if none is. */
   readonly item: string;
-  /** How many accounts there are. */
+  /** How many accounts there are; undefined until the first live snapshot has come. */
   readonly count: number | undefined;
 }
 
@@ -41,8 +41,9 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const plans = view?.data ?? [];
   const [making, setMaking] = useState(false);
   const [order, setOrder] = useState<AccountOrder>();
-  // With every keystroke: it costs the gateway 5 ms among 100,000 accounts.
+  // Each keystroke sends a request: a search among 100,000 accounts costs the gateway 5 ms.
   const filter = { search: text.value.trim(), plan: plan.value, active: active.value };
+  // `sorted` is undefined until the operator has chosen a column to sort by; until then `unsorted` is shown.
   const unsorted = useAccountRows(filter, count);
   const sorted = useSortedAccounts(filter, order);
   const rows = sorted ?? unsorted;
@@ -52,7 +53,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
       <section class="account-finder" aria-label="All accounts">
         <div class="head">
           <h1>Accounts</h1>
-          {/* An account has a plan: nobody can make one before there are some to choose from. */}
+          {/* A new account needs a plan: the button waits until plans have been loaded. */}
           <button type="button" class="primary" disabled={plans.length === 0} onClick={() => setMaking(true)}>
             <Icon name="plus" /> New account
           </button>
@@ -98,24 +99,27 @@ export function AccountsPage({ item, count }: AccountsProps) {
   );
 }
 
-/** Of the live counters. */
+/** How often the open account is fetched again, for its counters. */
 const REFRESH_MS = 2_000;
 
+/** Shown if the account's plan is not in the settings (`plan_missing`). */
 const withoutPlan = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
 interface AccountPanelProps {
   readonly id: string;
   readonly plans: readonly PlanView[];
-  /** Called when the list shows something that is no longer so. */
+  /** Called after a change of the account, so that the list fetches its row again. */
   readonly onChanged: () => void;
 }
 
 function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const path = `/accounts/${encodeURIComponent(id)}`;
   const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
+  // Which dialog is open. `switch` disables or enables the account.
   const [question, setQuestion] = useState<'credit' | 'plan' | 'switch'>();
   const onClose = (): void => setQuestion(undefined);
+  // What each dialog of the account gets.
   const answering = {
     onClose,
     onChanged: (next: AccountView): void => {
@@ -157,7 +161,9 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           <ErrorText text={account.plan_missing === true ? withoutPlan(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <AccountKeys account={account} />
+          {/* Charts of calls, tokens and spend over the chosen range, 5 minutes to 24 hours. */}
           <AccountCourse account={account.id} />
+          {/* Bars of calls and spend for each of the last 24 hours, from the usage on disk. */}
           <AccountHours account={account.id} />
           {question === 'credit' ? <CreditDialog account={account} {...answering} /> : null}
           {question === 'plan' ? <PlanDialog account={account} plans={plans} {...answering} /> : null}
@@ -176,6 +182,7 @@ interface CountersProps {
 function Counters({ account, plan }: CountersProps) {
   const { leased } = account;
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
+  // The limit of the plan; only the noun if the plan is not known.
   const bound = (limit: number | undefined, noun: string): string =>
     limit === undefined ? `${noun}s` : `of ${counted(limit, noun, short)}`;
   const tiles: readonly Tile[] = [
@@ -185,6 +192,7 @@ function Counters({ account, plan }: CountersProps) {
     ...(leased === undefined
       ? []
       : [
+          // What processes were granted in advance and have not used: a part of the balance, and call slots.
           [
             'Leased',
             <Money amount={leased.balance} />,

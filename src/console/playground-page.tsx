@@ -1,5 +1,6 @@
 /**
- * The playground: a model, a key, a conversation, and what each response took. Browser.
+ * The playground: the operator chats with a model under an API key, and sees each response as it streams,
+ * with its tokens, cost and time. Browser.
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
@@ -9,7 +10,7 @@ import { CodeSamples } from './code-samples.js';
 import { Choice, ErrorText, Field, idsOf, TextField, useInput } from './controls.js';
 import { costOf, milliseconds, money, number } from './format.js';
 
-/** A question and what came of it. */
+/** A message of the operator, and how the call that sent it went. */
 interface Exchange {
   readonly question: string;
   readonly model: string;
@@ -31,6 +32,7 @@ export function PlaygroundPage() {
   const [exchanges, setExchanges] = useState<readonly Exchange[]>([]);
   const [busy, setBusy] = useState(false);
   useEffect(() => {
+    // The console's own endpoint, outside /admin/v1: it is no part of the admin interface that programs use.
     json<{ base_url: string }>('GET', '/admin/playground').then(
       (found) => baseUrl.onValue(found.base_url),
       (reason: unknown) => setError(textOf(reason)),
@@ -56,6 +58,7 @@ export function PlaygroundPage() {
     setBusy(true);
     text.onValue('');
     tell({ text: '' });
+    // Never rejects, so the page is not left busy.
     await chat(key.value.trim(), request, tell);
     setBusy(false);
   };
@@ -139,11 +142,11 @@ export function PlaygroundPage() {
 }
 
 /**
- * The messages of the next call. Before anything is written they are those of the last call, so that the code
- * samples show a whole call.
+ * The messages of the next call. While the message field is empty they are those of the last call that went
+ * well, or a greeting before the first: the code samples always show a whole call.
  */
 function messagesOf(exchanges: readonly Exchange[], text: string): Message[] {
-  // An exchange that failed is not part of the conversation.
+  // A turn whose call failed is not sent again: it may have no response, or part of one.
   const said = exchanges
     .filter(({ outcome }) => outcome.error === undefined)
     .flatMap(({ question, outcome }): Message[] => [
@@ -151,6 +154,7 @@ function messagesOf(exchanges: readonly Exchange[], text: string): Message[] {
       { role: 'assistant', content: outcome.text },
     ]);
   if (text !== '') return [...said, { role: 'user', content: text }];
+  // Without the last response, the conversation ends with the message that was last sent.
   return said.length > 0 ? said.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
 }
 
@@ -194,7 +198,7 @@ interface TakenProps {
   readonly model: ModelView | undefined;
 }
 
-/** What a call took: tokens, money, time; and the headers of its response. */
+/** One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. */
 function Taken({ outcome, model }: TakenProps) {
   const { status, usage, firstTokenMs, totalMs, headers } = outcome;
   if (status === undefined) return null;

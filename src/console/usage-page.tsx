@@ -1,5 +1,6 @@
 /**
- * What was called and what it cost, from the usage on disk: as charts, as a table, as CSV. Browser.
+ * The page of usage: calls, tokens and cost from the usage on disk, filtered and grouped, as charts, as a
+ * table and as CSV. Browser.
  */
 import { useEffect, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
@@ -119,22 +120,25 @@ function secondsOf(day: string): number {
 }
 
 const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
-/** Times of one chart: a year of hours. */
+/** The most times of one chart: the hours of a year of 366 days. */
 const TIMES_MAX = 8_784;
 
 interface UsageChartsProps {
   readonly lines: readonly UsageView[];
   readonly by: 'day' | 'hour';
-  /** The first and the last day; empty for those of the lines. */
+  /** The first and the last day of the filter; empty: those of the rows. */
   readonly from: string;
   readonly to: string;
 }
 
-/** A day or hour without a call has no line, and is 0 in the charts. */
+/** A day or hour without a call has no row, and is 0 in the charts. */
 function UsageCharts({ lines, by, from, to }: UsageChartsProps) {
   const step = STEP_SECONDS[by];
+  // By the Unix seconds at which the day or hour begins.
   const known = new Map(lines.map((line) => [line.hour ?? secondsOf(line.day ?? '1970-01-01'), line]));
   const moments = [...known.keys()].sort((left, right) => left - right);
+  // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call: `to`
+  // is a day, by default today, and not all of its hours have begun.
   const last = Math.max(moments.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
   const first = from === '' ? (moments[0] ?? 0) : Math.min(moments[0] ?? 0, secondsOf(from));
   const count = Math.min(TIMES_MAX, Math.round((last - first) / step) + 1);
@@ -166,9 +170,10 @@ interface UsageTableProps {
   readonly by: Group;
 }
 
-/** With a last line of sums, and with each line's share of the cost. */
+/** The last row has the sums. A bar in each row compares its cost with the highest cost of a row. */
 function UsageTable({ lines, by }: UsageTableProps) {
   const most = Math.max(...lines.map(({ cost }) => Number(cost)));
+  // A column of counts with their sum. `figure` is the class of columns of numbers, see `Column`.
   const counts = (head: string, count: (line: UsageView) => number): Column<UsageView> => {
     const sum = lines.reduce((total, line) => total + count(line), 0);
     return [head, (line) => number(count(line)), 'figure', number(sum)];
@@ -180,6 +185,7 @@ function UsageTable({ lines, by }: UsageTableProps) {
       rows={lines}
       keyOf={idOf}
       columns={[
+        // In the last row this column says `Sum`.
         [by === 'day' ? 'day (UTC)' : by, (line) => <LineName line={line} />, undefined, 'Sum'],
         counts('Calls', ({ calls }) => calls),
         counts('Failed', (line) => line.failed_calls),
@@ -199,7 +205,7 @@ function UsageTable({ lines, by }: UsageTableProps) {
   );
 }
 
-/** A deleted account or key has no name any more, but its id. */
+/** What the row is grouped by, to read: of an account or key the name, or the id if it was deleted. */
 function LineName({ line }: { readonly line: UsageView }) {
   const { account, key, hour } = line;
   if (account !== undefined) {
@@ -213,6 +219,7 @@ function LineName({ line }: { readonly line: UsageView }) {
   return <Name text={(key === undefined ? undefined : line.key_name) ?? idOf(line)} />;
 }
 
+/** What the row is grouped by: the one of these members that it has. */
 function idOf({ account, key, model, day, hour }: UsageView): string {
   return account ?? key ?? model ?? day ?? String(hour);
 }

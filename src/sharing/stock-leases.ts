@@ -1,10 +1,10 @@
 /**
- * What this process leases by state: calls of the day, call slots, and money. Every ask says what the process
- * holds, and the coordinator adds what it grants. One lease is of one resource of one scope; `LeasedScope`
- * owns it and sends its asks. Main thread.
+ * The stock leases of this process: calls of the day, call slots and money. Every ask reports how much is
+ * outstanding, and the coordinator adds what it grants. One lease is of one resource of one scope.
+ * `LeasedScope` owns it and puts together its asks, and `LeaseManager` sends them. Main thread.
  *
- * Invariant: `reported`, what the coordinator has on record, is never less than what is held. The coordinator
- * can therefore not grant an amount twice, and hears later of what was given back here.
+ * Invariant: `reported`, what the coordinator has on record, is never less than what is outstanding. So the
+ * coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
  */
 import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { CountedLeases, Leases } from '../ledger/leases.js';
@@ -23,9 +23,9 @@ import {
 
 /** What the leases of day, slots and money have in common; `Amount` is calls, slots or pico-units. */
 abstract class StockLease<Amount extends number | bigint> {
-  /** The coordinator's last refusal; undefined after a grant. */
+  /** The coordinator's last refusal; undefined after a grant. Set by `replied`. */
   denial: Denial | undefined;
-  /** New waits are refused without an ask until then. */
+  /** New waits are refused without an ask until then. Set by `LeasedScope.refuse`. */
   deniedUntilMs = 0;
   /** The coordinator has plenty left, so idle amounts may stay here for longer. */
   protected isPlentiful = false;
@@ -36,21 +36,30 @@ abstract class StockLease<Amount extends number | bigint> {
     this.reported = reported;
   }
 
-  /** What the next ask will say that this node holds. */
+  /** Granted, and not yet given back or recorded as spent: the next ask reports it. */
   protected abstract get outstanding(): Amount;
-  /** Gives back what no call uses. */
+  /**
+   * Takes what no call uses out of the ledger (`takeBack…`). The coordinator has it back when the next ask
+   * reports that less is outstanding.
+   */
   abstract giveBack(): void;
-  /** Gives back what was idle for long enough; returns true if the coordinator should hear of it now. */
+  /**
+   * Gives back what nobody has used for long enough. Returns true if an ask should be sent now. `LeasedScope`
+   * calls it every 250 ms, as long as the coordinator can be reached.
+   */
   abstract look(nowMs: number): boolean;
   /** Nothing is held, and the coordinator knows that. */
   abstract get isEmpty(): boolean;
 
-  /** The coordinator has more on record than is held. */
+  /** The coordinator has more on record than is outstanding, so there is something to report. */
   protected get isShrunk(): boolean {
     return this.outstanding < this.reported;
   }
 
-  /** Takes note of a reply to an ask that left at `sentMs`; `wanted`: it asked for more. */
+  /**
+   * Records the reply to an ask that left at `sentMs`. `wanted`: the ask was for more. `reported`: what the
+   * coordinator has on record with its grant.
+   */
   protected replied(
     { granted, heldByOthers }: { readonly granted: Amount; readonly heldByOthers: boolean },
     wanted: boolean,
@@ -62,14 +71,21 @@ abstract class StockLease<Amount extends number | bigint> {
   }
 }
 
-/** The lease of a scope's calls of the day. Calls use them up, so the lease covers the lately used rate. */
+/**
+ * The lease of a scope's calls of the day. Calls use them up, so an ask wants as many as the recent rate uses
+ * in the next `COVERED_MS`.
+ */
 export class DayLease<Index extends number> extends StockLease<number> {
   readonly #leases: CountedLeases<Index>;
+  /** The account or key, in `#leases`. */
   readonly #counted: Index;
   readonly #rate: UseRate;
   #usedMs: number;
 
   constructor(leases: CountedLeases<Index>, counted: Index, nowMs: number) {
+    // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. Its used
+    // calls are still outstanding, in the ledger and on the coordinator's record, so the new lease begins
+    // with them. Slots and money are forgotten only with nothing outstanding: they begin at 0.
     const { used, unused } = leases.dayHeld(counted);
     super(used + unused);
     this.#leases = leases;
@@ -78,16 +94,21 @@ export class DayLease<Index extends number> extends StockLease<number> {
     this.#usedMs = nowMs;
   }
 
-  /** Calls left, of `dayNumber` or a later day. */
+  /** Calls left of `dayNumber` or a later day: those left of an earlier day are worth nothing. */
   left(dayNumber: number): number {
     const held = this.#leases.dayHeld(this.#counted);
     return held.dayNumber >= dayNumber ? held.unused : 0;
   }
 
-  /** What to say for `waiting` calls, undefined if nothing. `all`: also what the coordinator knows. */
+  /**
+   * The next ask, if `waiting` calls wait for this lease; undefined if nothing is wanted or to be reported.
+   * `low`: the lease runs low, so more is wanted although nobody waits. `all`: report also what the
+   * coordinator has on record, because it may have lost it.
+   */
   ask(waiting: number, low: boolean, nowMs: number, all: boolean): DayAsk | undefined {
     const { dayNumber, used, unused } = this.#leases.dayHeld(this.#counted);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
+    // All are of `dayNumber`, the day that was last granted of. That day may be over.
     const held = { dayNumber, used, unused };
     if (waiting <= unused && !low) return all || this.isShrunk ? { ...held, least: 0, most: 0 } : undefined;
     const need = Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000) - unused;
@@ -96,8 +117,11 @@ export class DayLease<Index extends number> extends StockLease<number> {
 
   take(grant: DayGrant, ask: DayAsk, sentMs: number, nowMs: number): void {
     const { granted, remaining, dayNumber } = grant;
+    // The coordinator counts a new day from 0: nothing of the day before is on its record of this one.
     const before = dayNumber === ask.dayNumber ? ask.used + ask.unused : 0;
     this.replied(grant, ask.most > 0, before + granted, sentMs);
+    // For the two estimates below. On the first grant of a new day it includes what was left of the day
+    // before.
     const unused = ask.unused + granted;
     this.isPlentiful = isPlentiful(unused, remaining);
     if (granted === 0) return;
@@ -117,7 +141,10 @@ export class DayLease<Index extends number> extends StockLease<number> {
     this.#leases.takeBackDay(this.#counted);
   }
 
-  /** Calls that the coordinator counts as used, although no call has used them. */
+  /**
+   * For `CallsUse`, by its names. `dayUnused`: calls of `dayNumber` that the coordinator counts as used,
+   * although no call has used them.
+   */
   get unused(): { readonly dayNumber: number; readonly dayUnused: number } {
     const { dayNumber, used } = this.#leases.dayHeld(this.#counted);
     return { dayNumber, dayUnused: Math.max(0, this.reported - used) };
@@ -138,7 +165,10 @@ const FIRST_SLOTS = 8;
 /** Slots come back when calls end, so a slot that stayed free for the length of some calls is not needed. */
 const IDLE_MS_SLOTS = 8_000;
 
-/** The lease of an account's call slots. Slots that were never taken lately are given back. */
+/**
+ * The lease of an account's call slots. Slots that no call has taken for `IDLE_MS_SLOTS`, or `IDLE_MS_SCARCE`
+ * if the coordinator has few, are given back.
+ */
 export class SlotsLease extends StockLease<number> {
   readonly #leases: Leases;
   readonly #account: AccountIndex;
@@ -155,7 +185,7 @@ export class SlotsLease extends StockLease<number> {
     return this.outstanding - this.#leases.inFlightOf(this.#account);
   }
 
-  /** What to say for `waiting` calls, undefined if nothing. `all`: also what the coordinator knows. */
+  /** As `DayLease.ask`. */
   ask(waiting: number, low: boolean, all: boolean): SlotsAsk | undefined {
     const { outstanding } = this;
     const missing = waiting - this.left;
@@ -198,11 +228,16 @@ export class SlotsLease extends StockLease<number> {
   }
 }
 
-/** What the store has of this process's charges. Main thread. */
+/** What a money lease needs to know of charges and their flush. Main thread. */
 export interface SpentAccounting {
-  /** Of what this life of the process has charged the account, what the store has as spent. */
+  /**
+   * What this process has charged the account since it started, as far as the store has recorded it as spent.
+   */
   flushedOf(account: AccountIndex): PicoUnits;
-  /** Collects at most `most` of the uncovered charges, as far as the lease goes; returns how much. */
+  /**
+   * Charges the account's uncovered charges to what is leased, at most `most`; returns how much. Left out
+   * only by tests that have no uncovered charges.
+   */
   collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
 }
 
@@ -211,20 +246,22 @@ const NOTHING = asPicoUnits(0n);
 const LOW_PART = 4n;
 
 /**
- * The lease of an account's money. Holds come back when calls cost less than they might have, so money that
- * no call held lately is given back.
+ * The lease of an account's money. A call gives back the part of its hold that it did not cost, so money
+ * comes back. What no call has held for `IDLE_MS_SCARCE`, or `IDLE_MS_PLENTIFUL`, is given back to the
+ * coordinator.
  */
 export class MoneyLease extends StockLease<bigint> {
   readonly #leases: Leases;
   readonly #account: AccountIndex;
   readonly #accounting: SpentAccounting;
   readonly #idle: IdleFloor<bigint>;
+  /** When the last reply came; at first, when the lease was made. */
   #repliedMs: number;
-  /** Uncovered charges of calls that are to be collected from this lease. */
+  /** How much of the account's uncovered charges is still to be collected from this lease. */
   #uncovered = 0n;
-  /** The largest hold that waited when calls last waited. */
+  /** The largest hold of the calls that waited at the last ask for which any waited. It sizes the asks. */
   #holdPicoUnits = 0n;
-  /** `denial` says that so much was not there; a smaller hold may still be granted. */
+  /** What the last denial was about: smaller holds may still be granted. `LeasedScope` reads it. */
   deniedPicoUnits = 0n;
 
   constructor(leases: Leases, account: AccountIndex, accounting: SpentAccounting, nowMs: number) {
@@ -245,18 +282,20 @@ export class MoneyLease extends StockLease<bigint> {
     return asPicoUnits(this.outstanding - this.left);
   }
 
-  /** Sets what is to be collected, now as far as the lease goes and then from later grants; 0 ends that. */
+  /**
+   * Sets how much of the account's uncovered charges is to be collected: at once what is available here, the
+   * rest from later grants. 0 ends it.
+   */
   setUncovered(amount: PicoUnits): void {
     this.#uncovered = amount;
     this.#collect();
   }
 
   /**
-   * What to say; undefined if there is nothing to say. `holds` are those of calls that wait, `all`: also what
-   * the coordinator knows already.
+   * As `DayLease.ask`; `holds` are those of the calls that wait.
    *
-   * Whoever carries the ask reads what the host has spent after this, see `MoneyAsk`: a charge that is
-   * flushed in between is counted twice until the next ask, and never not at all.
+   * The sender reads the host's spent total after this ask is made. A charge flushed in between is counted
+   * twice until the next ask; the other order could miss it.
    */
   ask(holds: readonly PicoUnits[], low: boolean, all: boolean): MoneyAsk | undefined {
     const { outstanding, left } = this;
@@ -272,6 +311,8 @@ export class MoneyLease extends StockLease<bigint> {
       return all || this.isShrunk ? { outstanding, least: NOTHING, most: NOTHING } : undefined;
     const missing = least === undefined ? 1n : least - left;
     const ahead = this.#holdPicoUnits * BigInt(FIRST_BATCH);
+    // What all that waits lacks; some holds for calls to come; as much again as is in use, so that an account
+    // that grows asks seldom; and never less than the least.
     const wanted = [sum - left, ahead, outstanding - left, missing];
     const most = wanted.reduce((larger, amount) => (amount > larger ? amount : larger));
     return { outstanding, least: asPicoUnits(missing), most: asPicoUnits(most) };
@@ -280,12 +321,13 @@ export class MoneyLease extends StockLease<bigint> {
   take(grant: MoneyGrant, ask: MoneyAsk, sentMs: number, nowMs: number): void {
     const { granted, remaining } = grant;
     this.replied(grant, ask.most > 0n, ask.outstanding + granted, sentMs);
-    // After a small grant, a larger amount that was denied before is still known to be missing.
+    // A grant leaves this as it is: until `deniedUntilMs` holds of so much are refused, smaller ones not.
     if (ask.most > 0n && granted === 0n) this.deniedPicoUnits = this.left + ask.least;
     this.#repliedMs = nowMs;
     this.isPlentiful = isPlentiful(this.reported, remaining);
     this.#leases.tellMoney(this.#account, remaining);
     if (granted === 0n) return;
+    // If the coordinator has no more, running low is not worth an ask.
     const low = remaining === 0n ? NOTHING : asPicoUnits(this.reported / LOW_PART);
     this.#leases.addMoney(this.#account, granted, low);
     this.#collect();
@@ -299,6 +341,9 @@ export class MoneyLease extends StockLease<bigint> {
       this.#leases.takeBackMoney(this.#account, asPicoUnits(idle));
       this.#idle.restart(nowMs);
     }
+    // Every flush of a charge makes less outstanding, so unlike the other stocks a lease in use nearly always
+    // has something to report. It does so once in `idleMs`, and at once if money lay idle or is to be
+    // collected.
     const isDue = idle > 0n || nowMs - this.#repliedMs >= idleMs;
     return this.#uncovered > 0n || (isDue && this.isShrunk);
   }
@@ -316,6 +361,7 @@ export class MoneyLease extends StockLease<bigint> {
     return asPicoUnits(granted - this.#accounting.flushedOf(this.#account));
   }
 
+  /** Collects uncovered charges from what is available here. */
   #collect(): void {
     if (this.#uncovered === 0n) return;
     this.#uncovered -= this.#accounting.collect?.(this.#account, asPicoUnits(this.#uncovered)) ?? 0n;

@@ -1,16 +1,18 @@
 /**
- * An LMDB file that several processes open and write. Everything that opens one goes through this file. Main
- * thread.
+ * An LMDB file that several processes open and write. Every LMDB file is opened here: the store and its
+ * snapshots (tables.ts, store-snapshot.ts), the hold on the store (store-hold.ts) and the leases
+ * (sharing/lease-file.ts). Main thread.
  *
  * Opening a file with lmdb 3.5.6 sets the number of its newest transaction, which all processes share, to
  * what the file said some microseconds before (LMDB's ITS#9496, fixed there in 2021 but not in the fork that
- * lmdb builds). What another process committed in between is lost, and its pages are used twice. A file that
- * is opened again and again beside one writer is garbage within a second, and opening it to read is enough.
- * So nobody may open while somebody writes: for either, a process takes the gate first.
+ * lmdb builds). What another process committed in between is lost, and its pages are used twice. Opened again
+ * and again beside one writer, a file is corrupt within a second, even if it is opened only to read. So no
+ * process may open the file while another one writes it: to do either, a process takes the gate first.
  *
- * The gate is the writers' lock of a second LMDB file, `<path>-gate`. That file never gets a row, so opening
- * it can lose none. If a process dies, the lock is free for the next one. The gate can go when lmdb has taken
- * over the correction; test/unit/store/environment.test.ts tells.
+ * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
+ * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
+ * one. The gate can be removed when a release of lmdb has the fix; test/unit/store/environment.test.ts must
+ * then pass without it.
  */
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
@@ -23,9 +25,10 @@ const GATE_MAP_BYTES = 64 * 1024;
 const EROFS = 30;
 
 export class Environment {
-  /** For reading. */
+  /** For reads. Writes go through `write`, and tables are opened by `openTables`. */
   readonly root: RootDatabase;
   readonly #gate: RootDatabase | undefined;
+  /** This object has taken the gate. A `write` within a `write` must not take it again. */
   #isInside = false;
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
@@ -39,7 +42,7 @@ export class Environment {
     }
   }
 
-  /** Opens tables inside the gate, because opening a table may create it. */
+  /** Opens tables inside the gate, because opening one may create it, which is a write. */
   openTables<Tables>(openAll: (root: RootDatabase) => Tables): Tables {
     return this.#inside(() => openAll(this.root));
   }
@@ -62,6 +65,7 @@ export class Environment {
     await this.#gate?.close();
   }
 
+  /** Runs `work` while no other process opens or writes the file. */
   #inside<Result>(work: () => Result): Result {
     if (this.#gate === undefined || this.#isInside) return work();
     let result: Result;
@@ -69,6 +73,7 @@ export class Environment {
     try {
       this.#gate.transactionSync(() => {
         result = work();
+        // Only the lock was wanted: nothing may be committed to the gate's file.
         return ABORT;
       });
     } finally {
@@ -79,23 +84,26 @@ export class Environment {
 }
 
 /**
- * Creates an LMDB file without rows at `path`, unless there is a file. It gets its name when it is whole. So
- * a crash leaves none or a whole one, and of two processes that create it at once one finds the other's.
+ * Creates an LMDB file without rows at `path`, unless there is a file. It is made under another name and then
+ * linked to `path`. So a crash leaves no file at `path` or a whole one, and of two processes that create it
+ * at once the later one keeps the other's.
  */
 export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {
   if (existsSync(path)) return;
   const made = `${path}-new-${process.pid}`;
   try {
+    // Closes at once, because nothing was written through it.
     void open(made, options).close();
     linkSync(made, path);
   } catch (error) {
+    // EEXIST: another process has created it meanwhile.
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
   } finally {
     for (const name of [made, `${made}-lock`]) rmSync(name, { force: true });
   }
 }
 
-/** Undefined for a reader on a read-only disk: there LMDB shares no number of transactions either. */
+/** Undefined for a reader on a read-only disk: without a lock file LMDB shares no transaction number. */
 function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   assertSpareFile(path);
   try {
@@ -106,11 +114,12 @@ function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   }
 }
 
-/** As `assertStoreFile`, for a file that may be removed without loss. */
+/** As `assertStoreFile`, for a file whose loss does no harm: the error says that it may be removed. */
 export function assertSpareFile(path: string): void {
   try {
     assertStoreFile(path);
   } catch (error) {
+    // The message of `unreadable` names path, owner and disk already, and removing the file would not help.
     if (!(error instanceof StoreError) || error.code === 'unreadable') throw error;
     throw new StoreError(
       error.code,
