@@ -26,7 +26,7 @@ export interface AdminApiOptions extends AdminContext {
 }
 
 /** A request whose route has been looked up, before its body is read. */
-export interface AdminCall {
+export interface RoutedRequest {
   readonly bodyBytesMax: number;
   /**
    * `query`: still percent-encoded, without its question mark. Both may be empty. Never throws, and its
@@ -52,7 +52,7 @@ export class AdminApi {
    * `path`: still percent-encoded. Finds the route. If no route has the path, `handle` returns a 404; if none
    * of that path has the method, a 405.
    */
-  find(method: string, path: string): AdminCall {
+  find(method: string, path: string): RoutedRequest {
     const segments = segmentsOf(path);
     const found = ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
     const route = found.find((one) => one.method === method);
@@ -86,11 +86,11 @@ export class AdminApi {
     // Set while the route works, if it makes a change that some processes did not confirm in time.
     let warning: string | undefined;
     const { service } = this.#context;
-    const watched: RegistryService = {
+    const recordingService: RegistryService = {
       read: (work) => service.read(work),
-      change: (work) => service.change(work, (processes) => (warning = behindText(processes))),
+      change: (work) => service.change(work, (unconfirmed) => (warning = warningText(unconfirmed))),
     };
-    const view = route.answer(input, { ...this.#context, service: watched });
+    const view = route.answer(input, { ...this.#context, service: recordingService });
     // No warning here: only a service that asks other processes gives one, and its changes return promises.
     if (!(view instanceof Promise)) return responseOfView(view);
     return view.then((late: unknown) => ({ ...responseOfView(late), warning }));
@@ -131,9 +131,9 @@ export class AdminApi {
   }
 }
 
-/** `processes`: how many did not confirm the change in time. */
-function behindText(processes: number): string {
-  return `The change is made. ${processes} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
+/** `unconfirmed`: how many processes did not confirm the change in time. */
+function warningText(unconfirmed: number): string {
+  return `The change is made. ${unconfirmed} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
 }
 
 function responseOfView(view: unknown): AdminResponse {

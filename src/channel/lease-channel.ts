@@ -43,7 +43,7 @@ type LowLease =
   | { readonly kind: 'key'; readonly key: KeyIndex };
 
 /** One message: all that the listener sent in one event-loop turn. */
-export type FromLeaseChannel = readonly (Question<LeaseAsk> | LowLease)[];
+export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];
 
 /**
  * The questions that wait for a reply are at most as many as the open requests: each asks one at a time, and

@@ -103,7 +103,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
 const REFRESH_MS = 2_000;
 
 /** Shown if the account's plan is not in the settings (`plan_missing`). */
-const withoutPlan = ({ plan }: AccountView): string =>
+const planMissingText = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
 interface AccountPanelProps {
@@ -117,10 +117,10 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const path = `/accounts/${encodeURIComponent(id)}`;
   const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
   // Which dialog is open. `switch` disables or enables the account.
-  const [question, setQuestion] = useState<'credit' | 'plan' | 'switch'>();
-  const onClose = (): void => setQuestion(undefined);
+  const [dialog, setDialog] = useState<'credit' | 'plan' | 'switch'>();
+  const onClose = (): void => setDialog(undefined);
   // What each dialog of the account gets.
-  const answering = {
+  const dialogProps = {
     onClose,
     onChanged: (next: AccountView): void => {
       setView(next);
@@ -147,27 +147,27 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <CopyButton text={account.id} what="the account’s id" />
             </p>
             <p class="actions">
-              <button type="button" onClick={() => setQuestion('credit')}>
+              <button type="button" onClick={() => setDialog('credit')}>
                 Add credit
               </button>
-              <button type="button" onClick={() => setQuestion('plan')}>
+              <button type="button" onClick={() => setDialog('plan')}>
                 Change plan
               </button>
-              <button type="button" onClick={() => setQuestion('switch')}>
+              <button type="button" onClick={() => setDialog('switch')}>
                 {account.active ? 'Disable' : 'Enable'}
               </button>
             </p>
           </div>
-          <ErrorText text={account.plan_missing === true ? withoutPlan(account) : undefined} />
+          <ErrorText text={account.plan_missing === true ? planMissingText(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <AccountKeys account={account} />
           {/* Charts of calls, tokens and spend over the chosen range, 5 minutes to 24 hours. */}
           <AccountCourse account={account.id} />
           {/* Bars of calls and spend for each of the last 24 hours, from the usage on disk. */}
           <AccountHours account={account.id} />
-          {question === 'credit' ? <CreditDialog account={account} {...answering} /> : null}
-          {question === 'plan' ? <PlanDialog account={account} plans={plans} {...answering} /> : null}
-          {question === 'switch' ? <SwitchDialog what="account" item={account} {...answering} /> : null}
+          {dialog === 'credit' ? <CreditDialog account={account} {...dialogProps} /> : null}
+          {dialog === 'plan' ? <PlanDialog account={account} plans={plans} {...dialogProps} /> : null}
+          {dialog === 'switch' ? <SwitchDialog what="account" item={account} {...dialogProps} /> : null}
         </>
       )}
     </section>
@@ -183,7 +183,7 @@ function Counters({ account, plan }: CountersProps) {
   const { leased } = account;
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
   // The limit of the plan; only the noun if the plan is not known.
-  const bound = (limit: number | undefined, noun: string): string =>
+  const limitText = (limit: number | undefined, noun: string): string =>
     limit === undefined ? `${noun}s` : `of ${counted(limit, noun, short)}`;
   const tiles: readonly Tile[] = [
     ['Balance', <Money amount={account.balance} />, `of ${money(account.credited)} credited`],
@@ -199,8 +199,8 @@ function Counters({ account, plan }: CountersProps) {
             `of the balance, and ${inFlight(leased.calls_in_flight)}: granted in advance`,
           ] as const,
         ]),
-    ['This minute', number(account.requests_this_minute), bound(plan?.requests_per_minute, 'request')],
-    ['Today', number(account.calls_today), bound(plan?.calls_per_day, 'call')],
+    ['This minute', number(account.requests_this_minute), limitText(plan?.requests_per_minute, 'request')],
+    ['Today', number(account.calls_today), limitText(plan?.calls_per_day, 'call')],
   ];
   return <Tiles label="Counters" small tiles={tiles} />;
 }

@@ -11,7 +11,7 @@ import { Choice, ErrorText, Field, idsOf, TextField, useInput } from './controls
 import { costOf, milliseconds, money, number } from './format.js';
 
 /** A message of the operator, and how the call that sent it went. */
-interface Exchange {
+interface Turn {
   readonly question: string;
   readonly model: string;
   readonly outcome: Outcome;
@@ -29,7 +29,7 @@ export function PlaygroundPage() {
   const [stream, setStream] = useState(true);
   const maxTokens = useInput();
   const temperature = useInput();
-  const [exchanges, setExchanges] = useState<readonly Exchange[]>([]);
+  const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [busy, setBusy] = useState(false);
   useEffect(() => {
     // The console's own endpoint, outside /admin/v1: it is no part of the admin interface that programs use.
@@ -44,7 +44,7 @@ export function PlaygroundPage() {
     model,
     messages: [
       ...(system.value === '' ? [] : [{ role: 'system', content: system.value } as const]),
-      ...messagesOf(exchanges, text.value),
+      ...messagesOf(turns, text.value),
     ],
     ...(maxTokens.value === '' ? {} : { max_tokens: Number(maxTokens.value) }),
     ...(temperature.value === '' ? {} : { temperature: Number(temperature.value) }),
@@ -53,20 +53,20 @@ export function PlaygroundPage() {
   };
   const ask = async (): Promise<void> => {
     const question = text.value;
-    const before = exchanges;
-    const tell = (outcome: Outcome): void => setExchanges([...before, { question, model, outcome }]);
+    const before = turns;
+    const show = (outcome: Outcome): void => setTurns([...before, { question, model, outcome }]);
     setBusy(true);
     text.onValue('');
-    tell({ text: '' });
+    show({ text: '' });
     // Never rejects, so the page is not left busy.
-    await chat(key.value.trim(), request, tell);
+    await chat(key.value.trim(), request, show);
     setBusy(false);
   };
   return (
     <>
       <div class="head">
         <h1>Playground</h1>
-        <button type="button" disabled={exchanges.length === 0 || busy} onClick={() => setExchanges([])}>
+        <button type="button" disabled={turns.length === 0 || busy} onClick={() => setTurns([])}>
           New conversation
         </button>
       </div>
@@ -104,7 +104,7 @@ export function PlaygroundPage() {
           </label>
         </section>
         <section class="card talk" aria-label="Conversation">
-          <Conversation exchanges={exchanges} models={models} busy={busy} />
+          <Conversation turns={turns} models={models} busy={busy} />
           <form
             onSubmit={(event) => {
               event.preventDefault();
@@ -145,9 +145,9 @@ export function PlaygroundPage() {
  * The messages of the next call. While the message field is empty they are those of the last call that went
  * well, or a greeting before the first: the code samples always show a whole call.
  */
-function messagesOf(exchanges: readonly Exchange[], text: string): Message[] {
+function messagesOf(turns: readonly Turn[], text: string): Message[] {
   // A turn whose call failed is not sent again: it may have no response, or part of one.
-  const said = exchanges
+  const said = turns
     .filter(({ outcome }) => outcome.error === undefined)
     .flatMap(({ question, outcome }): Message[] => [
       { role: 'user', content: question },
@@ -159,14 +159,14 @@ function messagesOf(exchanges: readonly Exchange[], text: string): Message[] {
 }
 
 interface ConversationProps {
-  readonly exchanges: readonly Exchange[];
+  readonly turns: readonly Turn[];
   readonly models: readonly ModelView[];
   readonly busy: boolean;
 }
 
-function Conversation({ exchanges, models, busy }: ConversationProps) {
+function Conversation({ turns, models, busy }: ConversationProps) {
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => box.current?.scrollTo({ top: box.current.scrollHeight }), [exchanges]);
+  useEffect(() => box.current?.scrollTo({ top: box.current.scrollHeight }), [turns]);
   return (
     <div
       ref={box}
@@ -177,29 +177,29 @@ function Conversation({ exchanges, models, busy }: ConversationProps) {
       role="log"
       aria-label="What was said"
     >
-      {exchanges.length === 0 ? <p class="empty">Pick a model, give a key, and say something.</p> : null}
-      {exchanges.map(({ question, model, outcome }, index) => (
+      {turns.length === 0 ? <p class="empty">Pick a model, give a key, and say something.</p> : null}
+      {turns.map(({ question, model, outcome }, index) => (
         <article key={index} class="turn">
           <p class="said by-user">{question}</p>
           <p class="said by-model">
             {outcome.text}
-            {busy && index === exchanges.length - 1 ? <i class="cursor" /> : null}
+            {busy && index === turns.length - 1 ? <i class="cursor" /> : null}
           </p>
           <ErrorText text={outcome.error} />
-          <Taken outcome={outcome} model={models.find(({ id }) => id === model)} />
+          <CallStats outcome={outcome} model={models.find(({ id }) => id === model)} />
         </article>
       ))}
     </div>
   );
 }
 
-interface TakenProps {
+interface CallStatsProps {
   readonly outcome: Outcome;
   readonly model: ModelView | undefined;
 }
 
 /** One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. */
-function Taken({ outcome, model }: TakenProps) {
+function CallStats({ outcome, model }: CallStatsProps) {
   const { status, usage, firstTokenMs, totalMs, headers } = outcome;
   if (status === undefined) return null;
   const tokens = usage && `${number(usage.prompt_tokens)} in, ${number(usage.completion_tokens)} out`;

@@ -11,15 +11,15 @@ import { Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js'
 import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
 
-const GROUPS = ['day', 'hour', 'model', 'account', 'key'] as const;
-type Group = (typeof GROUPS)[number];
+const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
+type Grouping = (typeof GROUPINGS)[number];
 
 const DAY_MS = 86_400_000;
 /** How long the page waits for the next keystroke before it asks. */
 const TYPING_MS = 250;
 
 interface Question {
-  readonly by: Group;
+  readonly by: Grouping;
   /** Days (UTC); empty for no bound. */
   readonly from: string;
   readonly to: string;
@@ -39,7 +39,7 @@ export function UsagePage() {
     key: '',
   }));
   const models = useView<ListView<ModelView>>('/models');
-  const [lines, setLines] = useState<readonly UsageView[]>();
+  const [rows, setRows] = useState<readonly UsageView[]>();
   const [next, setNext] = useState<string | null>(null);
   const [error, setError] = useState<string>();
   const { by } = question;
@@ -51,7 +51,7 @@ export function UsagePage() {
   const load = async (cursor: string | undefined, before: readonly UsageView[]): Promise<void> => {
     try {
       const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...question, cursor })}`);
-      setLines([...before, ...page.data]);
+      setRows([...before, ...page.data]);
       setNext(page.next);
       setError(undefined);
     } catch (reason) {
@@ -59,7 +59,7 @@ export function UsagePage() {
     }
   };
   useEffect(() => {
-    const timer = setTimeout(() => void load(undefined, []), lines === undefined ? 0 : TYPING_MS);
+    const timer = setTimeout(() => void load(undefined, []), rows === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
   }, [question]);
 
@@ -79,8 +79,10 @@ export function UsagePage() {
         <Choice
           label="Lines by"
           value={by}
-          options={GROUPS}
-          onValue={(group) => setQuestion({ ...question, by: GROUPS.find((one) => one === group) ?? 'day' })}
+          options={GROUPINGS}
+          onValue={(chosen) =>
+            setQuestion({ ...question, by: GROUPINGS.find((one) => one === chosen) ?? 'day' })
+          }
         />
         <TextField label="From (UTC)" type="date" {...inputOf('from')} />
         <TextField label="To (UTC)" type="date" {...inputOf('to')} />
@@ -93,14 +95,14 @@ export function UsagePage() {
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
       <ErrorText text={error ?? models.error} />
-      {lines === undefined || error !== undefined ? null : lines.length === 0 ? (
+      {rows === undefined || error !== undefined ? null : rows.length === 0 ? (
         <p class="empty">No calls in this time.</p>
       ) : (
         <>
-          {by === 'day' || by === 'hour' ? <UsageCharts {...question} lines={lines} by={by} /> : null}
-          <UsageTable lines={lines} by={by} />
+          {by === 'day' || by === 'hour' ? <UsageCharts {...question} rows={rows} by={by} /> : null}
+          <UsageTable rows={rows} by={by} />
           {next === null ? null : (
-            <button type="button" onClick={() => void load(next, lines)}>
+            <button type="button" onClick={() => void load(next, rows)}>
               Show more
             </button>
           )}
@@ -120,11 +122,11 @@ function secondsOf(day: string): number {
 }
 
 const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
-/** The most times of one chart: the hours of a year of 366 days. */
-const TIMES_MAX = 8_784;
+/** The most points of one chart: the hours of a year of 366 days. */
+const POINTS_MAX = 8_784;
 
 interface UsageChartsProps {
-  readonly lines: readonly UsageView[];
+  readonly rows: readonly UsageView[];
   readonly by: 'day' | 'hour';
   /** The first and the last day of the filter; empty: those of the rows. */
   readonly from: string;
@@ -132,18 +134,18 @@ interface UsageChartsProps {
 }
 
 /** A day or hour without a call has no row, and is 0 in the charts. */
-function UsageCharts({ lines, by, from, to }: UsageChartsProps) {
+function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   const step = STEP_SECONDS[by];
   // By the Unix seconds at which the day or hour begins.
-  const known = new Map(lines.map((line) => [line.hour ?? secondsOf(line.day ?? '1970-01-01'), line]));
-  const moments = [...known.keys()].sort((left, right) => left - right);
+  const rowAt = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
+  const starts = [...rowAt.keys()].sort((left, right) => left - right);
   // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call: `to`
   // is a day, by default today, and not all of its hours have begun.
-  const last = Math.max(moments.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
-  const first = from === '' ? (moments[0] ?? 0) : Math.min(moments[0] ?? 0, secondsOf(from));
-  const count = Math.min(TIMES_MAX, Math.round((last - first) / step) + 1);
+  const last = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
+  const first = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
+  const count = Math.min(POINTS_MAX, Math.round((last - first) / step) + 1);
   const times = timesUntil(last, step, count);
-  const line = linesOf(times, known);
+  const series = linesOf(times, rowAt);
   const unit = `per ${by}`;
   return (
     <Charts
@@ -152,51 +154,54 @@ function UsageCharts({ lines, by, from, to }: UsageChartsProps) {
       barSeconds={step}
       charts={[
         chart('Calls', unit, short, [
-          line('calls', '--series-1', ({ calls }) => calls),
-          line('failed', '--series-3', (usage) => usage.failed_calls),
+          series('calls', '--series-1', ({ calls }) => calls),
+          series('failed', '--series-3', (usage) => usage.failed_calls),
         ]),
         chart('Tokens', unit, short, [
-          line('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
-          line('completion', '--series-5', (usage) => usage.completion_tokens),
+          series('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
+          series('completion', '--series-5', (usage) => usage.completion_tokens),
         ]),
-        chart('Cost', unit, roughMoney, [line('cost', '--series-1', ({ cost }) => Number(cost))]),
+        chart('Cost', unit, roughMoney, [series('cost', '--series-1', ({ cost }) => Number(cost))]),
       ]}
     />
   );
 }
 
 interface UsageTableProps {
-  readonly lines: readonly UsageView[];
-  readonly by: Group;
+  readonly rows: readonly UsageView[];
+  readonly by: Grouping;
 }
 
 /** The last row has the sums. A bar in each row compares its cost with the highest cost of a row. */
-function UsageTable({ lines, by }: UsageTableProps) {
-  const most = Math.max(...lines.map(({ cost }) => Number(cost)));
+function UsageTable({ rows, by }: UsageTableProps) {
+  const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
   // A column of counts with their sum. `figure` is the class of columns of numbers, see `Column`.
-  const counts = (head: string, count: (line: UsageView) => number): Column<UsageView> => {
-    const sum = lines.reduce((total, line) => total + count(line), 0);
-    return [head, (line) => number(count(line)), 'figure', number(sum)];
+  const counts = (head: string, count: (row: UsageView) => number): Column<UsageView> => {
+    const sum = rows.reduce((total, row) => total + count(row), 0);
+    return [head, (row) => number(count(row)), 'figure', number(sum)];
   };
-  const sum = sumOfMoney(lines.map(({ cost }) => cost));
+  const sum = sumOfMoney(rows.map(({ cost }) => cost));
   return (
     <Table
       label="Usage"
-      rows={lines}
-      keyOf={idOf}
+      rows={rows}
+      keyOf={groupingValueOf}
       columns={[
         // In the last row this column says `Sum`.
-        [by === 'day' ? 'day (UTC)' : by, (line) => <LineName line={line} />, undefined, 'Sum'],
+        [by === 'day' ? 'day (UTC)' : by, (row) => <RowName row={row} />, undefined, 'Sum'],
         counts('Calls', ({ calls }) => calls),
-        counts('Failed', (line) => line.failed_calls),
-        counts('Prompt tokens', (line) => line.prompt_tokens),
-        counts('Cached', (line) => line.cached_tokens),
-        counts('Completion tokens', (line) => line.completion_tokens),
+        counts('Failed', (row) => row.failed_calls),
+        counts('Prompt tokens', (row) => row.prompt_tokens),
+        counts('Cached', (row) => row.cached_tokens),
+        counts('Completion tokens', (row) => row.completion_tokens),
         ['Cost', ({ cost }) => <Money amount={cost} />, 'figure', <Money amount={sum} />],
         [
           { hidden: 'Share of the cost' },
           ({ cost }) => (
-            <i class="share" style={{ width: `${most > 0 ? (100 * Number(cost)) / most : 0}%` }} />
+            <i
+              class="share"
+              style={{ width: `${highestCost > 0 ? (100 * Number(cost)) / highestCost : 0}%` }}
+            />
           ),
           'share-cell',
         ],
@@ -206,20 +211,20 @@ function UsageTable({ lines, by }: UsageTableProps) {
 }
 
 /** What the row is grouped by, to read: of an account or key the name, or the id if it was deleted. */
-function LineName({ line }: { readonly line: UsageView }) {
-  const { account, key, hour } = line;
+function RowName({ row }: { readonly row: UsageView }) {
+  const { account, key, hour } = row;
   if (account !== undefined) {
     return (
       <a href={addressOf('accounts', account)}>
-        <Name text={line.account_name ?? account} />
+        <Name text={row.account_name ?? account} />
       </a>
     );
   }
   if (hour !== undefined) return <>{moment(hour)}</>;
-  return <Name text={(key === undefined ? undefined : line.key_name) ?? idOf(line)} />;
+  return <Name text={(key === undefined ? undefined : row.key_name) ?? groupingValueOf(row)} />;
 }
 
 /** What the row is grouped by: the one of these members that it has. */
-function idOf({ account, key, model, day, hour }: UsageView): string {
+function groupingValueOf({ account, key, model, day, hour }: UsageView): string {
   return account ?? key ?? model ?? day ?? String(hour);
 }

@@ -7,7 +7,7 @@
  * coordinator is lost: an idle gateway sends nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { FromLeaseChannel, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { LeaseEnd, LeaseMessages, LeaseNeed } from '../channel/lease-channel.js';
 import type { AskReply } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
 import { type AccountIndex, asWallMs, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
@@ -316,7 +316,7 @@ export function serveLeases(manager: LeaseManager, port: MessagePort): void {
       replies = [];
     });
   };
-  port.on('message', (messages: FromLeaseChannel) => {
+  port.on('message', (messages: LeaseMessages) => {
     const accounts: AccountIndex[] = [];
     const keys: KeyIndex[] = [];
     for (const message of messages) {

@@ -52,7 +52,7 @@ abstract class StockLease<Amount extends number | bigint> {
   abstract get isEmpty(): boolean;
 
   /** The coordinator has more on record than is outstanding, so there is something to report. */
-  protected get isShrunk(): boolean {
+  protected get isOverreported(): boolean {
     return this.outstanding < this.reported;
   }
 
@@ -78,25 +78,25 @@ abstract class StockLease<Amount extends number | bigint> {
 export class DayLease<Index extends number> extends StockLease<number> {
   readonly #leases: CountedLeases<Index>;
   /** The account or key, in `#leases`. */
-  readonly #counted: Index;
+  readonly #index: Index;
   readonly #rate: UseRate;
   #usedMs: number;
 
-  constructor(leases: CountedLeases<Index>, counted: Index, nowMs: number) {
+  constructor(leases: CountedLeases<Index>, index: Index, nowMs: number) {
     // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. Its used
     // calls are still outstanding, in the ledger and on the coordinator's record, so the new lease begins
     // with them. Slots and money are forgotten only with nothing outstanding: they begin at 0.
-    const { used, unused } = leases.dayHeld(counted);
+    const { used, unused } = leases.dayHeld(index);
     super(used + unused);
     this.#leases = leases;
-    this.#counted = counted;
+    this.#index = index;
     this.#rate = new UseRate(used, nowMs);
     this.#usedMs = nowMs;
   }
 
   /** Calls left of `dayNumber` or a later day: those left of an earlier day are worth nothing. */
   left(dayNumber: number): number {
-    const held = this.#leases.dayHeld(this.#counted);
+    const held = this.#leases.dayHeld(this.#index);
     return held.dayNumber >= dayNumber ? held.unused : 0;
   }
 
@@ -106,11 +106,12 @@ export class DayLease<Index extends number> extends StockLease<number> {
    * coordinator has on record, because it may have lost it.
    */
   ask(waiting: number, low: boolean, nowMs: number, all: boolean): DayAsk | undefined {
-    const { dayNumber, used, unused } = this.#leases.dayHeld(this.#counted);
+    const { dayNumber, used, unused } = this.#leases.dayHeld(this.#index);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
     // All are of `dayNumber`, the day that was last granted of. That day may be over.
     const held = { dayNumber, used, unused };
-    if (waiting <= unused && !low) return all || this.isShrunk ? { ...held, least: 0, most: 0 } : undefined;
+    if (waiting <= unused && !low)
+      return all || this.isOverreported ? { ...held, least: 0, most: 0 } : undefined;
     const need = Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000) - unused;
     return { ...held, least: 1, most: Math.max(waiting, need, FIRST_BATCH) };
   }
@@ -125,20 +126,20 @@ export class DayLease<Index extends number> extends StockLease<number> {
     const unused = ask.unused + granted;
     this.isPlentiful = isPlentiful(unused, remaining);
     if (granted === 0) return;
-    this.#leases.addDay(this.#counted, dayNumber, granted, lowOf(unused, remaining));
+    this.#leases.addDay(this.#index, dayNumber, granted, lowOf(unused, remaining));
     this.#usedMs = nowMs;
   }
 
   look(nowMs: number): boolean {
-    const { used, unused } = this.#leases.dayHeld(this.#counted);
+    const { used, unused } = this.#leases.dayHeld(this.#index);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
     const idleMs = this.isPlentiful ? IDLE_MS_PLENTIFUL : IDLE_MS_SCARCE;
     if (unused > 0 && nowMs - this.#usedMs >= idleMs) this.giveBack();
-    return this.isShrunk;
+    return this.isOverreported;
   }
 
   giveBack(): void {
-    this.#leases.takeBackDay(this.#counted);
+    this.#leases.takeBackDay(this.#index);
   }
 
   /**
@@ -146,16 +147,16 @@ export class DayLease<Index extends number> extends StockLease<number> {
    * although no call has used them.
    */
   get unused(): { readonly dayNumber: number; readonly dayUnused: number } {
-    const { dayNumber, used } = this.#leases.dayHeld(this.#counted);
+    const { dayNumber, used } = this.#leases.dayHeld(this.#index);
     return { dayNumber, dayUnused: Math.max(0, this.reported - used) };
   }
 
   get isEmpty(): boolean {
-    return this.#leases.dayHeld(this.#counted).unused === 0 && !this.isShrunk;
+    return this.#leases.dayHeld(this.#index).unused === 0 && !this.isOverreported;
   }
 
   protected get outstanding(): number {
-    const { used, unused } = this.#leases.dayHeld(this.#counted);
+    const { used, unused } = this.#leases.dayHeld(this.#index);
     return used + unused;
   }
 }
@@ -189,7 +190,8 @@ export class SlotsLease extends StockLease<number> {
   ask(waiting: number, low: boolean, all: boolean): SlotsAsk | undefined {
     const { outstanding } = this;
     const missing = waiting - this.left;
-    if (missing <= 0 && !low) return all || this.isShrunk ? { outstanding, least: 0, most: 0 } : undefined;
+    if (missing <= 0 && !low)
+      return all || this.isOverreported ? { outstanding, least: 0, most: 0 } : undefined;
     // As many again as calls have taken, so that a growing account asks seldom.
     return {
       outstanding,
@@ -212,7 +214,7 @@ export class SlotsLease extends StockLease<number> {
       this.#leases.takeBackSlots(this.#account, idle);
       this.#idle.restart(nowMs);
     }
-    return this.isShrunk;
+    return this.isOverreported;
   }
 
   giveBack(): void {
@@ -220,7 +222,7 @@ export class SlotsLease extends StockLease<number> {
   }
 
   get isEmpty(): boolean {
-    return this.outstanding === 0 && !this.isShrunk;
+    return this.outstanding === 0 && !this.isOverreported;
   }
 
   protected get outstanding(): number {
@@ -260,7 +262,7 @@ export class MoneyLease extends StockLease<bigint> {
   /** How much of the account's uncovered charges is still to be collected from this lease. */
   #uncovered = 0n;
   /** The largest hold of the calls that waited at the last ask for which any waited. It sizes the asks. */
-  #holdPicoUnits = 0n;
+  #largestHold = 0n;
   /** What the last denial was about: smaller holds may still be granted. `LeasedScope` reads it. */
   deniedPicoUnits = 0n;
 
@@ -301,16 +303,16 @@ export class MoneyLease extends StockLease<bigint> {
     const { outstanding, left } = this;
     let sum = this.#uncovered;
     let least: bigint | undefined;
-    if (holds.length > 0) this.#holdPicoUnits = 0n;
+    if (holds.length > 0) this.#largestHold = 0n;
     for (const hold of holds) {
       sum += hold;
       if (hold > left && (least === undefined || hold < least)) least = hold;
-      if (hold > this.#holdPicoUnits) this.#holdPicoUnits = hold;
+      if (hold > this.#largestHold) this.#largestHold = hold;
     }
     if (sum <= left && !low)
-      return all || this.isShrunk ? { outstanding, least: NOTHING, most: NOTHING } : undefined;
+      return all || this.isOverreported ? { outstanding, least: NOTHING, most: NOTHING } : undefined;
     const missing = least === undefined ? 1n : least - left;
-    const ahead = this.#holdPicoUnits * BigInt(FIRST_BATCH);
+    const ahead = this.#largestHold * BigInt(FIRST_BATCH);
     // What all that waits lacks; some holds for calls to come; as much again as is in use, so that an account
     // that grows asks seldom; and never less than the least.
     const wanted = [sum - left, ahead, outstanding - left, missing];
@@ -345,7 +347,7 @@ export class MoneyLease extends StockLease<bigint> {
     // has something to report. It does so once in `idleMs`, and at once if money lay idle or is to be
     // collected.
     const isDue = idle > 0n || nowMs - this.#repliedMs >= idleMs;
-    return this.#uncovered > 0n || (isDue && this.isShrunk);
+    return this.#uncovered > 0n || (isDue && this.isOverreported);
   }
 
   giveBack(): void {
@@ -353,7 +355,7 @@ export class MoneyLease extends StockLease<bigint> {
   }
 
   get isEmpty(): boolean {
-    return this.outstanding === 0n && !this.isShrunk && this.#uncovered === 0n;
+    return this.outstanding === 0n && !this.isOverreported && this.#uncovered === 0n;
   }
 
   protected get outstanding(): PicoUnits {

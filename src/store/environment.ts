@@ -29,7 +29,7 @@ export class Environment {
   readonly root: RootDatabase;
   readonly #gate: RootDatabase | undefined;
   /** This object has taken the gate. A `write` within a `write` must not take it again. */
-  #isInside = false;
+  #hasGate = false;
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
@@ -67,9 +67,9 @@ export class Environment {
 
   /** Runs `work` while no other process opens or writes the file. */
   #inside<Result>(work: () => Result): Result {
-    if (this.#gate === undefined || this.#isInside) return work();
+    if (this.#gate === undefined || this.#hasGate) return work();
     let result: Result;
-    this.#isInside = true;
+    this.#hasGate = true;
     try {
       this.#gate.transactionSync(() => {
         result = work();
@@ -77,7 +77,7 @@ export class Environment {
         return ABORT;
       });
     } finally {
-      this.#isInside = false;
+      this.#hasGate = false;
     }
     return result!;
   }
@@ -105,7 +105,7 @@ export function makeEnvironmentFile(path: string, options: Readonly<RootDatabase
 
 /** Undefined for a reader on a read-only disk: without a lock file LMDB shares no transaction number. */
 function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
-  assertSpareFile(path);
+  assertDisposableFile(path);
   try {
     return open(path, { ...OPTIONS, maxDbs: 1, mapSize: GATE_MAP_BYTES, noSync: true, noMetaSync: true });
   } catch (error) {
@@ -115,7 +115,7 @@ function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
 }
 
 /** As `assertStoreFile`, for a file whose loss does no harm: the error says that it may be removed. */
-export function assertSpareFile(path: string): void {
+export function assertDisposableFile(path: string): void {
   try {
     assertStoreFile(path);
   } catch (error) {

@@ -18,7 +18,7 @@ import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
 import { Check } from 'typebox/value';
 import { invariant } from '../core/errors.js';
-import { Environment, assertSpareFile } from './environment.js';
+import { Environment, assertDisposableFile } from './environment.js';
 import { identityOf, isRunning } from './process-identity.js';
 import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
 
@@ -107,7 +107,7 @@ export class StoreHold {
 
 function openHold(path: string): Environment {
   try {
-    assertSpareFile(path);
+    assertDisposableFile(path);
     return new Environment(path, { ...OPTIONS, maxDbs: 1, mapSize: MAP_BYTES });
   } catch (error) {
     throw unreadable(path, error);

@@ -61,7 +61,7 @@ interface Form {
 export class EventForms {
   readonly #forms: Form[] = [];
   /** Index of the form that matched or was learned last. */
-  #last = 0;
+  #recent = 0;
   /** How many forms were learned since one last matched. */
   #vainLearning = 0;
 
@@ -76,8 +76,8 @@ export class EventForms {
     if (form === undefined) return;
     this.#vainLearning++;
     // If two are kept, replaces the other one: it has not matched for longer.
-    this.#last = this.#forms.length < FORMS_MAX ? this.#forms.length : 1 - this.#last;
-    this.#forms[this.#last] = form;
+    this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : 1 - this.#recent;
+    this.#forms[this.#recent] = form;
   }
 
   /**
@@ -98,10 +98,10 @@ export class EventForms {
   #runFrom(text: string, from: number): number {
     const forms = this.#forms;
     for (let tried = 0; tried < forms.length; tried++) {
-      const index = (this.#last + tried) % forms.length;
+      const index = (this.#recent + tried) % forms.length;
       const end = runOfForm(forms[index]!, text, from);
       if (end === from) continue;
-      this.#last = index;
+      this.#recent = index;
       return end;
     }
     return from;
