@@ -201,7 +201,7 @@ export class LeaseManager {
       for (const scope of this.#due) {
         if (asks.length === EXCHANGE_ASKS_MAX) break;
         this.#due.delete(scope);
-        const ask = scope.ask(sentMs, this.#saysAll, this.#exchanges);
+        const ask = scope.ask(sentMs, this.#dayNumber, this.#saysAll, this.#exchanges);
         if (ask === undefined) continue;
         asked.push(scope);
         asks.push(ask);
@@ -292,7 +292,7 @@ export class LeaseManager {
     this.#exchanges += 1;
     for (const scope of this.#scopes) {
       scope.giveBackAll(nowMs);
-      const ask = scope.ask(nowMs, true, this.#exchanges);
+      const ask = scope.ask(nowMs, this.#dayNumber, true, this.#exchanges);
       if (ask !== undefined) asks.push(ask);
     }
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {

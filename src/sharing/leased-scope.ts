@@ -84,9 +84,9 @@ export class LeasedScope {
 
   /**
    * The ask for the next exchange; undefined if there is nothing to say. `all`: say also what the coordinator
-   * knows, because it may have forgotten. `number` grows from exchange to exchange.
+   * knows, because it may have forgotten. `number` grows from exchange to exchange, `dayNumber` is today's.
    */
-  ask(nowMs: number, all: boolean, number: number): LeaseAsk | undefined {
+  ask(nowMs: number, dayNumber: number, all: boolean, number: number): LeaseAsk | undefined {
     const limits = this.address.limits();
     let minutes = 0;
     let calls = 0;
@@ -104,7 +104,7 @@ export class LeasedScope {
     const { low } = this;
     this.low = false;
     const minute = limits.requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, low, nowMs, number);
-    const day = limits.callsPerDay === 0 ? undefined : this.#day.ask(calls, low, nowMs, all);
+    const day = limits.callsPerDay === 0 ? undefined : this.#day.ask(calls, low, dayNumber, nowMs, all);
     const slots = limits.callsInFlight === 0 ? undefined : this.#slots?.ask(calls, low, all);
     const money = this.#money?.ask(holds, low, all);
     if (minute === undefined && day === undefined && slots === undefined && money === undefined)

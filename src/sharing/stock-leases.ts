@@ -102,28 +102,27 @@ export class DayLease<Index extends number> extends StockLease<number> {
 
   /**
    * The next ask, if `waiting` calls wait for this lease; undefined if nothing is wanted or to be reported.
-   * `low`: the lease runs low, so more is wanted although nobody waits. `all`: report also what the
-   * coordinator has on record, because it may have lost it.
+   * `low`: the lease runs low, so more is wanted although nobody waits. `today`: the day's number. `all`:
+   * report also what the coordinator has on record, because it may have lost it.
    */
-  ask(waiting: number, low: boolean, nowMs: number, all: boolean): DayAsk | undefined {
+  ask(waiting: number, low: boolean, today: number, nowMs: number, all: boolean): DayAsk | undefined {
     const { dayNumber, used, unused } = this.#leases.dayHeld(this.#index);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
-    // All are of `dayNumber`, the day that was last granted of. That day may be over.
+    // All are of `dayNumber`, the day that was last granted of.
     const held = { dayNumber, used, unused };
-    if (waiting <= unused && !low)
+    const usable = this.left(today);
+    if (waiting <= usable && !low)
       return all || this.isOverreported ? { ...held, least: 0, most: 0 } : undefined;
-    const need = Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000) - unused;
+    const need = Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000) - usable;
     return { ...held, least: 1, most: Math.max(waiting, need, FIRST_BATCH) };
   }
 
   take(grant: DayGrant, ask: DayAsk, sentMs: number, nowMs: number): void {
     const { granted, remaining, dayNumber } = grant;
     // The coordinator counts a new day from 0: nothing of the day before is on its record of this one.
-    const before = dayNumber === ask.dayNumber ? ask.used + ask.unused : 0;
-    this.replied(grant, ask.most > 0, before + granted, sentMs);
-    // For the two estimates below. On the first grant of a new day it includes what was left of the day
-    // before.
-    const unused = ask.unused + granted;
+    const former = dayNumber === ask.dayNumber ? ask : { used: 0, unused: 0 };
+    this.replied(grant, ask.most > 0, former.used + former.unused + granted, sentMs);
+    const unused = former.unused + granted;
     this.isPlentiful = isPlentiful(unused, remaining);
     if (granted === 0) return;
     this.#leases.addDay(this.#index, dayNumber, granted, lowOf(unused, remaining));

@@ -3,7 +3,7 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
-import { MoneyLease } from '#src/sharing/stock-leases.js';
+import { DayLease, MoneyLease } from '#src/sharing/stock-leases.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
@@ -77,5 +77,32 @@ void t.test('one large hold does not enlarge the asks for smaller ones that come
   leases.takeBackMoney(ACCOUNT, pico(1_000_000n));
   t.equal(lease.ask([pico(10n)], false, false)!.most, 40n);
   t.equal(lease.ask([], true, false)!.most, 40n, 'nobody waits: as for the last that did');
+  t.end();
+});
+
+void t.test('calls left of yesterday keep nobody from asking for calls of today', (t) => {
+  const YESTERDAY = 20_000;
+  for (const left of [1, 5, 100]) {
+    for (const waiting of [1, left]) {
+      const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true });
+      const lease = new DayLease(new Leases(buffers).accounts, ACCOUNT, 0);
+      const granted = {
+        granted: left,
+        remaining: 1_000,
+        dayNumber: YESTERDAY,
+        endsInMs: 0,
+        heldByOthers: false,
+      };
+      lease.take(granted, lease.ask(left, false, YESTERDAY, 0, false)!, 0, 0);
+      t.equal(lease.ask(waiting, false, YESTERDAY, 1, false), undefined, `${left} are left for ${waiting}`);
+      t.equal(lease.left(YESTERDAY + 1), 0);
+      const ask = lease.ask(waiting, false, YESTERDAY + 1, 1, false)!;
+      t.match(ask, { dayNumber: YESTERDAY, unused: left, least: 1 }, 'and reports what was left');
+      t.ok(ask.most >= waiting);
+      lease.take({ ...granted, granted: waiting, dayNumber: YESTERDAY + 1 }, ask, 1, 1);
+      t.equal(lease.left(YESTERDAY + 1), waiting);
+      t.equal(lease.unused.dayUnused, waiting, 'nothing of yesterday is on record for today');
+    }
+  }
   t.end();
 });
