@@ -263,6 +263,12 @@ class Draining {
     // In a turn of its own: this may run within a callback of µWS about a connection that is cut here. Cut
     // and call back in the same turn, so that no call begins in between.
     setImmediate(() => {
+      if (this.#calls > 0 && this.#connections > 0 && !this.#isLate && this.#onSettled === undefined) {
+        // A call began meanwhile, and has the rest of the drain's time.
+        this.#onDrained = onDrained;
+        this.#checkDrained();
+        return;
+      }
       if (this.#calls === 0) this.#cutConnections();
       onDrained();
     });
