@@ -2,7 +2,7 @@
  * The page of usage: calls, tokens and cost from the usage on disk, filtered and grouped, as charts, as a
  * table and as CSV. Browser.
  */
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf } from './browser.js';
@@ -29,6 +29,14 @@ interface Question {
   readonly key: string;
 }
 
+/** The rows of the question that they answer. */
+interface Shown {
+  readonly question: Question;
+  readonly rows: readonly UsageView[];
+  /** The cursor of the next page. */
+  readonly next: string | null;
+}
+
 export function UsagePage() {
   const [question, setQuestion] = useState<Question>(() => ({
     by: 'day',
@@ -39,27 +47,28 @@ export function UsagePage() {
     key: '',
   }));
   const models = useView<ListView<ModelView>>('/models');
-  const [rows, setRows] = useState<readonly UsageView[]>();
-  const [next, setNext] = useState<string | null>(null);
+  const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
-  const { by } = question;
+  /** Replies to an earlier question are dropped. */
+  const latest = useRef(question);
+  latest.current = question;
   const inputOf = (name: Exclude<keyof Question, 'by'>) => ({
     value: question[name],
-    onValue: (text: string): void => setQuestion({ ...question, [name]: text.trim() }),
+    onValue: (text: string): void => setQuestion({ ...question, [name]: text }),
   });
 
-  const load = async (cursor: string | undefined, before: readonly UsageView[]): Promise<void> => {
+  const load = async (cursor?: string, before: readonly UsageView[] = []): Promise<void> => {
     try {
-      const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...question, cursor })}`);
-      setRows([...before, ...page.data]);
-      setNext(page.next);
+      const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(question), cursor })}`);
+      if (latest.current !== question) return;
+      setShown({ question, rows: [...before, ...page.data], next: page.next });
       setError(undefined);
     } catch (reason) {
-      setError(textOf(reason));
+      if (latest.current === question) setError(textOf(reason));
     }
   };
   useEffect(() => {
-    const timer = setTimeout(() => void load(undefined, []), rows === undefined ? 0 : TYPING_MS);
+    const timer = setTimeout(() => void load(), shown === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
   }, [question]);
 
@@ -69,8 +78,8 @@ export function UsagePage() {
         <h1>Usage</h1>
         <a
           class="button"
-          href={`/admin/v1/usage${queryOf({ ...question, format: 'csv' })}`}
-          download={`usage-by-${by}.csv`}
+          href={`/admin/v1/usage${queryOf({ ...trimmed(question), format: 'csv' })}`}
+          download={`usage-by-${question.by}.csv`}
         >
           Download CSV
         </a>
@@ -78,7 +87,7 @@ export function UsagePage() {
       <div class="filters">
         <Choice
           label="Lines by"
-          value={by}
+          value={question.by}
           options={GROUPINGS}
           onValue={(chosen) =>
             setQuestion({ ...question, by: GROUPINGS.find((one) => one === chosen) ?? 'day' })
@@ -95,21 +104,39 @@ export function UsagePage() {
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
       <ErrorText text={error ?? models.error} />
-      {rows === undefined || error !== undefined ? null : rows.length === 0 ? (
-        <p class="empty">No calls in this time.</p>
-      ) : (
-        <>
-          {by === 'day' || by === 'hour' ? <UsageCharts {...question} rows={rows} by={by} /> : null}
-          <UsageTable rows={rows} by={by} />
-          {next === null ? null : (
-            <button type="button" onClick={() => void load(next, rows)}>
-              Show more
-            </button>
-          )}
-        </>
+      {shown === undefined || error !== undefined ? null : (
+        <ShownUsage
+          {...shown}
+          onMore={shown.question === question ? (cursor) => void load(cursor, shown.rows) : undefined}
+        />
       )}
     </>
   );
+}
+
+interface ShownUsageProps extends Shown {
+  /** Undefined while another question waits for its rows. */
+  readonly onMore: ((cursor: string) => void) | undefined;
+}
+
+function ShownUsage({ question: { by, from, to }, rows, next, onMore }: ShownUsageProps) {
+  if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
+  return (
+    <>
+      {by === 'day' || by === 'hour' ? <UsageCharts from={from} to={to} rows={rows} by={by} /> : null}
+      <UsageTable rows={rows} by={by} />
+      {next === null ? null : (
+        <button type="button" disabled={onMore === undefined} onClick={() => onMore?.(next)}>
+          Show more
+        </button>
+      )}
+    </>
+  );
+}
+
+/** As it is asked: names are typed with spaces around them. */
+function trimmed({ account, key, ...others }: Question): Question {
+  return { ...others, account: account.trim(), key: key.trim() };
 }
 
 /** `2025-01-31`, UTC. */
@@ -150,7 +177,7 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   return (
     <Charts
       times={times}
-      seconds={last - first}
+      seconds={(count - 1) * step}
       barSeconds={step}
       charts={[
         chart('Calls', unit, short, [
