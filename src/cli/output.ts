@@ -41,7 +41,7 @@ export async function printTable<Row>(
   const { lines, narrowed } = tableText(
     columns,
     rows,
-    process.stdout.isTTY ? process.stdout.columns : undefined,
+    (process.stdout.isTTY && process.stdout.columns) || undefined,
   );
   process.stdout.write(`${lines.join('\n')}\n`);
   if (narrowed)

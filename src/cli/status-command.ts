@@ -67,7 +67,7 @@ async function firstSample(client: AdminClient): Promise<StatusSample> {
 async function print(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
   const { statsOf, statusText } = await import('./status-text.js');
   const latest = await sampleOf(client);
-  const columns = process.stdout.isTTY ? process.stdout.columns : Infinity;
+  const columns = (process.stdout.isTTY && process.stdout.columns) || Infinity;
   const text = statusText(latest.status, statsOf(former, latest), columns);
   process.stdout.write(separator + text);
   return latest;

@@ -69,10 +69,12 @@ export class Reloads {
     const kind = JSON.stringify([request.dryRun, request.restart]);
     const waiting = this.#waiting.get(kind);
     if (waiting !== undefined) return waiting;
-    const outcome = this.#last.then(() => {
-      this.#waiting.delete(kind);
-      return this.#reload(origin, request);
-    });
+    const outcome = this.#last
+      .then(() => {
+        this.#waiting.delete(kind);
+        return this.#reload(origin, request);
+      })
+      .catch((error: unknown) => this.#refuse(origin, request, errorsOf(error)));
     this.#waiting.set(kind, outcome);
     this.#last = outcome;
     return outcome;

@@ -20,6 +20,8 @@ function houseOf(t: Test) {
     applied: [] as { settings: Settings; dryRun: boolean }[],
     problems: [] as string[],
     refusal: undefined as string | undefined,
+    /** Thrown where the settings are applied. */
+    fault: undefined as Error | undefined,
     replaced: [] as Settings[],
     /** Ends the replacement that has begun. */
     endReplace: (() => undefined) as (failure: string | undefined) => void,
@@ -39,6 +41,7 @@ function houseOf(t: Test) {
     apply: async (next, dryRun) => {
       house.applied.push({ settings: next, dryRun });
       await nextTurn();
+      if (house.fault !== undefined) throw house.fault;
       return house.problems;
     },
     replaceRefusal: () => house.refusal,
@@ -166,4 +169,17 @@ void t.test('a replacement that is refused changes nothing; one that fails is to
   await nextTurn();
   t.match(house.lines.at(-1), /^gateways are not all replaced.*it did not serve/);
   t.equal(house.reloads.settings.workers, 1);
+});
+
+void t.test('a fault while settings are applied is told, and the next reload runs', async (t) => {
+  const house = houseOf(t);
+  house.fault = new Error('no gateway');
+  const [first, joined] = await Promise.all([
+    house.reloads.reload('one', APPLY),
+    house.reloads.reload('two', APPLY),
+  ]);
+  t.match(first.problems[0], /no gateway/);
+  t.equal(joined, first);
+  house.fault = undefined;
+  t.same((await house.reloads.reload('three', APPLY)).problems, []);
 });
