@@ -88,7 +88,7 @@ interface Played {
   readonly script: Script;
   readonly sent: Sent;
   readonly received: Received;
-  /** A pool thread was killed while it went on. */
+  /** A pool thread was killed before it was settled. */
   readonly sawKill: boolean;
   readonly spent: number;
 }
@@ -157,18 +157,20 @@ async function playVisit(
 ): Promise<{ played: Played[]; kept: number }> {
   const calls = await drawVisit(run, random, visit);
   const connection = new HostileConnection(run.gateway.port);
-  const made: (Call & { received: Received; startMs: number; endMs: number })[] = [];
+  const made: (Call & { received: Received; startMs: number })[] = [];
   for (const call of calls) {
     const { caller, customer, number, script } = call;
     const startMs = performance.now();
     const received = await connection.call(caller, customer.key, `call-${number}`, script.asked);
-    made.push({ ...call, received, startMs, endMs: performance.now() });
+    made.push({ ...call, received, startMs });
   }
   connection.close();
   const played: Played[] = [];
-  for (const { customer, startMs, endMs, ...call } of made) {
+  for (const { customer, startMs, ...call } of made) {
     const spent = await spentOf(run.gateway, customer.accountId, JSON.stringify(call));
-    const sawKill = run.killsMs.some((ms) => ms >= startMs - KILL_TAKES_MS && ms <= endMs + KILL_TAKES_MS);
+    // A caller who leaves is gone before the text is counted: a thread that is killed until then loses it.
+    const settledMs = performance.now();
+    const sawKill = run.killsMs.some((ms) => ms >= startMs - KILL_TAKES_MS && ms <= settledMs);
     played.push({ ...call, sawKill, spent });
   }
   return { played, kept: connection.kept };
