@@ -1,0 +1,171 @@
+/**
+ * The quotas that a scope may have, by name, and the calendar of those that are refilled. A scope is a key,
+ * an account, a group of accounts or an upstream. Pure; any thread.
+ *
+ * A quota is one of two primitives. A sliding window counts what any 60 seconds have used. A stock is an
+ * amount that calls take and give back, and that a calendar refills. Each admitted call reserves its worst
+ * case of every quota of every scope that it counts toward, or of none; settling replaces the reservation by
+ * what the call used.
+ */
+import { invariant } from './errors.js';
+import { asWallMs, type PicoUnits, type WallMs } from './units.js';
+
+/** The day of the specification: it begins at 00:00 in UTC+8, which has no summer time. */
+export const SPECIFIED_TIMEZONE = '+08:00';
+
+interface QuotaKind {
+  readonly unit: 'requests' | 'calls' | 'tokens' | 'money';
+  /** `minute`: a sliding window. `day`, `month`: a stock, refilled then. `flight`: a stock of call slots. */
+  readonly per: 'minute' | 'day' | 'month' | 'flight';
+}
+
+/** By the name that settings, commands, interfaces and messages use. */
+export const QUOTA_KINDS = {
+  requests_per_minute: { unit: 'requests', per: 'minute' },
+  tokens_per_minute: { unit: 'tokens', per: 'minute' },
+  calls_in_flight: { unit: 'calls', per: 'flight' },
+  calls_per_day: { unit: 'calls', per: 'day' },
+  tokens_per_day: { unit: 'tokens', per: 'day' },
+  calls_per_month: { unit: 'calls', per: 'month' },
+  tokens_per_month: { unit: 'tokens', per: 'month' },
+  spend_per_day: { unit: 'money', per: 'day' },
+  spend_per_month: { unit: 'money', per: 'month' },
+} as const satisfies Record<string, QuotaKind>;
+
+export type QuotaName = keyof typeof QUOTA_KINDS;
+export const QUOTA_NAMES = Object.keys(QUOTA_KINDS) as QuotaName[];
+
+/** Tokens that a quota may allow. Sums of many such quotas stay exact as numbers. */
+export const QUOTA_TOKENS_MAX = 1_000_000_000_000;
+
+/** The limits of one scope. A field is undefined if the scope has no such quota. */
+export interface QuotaLimits {
+  readonly requestsPerMinute: number | undefined;
+  readonly tokensPerMinute: number | undefined;
+  readonly callsInFlight: number | undefined;
+  readonly callsPerDay: number | undefined;
+  readonly tokensPerDay: number | undefined;
+  readonly callsPerMonth: number | undefined;
+  readonly tokensPerMonth: number | undefined;
+  readonly spendPerDay: PicoUnits | undefined;
+  readonly spendPerMonth: PicoUnits | undefined;
+}
+
+export const NO_QUOTAS: QuotaLimits = {
+  requestsPerMinute: undefined,
+  tokensPerMinute: undefined,
+  callsInFlight: undefined,
+  callsPerDay: undefined,
+  tokensPerDay: undefined,
+  callsPerMonth: undefined,
+  tokensPerMonth: undefined,
+  spendPerDay: undefined,
+  spendPerMonth: undefined,
+};
+
+/** A day or a month of a calendar. Its number grows by one from each to the next. */
+export interface Period {
+  /** A day: days since 1970-01-01. A month: months since 1970-01. */
+  readonly number: number;
+  readonly startMs: WallMs;
+  /** When the next begins. */
+  readonly endMs: WallMs;
+}
+
+const DAY_MS = 86_400_000;
+/** Clocks are set back by at least so much. */
+const STEP_MS = 15 * 60_000;
+const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
+
+/** Whether a calendar can be made of the text: an offset such as +08:00, or a name such as Europe/Berlin. */
+export function isTimezone(text: string): boolean {
+  if (OFFSET.test(text)) return Math.abs(offsetMsOf(text)!) <= 14 * 3_600_000;
+  try {
+    new Intl.DateTimeFormat('en', { timeZone: text });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The days and months of a time zone. Each thread has its own. A look costs two comparisons; the first look
+ * in each day costs more if the zone has a name.
+ */
+export class Calendar {
+  readonly #offsetMs: number | undefined;
+  readonly #parts: Intl.DateTimeFormat | undefined;
+  #day: Period | undefined;
+  #month: Period | undefined;
+
+  /** Throws if `isTimezone` says no. */
+  constructor(timezone: string = SPECIFIED_TIMEZONE) {
+    invariant(isTimezone(timezone), `a time zone, got ${timezone}`);
+    this.#offsetMs = offsetMsOf(timezone);
+    this.#parts =
+      this.#offsetMs === undefined
+        ? new Intl.DateTimeFormat('en-u-ca-gregory-nu-latn', {
+            timeZone: timezone,
+            hourCycle: 'h23',
+            year: 'numeric',
+            month: 'numeric',
+            day: 'numeric',
+            hour: 'numeric',
+            minute: 'numeric',
+            second: 'numeric',
+          })
+        : undefined;
+  }
+
+  /** The day that `wallMs` is in. */
+  dayAt(wallMs: number): Period {
+    const known = this.#day;
+    if (known !== undefined && wallMs >= known.startMs && wallMs < known.endMs) return known;
+    let number = Math.floor(this.#localMs(wallMs) / DAY_MS);
+    // Clocks may be set back over midnight. The day that has begun goes on.
+    if (wallMs >= this.#utcOf((number + 1) * DAY_MS)) number += 1;
+    const startMs = this.#utcOf(number * DAY_MS);
+    return (this.#day = { number, startMs, endMs: this.#utcOf((number + 1) * DAY_MS) });
+  }
+
+  /** The month that `wallMs` is in. */
+  monthAt(wallMs: number): Period {
+    const known = this.#month;
+    if (known !== undefined && wallMs >= known.startMs && wallMs < known.endMs) return known;
+    const local = new Date(this.#localMs(wallMs));
+    let number = (local.getUTCFullYear() - 1970) * 12 + local.getUTCMonth();
+    const startOf = (month: number): WallMs => this.#utcOf(Date.UTC(1970, month, 1));
+    if (wallMs >= startOf(number + 1)) number += 1;
+    return (this.#month = { number, startMs: startOf(number), endMs: startOf(number + 1) });
+  }
+
+  /** What clocks on the wall show at `wallMs`, as if it were UTC. */
+  #localMs(wallMs: number): number {
+    if (this.#offsetMs !== undefined) return wallMs + this.#offsetMs;
+    const of: Record<string, number> = {};
+    for (const { type, value } of this.#parts!.formatToParts(wallMs)) of[type] = Number(value);
+    const { year, month, day, hour, minute, second } = of;
+    return Date.UTC(year!, month! - 1, day, hour, minute, second) + (((wallMs % 1_000) + 1_000) % 1_000);
+  }
+
+  /** The first moment at which clocks on the wall show `localMs` or later. */
+  #utcOf(localMs: number): WallMs {
+    if (this.#offsetMs !== undefined) return asWallMs(localMs - this.#offsetMs);
+    // No zone is further from UTC than a day, and no clock is set back twice within one.
+    let end = localMs - DAY_MS;
+    while (this.#localMs(end) < localMs) end += STEP_MS;
+    let start = end - STEP_MS;
+    while (start < end) {
+      const middle = start + Math.floor((end - start) / 2);
+      if (this.#localMs(middle) >= localMs) end = middle;
+      else start = middle + 1;
+    }
+    return asWallMs(end);
+  }
+}
+
+function offsetMsOf(text: string): number | undefined {
+  const [, sign, hours, minutes] = OFFSET.exec(text) ?? [];
+  if (sign === undefined) return undefined;
+  return (sign === '-' ? -1 : 1) * (Number(hours) * 60 + Number(minutes)) * 60_000;
+}
