@@ -8,6 +8,8 @@
  * what the call used.
  */
 import { invariant } from './errors.js';
+import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from './limits.js';
+import { BALANCE_PICO_UNITS_MAX } from './money.js';
 import { asWallMs, type PicoUnits, type WallMs } from './units.js';
 
 /** The day of the specification: it begins at 00:00 in UTC+8, which has no summer time. */
@@ -50,6 +52,32 @@ export interface QuotaLimits {
   readonly spendPerDay: PicoUnits | undefined;
   readonly spendPerMonth: PicoUnits | undefined;
 }
+
+/** The field of QuotaLimits that has the limit of each quota. */
+export const QUOTA_FIELDS = {
+  requests_per_minute: 'requestsPerMinute',
+  tokens_per_minute: 'tokensPerMinute',
+  calls_in_flight: 'callsInFlight',
+  calls_per_day: 'callsPerDay',
+  tokens_per_day: 'tokensPerDay',
+  calls_per_month: 'callsPerMonth',
+  tokens_per_month: 'tokensPerMonth',
+  spend_per_day: 'spendPerDay',
+  spend_per_month: 'spendPerMonth',
+} as const satisfies Record<QuotaName, keyof QuotaLimits>;
+
+/** The highest limit of each quota; the lowest is 1, or one pico-unit. */
+export const QUOTA_LIMITS_MAX = {
+  requestsPerMinute: REQUESTS_PER_MINUTE_MAX,
+  tokensPerMinute: QUOTA_TOKENS_MAX,
+  callsInFlight: CALLS_IN_FLIGHT_MAX,
+  callsPerDay: CALLS_PER_DAY_MAX,
+  tokensPerDay: QUOTA_TOKENS_MAX,
+  callsPerMonth: 31 * CALLS_PER_DAY_MAX,
+  tokensPerMonth: QUOTA_TOKENS_MAX,
+  spendPerDay: BALANCE_PICO_UNITS_MAX,
+  spendPerMonth: BALANCE_PICO_UNITS_MAX,
+} as const satisfies QuotaLimits;
 
 export const NO_QUOTAS: QuotaLimits = {
   requestsPerMinute: undefined,
