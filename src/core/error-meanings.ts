@@ -49,15 +49,25 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     retry: 'no',
   },
   rate_limit_exceeded: {
-    when: "The minute's requests of the plan, or of the key, are used up.",
-    caller: 'Wait for the seconds of `Retry-After`, or until the Unix time of `X-RateLimit-Reset`.',
-    operator: 'Move the account to a larger plan: `tollgate accounts set-plan`.',
+    when: 'The requests or the tokens of the minute are used up: of the key, of the plan, or of a group that the account is in. The message says whose, and what.',
+    caller:
+      'Wait for the seconds of `Retry-After`. If the tokens are used up, a lower `max_tokens` may fit now.',
+    operator:
+      'Raise the quota that the message names: of the key, of the group, or by a larger plan (`tollgate accounts set-plan`).',
     retry: 'wait',
   },
   daily_limit_exceeded: {
-    when: "The day's calls of the plan, or of the key, are used up. The next day begins at 00:00 UTC+8.",
+    when: 'The calls or the tokens of the day are used up: of the key, of the plan, or of a group that the account is in. The day of calls begins at 00:00 UTC+8, that of tokens at midnight in `quota_timezone`.',
     caller: 'Wait for the seconds of `Retry-After`; they may be hours.',
-    operator: 'Move the account to a larger plan: `tollgate accounts set-plan`.',
+    operator:
+      'Raise the quota that the message names: of the key, of the group, or by a larger plan (`tollgate accounts set-plan`).',
+    retry: 'wait',
+  },
+  budget_exceeded: {
+    when: 'The calls or the tokens of the month, or the spending of the day or of the month, are used up: of the key, of the plan, or of a group that the account is in. The message says whose, and when the next day or month begins.',
+    caller:
+      'Wait for the seconds of `Retry-After`; they may be weeks. If the message says that something is left, a lower `max_tokens` may fit now.',
+    operator: 'Raise the quota that the message names: of the key, of the group, or of the plan.',
     retry: 'wait',
   },
   model_not_found: {
@@ -67,7 +77,7 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
     retry: 'no',
   },
   invalid_parameters: {
-    when: 'A field of the body, or a header, breaks its rule, which the message names. The provider refused the request with its own 400: the message is the provider’s.',
+    when: 'A field of the body, or a header, breaks its rule, which the message names. Or the call asks for more tokens, or may cost more, than a quota ever allows. Or the provider refused the request with its own 400: the message is the provider’s.',
     caller: 'Correct the request as the message says.',
     operator: null,
     retry: 'no',
@@ -146,6 +156,16 @@ export const REFUSAL_MEANINGS: Readonly<Record<RefusalDetail, string>> = {
   calls_in_flight: 'All `limits.calls_in_flight` are in use.',
   account_calls_in_flight:
     "The account has all of `limits.calls_in_flight_per_account`, or of the plan's `calls_in_flight`, in use.",
+  key_calls_in_flight: 'The key has all of its `calls_in_flight` in use.',
+  group_calls_in_flight: 'A group that the account is in has all of its `calls_in_flight` in use.',
+  tokens_per_minute: '`rate_limit_exceeded`: the tokens of the minute, not the requests.',
+  tokens_per_day: '`daily_limit_exceeded`: the tokens of the day, not the calls.',
+  calls_per_month: '`budget_exceeded`: the calls of the month.',
+  tokens_per_month: '`budget_exceeded`: the tokens of the month.',
+  spend_per_day: '`budget_exceeded`: the spending of the day.',
+  spend_per_month: '`budget_exceeded`: the spending of the month.',
+  beyond_quota:
+    '`invalid_parameters`: the call asks for more than a quota allows when nothing of it is used.',
   books_behind: 'The journal of ended calls is full: the disk takes charges more slowly than calls end.',
   books_closed:
     'The disk takes no charges, and `on_store_error: refuse` or `durability: commit` is set. Look at the disk.',

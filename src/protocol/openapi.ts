@@ -126,6 +126,7 @@ const CHAT_CODES: readonly ErrorCode[] = [
   'request_too_large',
   'rate_limit_exceeded',
   'daily_limit_exceeded',
+  'budget_exceeded',
   'internal_error',
   'provider_unavailable',
   'overloaded',
@@ -139,6 +140,12 @@ const CHAT_HEADERS = {
   'X-RateLimit-Limit': integerHeader('requests a minute'),
   'X-RateLimit-Remaining': integerHeader('of them left'),
   'X-RateLimit-Reset': integerHeader('Unix seconds at which a request is admitted again'),
+  'x-ratelimit-limit-tokens': integerHeader('tokens a minute; absent if they have no limit'),
+  'x-ratelimit-remaining-tokens': integerHeader('of them left'),
+  'x-ratelimit-reset-tokens': {
+    schema: { type: 'string', examples: ['1m0s', '12.5s', '40ms'] },
+    description: 'time until tokens are available again',
+  },
 };
 
 const reference = (name: string): object => ({ $ref: `#/components/schemas/${name}` });

@@ -11,6 +11,7 @@ const TABLE = {
   insufficient_quota: [403, 'permission_error'],
   rate_limit_exceeded: [429, 'rate_limit_error'],
   daily_limit_exceeded: [429, 'rate_limit_error'],
+  budget_exceeded: [429, 'rate_limit_error'],
   model_not_found: [400, 'invalid_request_error'],
   invalid_parameters: [400, 'invalid_request_error'],
   provider_unavailable: [502, 'provider_error'],
@@ -38,6 +39,7 @@ export interface ErrorAnswer {
 const WITH_RETRY_AFTER: readonly ErrorName[] = [
   'rate_limit_exceeded',
   'daily_limit_exceeded',
+  'budget_exceeded',
   'request_in_progress',
   'overloaded',
 ];

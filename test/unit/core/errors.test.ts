@@ -9,6 +9,7 @@ const TABLE = {
   insufficient_quota: [403, 'permission_error'],
   rate_limit_exceeded: [429, 'rate_limit_error'],
   daily_limit_exceeded: [429, 'rate_limit_error'],
+  budget_exceeded: [429, 'rate_limit_error'],
   model_not_found: [400, 'invalid_request_error'],
   invalid_parameters: [400, 'invalid_request_error'],
   not_found: [404, 'invalid_request_error'],
