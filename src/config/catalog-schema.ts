@@ -242,7 +242,7 @@ export const modelSchema = Type.Object(
         maxItems: ROUTING_MEMBERS.length,
         default: [],
         description:
-          'Members of a request that are let through although an upstream may choose another model, provider or address by them, at the price of this one. The others of their kind get 400.',
+          'Members of a request that are let through although an upstream may choose another model, provider or address by them, or bill more than tokens, at the price of this model. The others of their kind get 400.',
         'x-want': 'a list of names',
       } satisfies Annotations,
     ),

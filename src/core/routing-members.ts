@@ -1,14 +1,13 @@
 /**
  * Members of a request that the gateway does not read itself, but by which some upstreams would serve another
- * call than the one that was admitted and priced. A request that has one is rejected, unless `pass_members`
- * of the model names it. All other unknown members pass untouched. The reader of bodies (protocol/) and the
- * schema of the settings use the list.
+ * call than the one that was admitted and priced, or bill it beyond its tokens. A request that has one is
+ * rejected, unless `pass_members` of the model names it. All other unknown members pass untouched. The reader
+ * of bodies (protocol/) and the schema of the settings use the list.
  *
- * Not listed: what makes a call dearer but chooses nothing (`service_tier`, `web_search_options`), what
- * shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
+ * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
  * (`aws_bedrock_runtime_endpoint` and the like).
  */
-/** Members that choose the model, the provider or the address. */
+/** Members that choose the model, the provider or the address, or make the call dearer than its tokens. */
 export const ROUTING_MEMBERS = [
   // OpenRouter: https://openrouter.ai/docs/api-reference/overview. `models` and `route` are its fallbacks,
   // `plugins` has its auto router, a `preset` names models:
@@ -41,6 +40,23 @@ export const ROUTING_MEMBERS = [
   'bootstrap_port',
   'kv_transfer_params',
   'ec_transfer_params',
+  // Searches are billed apart from tokens. OpenAI and Perplexity: `web_search_options`; xAI: Live Search.
+  'web_search_options',
+  'search_parameters',
+  // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
+  'service_tier',
 ] as const;
 
 export type RoutingMember = (typeof ROUTING_MEMBERS)[number];
+
+/**
+ * Values of `service_tier`, as JSON, that cost the usual price or less. OpenAI: auto, default, flex (dearer:
+ * scale, priority). Groq: auto, on_demand, flex (dearer: performance). Anthropic: auto, standard_only.
+ */
+export const USUAL_SERVICE_TIERS: readonly string[] = [
+  '"auto"',
+  '"default"',
+  '"flex"',
+  '"on_demand"',
+  '"standard_only"',
+];

@@ -8,7 +8,7 @@
  * one object (BODY_MEMBERS_MAX). The cost is the reader's (json-reader.ts) and some 20 ns for each name.
  */
 import { MESSAGES_MAX } from '../core/limits.js';
-import type { RoutingMember } from '../core/routing-members.js';
+import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
@@ -153,19 +153,25 @@ export class ChatScan {
         else if (index === REQUEST_TEMPERATURE) standIn.temperature = this.#value();
         else if (index === REQUEST_TOP_P) standIn.top_p = this.#value();
         else {
-          if (index === UNKNOWN && reader.steering !== undefined) this.#noteSteering(reader.steering, first);
+          const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
+          if (steering !== undefined) this.#noteSteering(steering, start);
         }
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
   }
 
-  /** `first` is the value's first byte: `null` and `false` ask for nothing. */
-  #noteSteering(steering: Steering, first: number): void {
+  /** The member's value begins at `start` and has been read: `null` and `false` ask for nothing. */
+  #noteSteering(steering: Steering, start: number): void {
+    const { bytes, at } = this.#reader;
+    const first = bytes[start];
     if (first === 110 || first === 102) return;
-    if (steering.kind === 'routing') this.routingMembers = [...this.routingMembers, steering.name];
-    else throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
+    if (steering.kind === 'output')
+      throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
+    const { name } = steering;
+    if (name === 'service_tier' && USUAL_SERVICE_TIERS.includes(bytes.toString('latin1', start, at))) return;
+    this.routingMembers = [...this.routingMembers, name];
   }
 
   #messages(): unknown {

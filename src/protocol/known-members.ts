@@ -137,7 +137,7 @@ export const REQUEST = new Level({
   ...plain('model', 'messages', 'max_tokens', 'max_completion_tokens', 'temperature', 'top_p', 'n'),
   ...plain('stream', 'stream_options', 'stop', 'seed', 'user', 'response_format', 'metadata', 'store'),
   ...plain('presence_penalty', 'frequency_penalty', 'logit_bias', 'logprobs', 'top_logprobs'),
-  ...plain('parallel_tool_calls', 'reasoning_effort', 'service_tier', 'modalities', 'prediction'),
+  ...plain('parallel_tool_calls', 'reasoning_effort', 'modalities', 'prediction'),
   tools: TOOL,
   functions: DEFINITION,
   tool_choice: CHOICE,

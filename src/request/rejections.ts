@@ -173,7 +173,7 @@ export const unknownModel = (model: string): ErrorRecord =>
 export const routingMember = (member: RoutingMember): ErrorRecord =>
   rejection(
     'invalid_parameters',
-    `${member} must not be given: by it an upstream may choose another model, provider or address than the call is priced for. Who runs the gateway can let it through with pass_members of the model.`,
+    `${member} must not be given: by it an upstream may serve another call than the one that is priced, or bill more than its tokens. Who runs the gateway can let it through with pass_members of the model.`,
   );
 export const callTooCostly = (hold: PicoUnits, balance: PicoUnits): ErrorRecord =>
   rejection(

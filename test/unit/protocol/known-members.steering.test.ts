@@ -49,6 +49,16 @@ void t.test('a member that routes is named, whatever its value, and goes on byte
   t.end();
 });
 
+void t.test('a tier of service passes if it is not dearer than the usual one', (t) => {
+  for (const tier of ['auto', 'default', 'flex', 'on_demand', 'standard_only']) {
+    t.same(routing(t, body(`"service_tier": "${tier}" ,`)), [], tier);
+  }
+  for (const tier of ['priority', 'scale', 'performance', 'AUTO', 'auto ', '\\u0061uto', 'autop']) {
+    t.same(routing(t, body(`"service_tier":"${tier}",`)), ['service_tier'], tier);
+  }
+  t.end();
+});
+
 void t.test('one that makes more output is refused with the name to use', (t) => {
   for (const [name, instead] of OUTPUT_MEMBERS) {
     for (const value of VALUES) {
