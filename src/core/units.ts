@@ -10,6 +10,8 @@ type Branded<Base, Name extends string> = Base & { readonly [UNIT]: Name };
 export type AccountIndex = Branded<number, 'AccountIndex'>;
 /** Slot of a key in the key table's records, from 0. */
 export type KeyIndex = Branded<number, 'KeyIndex'>;
+/** Slot of a group of accounts in the ledger, from 0. */
+export type GroupIndex = Branded<number, 'GroupIndex'>;
 /** Slot of a call in flight: its index in the ledger's reservations and in the channel's table of calls. */
 export type CallSlot = Branded<number, 'CallSlot'>;
 /** Money: 10^-12 of one unit of the operator's currency. */
@@ -21,6 +23,7 @@ export type WallMs = Branded<number, 'WallMs'>;
 
 export const asAccountIndex = (value: number): AccountIndex => value as AccountIndex;
 export const asKeyIndex = (value: number): KeyIndex => value as KeyIndex;
+export const asGroupIndex = (value: number): GroupIndex => value as GroupIndex;
 export const asCallSlot = (value: number): CallSlot => value as CallSlot;
 export const asPicoUnits = (value: bigint): PicoUnits => value as PicoUnits;
 export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicMs;

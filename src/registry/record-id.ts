@@ -14,7 +14,7 @@ export type IdPrefix = 'acct_' | 'key_';
 const ID = /^(?:acct|key)_[0-9a-hjkmnp-tv-z]{16}$/;
 
 /** Enough for a line of a table. It also bounds the store's index keys. */
-const NAME_CHARS_MAX = 100;
+export const NAME_CHARS_MAX = 100;
 /**
  * Control characters; characters that break a line or turn the direction of writing, so that a name looks
  * like another; and halves of characters, which no URL can carry.

@@ -5,18 +5,18 @@
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';
+import { asPicoUnits, type CallSlot, type PicoUnits, type WallMs } from '../core/units.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type Catalog, isListed, type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
 import { askLease, LEASE_TRIES_MS_MAX, secondsUntil } from './rate-limit.js';
+import { quotaUsedUp, type QuotaOwner } from './quota-rejections.js';
 import {
   ACCOUNT_CALLS_FULL,
   bodyTooCostly,
   CALLS_FULL,
   callTooCostly,
   COORDINATOR_LOST,
-  dayUsedUp,
   JOURNAL_CLOSED,
   JOURNAL_FULL,
   routingMember,
@@ -123,12 +123,28 @@ function take(
     case 'too_many_in_flight':
       return ACCOUNT_CALLS_FULL;
     case 'key_daily_limit_exceeded':
-      return dayUsedUp('key', ofKey!, secondsUntil(ledger.resetOfDay(account, key), listener));
+      return dayUsedUp({ kind: 'key' }, ofKey!, ledger.resetOfDay(account, key), listener);
     case 'daily_limit_exceeded':
-      return dayUsedUp('plan', callsPerDay, secondsUntil(ledger.resetOfDay(account), listener));
+      return dayUsedUp(
+        { kind: 'account', plan: caller.plan.id },
+        callsPerDay,
+        ledger.resetOfDay(account),
+        listener,
+      );
     case 'insufficient_quota':
       return callTooCostly(hold, ledger.balanceOf(account));
   }
+}
+
+function dayUsedUp(
+  owner: QuotaOwner,
+  callsPerDay: number,
+  resetMs: WallMs,
+  listener: ListenerContext,
+): ErrorRecord {
+  const retryAfterSeconds = secondsUntil(resetMs, listener);
+  const limit = BigInt(callsPerDay);
+  return quotaUsedUp({ owner, quota: 'calls_per_day', limit, need: 1n, left: 0n, retryAfterSeconds });
 }
 
 /** The call with its output lowered to what the balance affords; undefined if that is nothing. */

@@ -36,6 +36,14 @@ export interface RateLimitState {
   readonly resetSeconds: number;
 }
 
+/** What the `x-ratelimit-*-tokens` headers say. */
+export interface TokenLimitState {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Until tokens that are used now are available again. */
+  readonly resetMs: number;
+}
+
 /** A call with its slot, day's call and hold. Set by `admit`; ended once by `settle` or `release`. */
 export interface Admission {
   readonly slot: CallSlot;
@@ -56,6 +64,8 @@ export class CallContext {
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
+  /** Undefined if none of the call's scopes has `tokens_per_minute`. Set by the rate-limit phase and by `admit`. */
+  tokenLimit: TokenLimitState | undefined = undefined;
   /** Set by a rejection of the rate-limit phase: those who share the limit may have permits. */
   asksLease = false;
   /** Limits are shared, and the whole hold is known not to be available. Set by `AdmissionAsk`. */

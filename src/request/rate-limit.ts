@@ -12,7 +12,8 @@ import type { Ledger } from '../ledger/ledger.js';
 import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
-import { COORDINATOR_LOST, minuteUsedUp } from './rejections.js';
+import { quotaUsedUp } from './quota-rejections.js';
+import { COORDINATOR_LOST } from './rejections.js';
 
 /** For so long a request asks again, if after a grant another request of the scope was faster. */
 export const LEASE_TRIES_MS_MAX = 1_500;
@@ -86,7 +87,14 @@ function outcomeOf(
   };
   if (take.admitted) return undefined;
   context.asksLease = take.asks;
-  return minuteUsedUp(whose, limit, secondsUntil(take.resetWallMs, listener));
+  return quotaUsedUp({
+    owner: whose === 'key' ? { kind: 'key' } : { kind: 'account', plan: context.caller!.plan.id },
+    quota: 'requests_per_minute',
+    limit: BigInt(limit),
+    need: 1n,
+    left: 0n,
+    retryAfterSeconds: secondsUntil(take.resetWallMs, listener),
+  });
 }
 
 /** Whole seconds until `wallMs`, at least one: a client that waits so long is not early. */

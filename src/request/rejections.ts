@@ -3,7 +3,8 @@
  * written from. Each phase (authenticate, rate-limit, read-body, admit, delivery) returns one of them or
  * undefined. Pure; listener thread.
  *
- * A message says what is wrong and what to do. `detail` is for the metrics alone (core/errors.ts).
+ * A message says what is wrong and what to do. `detail` is for the metrics alone (core/errors.ts). The
+ * rejections of quotas are in quota-rejections.ts.
  */
 import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
@@ -67,24 +68,6 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
   message:
     'The plan of this account is not in the settings of the gateway. Ask the administrator to put it back, or to move the account to another plan.',
 };
-
-// Rate limit and daily limit. `retryAfterSeconds` is counted from now.
-
-export function minuteUsedUp(whose: 'plan' | 'key', limit: number, retryAfterSeconds: number): ErrorRecord {
-  return {
-    code: 'rate_limit_exceeded',
-    message: `The ${whose} allows ${limit} requests per minute and they are used up. Retry after ${retryAfterSeconds} seconds.`,
-    retryAfterSeconds,
-  };
-}
-
-export function dayUsedUp(whose: 'plan' | 'key', limit: number, retryAfterSeconds: number): ErrorRecord {
-  return {
-    code: 'daily_limit_exceeded',
-    message: `The ${whose} allows ${limit} calls per day and they are used up. Retry after ${retryAfterSeconds} seconds, at 00:00 UTC+8.`,
-    retryAfterSeconds,
-  };
-}
 
 // The body and its Idempotency-Key.
 

@@ -7,7 +7,7 @@
 import type { HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
 import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
-import type { CallContext } from './context.js';
+import type { CallContext, TokenLimitState } from './context.js';
 
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
@@ -50,16 +50,33 @@ export function writeHead(
   closes: boolean,
   moreLines = '',
 ): void {
-  const { requestId, rateLimit, corsLines } = context;
+  const { requestId, rateLimit, tokenLimit, corsLines } = context;
   const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${closes ? '' : KEPT_LINE}${moreLines}${corsLines}\r\nx-request-id: ${requestId}`;
   if (rateLimit === undefined) {
     res.writeStatus(head);
     return;
   }
   const { limit, remaining, resetSeconds } = rateLimit;
+  const tokenLines = tokenLimit === undefined ? '' : tokenLinesOf(tokenLimit);
   res.writeStatus(
-    `${head}\r\nx-ratelimit-limit: ${limit}\r\nx-ratelimit-remaining: ${remaining}\r\nx-ratelimit-reset: ${resetSeconds}`,
+    `${head}\r\nx-ratelimit-limit: ${limit}\r\nx-ratelimit-remaining: ${remaining}\r\nx-ratelimit-reset: ${resetSeconds}${tokenLines}`,
   );
+}
+
+/** The headers for tokens have OpenAI's names and form, which clients read. */
+function tokenLinesOf({ limit, remaining, resetMs }: TokenLimitState): string {
+  return `\r\nx-ratelimit-limit-tokens: ${limit}\r\nx-ratelimit-remaining-tokens: ${remaining}\r\nx-ratelimit-reset-tokens: ${durationOf(resetMs)}`;
+}
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+
+/** A duration as OpenAI writes it: `0s`, `120ms`, `12.5s`, `1m0s`. Rounded up to whole milliseconds. */
+export function durationOf(ms: number): string {
+  const whole = Math.max(0, Math.ceil(ms));
+  if (whole > 0 && whole < SECOND_MS) return `${whole}ms`;
+  const seconds = `${(whole % MINUTE_MS) / SECOND_MS}s`;
+  return whole < MINUTE_MS ? seconds : `${Math.floor(whole / MINUTE_MS)}m${seconds}`;
 }
 
 /**
@@ -174,7 +191,7 @@ export interface CorsSettings {
 }
 
 const EXPOSED =
-  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, retry-after, idempotent-replayed';
+  'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed';
 /** `*` stands for all but authorization. The names are for browsers that take `*` for a name. */
 const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
 const VARY_LINE = '\r\nvary: origin';

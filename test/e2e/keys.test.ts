@@ -72,7 +72,7 @@ void t.test('limits of single keys, beside those of their account', async (t) =>
   t.equal(served(rest), 3, 'four of 41, over both listeners');
   const refused = rest.find(({ status }) => status === 429)!;
   t.match(refused.headers, { 'x-ratelimit-limit': '4', 'x-ratelimit-remaining': '0' });
-  t.match(checkError(t, refused, 'rate_limit_exceeded', 'key'), /^The key allows 4 requests per minute/);
+  t.match(checkError(t, refused, 'rate_limit_exceeded', 'key'), /^This key allows 4 requests per minute/);
   t.equal(
     (await gateway.admin.account(accountId)).requests_this_minute,
     4,
@@ -84,13 +84,13 @@ void t.test('limits of single keys, beside those of their account', async (t) =>
   t.equal(served(answers), 2);
   const daily = answers.find(({ status }) => status === 429)!;
   t.match(daily.headers, { 'x-ratelimit-limit': '10' });
-  t.match(checkError(t, daily, 'daily_limit_exceeded', 'key'), /^The key allows 2 calls per day/);
+  t.match(checkError(t, daily, 'daily_limit_exceeded', 'key'), /^This key allows 2 calls per day/);
   t.equal(daily.headers['retry-after'], /after (\d+) seconds/.exec(daily.body)?.[1]);
   t.equal((await gateway.admin.account(accountId)).calls_today, 6);
 
   t.equal(served(await callMany(gateway, free, 10)), 2, 'the account has what they have left of its ten');
   const full = await gateway.chat(day.key, 'Hello');
-  t.match(checkError(t, full, 'rate_limit_exceeded', 'account'), /^The plan allows 10/);
+  t.match(checkError(t, full, 'rate_limit_exceeded', 'account'), /^The plan ten allows 10/);
   t.equal(await gateway.stop(), 0);
 });
 
@@ -104,7 +104,7 @@ void t.test('a change of plan leaves what was used in this minute and day', asyn
   t.equal(served(await callMany(gateway, key, 30)), 15, '25 a minute, of which ten were used');
   await setPlan('less');
   const message = checkError(t, await gateway.chat(key, 'Hello'), 'rate_limit_exceeded', 'less');
-  t.match(message, /^The plan allows 3 requests per minute/);
+  t.match(message, /^The plan less allows 3 requests per minute/);
   await setPlan('ample');
   t.equal(served(await callMany(gateway, key, 5)), 5);
   t.match(await gateway.admin.account(accountId), { requests_this_minute: 30, calls_today: 30 });

@@ -79,7 +79,7 @@ void t.test('keys with limits of their own, and a balance that is low', async (t
     t.equal(count(answers, 200), 12, 'exactly the limit');
     const refused = answers.find(({ status }) => status === 429)!;
     checkError(t, refused, 'daily_limit_exceeded', 'the day of the key');
-    t.match(refused.body, /The key allows 12 calls per day/);
+    t.match(refused.body, /This key allows 12 calls per day/);
     t.equal(count(await calls(await rotated(keyId), 10), 429), 10, 'rotation renews nothing');
   });
 

@@ -239,7 +239,7 @@ void t.test('the day of a key that has its own', (t) => {
   const before = fundsOf(house);
   const { refusal } = ask();
   t.match(refusal, { code: 'daily_limit_exceeded', retryAfterSeconds: SECONDS_TO_MIDNIGHT });
-  t.match(refusal!.message, /^The key allows 1 calls per day/);
+  t.match(refusal!.message, /^This key allows 1 calls per day/);
   t.same(fundsOf(house), before, 'a refusal has taken nothing');
   t.equal(house.listener.channel.inFlight, 1);
 

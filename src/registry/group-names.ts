@@ -1,0 +1,45 @@
+/**
+ * The names of groups, in shared memory: a listener that rejects a call names the group whose quota is used
+ * up. The main thread writes a name before the ledger gets the group, and it never changes while accounts are
+ * in the group. So the ledger's atomics make it visible to a thread that sees the group. Any thread reads.
+ *
+ * One group, 404 bytes; pages that no group has touched take no memory:
+ *
+ *     byte  bits   field    meaning
+ *        0    32   length   bytes of the name; 0 if there is none
+ *        4  3200   name     UTF-8
+ */
+import { invariant } from '../core/errors.js';
+import type { GroupIndex } from '../core/units.js';
+import { NAME_CHARS_MAX } from './record-id.js';
+
+const LENGTH_BYTES = 4;
+/** A character takes at most four bytes. */
+const RECORD_BYTES = LENGTH_BYTES + 4 * NAME_CHARS_MAX;
+
+export type GroupNamesBuffer = SharedArrayBuffer;
+
+export function createGroupNames(groupsMax: number): GroupNamesBuffer {
+  return new SharedArrayBuffer(groupsMax * RECORD_BYTES);
+}
+
+export class GroupNames {
+  readonly #bytes: Buffer;
+
+  constructor(buffer: GroupNamesBuffer) {
+    this.#bytes = Buffer.from(buffer);
+  }
+
+  /** Main thread. */
+  set(group: GroupIndex, name: string): void {
+    const first = group * RECORD_BYTES;
+    invariant(first + RECORD_BYTES <= this.#bytes.length, `group ${group} has a place for its name`);
+    this.#bytes.writeUInt32LE(this.#bytes.write(name, first + LENGTH_BYTES), first);
+  }
+
+  /** Empty if no name was set. */
+  of(group: GroupIndex): string {
+    const start = group * RECORD_BYTES + LENGTH_BYTES;
+    return this.#bytes.toString('utf8', start, start + this.#bytes.readUInt32LE(start - LENGTH_BYTES));
+  }
+}

@@ -1,0 +1,120 @@
+/**
+ * The rejections of quotas: which code each has, and a message that says whose quota it is, what it allows,
+ * what is left of it and when to come back. The rate-limit phase and `admit` return them. Pure; listener
+ * thread.
+ */
+import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
+import { decimalOf } from '../core/money.js';
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+
+/** Who has the quota. An account's quotas are its plan's; `model` is a rule of the plan for one model. */
+export type QuotaOwner =
+  | { readonly kind: 'key' }
+  | { readonly kind: 'account'; readonly plan: string }
+  | { readonly kind: 'group'; readonly name: string }
+  | { readonly kind: 'model'; readonly plan: string; readonly model: string };
+
+/** One quota. Amounts are requests, calls, tokens or pico-units. */
+interface Quota {
+  readonly owner: QuotaOwner;
+  readonly quota: QuotaName;
+  readonly limit: bigint;
+  /** What the call needs of it. */
+  readonly need: bigint;
+}
+
+export interface UsedUp extends Quota {
+  readonly left: bigint;
+  readonly retryAfterSeconds: number;
+}
+
+const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
+  requests_per_minute: 'rate_limit_exceeded',
+  tokens_per_minute: 'rate_limit_exceeded',
+  calls_in_flight: 'overloaded',
+  calls_per_day: 'daily_limit_exceeded',
+  tokens_per_day: 'daily_limit_exceeded',
+  calls_per_month: 'budget_exceeded',
+  tokens_per_month: 'budget_exceeded',
+  spend_per_day: 'budget_exceeded',
+  spend_per_month: 'budget_exceeded',
+};
+
+/** The quota cannot give what the call needs before so many seconds have passed. */
+export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds }: UsedUp): ErrorRecord {
+  const { unit, per } = QUOTA_KINDS[quota];
+  const rest =
+    unit === 'tokens' || unit === 'money'
+      ? `, of which ${amountOf(left, quota)} ${unit === 'money' ? 'is' : 'are'} left, and the call may ${needOf(need, quota)}`
+      : per === 'flight'
+        ? ' and they are all in use'
+        : ' and they are used up';
+  const seconds = `${retryAfterSeconds} second${retryAfterSeconds === 1 && per === 'flight' ? '' : 's'}`;
+  const at = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
+  const record = {
+    code: CODES[quota],
+    message: `${capital(allowanceOf(owner, quota, limit))}${rest}. Retry after ${seconds}${at}.`,
+    retryAfterSeconds,
+  };
+  const detail = detailOf(owner, quota);
+  return detail === undefined ? record : { ...record, detail };
+}
+
+/**
+ * The call needs more than the quota ever gives. `outputTokensMax` is the largest value of `field` that would
+ * fit; undefined or less than 1 if none would.
+ */
+export function neverFits(
+  { owner, quota, limit, need }: Quota,
+  field: string,
+  outputTokensMax: number | undefined,
+): ErrorRecord {
+  const advice =
+    outputTokensMax !== undefined && outputTokensMax >= 1
+      ? `Set ${field} to at most ${outputTokensMax}.`
+      : 'Shorten the messages.';
+  return {
+    code: 'invalid_parameters',
+    detail: 'beyond_quota',
+    message: `The call may ${needOf(need, quota)} and ${allowanceOf(owner, quota, limit)}: it can never be admitted. ${advice}`,
+  };
+}
+
+/** `the plan free allows 60 requests per minute`. */
+function allowanceOf(owner: QuotaOwner, quota: QuotaName, limit: bigint): string {
+  const { unit, per } = QUOTA_KINDS[quota];
+  const amount = amountOf(limit, quota);
+  const what = unit === 'money' ? `spending ${amount}` : `${amount} ${unit}`;
+  const of = owner.kind === 'model' ? ` for the model ${owner.model}` : '';
+  return `${nameOf(owner)} allows ${what} ${per === 'flight' ? 'in flight' : `per ${per}`}${of}`;
+}
+
+function nameOf(owner: QuotaOwner): string {
+  if (owner.kind === 'key') return 'this key';
+  return owner.kind === 'group' ? `the group ${owner.name}` : `the plan ${owner.plan}`;
+}
+
+function needOf(need: bigint, quota: QuotaName): string {
+  return QUOTA_KINDS[quota].unit === 'money' ? `cost up to ${decimalOf(need)}` : `use up to ${need} tokens`;
+}
+
+function amountOf(amount: bigint, quota: QuotaName): string {
+  return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
+}
+
+/** Undefined if the code says enough. */
+function detailOf({ kind }: QuotaOwner, quota: QuotaName): RefusalDetail | undefined {
+  switch (quota) {
+    case 'requests_per_minute':
+    case 'calls_per_day':
+      return undefined;
+    case 'calls_in_flight':
+      return kind === 'key' || kind === 'group' ? `${kind}_calls_in_flight` : 'account_calls_in_flight';
+    default:
+      return quota;
+  }
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
