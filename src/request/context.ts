@@ -14,7 +14,7 @@ import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { AccessWriter } from '../telemetry/access-ring.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
-import type { ModelAccess } from './admit.js';
+import type { ModelAccess } from './model-access.js';
 import type { CallTrace } from './call-trace.js';
 import type { PendingCommits } from './settle.js';
 
@@ -64,7 +64,7 @@ export class CallContext {
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
-  /** Undefined if none of the call's scopes has `tokens_per_minute`. Set by the rate-limit phase and by `admit`. */
+  /** Undefined if no scope of the call has `tokens_per_minute`. Set by the rate-limit phase and `admit`. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /** Set by a rejection of the rate-limit phase: those who share the limit may have permits. */
   asksLease = false;

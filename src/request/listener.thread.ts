@@ -12,7 +12,7 @@ import { SlotList } from '../core/slot-list.js';
 import { clockOf } from '../ledger/coordinator-clock.js';
 import { JournalWriter } from '../ledger/journal.js';
 import { Ledger } from '../ledger/ledger.js';
-import { ModelAccess } from './admit.js';
+import { ModelAccess } from './model-access.js';
 import { AskPort } from '../core/ask-port.js';
 import { BodyBudget } from './body-budget.js';
 import { CallTable } from '../channel/call-table.js';

@@ -11,7 +11,7 @@ import type { KeyLimit } from '#src/ledger/key-limits.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { CallContext, type ListenerContext } from '#src/request/context.js';
 import { PendingCommits } from '#src/request/settle.js';
-import { ModelAccess } from '#src/request/admit.js';
+import { ModelAccess } from '#src/request/model-access.js';
 import { CallTable, createCallTable } from '#src/channel/call-table.js';
 import { ListenerChannel } from '#src/channel/listener-channel.js';
 import { readChatBytes } from '#src/protocol/request-bytes.js';

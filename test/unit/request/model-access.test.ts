@@ -1,5 +1,5 @@
 import t from 'tap';
-import { ModelAccess } from '#src/request/admit.js';
+import { ModelAccess } from '#src/request/model-access.js';
 import { CATALOG } from './support.js';
 
 void t.test('a plan sees its models, and of the others not that they exist', (t) => {

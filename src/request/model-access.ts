@@ -1,0 +1,60 @@
+/**
+ * Which models a plan may use, and the least that a call on a plan costs. The listener makes a ModelAccess of
+ * each catalogue; authentication has told the plan before it is asked. Listener thread.
+ */
+import { type Catalog, isListed, type ModelEntry, worstCaseOf } from '../registry/catalog.js';
+
+/** The least that a token of the prompt and one of the output cost when calls are held. */
+interface LeastPrice {
+  readonly inputPicoUnits: bigint;
+  readonly outputPicoUnits: bigint;
+}
+
+/** Which models a plan may use, as one look-up. Made for a catalogue and never changed. */
+export class ModelAccess {
+  readonly #indices = new Map<string, number>();
+  readonly #catalog: Catalog;
+  /** By plan. Made when the plan is first asked for: all at once would be a million entries. */
+  readonly #allowed: (ReadonlySet<number> | undefined)[];
+  /** The same. */
+  readonly #leastPrices: (LeastPrice | undefined)[];
+
+  constructor(catalog: Catalog) {
+    catalog.models.forEach((model, index) => {
+      if (!isListed(model)) return;
+      for (const name of [model.id, ...model.aliases]) this.#indices.set(name, index);
+    });
+    this.#catalog = catalog;
+    this.#allowed = catalog.plans.map(() => undefined);
+    this.#leastPrices = catalog.plans.map(() => undefined);
+  }
+
+  /** The model's index. Undefined if there is none or it is not on the plan: callers are told the same. */
+  indexOf(idOrAlias: string, planIndex: number): number | undefined {
+    const index = this.#indices.get(idOrAlias);
+    return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;
+  }
+
+  /** No call on the plan costs less a token. It need not be the price of any one model. */
+  leastPriceOf(planIndex: number): LeastPrice {
+    return (this.#leastPrices[planIndex] ??= leastPrice(this.modelsOf(planIndex)));
+  }
+
+  /** The plan's models in the order of the catalogue. */
+  modelsOf(planIndex: number): ModelEntry[] {
+    return this.#catalog.plans[planIndex]!.modelIndices.map((index) => this.#catalog.models[index]!);
+  }
+
+  #allowedOn(planIndex: number): ReadonlySet<number> {
+    return (this.#allowed[planIndex] ??= new Set(this.#catalog.plans[planIndex]!.modelIndices));
+  }
+}
+
+function leastPrice(models: readonly ModelEntry[]): LeastPrice {
+  const least = (amounts: readonly bigint[]): bigint =>
+    amounts.reduce((left, right) => (right < left ? right : left), amounts[0] ?? 0n);
+  return {
+    inputPicoUnits: least(models.map(({ price }) => worstCaseOf(price, 1, 0))),
+    outputPicoUnits: least(models.map(({ price }) => worstCaseOf(price, 0, 1))),
+  };
+}
