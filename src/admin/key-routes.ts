@@ -22,15 +22,18 @@ export function viewOfKey({ record, accountName, expired, lastUsedSeconds }: Key
     expires: record.expiresSeconds ?? null,
     expired,
     last_used: lastUsedSeconds ?? null,
-    requests_per_minute: record.requestsPerMinute ?? null,
-    calls_per_day: record.callsPerDay ?? null,
+    requests_per_minute: record.limits.requestsPerMinute ?? null,
+    calls_per_day: record.limits.callsPerDay ?? null,
     replaced_by: record.replacedById ?? null,
   };
 }
 
 export function viewOfCreatedKey(created: CreatedKey): CreatedKeyView {
   const { record, accountName, key } = created;
-  return { ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined }), key };
+  return {
+    ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined, quotas: [] }),
+    key,
+  };
 }
 
 export function viewOfRotatedKey(rotated: RotatedKey): RotatedKeyView {
@@ -152,7 +155,6 @@ export function newKeyOf(terms: Static<typeof KeyTerms>): RegistryNewKey {
     name: terms.name,
     expiresSeconds: terms.expires,
     expiresInSeconds: terms.expires_in,
-    requestsPerMinute: terms.requests_per_minute,
-    callsPerDay: terms.calls_per_day,
+    limits: { requestsPerMinute: terms.requests_per_minute, callsPerDay: terms.calls_per_day },
   };
 }

@@ -27,6 +27,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     clock: new SystemClock(),
     accountsMax: settings.limits.accounts,
     keysMax: settings.limits.keys,
+    groupsMax: settings.limits.groups,
     live: new StoreOnly(store),
   });
   const api = new AdminApi({

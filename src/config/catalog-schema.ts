@@ -1,8 +1,8 @@
 /** Declares the settings of models, their upstreams, and plans. No listener or worker imports it. */
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
-import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
-import { picoUnitsPerToken } from '../core/money.js';
+import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
+import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
 import { BODY_BYTES_MAX, BODY_BYTES_MIN, filePath, identifier, type Annotations } from './annotations.js';
 
@@ -14,6 +14,8 @@ export const ALIASES_MAX = 64;
 export const UPSTREAMS_MAX = 64;
 /** Each header costs bytes in every call. */
 const HEADERS_MAX = 64;
+/** An account's call looks for the first rule of its model. */
+const MODELS_LIMITS_MAX = 100;
 /** Far above what providers document. The highest price times this fits the 64-bit words of the ledger. */
 export const OUTPUT_TOKENS_MAX = 10_000_000;
 /** A day. */
@@ -39,6 +41,9 @@ export const HEADER_NAMES_REFUSED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
 /** Names whose value is a secret. */
 export const HEADER_NAMES_SECRET = '^(cookie|(.*-)?(authorization|key|token|secret))$';
+
+/** A model's id, or a pattern. */
+const MODEL_PATTERN = '^[!-~]{1,128}$';
 
 const price = (description: string) =>
   Type.Refine(
@@ -260,28 +265,96 @@ export const modelSchema = Type.Object(
   { description: 'One model.', 'x-want': 'a map of settings' } satisfies Annotations,
 );
 
-/** A whole number without a default: a plan sets its limits itself. */
+/** A whole number without a default. */
 const limit = (minimum: number, maximum: number, unit: string, description: string) =>
   Type.Integer({ minimum, maximum, description, 'x-unit': unit } satisfies Annotations);
+
+const quota = (
+  name: Exclude<QuotaName, 'spend_per_day' | 'spend_per_month'>,
+  unit: string,
+  description: string,
+) => limit(1, QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]], unit, description);
+
+const budget = (description: string) =>
+  Type.Refine(
+    Type.String({
+      description,
+      'x-unit': 'currency',
+      'x-want': 'a decimal string above 0 such as "50.00"',
+      'x-hint': 'at most twelve decimals, up to 3000000, and in quotes: YAML would round a bare number',
+    } satisfies Annotations),
+    (text) => (picoUnitsOf(text) ?? 0n) > 0n,
+  );
+
+/** Quotas that a plan may leave out, and a rule for a model too. `who`: an account; `what`: calls. */
+const optionalQuotas = (who: string) => ({
+  tokens_per_minute: Type.Optional(
+    quota(
+      'tokens_per_minute',
+      'tokens',
+      `Tokens of prompt and completion that ${who} in any span of 60 seconds.`,
+    ),
+  ),
+  tokens_per_day: Type.Optional(
+    quota('tokens_per_day', 'tokens', `Tokens that ${who} in a day of quota_timezone.`),
+  ),
+  tokens_per_month: Type.Optional(
+    quota('tokens_per_month', 'tokens', `Tokens that ${who} in a month of quota_timezone.`),
+  ),
+  calls_per_month: Type.Optional(
+    quota('calls_per_month', 'calls', `Calls that ${who} in a month of quota_timezone.`),
+  ),
+  spend_per_day: Type.Optional(budget(`Money that ${who} in a day of quota_timezone.`)),
+  spend_per_month: Type.Optional(budget(`Money that ${who} in a month of quota_timezone.`)),
+});
+
+const modelLimitsSchema = Type.Object(
+  {
+    model: Type.String({
+      pattern: MODEL_PATTERN,
+      description:
+        "A model's id, or a pattern in which * stands for any characters. Each model that it matches is counted by itself.",
+      'x-want': "a model's id, or a pattern with *",
+    } satisfies Annotations),
+    requests_per_minute: Type.Optional(
+      quota(
+        'requests_per_minute',
+        'requests',
+        'Calls of the model that are admitted for an account in any span of 60 seconds.',
+      ),
+    ),
+    calls_per_day: Type.Optional(
+      quota(
+        'calls_per_day',
+        'calls',
+        'Calls of the model that an account may make in a day; the day begins at 00:00 UTC+8.',
+      ),
+    ),
+    calls_in_flight: Type.Optional(
+      quota('calls_in_flight', 'calls', 'Calls of the model at a time of one account.'),
+    ),
+    ...optionalQuotas('an account may use of the model'),
+  },
+  { description: 'The quotas of one model or several.', 'x-want': 'a map of settings' } satisfies Annotations,
+);
 
 export const planSchema = Type.Object(
   {
     id: identifier('The name that accounts refer to.'),
-    requests_per_minute: limit(
-      1,
-      REQUESTS_PER_MINUTE_MAX,
+    requests_per_minute: quota(
+      'requests_per_minute',
       'requests',
       'Requests that an account may make in any span of 60 seconds.',
     ),
-    calls_per_day: limit(
-      1,
-      CALLS_PER_DAY_MAX,
+    calls_per_day: quota(
+      'calls_per_day',
       'calls',
       'Calls that an account may make in a day; the day begins at 00:00 UTC+8.',
     ),
+    ...optionalQuotas('an account may use'),
     models: Type.Array(
       Type.String({
-        pattern: '^[!-~]{1,128}$',
+        pattern: MODEL_PATTERN,
         description: "A model's id, or a pattern in which * stands for any characters.",
         'x-want': "a model's id, or a pattern with *",
       } satisfies Annotations),
@@ -293,6 +366,13 @@ export const planSchema = Type.Object(
         'x-want': 'a list of at least one model',
       } satisfies Annotations,
     ),
+    models_limits: Type.Array(modelLimitsSchema, {
+      maxItems: MODELS_LIMITS_MAX,
+      default: [],
+      description:
+        'Quotas of single models, within those of the plan. The first entry that matches a model counts for it.',
+      'x-want': 'a list of maps with model and quotas',
+    } satisfies Annotations),
     max_tokens: Type.Optional(
       limit(
         1,
@@ -302,9 +382,8 @@ export const planSchema = Type.Object(
       ),
     ),
     calls_in_flight: Type.Optional(
-      limit(
-        1,
-        CALLS_IN_FLIGHT_MAX,
+      quota(
+        'calls_in_flight',
         'calls',
         'Calls at a time of one account on the plan, where it is lower than limits.calls_in_flight_per_account.',
       ),

@@ -30,6 +30,7 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkModelNames(draft.models, report);
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
+  checkModelLimits(draft, report);
   checkSources(draft, report);
   checkPorts(draft, report);
   checkSharing(draft, report);
@@ -68,17 +69,40 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const ids = (models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
   // If a model's id was refused, the plan that names it may be right.
   if (models === undefined || ids.length < models.length) return;
+  const check = (pattern: string | undefined, path: SettingPath): void => {
+    if (pattern === undefined || ids.some((id) => matchesModel(pattern, id))) return;
+    const aliased = models.find((model) => model?.aliases?.includes(pattern) === true)?.id;
+    const nearest = nearestName(pattern, ids, (id) => id) ?? '';
+    report(
+      path,
+      aliased === undefined
+        ? `got "${pattern}", which names no model, the nearest known one is ${nearest}`
+        : `got "${pattern}", which is an alias, want the id of its model: ${aliased}`,
+    );
+  };
   draft.plans?.forEach((plan, planIndex) => {
-    plan?.models?.forEach((pattern, index) => {
-      if (pattern === undefined || ids.some((id) => matchesModel(pattern, id))) return;
-      const aliased = models.find((model) => model?.aliases?.includes(pattern) === true)?.id;
-      const nearest = nearestName(pattern, ids, (id) => id) ?? '';
-      report(
-        ['plans', planIndex, 'models', index],
-        aliased === undefined
-          ? `got "${pattern}", which names no model, the nearest known one is ${nearest}`
-          : `got "${pattern}", which is an alias, want the id of its model: ${aliased}`,
-      );
+    plan?.models?.forEach((pattern, index) => check(pattern, ['plans', planIndex, 'models', index]));
+    plan?.models_limits?.forEach((rule, index) =>
+      check(rule?.model, ['plans', planIndex, 'models_limits', index, 'model']),
+    );
+  });
+}
+
+/** A rule without a quota, and one behind a rule that has all its models already, would do nothing. */
+function checkModelLimits(draft: SettingsDraft, report: Report): void {
+  const ids = (draft.models ?? []).flatMap((model) => (model?.id === undefined ? [] : [model.id]));
+  draft.plans?.forEach((plan, planIndex) => {
+    const ruled = new Set<string>();
+    plan?.models_limits?.forEach((rule, index) => {
+      if (rule === undefined) return;
+      const { model: pattern, ...quotas } = rule;
+      const path = ['plans', planIndex, 'models_limits', index];
+      if (Object.keys(quotas).length === 0) report(path, 'names no quota, want at least one beside model');
+      if (pattern === undefined) return;
+      const matched = ids.filter((id) => matchesModel(pattern, id));
+      if (matched.length > 0 && matched.every((id) => ruled.has(id)))
+        report([...path, 'model'], `got "${pattern}", whose models an earlier entry matches already`);
+      for (const id of matched) ruled.add(id);
     });
   });
 }

@@ -9,10 +9,12 @@ import {
   ACCOUNTS_MAX,
   CALLS_IN_FLIGHT_MAX,
   FRAME_BYTES_MAX,
+  GROUPS_MAX,
   KEYS_MAX,
   UPSTREAM_RESPONSE_BYTES_MAX,
   WORKERS_MAX,
 } from '../core/limits.js';
+import { isTimezone, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
@@ -198,8 +200,37 @@ export const settingsSchema = Type.Object(
           'replacement',
         ),
         keys: whole(1, KEYS_MAX, 2_000_000, 'keys', 'Keys that the shared tables can hold.', 'replacement'),
+        groups: whole(
+          1,
+          GROUPS_MAX,
+          10_000,
+          'groups',
+          'Groups of accounts that the shared tables can hold.',
+          'replacement',
+        ),
       },
       section('Bounds.'),
+    ),
+    token_quota: Type.Enum(['reserve', 'settle'], {
+      default: 'reserve',
+      description:
+        'Quotas of tokens: hold the most that a call may use before it is sent, so that none is ever exceeded, or admit calls while there is room and count what they used (settle): calls in flight may then exceed a quota together.',
+      'x-applies': 'reload',
+    } satisfies Annotations),
+    quota_cached_input: Type.Enum(['count', 'free'], {
+      default: 'count',
+      description: 'Whether prompt tokens that a provider had in its cache count toward quotas of tokens.',
+      'x-applies': 'reload',
+    } satisfies Annotations),
+    quota_timezone: Type.Refine(
+      Type.String({
+        default: SPECIFIED_TIMEZONE,
+        description:
+          'Where days and months of quotas begin at 00:00: an offset such as +08:00, or a name such as Europe/Berlin. calls_per_day begins at 00:00 UTC+8 always.',
+        'x-want': 'an offset such as +08:00 or the name of a time zone such as Europe/Berlin',
+        'x-applies': 'replacement',
+      } satisfies Annotations),
+      isTimezone,
     ),
     low_balance: Type.Enum(['refuse', 'clamp'], {
       default: 'refuse',

@@ -24,6 +24,12 @@ export const COUNTER_THREADS_MAX = 2;
 /** Accounts in one process. Their records take 1 GiB of addresses, all within reach of 32-bit indices. */
 export const ACCOUNTS_MAX = 4_194_304;
 
+/** Groups of accounts in one process. Commands and pages read all of them at once. */
+export const GROUPS_MAX = 65_536;
+
+/** Groups in which an account can be at once: each call takes from all of them. */
+export const GROUP_DEPTH_MAX = 4;
+
 /** Keys in one process. Their records in the key table take 768 MiB. */
 export const KEYS_MAX = 16_777_216;
 

@@ -72,7 +72,7 @@ const NOT_SHARED: Sharing = {
 function alone(options: AccountingOptions): AccountingParts {
   const base = openBase(options);
   const { store, ledger, keyTable, directory, clock, log } = base;
-  const { accounts: accountsMax, keys: keysMax } = base.settings.limits;
+  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
   const { catalog } = base.live;
   const totals = new SpentTotals(accountsMax);
   recover({ store, ledger, totals, keyTable, directory, catalog, accountsMax, keysMax, clock, log });
@@ -83,7 +83,7 @@ function alone(options: AccountingOptions): AccountingParts {
   const flush = new LedgerFlush({ ...flushOptionsOf(base, locks), totals, usage, keyUses });
   const flushRequests = new FlushRequests(() => flush.run());
   const live = new OwnBuffers(store, tables, directory);
-  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, live });
+  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live });
   const service = ownRegistryService(registry);
   return { base, registry, service, locks, flush, flushRequests, sharing: NOT_SHARED };
 }

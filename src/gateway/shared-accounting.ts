@@ -51,7 +51,7 @@ import type { LiveSettings } from './reload.js';
 export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
   const base = openBase(options);
   const { store, buffers, ledger, keyTable, directory, clock, live, log } = base;
-  const { accounts: accountsMax, keys: keysMax } = base.settings.limits;
+  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
   const { catalog } = live;
   const leaseFile = openLeaseFile(base.settings.data);
   const totals = new SharedTotals(
@@ -86,7 +86,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   const errands = new GroupErrands(options.readAll, () => void store.shared.feed.newest());
   const flushRequests = new FlushRequests(() => errands.flush());
   const uses = new SharedUses(store, directory);
-  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, live: uses });
+  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live: uses });
   const sharing: SharedAccounting = new SharedAccounting({
     ...base,
     slot: group.slot,
@@ -132,7 +132,7 @@ export class SharedAccounting implements Sharing {
 
   constructor(options: SharedAccountingOptions) {
     const { settings, live, store, ledger, keyTable, directory, registry, uses, leaseFile, log } = options;
-    const { accounts: accountsMax, keys: keysMax } = settings.limits;
+    const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
     const { slot, flush, errands, flushRequests, hostClock: clock } = options;
     this.#clock = clock;
     this.#store = store;
@@ -164,7 +164,7 @@ export class SharedAccounting implements Sharing {
     });
     const { feed } = store.shared;
     const { appliedTo } = options;
-    this.#follower = new ChangeFollower({ feed, applier, appliedTo, accountsMax, keysMax, log });
+    this.#follower = new ChangeFollower({ feed, applier, appliedTo, groupsMax, accountsMax, keysMax, log });
     this.service = new SharedRegistry({
       store,
       registry,

@@ -7,7 +7,8 @@ import { totalmem } from 'node:os';
 import { matchesModel } from '../config/cross-checks.js';
 import type { Settings } from '../config/schema.js';
 import { invariant } from '../core/errors.js';
-import { picoUnitsPerToken } from '../core/money.js';
+import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { CorsSettings } from '../request/response.js';
@@ -104,11 +105,41 @@ export function catalogOf(settings: Settings): Catalog {
     outputTokensMax: plan.max_tokens,
     callsInFlightMax: Math.min(plan.calls_in_flight ?? Infinity, settings.limits.calls_in_flight_per_account),
     bodyBytesMax: Math.min(plan.body_bytes ?? Infinity, settings.limits.body_bytes),
+    quotas: quotasOf(plan),
+    modelLimits: modelLimitsOf(plan, models),
     modelIndices: models.flatMap((model, index) =>
       plan.models.some((pattern) => matchesModel(pattern, model.id)) ? [index] : [],
     ),
   }));
   return { models, plans };
+}
+
+type PlanSettings = Settings['plans'][number];
+
+function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>): QuotaLimits {
+  return {
+    requestsPerMinute: limits.requests_per_minute,
+    tokensPerMinute: limits.tokens_per_minute,
+    callsInFlight: limits.calls_in_flight,
+    callsPerDay: limits.calls_per_day,
+    tokensPerDay: limits.tokens_per_day,
+    callsPerMonth: limits.calls_per_month,
+    tokensPerMonth: limits.tokens_per_month,
+    spendPerDay: budgetOf(limits.spend_per_day),
+    spendPerMonth: budgetOf(limits.spend_per_month),
+  };
+}
+
+function budgetOf(text: string | undefined): PicoUnits | undefined {
+  return text === undefined ? undefined : picoUnitsOf(text);
+}
+
+function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanEntry['modelLimits'] {
+  if (plan.models_limits.length === 0) return undefined;
+  return models.map(({ id }) => {
+    const rule = plan.models_limits.find(({ model }) => matchesModel(model, id));
+    return rule && quotasOf(rule);
+  });
 }
 
 /** Returns the upstreams of each model, with the providers' keys. Only upstream workers get them. */
@@ -147,6 +178,8 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
       clientIdleTimeoutMs: limits.client_idle_timeout_ms,
     },
     lowBalance: settings.low_balance,
+    tokenQuota: settings.token_quota,
+    cachedInput: settings.quota_cached_input,
     durability: settings.durability,
     tls: tlsFilesOf(settings.listen),
     cors: corsOf(settings.listen),

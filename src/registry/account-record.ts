@@ -14,6 +14,8 @@ export interface AccountRecord {
   readonly name: string;
   readonly planId: string;
   readonly active: boolean;
+  /** Id of the group that the account is in; undefined if in none. */
+  readonly groupId?: string | undefined;
   readonly createdMs: WallMs;
   /** All credits less all debits since its creation: the sum of its journal. */
   readonly credited: PicoUnits;

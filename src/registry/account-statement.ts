@@ -6,6 +6,7 @@ import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
+import type { QuotaUse } from './quota-use.js';
 
 const MINUTE_MS = 60_000;
 
@@ -39,10 +40,22 @@ export interface AccountUse {
 /** By the id of an account or a key. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
+/** The group that an account is in. */
+export interface GroupPlace {
+  readonly id: string;
+  readonly name: string;
+  /** Names from the group at the top to this one. */
+  readonly path: readonly string[];
+}
+
 export interface AccountStatement {
   readonly record: AccountRecord;
   /** True if the settings do not have its plan: its calls are rejected, active or not. */
   readonly planMissing?: boolean;
+  /** Absent if the account is in none. */
+  readonly group?: GroupPlace;
+  /** What is used of the plan's quotas. */
+  readonly quotas: readonly QuotaUse[];
   /** credited = available + held + spent. */
   readonly available: PicoUnits;
   readonly held: PicoUnits;
@@ -55,12 +68,15 @@ export interface AccountStatement {
   readonly leased?: LeasedAhead;
 }
 
+/** What is known of an account without its plan and its group. */
+export type AccountCounts = Omit<AccountStatement, 'planMissing' | 'group' | 'quotas'>;
+
 /** From the ledger of the only gateway. */
 export function liveStatement(
   record: AccountRecord,
   snapshot: AccountSnapshot,
   nowMs: WallMs,
-): AccountStatement {
+): AccountCounts {
   return {
     record,
     available: snapshot.available,
@@ -78,7 +94,7 @@ export function flushedStatement(
   record: AccountRecord,
   spending: SpendingRecord | undefined,
   nowMs: WallMs,
-): AccountStatement {
+): AccountCounts {
   const spent = spending?.spent ?? asPicoUnits(0n);
   return {
     record,
@@ -100,10 +116,10 @@ export function flushedStatement(
  * available and is capped.
  */
 export function sharedStatement(
-  flushed: AccountStatement,
+  flushed: AccountCounts,
   use: AccountUse | undefined,
   nowMs: WallMs,
-): AccountStatement {
+): AccountCounts {
   if (use === undefined) return flushed;
   const { credited } = flushed.record;
   const { spent, leased } = use;

@@ -4,6 +4,7 @@
  * run. Any thread.
  */
 import type { RoutingMember } from '../core/routing-members.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
 import type { Usage } from '../protocol/usage.js';
 
@@ -37,6 +38,13 @@ export interface PlanEntry {
   /** Of one account; the lower of the plan's and the gateway's own limit, as is the next. */
   readonly callsInFlightMax: number;
   readonly bodyBytesMax: number;
+  /**
+   * Of one account. Three of them are the fields above, which each call reads; `callsInFlight` is without the
+   * gateway's own limit.
+   */
+  readonly quotas: QuotaLimits;
+  /** Quotas of single models for one account, by the model's index; undefined if no model has any. */
+  readonly modelLimits: readonly (QuotaLimits | undefined)[] | undefined;
   /** Indices into `Catalog.models` of the models that the plan may use, ascending. */
   readonly modelIndices: readonly number[];
   /** A reload removed it, and no account is on it. */
@@ -94,12 +102,12 @@ interface Entry {
 export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   const models = mergeById(current.models, next.models);
   const indexOf = new Map(models.map(({ id }, index) => [id, index]));
-  const plans = next.plans.map((plan) => ({
-    ...plan,
-    modelIndices: plan.modelIndices
-      .map((index) => indexOf.get(next.models[index]!.id)!)
-      .sort((a, b) => a - b),
-  }));
+  const indexAfter = (index: number): number => indexOf.get(next.models[index]!.id)!;
+  const plans = next.plans.map((plan) => {
+    const modelLimits = plan.modelLimits && models.map((): QuotaLimits | undefined => undefined);
+    plan.modelLimits?.forEach((limits, index) => (modelLimits![indexAfter(index)] = limits));
+    return { ...plan, modelLimits, modelIndices: plan.modelIndices.map(indexAfter).sort((a, b) => a - b) };
+  });
   return { models, plans: mergeById(current.plans, plans) };
 }
 

@@ -3,6 +3,7 @@
  * the rules of expiry and of what a rotated key inherits. Plain records and pure functions of the registry
  * and the store; main thread.
  */
+import type { QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
 import { conflict, invalid } from './record-id.js';
@@ -27,9 +28,8 @@ export interface KeyRecord {
   readonly createdMs: WallMs;
   /** Unix seconds from which on the key is rejected; undefined if it does not expire. */
   readonly expiresSeconds: number | undefined;
-  /** Own limits, each in force if it is lower than the plan's; undefined if only the plan's counts. */
-  readonly requestsPerMinute: number | undefined;
-  readonly callsPerDay: number | undefined;
+  /** Own limits, within those of its account. */
+  readonly limits: QuotaLimits;
   /** Id of the key that rotation put in its place. */
   readonly replacedById: string | undefined;
   /** Present if limits are shared: what the key that it replaces had used of its own limits. */
@@ -51,8 +51,8 @@ export interface KeyUseRecord {
 }
 
 /** Whether the key has limits of its own. */
-export function isLimited({ requestsPerMinute, callsPerDay }: KeyRecord): boolean {
-  return requestsPerMinute !== undefined || callsPerDay !== undefined;
+export function isLimited({ limits }: KeyRecord): boolean {
+  return Object.values(limits).some((limit) => limit !== undefined);
 }
 
 const PREFIX_CHARS = 7;

@@ -2,6 +2,7 @@
  * Keys: created, listed, disabled, rotated, deleted. A change is on disk first and then in the live state. A
  * part of the registry: main thread of a gateway process, or a command.
  */
+import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 import type { Accounts } from './accounts.js';
@@ -16,9 +17,10 @@ import {
   type KeyRecord,
   prefixOf,
 } from './key-record.js';
+import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';
-import { recordMomentMs, type RegistryContext } from './registry-context.js';
+import { recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 /** A key with the use that was made of it, as an operator reads it. */
 export interface KeyStatement {
@@ -28,6 +30,8 @@ export interface KeyStatement {
   readonly expired: boolean;
   /** Unix seconds; undefined if it was never used. */
   readonly lastUsedSeconds: number | undefined;
+  /** What is used of its own limits. */
+  readonly quotas: readonly QuotaUse[];
 }
 
 /** A key to be created, with what it may do less than its account. */
@@ -36,9 +40,8 @@ export interface NewKey {
   /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */
   readonly expiresSeconds?: number | undefined;
   readonly expiresInSeconds?: number | undefined;
-  /** Own limits, each in force if it is lower than the plan's. */
-  readonly requestsPerMinute?: number | undefined;
-  readonly callsPerDay?: number | undefined;
+  /** Own limits, within those of its account. */
+  readonly limits?: Partial<QuotaLimits> | undefined;
 }
 
 /** A new key. `key` is known here alone and can never be read again. */
@@ -52,12 +55,6 @@ export interface RotatedKey extends CreatedKey {
   /** The key that it replaces, with its new expiry. */
   readonly replaced: KeyStatement;
 }
-
-/**
- * How long a deleted key's slot stays unused. A call that found the former key names its slot in the journal
- * when it ends, an hour later at most; and a usage row in memory is known by the slot for its hour.
- */
-const KEY_INDEX_REST_MS = 24 * 3_600_000;
 
 /**
  * Keys of one name that are searched for the one that was not replaced. A key can be rotated that often under
@@ -106,16 +103,14 @@ export class Keys {
     return this.#statementOf(this.#recordOf(idOrName));
   }
 
-  /** In force on every thread when it returns, as are `rotate` and `delete`. */
+  /** In force on every thread when it returns, as are the changes below. */
   setActive(idOrName: string, active: boolean): KeyStatement {
-    const { store, live } = this.#context;
-    const record = store.commit(() => {
-      const changed = { ...this.#recordOf(idOrName), active };
-      store.keys.put(changed);
-      return changed;
-    });
-    live.putKey(record);
-    return this.#statementOf(record);
+    return this.#change(idOrName, (key) => ({ ...key, active }));
+  }
+
+  /** Sets the limits that `change` has, and removes those that are undefined in it. What was used stays. */
+  setLimits(idOrName: string, change: Partial<QuotaLimits>): KeyStatement {
+    return this.#change(idOrName, (key) => ({ ...key, limits: { ...key.limits, ...change } }));
   }
 
   /**
@@ -164,7 +159,7 @@ export class Keys {
   /** Returns slots for that many new keys, inside the commit that puts them. */
   takeSlots(count: number): KeyIndex[] {
     const { store, clock } = this.#context;
-    return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - KEY_INDEX_REST_MS));
+    return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS));
   }
 
   /** Makes a key in the slot and puts its record, inside a commit. `insert` follows when that is on disk. */
@@ -176,7 +171,7 @@ export class Keys {
 
   #make(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
     const { store, keysMax, clock } = this.#context;
-    const { name, requestsPerMinute, callsPerDay } = request;
+    const { name, limits } = request;
     const nowMs = recordMomentMs(clock);
     const expiresSeconds = expiryOf(request, nowMs);
     if (index >= keysMax) {
@@ -197,8 +192,7 @@ export class Keys {
       active: true,
       createdMs: nowMs,
       expiresSeconds,
-      requestsPerMinute,
-      callsPerDay,
+      limits: { ...NO_QUOTAS, ...limits },
       replacedById: undefined,
       ...(inherited === undefined ? {} : { inherited }),
     };
@@ -211,6 +205,17 @@ export class Keys {
     this.#context.live.putKey(record);
   }
 
+  #change(idOrName: string, change: (key: KeyRecord) => KeyRecord): KeyStatement {
+    const { store, live } = this.#context;
+    const record = store.commit(() => {
+      const changed = change(this.#recordOf(idOrName));
+      store.keys.put(changed);
+      return changed;
+    });
+    live.putKey(record);
+    return this.#statementOf(record);
+  }
+
   #statementOf(record: KeyRecord): KeyStatement {
     const { store, live, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
@@ -219,6 +224,7 @@ export class Keys {
       accountName: store.findAccount(record.accountId)?.name ?? record.accountId,
       expired: isExpired(record, nowMs),
       lastUsedSeconds: live.keyUseOf(record.index, nowMs)?.lastUsedSeconds,
+      quotas: live.quotasOf({ kind: 'key', ...record }, nowMs),
     };
   }
 

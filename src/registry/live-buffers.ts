@@ -4,7 +4,14 @@
  * ChangeApplier of one that is not.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { asPicoUnits, asWallMs, type AccountIndex, type KeyIndex, type WallMs } from '../core/units.js';
+import {
+  asPicoUnits,
+  asWallMs,
+  type AccountIndex,
+  type GroupIndex,
+  type KeyIndex,
+  type WallMs,
+} from '../core/units.js';
 import type { KeyCounts } from '../ledger/key-limits.js';
 import type { AccountState, Ledger } from '../ledger/ledger.js';
 import type { Log } from '../telemetry/log.js';
@@ -64,7 +71,7 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { ledger, keyTable } = live;
   if (!keyTable.has(index)) {
     const limited = isLimited(record);
-    if (limited) ledger.keys.open(index, record);
+    if (limited) ledger.keys.open(index, record.limits);
     keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited });
     return;
   }
@@ -153,6 +160,11 @@ export class ChangeApplier {
 
   constructor(options: ChangeApplierOptions) {
     this.#options = options;
+  }
+
+  /** The slot may have a new group, a changed one, or none any more. */
+  applyGroup(_index: GroupIndex): void {
+    // Until the ledger has groups.
   }
 
   /** Does nothing if no account has the slot. 15 µs. */

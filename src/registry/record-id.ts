@@ -1,5 +1,5 @@
 /**
- * Identifiers and names of accounts and keys: how ids are made, the rules of names, and the rejections of
+ * Identifiers and names of accounts, groups and keys: how ids are made, the rules of names, and the rejections of
  * what breaks them. The registry and the admin interface use them on the main thread.
  */
 import { ProxyError } from '../core/errors.js';
@@ -9,9 +9,9 @@ import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const ID_CHARS = 16;
 
-export type IdPrefix = 'acct_' | 'key_';
+export type IdPrefix = 'acct_' | 'grp_' | 'key_';
 
-const ID = /^(?:acct|key)_[0-9a-hjkmnp-tv-z]{16}$/;
+const ID = /^(?:acct|grp|key)_[0-9a-hjkmnp-tv-z]{16}$/;
 
 /** Enough for a line of a table. It also bounds the store's index keys. */
 export const NAME_CHARS_MAX = 100;
@@ -80,7 +80,7 @@ export function assertIdempotencyKey(key: string): void {
  * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key given by mistake is not
  * repeated in the message.
  */
-export function assertReference(noun: 'account' | 'key', idOrName: string): void {
+export function assertReference(noun: 'account' | 'group' | 'key', idOrName: string): void {
   // The store's index takes no longer ones. A character is one or two of these units.
   if (idOrName.length > 2 * NAME_CHARS_MAX) {
     throw invalid(`${noun} must be an id or a name of at most ${NAME_CHARS_MAX} characters`);

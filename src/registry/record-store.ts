@@ -4,8 +4,9 @@
  *
  * Reads and writes are synchronous. Writes are made only inside `commit`.
  */
-import type { AccountIndex, KeyIndex, WallMs } from '../core/units.js';
+import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import type { AccountRecord, CreditRecord, CreditRequestRecord, SpendingRecord } from './account-record.js';
+import type { GroupRecord } from './group-record.js';
 import type { KeyRecord, KeyUseRecord } from './key-record.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
 
@@ -49,7 +50,27 @@ export interface RecordStore {
   /** Ordered by account, then by hour. */
   usages(range: UsageRange): Iterable<UsageRecord>;
 
+  readonly groups: GroupStore;
   readonly keys: KeyStore;
+}
+
+export interface GroupStore {
+  find(id: string): GroupRecord | undefined;
+  findByName(name: string): GroupRecord | undefined;
+  /** Undefined if no group has the slot. */
+  findAt(index: GroupIndex): GroupRecord | undefined;
+  /** Returns at most `limit` groups from slot `from` on. */
+  list(from: number, limit: number): Page<GroupRecord>;
+  /** In no particular order. */
+  all(): Iterable<GroupRecord>;
+  /** Groups whose parent it is, by slot. */
+  childrenOf(id: string): GroupRecord[];
+  /** Whether any account is in the group itself. */
+  hasAccounts(id: string): boolean;
+  /** Takes a slot: the longest unused of those whose group was deleted before `restedMs`, or a new one. */
+  takeIndex(restedMs: WallMs): GroupIndex;
+  put(record: GroupRecord): void;
+  remove(record: GroupRecord, nowMs: WallMs): void;
 }
 
 export interface KeyStore {

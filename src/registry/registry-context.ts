@@ -1,5 +1,5 @@
 /**
- * What Accounts, Credits and Keys work on: the store, the settings' part of it, and the live state. Which
+ * What Accounts, Credits, Groups and Keys work on: the store, the settings' part of it, and the live state. Which
  * live state it is, is chosen once, by whoever makes the registry:
  *
  *     StoreOnly    a command, while no gateway runs
@@ -13,7 +13,7 @@ import type { Clock } from '../core/clock.js';
 import { AccountDirectory } from './account-directory.js';
 import type { AccountRecord } from './account-record.js';
 import {
-  type AccountStatement,
+  type AccountCounts,
   type AccountUse,
   flushedStatement,
   type KnownUses,
@@ -21,6 +21,7 @@ import {
   sharedStatement,
 } from './account-statement.js';
 import type { Catalog } from './catalog.js';
+import type { GroupRecord } from './group-record.js';
 import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, laterUse } from './key-record.js';
 import {
   accountStateOf,
@@ -30,6 +31,7 @@ import {
   type LiveBuffers,
   restoreKeyUse,
 } from './live-buffers.js';
+import { type LimitedScope, type QuotaUse, quotaUsesOf } from './quota-use.js';
 import type { RecordStore } from './record-store.js';
 
 export interface RegistryContext {
@@ -39,8 +41,16 @@ export interface RegistryContext {
   /** Slots of the ledger and of the key table (`limits.accounts`, `limits.keys`). */
   readonly accountsMax: number;
   readonly keysMax: number;
+  /** Slots of groups (`limits.groups`). */
+  readonly groupsMax: number;
   readonly live: LiveState;
 }
+
+/**
+ * How long the slot of a deleted key or group stays unused. A call that found the former one names its slot
+ * when it ends; and a usage row in memory is known by the key's slot for its hour.
+ */
+export const SLOT_REST_MS = 24 * 3_600_000;
 
 /** Returns the time of a record: they hold whole milliseconds. */
 export function recordMomentMs(clock: Clock): WallMs {
@@ -84,6 +94,19 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
+  openGroup(_record: GroupRecord): void {
+    // No threads.
+  }
+
+  /** Applies the limits of a group. */
+  changeGroup(_record: GroupRecord): void {
+    // No threads.
+  }
+
+  removeGroup(_record: GroupRecord): void {
+    // No threads.
+  }
+
   /** Gives money, or takes it if negative. False if calls in flight and charges leave too little to take. */
   credit(_account: AccountIndex, _amount: PicoUnits): boolean {
     return true;
@@ -102,7 +125,12 @@ export class StoreOnly {
     // The store has it.
   }
 
-  statementOf(record: AccountRecord, nowMs: WallMs): AccountStatement {
+  /** What is used of the quotas that the scope has. */
+  quotasOf({ limits }: LimitedScope, _nowMs: WallMs): QuotaUse[] {
+    return quotaUsesOf(limits, () => ({ used: 0n, held: 0n, resetsMs: undefined }));
+  }
+
+  statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
     return flushedStatement(record, this.store.findSpending(record.index), nowMs);
   }
 
@@ -152,7 +180,7 @@ export class OwnBuffers extends StoreOnly {
     restoreKeyUse(key, use, this.#live, nowMs);
   }
 
-  override statementOf(record: AccountRecord, nowMs: WallMs): AccountStatement {
+  override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
     return liveStatement(record, this.#live.ledger.snapshot(record.index), nowMs);
   }
 
@@ -196,7 +224,7 @@ export class SharedUses extends StoreOnly {
     // The ChangeApplier does it.
   }
 
-  override statementOf(record: AccountRecord, nowMs: WallMs): AccountStatement {
+  override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
     return sharedStatement(super.statementOf(record, nowMs), this.#find(record.id), nowMs);
   }
 

@@ -1,5 +1,5 @@
 /**
- * Every change that an operator can make to accounts, keys and credits. A change is on disk first and then in
+ * Every change that an operator can make to accounts, groups, keys and credits. A change is on disk first and then in
  * the live state, from which all threads see it at once. The admin interface uses it on the main thread of a
  * gateway process, or of a command.
  *
@@ -12,6 +12,7 @@ import type { AccountStatement } from './account-statement.js';
 import { Accounts, type NewAccount } from './accounts.js';
 import type { Catalog } from './catalog.js';
 import { Credits } from './credits.js';
+import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import { isId } from './record-id.js';
 import type { RecordStore } from './record-store.js';
@@ -45,15 +46,17 @@ const DEMO_CREDIT = asPicoUnits(100_000_000_000_000n);
 export class Registry {
   readonly accounts: Accounts;
   readonly credits: Credits;
+  readonly groups: Groups;
   readonly keys: Keys;
   readonly #store: RecordStore;
-  /** Shared with the three parts. A reload replaces the catalogue in it. */
+  /** Shared with the four parts. A reload replaces the catalogue in it. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
 
   constructor(given: RegistryContext) {
     const context = { ...given };
     this.#context = context;
-    this.accounts = new Accounts(context);
+    this.groups = new Groups(context);
+    this.accounts = new Accounts(context, this.groups);
     this.credits = new Credits(context, this.accounts);
     this.keys = new Keys(context, this.accounts);
     this.#store = context.store;

@@ -6,7 +6,7 @@
  * read as it is now, so changes of one record that came together are applied once.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { asAccountIndex, asKeyIndex } from '../core/units.js';
+import { asAccountIndex, asGroupIndex, asKeyIndex } from '../core/units.js';
 import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, Touched } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
@@ -25,9 +25,10 @@ const LOG_PERIOD_LOOKS = 400;
 
 export interface ChangeFollowerOptions {
   readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
-  readonly applier: Pick<ChangeApplier, 'applyAccount' | 'applyKey'>;
+  readonly applier: Pick<ChangeApplier, 'applyGroup' | 'applyAccount' | 'applyKey'>;
   /** `feed.newest()` from before the buffers were filled from the store. */
   readonly appliedTo: number;
+  readonly groupsMax: number;
   readonly accountsMax: number;
   readonly keysMax: number;
   readonly log: Log;
@@ -87,7 +88,8 @@ export class ChangeFollower {
     else void this.#applyAll();
   }
 
-  #apply({ accounts, keys }: Touched): void {
+  #apply({ groups = [], accounts, keys }: Touched): void {
+    for (const group of groups) this.#attempt('group', group, () => this.#applier.applyGroup(group));
     for (const account of accounts)
       this.#attempt('account', account, () => this.#applier.applyAccount(account));
     for (const key of keys) this.#attempt('key', key, () => this.#applier.applyKey(key));
@@ -98,12 +100,13 @@ export class ChangeFollower {
    * are applied as ever.
    */
   async #applyAll(): Promise<void> {
-    const { accountsMax, keysMax, log } = this.#options;
+    const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
-    log.warn('this process fell far behind the others; it reads all accounts and keys anew');
-    for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
+    log.warn('this process fell far behind the others; it reads all groups, accounts and keys anew');
+    for (let first = 0; first < Math.max(groupsMax, accountsMax, keysMax); first += PAGE_RECORDS) {
       const slots = Array.from({ length: PAGE_RECORDS }, (_, at) => first + at);
       this.#apply({
+        groups: slots.filter((slot) => slot < groupsMax).map(asGroupIndex),
         accounts: slots.filter((slot) => slot < accountsMax).map(asAccountIndex),
         keys: slots.filter((slot) => slot < keysMax).map(asKeyIndex),
       });
@@ -113,7 +116,7 @@ export class ChangeFollower {
   }
 
   /** One record that cannot be read must not keep the others from being applied. */
-  #attempt(kind: 'account' | 'key', slot: number, work: () => void): void {
+  #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void): void {
     try {
       work();
     } catch (error) {

@@ -9,7 +9,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
+import { deletableRow, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import { RegistryDiverged, Superseded } from './registry-contact.js';
@@ -38,12 +38,11 @@ export async function download(
       if (now?.epoch !== before?.epoch || now?.version !== before?.version) throw new Superseded();
       work();
     });
-  const keyIds = new Set<string>();
-  const freeSlots = new Set<string>();
+  const deletable = new Set<string>();
   for await (const rows of server.rows(target.epoch, BATCH_ROWS)) {
-    for (const { table, key } of rows) {
-      if (table === 'keys') keyIds.add(String(key));
-      if (table === 'key_slots_free') freeSlots.add(String(key));
+    for (const row of rows) {
+      const name = deletableRow(row);
+      if (name !== undefined) deletable.add(name);
     }
     guarded(() => {
       copy.setPartial();
@@ -51,7 +50,7 @@ export async function download(
     });
   }
   guarded(() => {
-    copy.retain(keyIds, freeSlots);
+    copy.retain(deletable);
     copy.setPosition(target);
   });
 }

@@ -1,12 +1,19 @@
 /**
- * The change feed: which accounts and keys each transaction of the registry touched. By it every process of a
+ * The change feed: which groups, accounts and keys each transaction of the registry touched. By it every process of a
  * host brings its shared buffers up to date with what another process committed. And SharedChanges, through
  * which processes that share a registry change it. Main thread of a gateway process.
  *
- *     changes  number of the change, from 1 without gaps  → slots of the accounts and keys touched
+ *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched
  *     meta     'changes'                                   → number of the newest
  */
-import { type AccountIndex, asAccountIndex, asKeyIndex, type KeyIndex } from '../core/units.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  asGroupIndex,
+  asKeyIndex,
+  type GroupIndex,
+  type KeyIndex,
+} from '../core/units.js';
 import { accountingVersionOf } from './flush-mark.js';
 import { damaged } from './record-codec.js';
 import type { RegistryCopy } from './registry-copy.js';
@@ -23,6 +30,8 @@ const CHANGES_KEPT = 4_096;
 
 /** Slots. The records are read by whoever wants them, as they are then. */
 export interface Touched {
+  /** Absent in changes of programs that knew no groups. */
+  readonly groups?: readonly GroupIndex[] | undefined;
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
 }
@@ -55,17 +64,20 @@ export class ChangeFeed {
    * any more.
    */
   since(number: number): Touched | undefined {
+    const groups = new Set<GroupIndex>();
     const accounts = new Set<AccountIndex>();
     const keys = new Set<KeyIndex>();
     let next = number + 1;
     for (const { key, value } of this.#tables.changes.getRange({ start: next })) {
       if (key !== next) return undefined;
       const touched = this.#readTouched(key, value);
+      for (const group of touched.groups ?? []) groups.add(group);
       for (const account of touched.accounts) accounts.add(account);
       for (const slot of touched.keys) keys.add(slot);
       next++;
     }
-    return next > this.#newest() ? { accounts: [...accounts], keys: [...keys] } : undefined;
+    if (next <= this.#newest()) return undefined;
+    return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
   }
 
   #newest(): number {
@@ -81,20 +93,22 @@ export class ChangeFeed {
 }
 
 function touchedBy(rows: readonly WrittenRow[]): Touched {
+  const groups = new Set<GroupIndex>();
   const accounts = new Set<AccountIndex>();
   const keys = new Set<KeyIndex>();
   for (const { table, value, former } of rows) {
     const { index } = (value ?? former) as { readonly index?: unknown };
-    if (table === 'accounts') accounts.add(asAccountIndex(Number(index)));
+    if (table === 'groups') groups.add(asGroupIndex(Number(index)));
+    else if (table === 'accounts') accounts.add(asAccountIndex(Number(index)));
     else if (table === 'keys') keys.add(asKeyIndex(Number(index)));
   }
-  return { accounts: [...accounts], keys: [...keys] };
+  return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
 }
 
 function isTouched(value: unknown): value is Touched {
   if (typeof value !== 'object' || value === null) return false;
-  const { accounts, keys } = value as { readonly accounts?: unknown; readonly keys?: unknown };
-  return areSlots(accounts) && areSlots(keys);
+  const { groups = [], accounts, keys } = value as Readonly<Record<string, unknown>>;
+  return areSlots(groups) && areSlots(accounts) && areSlots(keys);
 }
 
 function areSlots(value: unknown): boolean {

@@ -3,7 +3,7 @@
  * flush and the audit use it. Main thread.
  *
  * Format 1 knew no expiry, no limits and no rotation: its records lack these fields, and so do those of keys
- * without them.
+ * without them. Formats before 4 knew two of the limits.
  */
 import { type Static, Type } from 'typebox';
 import { Compile } from 'typebox/compile';
@@ -17,7 +17,19 @@ import {
 } from '../core/units.js';
 import type { KeyRecord, KeyUseRecord } from '../registry/key-record.js';
 import type { KeyStore, Page } from '../registry/record-store.js';
-import { Count, damaged, Digest, fast, Format, FORMAT, Moment, Slot } from './record-codec.js';
+import {
+  Count,
+  damaged,
+  Digest,
+  fast,
+  Format,
+  FORMAT,
+  LIMITS,
+  Moment,
+  packLimits,
+  readLimits,
+  Slot,
+} from './record-codec.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const StoredKey = Type.Object(
@@ -33,8 +45,7 @@ const StoredKey = Type.Object(
     active: Type.Boolean(),
     createdMs: Moment,
     expiresSeconds: Type.Optional(Count),
-    requestsPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
-    callsPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
+    ...LIMITS,
     replacedById: Type.Optional(Type.String()),
     inherited: Type.Optional(
       Type.Object(
@@ -65,14 +76,13 @@ const keys = fast(Compile(StoredKey));
 const keyUses = fast(Compile(StoredKeyUse));
 
 export function packKey(record: KeyRecord): StoredKey {
-  const { digest, expiresSeconds, requestsPerMinute, callsPerDay, replacedById, inherited, ...rest } = record;
+  const { digest, expiresSeconds, limits, replacedById, inherited, ...rest } = record;
   return {
     format: FORMAT,
     ...rest,
     digest: digest.toString('hex'),
     ...(expiresSeconds === undefined ? {} : { expiresSeconds }),
-    ...(requestsPerMinute === undefined ? {} : { requestsPerMinute }),
-    ...(callsPerDay === undefined ? {} : { callsPerDay }),
+    ...packLimits(limits),
     ...(replacedById === undefined ? {} : { replacedById }),
     ...(inherited === undefined ? {} : { inherited }),
   };
@@ -92,8 +102,7 @@ export function readKey(stored: unknown, place: string): KeyRecord {
     active: stored.active,
     createdMs: asWallMs(stored.createdMs),
     expiresSeconds: stored.expiresSeconds,
-    requestsPerMinute: stored.requestsPerMinute,
-    callsPerDay: stored.callsPerDay,
+    limits: readLimits(stored),
     replacedById: stored.replacedById,
     ...(stored.inherited === undefined
       ? {}

@@ -10,6 +10,7 @@ import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import type { ResponseKey, ResponseRecord } from '../registry/stored-response.js';
 import type {
   AccountRecord,
@@ -23,15 +24,54 @@ import { StoreError } from './store-file.js';
 /**
  * Format of the whole store and of each record. A later format adds its reader here and raises this number.
  */
-export const FORMAT = 3;
+export const FORMAT = 4;
 
 /** Formats differ only in fields that may be absent, so one reader does for all; see key-rows.ts. */
 export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
 export const Slot = Type.Integer({ minimum: 0 });
 export const Count = Type.Integer({ minimum: 0 });
 export const Moment = Type.Integer();
-const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
+export const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
+
+/** Limits of a scope: those that it has. The first two were there before the others. */
+export const LIMITS = {
+  requestsPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
+  callsPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
+  tokensPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
+  callsInFlight: Type.Optional(Type.Integer({ minimum: 1 })),
+  tokensPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
+  callsPerMonth: Type.Optional(Type.Integer({ minimum: 1 })),
+  tokensPerMonth: Type.Optional(Type.Integer({ minimum: 1 })),
+  spendPerDayPicoUnits: Type.Optional(Money),
+  spendPerMonthPicoUnits: Type.Optional(Money),
+};
+const StoredLimits = Type.Object(LIMITS);
+type StoredLimits = Static<typeof StoredLimits>;
+
+export function packLimits({ spendPerDay, spendPerMonth, ...counts }: QuotaLimits): StoredLimits {
+  const limits = {
+    ...counts,
+    spendPerDayPicoUnits: spendPerDay?.toString(),
+    spendPerMonthPicoUnits: spendPerMonth?.toString(),
+  };
+  return Object.fromEntries(Object.entries(limits).filter(([, limit]) => limit !== undefined));
+}
+
+export function readLimits(stored: StoredLimits): QuotaLimits {
+  const money = (text: string | undefined) => (text === undefined ? undefined : asPicoUnits(BigInt(text)));
+  return {
+    requestsPerMinute: stored.requestsPerMinute,
+    tokensPerMinute: stored.tokensPerMinute,
+    callsInFlight: stored.callsInFlight,
+    callsPerDay: stored.callsPerDay,
+    tokensPerDay: stored.tokensPerDay,
+    callsPerMonth: stored.callsPerMonth,
+    tokensPerMonth: stored.tokensPerMonth,
+    spendPerDay: money(stored.spendPerDayPicoUnits),
+    spendPerMonth: money(stored.spendPerMonthPicoUnits),
+  };
+}
 
 const StoredAccount = Type.Object(
   {
@@ -41,6 +81,7 @@ const StoredAccount = Type.Object(
     name: Type.String(),
     planId: Type.String(),
     active: Type.Boolean(),
+    groupId: Type.Optional(Type.String()),
     createdMs: Moment,
     creditedPicoUnits: Money,
   },
@@ -112,8 +153,9 @@ const usages = fast(Compile(StoredUsage));
 const answers = fast(Compile(StoredResponse));
 
 export function packAccount(record: AccountRecord): StoredAccount {
-  const { credited, ...rest } = record;
-  return { format: FORMAT, ...rest, creditedPicoUnits: credited.toString() };
+  const { credited, groupId, ...rest } = record;
+  const group = groupId === undefined ? {} : { groupId };
+  return { format: FORMAT, ...rest, ...group, creditedPicoUnits: credited.toString() };
 }
 
 /** Throws StoreError `damaged`, as all readers here do; `place` names the record in the message. */
@@ -125,6 +167,7 @@ export function readAccount(stored: unknown, place: string): AccountRecord {
     name: stored.name,
     planId: stored.planId,
     active: stored.active,
+    groupId: stored.groupId,
     createdMs: asWallMs(stored.createdMs),
     credited: asPicoUnits(BigInt(stored.creditedPicoUnits)),
   };

@@ -12,12 +12,13 @@
 import { randomUUID } from 'node:crypto';
 import { Type, type Static } from 'typebox';
 import { Compile } from 'typebox/compile';
-import { type KeyRows, readKey } from './key-rows.js';
+import { readGroup } from './group-rows.js';
+import { readKey } from './key-rows.js';
 import { damaged, fast, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
-import { KEY_SLOTS_USED, type Tables } from './tables.js';
+import { GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const REGISTRY_POSITION = 'registry_position';
 const HOST_ID = 'host_id';
@@ -46,13 +47,11 @@ export interface RegistryRow {
 
 export class RegistryCopy {
   readonly #tables: Tables;
-  readonly #store: Pick<Store, 'putAccount'>;
-  readonly #keys: KeyRows;
+  readonly #store: Pick<Store, 'putAccount' | 'groups' | 'keys'>;
 
-  constructor(tables: Tables, store: Pick<Store, 'putAccount'>, keys: KeyRows) {
+  constructor(tables: Tables, store: Pick<Store, 'putAccount' | 'groups' | 'keys'>) {
     this.#tables = tables;
     this.#store = store;
-    this.#keys = keys;
   }
 
   /** The name by which other hosts know this data directory; made once. */
@@ -116,11 +115,17 @@ export class RegistryCopy {
 
   /** Writes the row, inside a transaction. Throws StoreError if this program does not know such a row. */
   take(row: RegistryRow): void {
-    const { meta, credits, creditRequests, keySlotsFree } = this.#tables;
+    const { meta, credits, creditRequests, groupSlotsFree, keySlotsFree } = this.#tables;
     const { table, key, value } = row;
     const place = `the shared registry: record ${String(key)} of table ${table}`;
     if (table === 'accounts') {
       this.#store.putAccount(readAccount(value, place));
+    } else if (table === 'groups') {
+      if (value === null) this.#takeGroupOut(String(key));
+      else this.#store.groups.put(readGroup(value, place));
+    } else if (table === 'group_slots_free') {
+      if (value === null) groupSlotsFree.removeSync(key as [number, number]);
+      else groupSlotsFree.putSync(key as [number, number], true);
     } else if (table === 'keys') {
       if (value === null) this.#takeKeyOut(String(key));
       else this.#takeKey(value, place);
@@ -133,8 +138,8 @@ export class RegistryCopy {
     } else if (table === 'key_slots_free') {
       if (value === null) keySlotsFree.removeSync(key as [number, number]);
       else keySlotsFree.putSync(key as [number, number], true);
-    } else if (key === KEY_SLOTS_USED) {
-      meta.putSync(KEY_SLOTS_USED, value);
+    } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
+      meta.putSync(key, value);
     } else {
       throw new StoreError('newer', `${place} was written by a newer Tollgate: update this one.`);
     }
@@ -145,10 +150,21 @@ export class RegistryCopy {
    * awaited meanwhile.
    */
   *rows(): Generator<RegistryRow> {
-    const { meta, accounts, credits, creditRequests, keys, keySlotsFree } = this.#tables;
-    const used = meta.get(KEY_SLOTS_USED);
-    if (used !== undefined) yield { table: 'meta', key: KEY_SLOTS_USED, value: used };
-    const tables = { accounts, credits, credit_requests: creditRequests, keys, key_slots_free: keySlotsFree };
+    const { meta, groups, groupSlotsFree, accounts, credits, creditRequests, keys, keySlotsFree } =
+      this.#tables;
+    for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED]) {
+      const used = meta.get(name);
+      if (used !== undefined) yield { table: 'meta', key: name, value: used };
+    }
+    const tables = {
+      groups,
+      group_slots_free: groupSlotsFree,
+      accounts,
+      credits,
+      credit_requests: creditRequests,
+      keys,
+      key_slots_free: keySlotsFree,
+    };
     for (const [name, table] of Object.entries(tables)) {
       for (const { key, value } of table.getRange()) {
         yield { table: name as RecordedTable, key: key, value };
@@ -157,29 +173,42 @@ export class RegistryCopy {
   }
 
   /**
-   * Removes keys and free slots that are not among these, which a copy of an older version may have. Called
-   * inside a transaction.
+   * Removes what can be deleted (groups, keys, free slots) and is not among `rows`, which are the names that
+   * `deletableRow` gives. A copy of an older version may have it. Called inside a transaction.
    */
-  retain(keyIds: ReadonlySet<string>, freeSlots: ReadonlySet<string>): void {
-    for (const id of Array.from(this.#tables.keys.getKeys())) {
-      if (!keyIds.has(id)) this.#takeKeyOut(id);
-    }
-    for (const slot of Array.from(this.#tables.keySlotsFree.getKeys())) {
-      if (!freeSlots.has(String(slot))) this.#tables.keySlotsFree.removeSync(slot);
+  retain(rows: ReadonlySet<string>): void {
+    const { groups, groupSlotsFree, keys, keySlotsFree } = this.#tables;
+    const tables = { groups, group_slots_free: groupSlotsFree, keys, key_slots_free: keySlotsFree };
+    for (const [name, table] of Object.entries(tables)) {
+      for (const key of Array.from<RegistryRow['key']>(table.getKeys() as Iterable<RegistryRow['key']>)) {
+        const row = { table: name as RecordedTable, key, value: null };
+        if (!rows.has(deletableRow(row)!)) this.take(row);
+      }
     }
   }
 
   #takeKey(value: unknown, place: string): void {
     const record = readKey(value, place);
     // The use that this host has recorded of a former key in that slot.
-    if (this.#keys.findId(record.index) !== record.id) this.#tables.keyUses.removeSync(record.index);
-    this.#keys.put(record);
+    if (this.#store.keys.findId(record.index) !== record.id) this.#tables.keyUses.removeSync(record.index);
+    this.#store.keys.put(record);
+  }
+
+  #takeGroupOut(id: string): void {
+    const record = this.#store.groups.find(id);
+    if (record !== undefined) this.#store.groups.takeOut(record);
   }
 
   #takeKeyOut(id: string): void {
-    const record = this.#keys.find(id);
-    if (record !== undefined) this.#keys.takeOut(record);
+    const record = this.#store.keys.find(id);
+    if (record !== undefined) this.#store.keys.takeOut(record);
   }
+}
+
+/** A name of the row; undefined if no operator can delete such a row. */
+export function deletableRow({ table, key }: RegistryRow): string | undefined {
+  const deletable = ['groups', 'group_slots_free', 'keys', 'key_slots_free'].includes(table);
+  return deletable ? `${table} ${String(key)}` : undefined;
 }
 
 /** Returns the rows as hosts send them. Several rows with one key all count, in their order. */

@@ -9,7 +9,15 @@ import type { Database, Key } from 'lmdb';
 /**
  * Tables that an operator's change writes. Accounting, uses of keys and stored responses are not among them.
  */
-export type RecordedTable = 'meta' | 'accounts' | 'credits' | 'credit_requests' | 'keys' | 'key_slots_free';
+export type RecordedTable =
+  | 'meta'
+  | 'groups'
+  | 'group_slots_free'
+  | 'accounts'
+  | 'credits'
+  | 'credit_requests'
+  | 'keys'
+  | 'key_slots_free';
 
 /** As it is on disk. */
 export interface WrittenRow {

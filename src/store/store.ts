@@ -36,6 +36,7 @@ import {
   readSpending,
   readUsage,
 } from './record-codec.js';
+import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
 import { KeyRows } from './key-rows.js';
 import { RegistryCopy } from './registry-copy.js';
@@ -48,6 +49,7 @@ const AFTER_ALL_LINES = Number.MAX_SAFE_INTEGER;
 
 export class Store implements RecordStore {
   readonly answers: ResponseTable;
+  readonly groups: GroupRows;
   readonly keys: KeyRows;
   /** Processes that share the registry make their changes through it. */
   readonly shared: SharedChanges;
@@ -61,8 +63,9 @@ export class Store implements RecordStore {
   constructor(dataPath: string) {
     this.#tables = openTables(dataPath);
     this.answers = new ResponseTable(this.#tables);
+    this.groups = new GroupRows(this.#tables);
     this.keys = new KeyRows(this.#tables);
-    this.copy = new RegistryCopy(this.#tables, this, this.keys);
+    this.copy = new RegistryCopy(this.#tables, this);
     this.shared = new SharedChanges(this.#tables, this.copy);
     this.history = new HistoryRows(this.#tables);
   }
@@ -158,6 +161,7 @@ export class Store implements RecordStore {
   }
 
   putAccount(record: AccountRecord): void {
+    this.groups.moveAccount(this.findAccount(record.id), record);
     this.#tables.accounts.putSync(record.id, packAccount(record));
     this.#tables.accountSlots.putSync(record.index, record.id);
     this.#tables.accountNames.putSync(record.name, record.id);

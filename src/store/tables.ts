@@ -18,6 +18,13 @@
  *     keys_of_account    [account slot, key slot]  → id
  *     key_names          [name, id]                → true
  *     key_uses           key slot                  → last use and counts of the last flush
+ *     meta               'group_slots_used'        → number of group slots ever used
+ *     groups             id                        → group
+ *     group_slots        group slot                → id
+ *     group_names        name                      → id
+ *     group_slots_free   [deleted at ms, group slot]  → true
+ *     group_members      [group id, kind, slot]    → true, of groups (kind 0) and accounts (1) in it
+ *     quota_uses         [kind, slot, model id]    → use of quotas at the last flush; see quota-uses.ts
  *     flushes            slot of a group's gateway → its last flush; see flush-mark.ts
  *     meta               'books_version'           → number of such flushes
  *     meta               'clocks'                  → clocks at the last flush; see flush-mark.ts
@@ -66,6 +73,11 @@ export interface Tables {
   readonly keysOfAccount: Table<[number, number]>;
   readonly keyNames: Table<[string, string]>;
   readonly keyUses: Table<number>;
+  readonly groups: Table<string>;
+  readonly groupSlots: Table<number>;
+  readonly groupNames: Table<string>;
+  readonly groupSlotsFree: Table<[number, number]>;
+  readonly groupMembers: Table<[string, number, number]>;
   readonly flushes: Table<number>;
   readonly answers: Table<[number, string]>;
   readonly answerAges: Table<[number, number, string]>;
@@ -75,8 +87,9 @@ export interface Tables {
   readonly history: HistoryTable;
 }
 
-/** The only number in `meta` that an operator's changes move; see key-rows.ts. */
+/** The only numbers in `meta` that an operator's changes move; see key-rows.ts and group-rows.ts. */
 export const KEY_SLOTS_USED = 'key_slots_used';
+export const GROUP_SLOTS_USED = 'group_slots_used';
 
 /** Options of every table. */
 export const TABLE = {
@@ -119,7 +132,7 @@ function tablesOf(
   root: RootDatabase,
 ): Omit<Tables, 'path' | 'environment'> {
   const recorder = new RowRecorder();
-  const meta = recorder.watch('meta', openMeta(path, environment, root), [KEY_SLOTS_USED]);
+  const meta = recorder.watch('meta', openMeta(path, environment, root), [KEY_SLOTS_USED, GROUP_SLOTS_USED]);
   return {
     meta,
     accounts: recorder.watch('accounts', root.openDB('accounts', TABLE)),
@@ -136,6 +149,11 @@ function tablesOf(
     keysOfAccount: root.openDB('keys_of_account', TABLE),
     keyNames: root.openDB('key_names', TABLE),
     keyUses: root.openDB('key_uses', TABLE),
+    groups: recorder.watch('groups', root.openDB('groups', TABLE)),
+    groupSlots: root.openDB('group_slots', TABLE),
+    groupNames: root.openDB('group_names', TABLE),
+    groupSlotsFree: recorder.watch('group_slots_free', root.openDB('group_slots_free', TABLE)),
+    groupMembers: root.openDB('group_members', TABLE),
     flushes: root.openDB('flushes', TABLE),
     answers: root.openDB('answers', TABLE),
     answerAges: root.openDB('answer_ages', TABLE),

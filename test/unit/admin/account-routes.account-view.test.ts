@@ -20,6 +20,7 @@ void t.test('money is exact, seconds are whole', (t) => {
     callsToday: 5,
     requestsThisMinute: 6,
     callsInFlight: 7,
+    quotas: [],
   };
   const view = {
     id: 'acct_x',

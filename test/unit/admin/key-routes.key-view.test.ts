@@ -1,5 +1,6 @@
 import t from 'tap';
 import { viewOfCreatedKey, viewOfKey, viewOfRotatedKey } from '#src/admin/key-routes.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asKeyIndex, asWallMs } from '#src/core/units.js';
 
 void t.test('a key’s digest is never shown, the key where it is made', (t) => {
@@ -14,8 +15,7 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
     active: true,
     createdMs: asWallMs(2_000),
     expiresSeconds: undefined,
-    requestsPerMinute: undefined,
-    callsPerDay: undefined,
+    limits: NO_QUOTAS,
     replacedById: undefined,
   };
   const view = {
@@ -33,8 +33,12 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
     calls_per_day: null,
     replaced_by: null,
   };
-  t.same(viewOfKey({ record, accountName: 'acme', expired: false, lastUsedSeconds: undefined }), view);
-  const rich = { ...record, expiresSeconds: 9, requestsPerMinute: 2, callsPerDay: 3, replacedById: 'key_y' };
+  t.same(
+    viewOfKey({ record, accountName: 'acme', expired: false, lastUsedSeconds: undefined, quotas: [] }),
+    view,
+  );
+  const limits = { ...NO_QUOTAS, requestsPerMinute: 2, callsPerDay: 3 };
+  const rich = { ...record, expiresSeconds: 9, limits, replacedById: 'key_y' };
   const richView = {
     ...view,
     expires: 9,
@@ -44,13 +48,16 @@ void t.test('a key’s digest is never shown, the key where it is made', (t) => 
     calls_per_day: 3,
     replaced_by: 'key_y',
   };
-  t.same(viewOfKey({ record: rich, accountName: 'acme', expired: true, lastUsedSeconds: 8 }), richView);
+  t.same(
+    viewOfKey({ record: rich, accountName: 'acme', expired: true, lastUsedSeconds: 8, quotas: [] }),
+    richView,
+  );
   t.same(
     viewOfRotatedKey({
       record,
       accountName: 'acme',
       key: 'sk-abcdefg',
-      replaced: { record: rich, accountName: 'acme', expired: true, lastUsedSeconds: 8 },
+      replaced: { record: rich, accountName: 'acme', expired: true, lastUsedSeconds: 8, quotas: [] },
     }),
     { ...view, key: 'sk-abcdefg', replaces: richView },
   );

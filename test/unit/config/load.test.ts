@@ -42,7 +42,15 @@ void t.test('no file: the demo, with every default', (t) => {
         ],
       },
     ],
-    plans: [{ id: 'demo', requests_per_minute: 1_000_000, calls_per_day: 1_440_000_000, models: ['*'] }],
+    plans: [
+      {
+        id: 'demo',
+        requests_per_minute: 1_000_000,
+        calls_per_day: 1_440_000_000,
+        models: ['*'],
+        models_limits: [],
+      },
+    ],
     limits: {
       body_bytes: 10485760,
       calls_in_flight: 20000,
@@ -53,7 +61,11 @@ void t.test('no file: the demo, with every default', (t) => {
       client_idle_timeout_ms: 120000,
       accounts: 1000000,
       keys: 2000000,
+      groups: 10000,
     },
+    token_quota: 'reserve',
+    quota_cached_input: 'count',
+    quota_timezone: '+08:00',
     low_balance: 'refuse',
     durability: 'interval',
     on_store_error: 'serve',
@@ -83,7 +95,9 @@ void t.test('a file in the working directory is found', (t) => {
   const { settings, source, demo } = world.load();
   t.equal(source, join(world.folder, 'tollgate.yaml'));
   t.equal(demo, false);
-  t.strictSame(settings.plans, [{ id: 'p1', requests_per_minute: 60, calls_per_day: 1000, models: ['*'] }]);
+  t.strictSame(settings.plans, [
+    { id: 'p1', requests_per_minute: 60, calls_per_day: 1000, models: ['*'], models_limits: [] },
+  ]);
   t.end();
 });
 

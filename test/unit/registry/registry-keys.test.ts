@@ -1,5 +1,6 @@
 /** Keys: shown once, known by their digest alone, in force on the shared table the moment a call returns. */
 import t from 'tap';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
 import { StoreOnly } from '#src/registry/registry-context.js';
@@ -32,6 +33,7 @@ function withoutGateway(path: string, accounts: readonly string[]): Pick<House, 
     catalog: CATALOG,
     clock: new StoppedClock(),
     accountsMax: 1_000,
+    groupsMax: 1_000,
     keysMax: 1_000,
     live: new StoreOnly(store),
   });
@@ -239,9 +241,9 @@ void t.test('a key with an expiry and limits of its own has them on disk and in 
     account: 'acme',
     name: 'ci',
     expiresInSeconds: 60,
-    requestsPerMinute: 5,
+    limits: { requestsPerMinute: 5 },
   });
-  const traits = { expiresSeconds: NOW + 60, requestsPerMinute: 5, callsPerDay: undefined };
+  const traits = { expiresSeconds: NOW + 60, limits: { ...NO_QUOTAS, requestsPerMinute: 5 } };
   t.match(record, traits);
   t.same(store.keys.find(record.id), record);
   const index = keyTable.find(digestOf(key))!;
@@ -275,7 +277,7 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
   const { registry, store, clock, keyTable, ledger } = house;
   clock.nowMs += 400;
   const limits = { requestsPerMinute: 5, callsPerDay: 7 };
-  const old = registry.keys.create({ account: 'acme', name: 'ci', expiresSeconds: NOW + 1_000, ...limits });
+  const old = registry.keys.create({ account: 'acme', name: 'ci', expiresSeconds: NOW + 1_000, limits });
   const oldIndex = keyTable.find(digestOf(old.key))!;
   ledger.keys.takeMinute(oldIndex, 5);
   ledger.keys.takeDay({ key: oldIndex, callsPerDay: 7 });
@@ -288,11 +290,19 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
     accountIndex: 0,
     expiresSeconds: NOW + 1_000,
     replacedById: undefined,
-    ...limits,
+    limits,
   });
   // Not earlier than a minute from now, in whole seconds.
   const replaced = { ...old.record, expiresSeconds: NOW + 61, replacedById: made.record.id };
-  t.same(made.replaced, { record: replaced, accountName: 'acme', expired: false, lastUsedSeconds: NOW });
+  const { quotas, ...rest } = made.replaced;
+  t.same(rest, { record: replaced, accountName: 'acme', expired: false, lastUsedSeconds: NOW });
+  t.same(
+    quotas.map(({ quota, limit }) => [quota, limit]),
+    [
+      ['requests_per_minute', 5n],
+      ['calls_per_day', 7n],
+    ],
+  );
   t.same(store.keys.find(old.record.id), replaced);
   t.same(store.keys.find(made.record.id), made.record);
   t.same([keyTable.isExpired(oldIndex, NOW + 60), keyTable.isExpired(oldIndex, NOW + 61)], [false, true]);

@@ -1,6 +1,7 @@
 /**
  * The phases over real shared buffers, a clock that stands still, and no sockets.
  */
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { picoUnitsOf } from '#src/core/money.js';
 import { dayNumberOf } from '#src/ledger/day.js';
@@ -57,6 +58,8 @@ export const CATALOG: Catalog = {
       outputTokensMax: undefined,
       callsInFlightMax: 8,
       bodyBytesMax: 10_000,
+      quotas: { ...NO_QUOTAS, requestsPerMinute: 2, callsPerDay: 3 },
+      modelLimits: undefined,
       modelIndices: [0, 1],
     },
   ],

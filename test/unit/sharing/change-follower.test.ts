@@ -93,12 +93,13 @@ void t.test('a disabled key is refused, and a new one known, within 100 ms', asy
 });
 
 void t.test('who has fallen behind reads all anew', async (t) => {
-  const applied = { accounts: 0, keys: 0 };
+  const applied = { groups: 0, accounts: 0, keys: 0 };
   const log = new ListLog();
   let newest = 3;
   const follower = new ChangeFollower({
     feed: { newest: () => newest, since: () => undefined },
     applier: {
+      applyGroup: () => applied.groups++,
       applyAccount: () => applied.accounts++,
       applyKey: (slot) => {
         applied.keys++;
@@ -106,17 +107,18 @@ void t.test('who has fallen behind reads all anew', async (t) => {
       },
     },
     appliedTo: 3,
+    groupsMax: 20,
     accountsMax: 700,
     keysMax: 1_300,
     log,
   });
   follower.look();
-  t.same(applied, { accounts: 0, keys: 0 }, 'nothing is new');
+  t.same(applied, { groups: 0, accounts: 0, keys: 0 }, 'nothing is new');
   newest = 9_000;
   follower.look();
   follower.look();
   while (applied.keys < 1_300) await new Promise(setImmediate);
-  t.same(applied, { accounts: 700, keys: 1_300 }, 'each once, the damaged one being passed over');
+  t.same(applied, { groups: 20, accounts: 700, keys: 1_300 }, 'each once, the damaged one being passed over');
   t.match(log.lines, [/^warn this process fell far behind/, /^error a change of the key in slot 7/]);
 });
 

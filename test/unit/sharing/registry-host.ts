@@ -30,6 +30,7 @@ export class RegistryHost {
       catalog: CATALOG,
       clock: new SystemClock(),
       accountsMax: 10_000,
+      groupsMax: 10_000,
       keysMax: 10_000,
       live: new SharedUses(this.store, new AccountDirectory()),
     });

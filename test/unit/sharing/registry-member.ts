@@ -30,7 +30,7 @@ const live = {
   keyTable: new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX })),
 };
 const directory = new AccountDirectory();
-const bounds = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX };
+const bounds = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: 10 };
 const appliedTo = store.shared.feed.newest();
 recover({
   store,
@@ -110,7 +110,12 @@ function change({ what, of, name, planId }: MemberRequest & { kind: 'change' }):
     case 'bulk':
       return registry
         .createInBulk([
-          { name, planId, credit: asPicoUnits(0n), keys: [{ name: 'k1' }, { name: 'k2', callsPerDay: 5 }] },
+          {
+            name,
+            planId,
+            credit: asPicoUnits(0n),
+            keys: [{ name: 'k1' }, { name: 'k2', limits: { callsPerDay: 5 } }],
+          },
         ])
         .flatMap(({ keys }) => keys.map(({ record }) => record));
     case 'key':

@@ -43,6 +43,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
     catalog: CATALOG,
     clock,
     accountsMax: 10,
+    groupsMax: 10,
     keysMax: 10,
     live: uses,
   });
@@ -246,7 +247,11 @@ void t.test('a rotated key has what all processes were lent of the one before', 
   const { store, desk, other } = await openSharedHouse(t);
   const old = await desk.change(({ accounts, keys }) => {
     accounts.create({ name: 'acme', planId: 'free', credit: units(0) });
-    return keys.create({ account: 'acme', name: 'laptop', requestsPerMinute: 10, callsPerDay: 20 }).record;
+    return keys.create({
+      account: 'acme',
+      name: 'laptop',
+      limits: { requestsPerMinute: 10, callsPerDay: 20 },
+    }).record;
   });
   const { answers } = await other.exchange([
     {
@@ -259,7 +264,7 @@ void t.test('a rotated key has what all processes were lent of the one before', 
   const { dayNumber } = answers[0]!.day!;
   const inherited = { minuteUsed: 3, dayNumber, dayCalls: 5 };
   const { record } = await desk.change(({ keys }) => keys.rotate('laptop', 0));
-  t.match(store.keys.find(record.id), { requestsPerMinute: 10, callsPerDay: 20, inherited });
+  t.match(store.keys.find(record.id), { limits: { requestsPerMinute: 10, callsPerDay: 20 }, inherited });
   t.match(store.keys.findUse(record.index), { ...inherited, lastUsedSeconds: undefined });
   // Nobody has asked for the second one yet, so nobody but its record knows.
   const { record: third } = await desk.change(({ keys }) => keys.rotate('laptop', 0));

@@ -1,7 +1,8 @@
 /** Keys as they lie on disk, and a store that an earlier Tollgate has left. */
 import { open } from 'lmdb';
 import t from 'tap';
-import { asAccountIndex, asKeyIndex, asWallMs } from '#src/core/units.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
+import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { digestOf } from '#src/registry/key-digest.js';
 import type { KeyRecord } from '#src/registry/key-record.js';
 import { packKey, packKeyUse, readKey, readKeyUse } from '#src/store/key-rows.js';
@@ -22,15 +23,23 @@ const PLAIN: KeyRecord = {
   active: true,
   createdMs: asWallMs(5),
   expiresSeconds: undefined,
-  requestsPerMinute: undefined,
-  callsPerDay: undefined,
+  limits: NO_QUOTAS,
   replacedById: undefined,
 };
 const RICH: KeyRecord = {
   ...PLAIN,
   expiresSeconds: 2 ** 32 - 1,
-  requestsPerMinute: 1,
-  callsPerDay: 1_440_000_000,
+  limits: {
+    requestsPerMinute: 1,
+    tokensPerMinute: 2,
+    callsInFlight: 3,
+    callsPerDay: 1_440_000_000,
+    tokensPerDay: 10 ** 12,
+    callsPerMonth: 44_640_000_000,
+    tokensPerMonth: 5,
+    spendPerDay: asPicoUnits(1n),
+    spendPerMonth: asPicoUnits(3_000_000_000_000_000_000n),
+  },
   replacedById: 'key_y',
   inherited: { minuteUsed: 3, dayNumber: 20_000, dayCalls: 7, takenMs: asWallMs(5) },
 };
@@ -56,6 +65,7 @@ void t.test('what is not of its format is damaged', (t) => {
     { ...good, expiresSeconds: -1 },
     { ...good, expiresSeconds: null },
     { ...good, requestsPerMinute: 0 },
+    { ...good, spendPerDayPicoUnits: 1 },
     { ...good, more: 1 },
     undefined,
   ]) {

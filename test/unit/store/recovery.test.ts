@@ -171,7 +171,11 @@ void t.test('a restart with another calendar forgets no minute and prolongs none
       const path = t.testdir();
       const before = openHouse(path);
       before.registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(1_000n) });
-      const { record } = before.registry.keys.create({ account: 'a', name: 'k', requestsPerMinute: 10 });
+      const { record } = before.registry.keys.create({
+        account: 'a',
+        name: 'k',
+        limits: { requestsPerMinute: 10 },
+      });
       before.clock.nowMs += minutes;
       for (let n = 0; n < 7; n++) {
         before.ledger.takeMinute(FIRST, 60);

@@ -30,7 +30,7 @@ function joinStore(
 function openShop(path: string): House {
   const house = openHouse(path);
   house.registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(1_000_000n) });
-  house.registry.keys.create({ account: 'a', name: 'k', callsPerDay: 100 });
+  house.registry.keys.create({ account: 'a', name: 'k', limits: { callsPerDay: 100 } });
   return house;
 }
 

@@ -2,9 +2,11 @@ import { statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { open } from 'lmdb';
 import t from 'tap';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { AccountRecord } from '#src/registry/account-record.js';
 import type { KeyRecord } from '#src/registry/key-record.js';
+import { FORMAT } from '#src/store/record-codec.js';
 import { Store } from '#src/store/store.js';
 import { storePath } from '#src/store/store-file.js';
 
@@ -33,8 +35,7 @@ function key(index: number, accountIndex: number, name: string): KeyRecord {
     active: true,
     createdMs: asWallMs(5),
     expiresSeconds: undefined,
-    requestsPerMinute: undefined,
-    callsPerDay: undefined,
+    limits: NO_QUOTAS,
     replacedById: undefined,
   };
 }
@@ -181,7 +182,7 @@ void t.test('what is not a store of ours refuses to open, with the path and what
   };
   await write('other', 'recipes', 'cake', 1);
   expectRefusal(join(garbage, 'other'), 'foreign');
-  await write('newer', 'meta', 'format', 4);
+  await write('newer', 'meta', 'format', FORMAT + 1);
   expectRefusal(join(garbage, 'newer'), 'newer');
   await write('formless', 'meta', 'format', 'one');
   expectRefusal(join(garbage, 'formless'), 'foreign');
@@ -201,7 +202,7 @@ void t.test('a damaged record is named and never guessed at', async (t) => {
   const table = root.openDB<Record<string, unknown>, string>({ name: 'accounts' });
   const good = table.get('acct_0')!;
   for (const bad of [
-    { ...good, format: 4 },
+    { ...good, format: FORMAT + 1 },
     { ...good, creditedPicoUnits: '1.5' },
     { ...good, index: -1 },
     { ...good, extra: 1 },

@@ -2,6 +2,7 @@
  * A data directory of its own, a clock that stands still, and a registry over real buffers.
  */
 import type { Clock } from '#src/core/clock.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
@@ -44,7 +45,13 @@ export class StoppedClock implements Clock {
 
 const price = picoUnitsPerToken('0.15')!;
 
-const BOUNDS = { outputTokensMax: undefined, callsInFlightMax: 16, bodyBytesMax: 10_000 };
+const BOUNDS = {
+  outputTokensMax: undefined,
+  callsInFlightMax: 16,
+  bodyBytesMax: 10_000,
+  quotas: NO_QUOTAS,
+  modelLimits: undefined,
+};
 
 export const CATALOG: Catalog = {
   models: [
@@ -84,6 +91,7 @@ export class ListLog implements Log {
 
 export const ACCOUNTS_MAX = 4;
 export const KEYS_MAX = 4;
+export const GROUPS_MAX = 8;
 
 /** What a gateway's main thread has. */
 export interface House {
@@ -111,6 +119,7 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
     clock,
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
+    groupsMax: GROUPS_MAX,
     live: new OwnBuffers(store, { ledger, keyTable }),
   });
   const ring = createRing(16);
@@ -128,6 +137,7 @@ export function offlineRegistry(store: Store, clock: Clock): Registry {
     clock,
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
+    groupsMax: GROUPS_MAX,
     live: new StoreOnly(store),
   });
 }

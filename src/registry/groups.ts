@@ -1,0 +1,198 @@
+/**
+ * Groups of accounts: created, found, listed, limited, deleted. A change is on disk first and then in the live
+ * state. A part of the registry: main thread of a gateway process, or a command.
+ */
+import { GROUP_DEPTH_MAX } from '../core/limits.js';
+import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
+import { asWallMs } from '../core/units.js';
+import type { GroupPlace } from './account-statement.js';
+import type { GroupRecord } from './group-record.js';
+import type { QuotaUse } from './quota-use.js';
+import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
+import type { Page } from './record-store.js';
+import { recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+
+export interface NewGroup {
+  readonly name: string;
+  /** Id or name of the group that it is to be in; it never leaves it. */
+  readonly parent?: string | undefined;
+  readonly limits?: Partial<QuotaLimits> | undefined;
+}
+
+/** A group with what is used of its quotas, as an operator reads it. */
+export interface GroupStatement {
+  readonly record: GroupRecord;
+  /** Names from the group at the top to this one. */
+  readonly path: readonly string[];
+  /** Accounts and groups that are in this group itself. */
+  readonly accounts: number;
+  readonly groups: number;
+  readonly quotas: readonly QuotaUse[];
+}
+
+export class Groups {
+  readonly #context: RegistryContext;
+
+  constructor(context: RegistryContext) {
+    this.#context = context;
+  }
+
+  /** Durable when it returns. Throws `invalid_parameters` and `not_found`. */
+  create(request: NewGroup): GroupStatement {
+    const { store, live } = this.#context;
+    const record = store.commit(() => this.#put(request));
+    live.openGroup(record);
+    return this.statementOf(record);
+  }
+
+  /** From slot `from` on; those that are in `parent` itself if it is given. */
+  list(parent: string | undefined, from: number, limit: number): Page<GroupStatement> {
+    const { groups } = this.#context.store;
+    if (parent === undefined) {
+      const { items, next } = groups.list(from, limit);
+      return { items: items.map((record) => this.statementOf(record)), next };
+    }
+    const children = groups.childrenOf(this.recordOf(parent).id).filter(({ index }) => index >= from);
+    return {
+      items: children.slice(0, limit).map((record) => this.statementOf(record)),
+      next: children[limit]?.index,
+    };
+  }
+
+  /**
+   * The tree below `root`, which comes first, or the whole forest: each group before those in it, siblings by
+   * name. `from` is a position in that order. Reads all groups, 3 µs each.
+   */
+  tree(root: string | undefined, from: number, limit: number): Page<GroupStatement> {
+    const { groups } = this.#context.store;
+    const childrenOf = new Map<string | undefined, GroupRecord[]>();
+    for (const record of groups.all()) {
+      const siblings = childrenOf.get(record.parentId);
+      if (siblings === undefined) childrenOf.set(record.parentId, [record]);
+      else siblings.push(record);
+    }
+    const ordered: GroupRecord[] = [];
+    const add = (records: readonly GroupRecord[]): void => {
+      for (const record of records.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
+        ordered.push(record);
+        add(childrenOf.get(record.id) ?? []);
+      }
+    };
+    add(root === undefined ? (childrenOf.get(undefined) ?? []) : [this.recordOf(root)]);
+    return {
+      items: ordered.slice(from, from + limit).map((record) => this.statementOf(record)),
+      next: from + limit < ordered.length ? from + limit : undefined,
+    };
+  }
+
+  find(idOrName: string): GroupStatement {
+    return this.statementOf(this.recordOf(idOrName));
+  }
+
+  /** Sets the limits that `change` has, and removes those that are undefined in it. What was used stays. */
+  setLimits(idOrName: string, change: Partial<QuotaLimits>): GroupStatement {
+    const { store, live } = this.#context;
+    const record = store.commit(() => {
+      const found = this.recordOf(idOrName);
+      const changed = { ...found, limits: { ...found.limits, ...change } };
+      store.groups.put(changed);
+      return changed;
+    });
+    live.changeGroup(record);
+    return this.statementOf(record);
+  }
+
+  /** Throws `conflict` if an account or a group is in it. */
+  delete(idOrName: string): GroupRecord {
+    const { store, live, clock } = this.#context;
+    const record = store.commit(() => {
+      const found = this.recordOf(idOrName);
+      const { id, name } = found;
+      const what = store.groups.hasAccounts(id)
+        ? 'accounts: put them in another group, or in none'
+        : store.groups.childrenOf(id).length > 0
+          ? 'other groups: delete those first'
+          : undefined;
+      if (what !== undefined) throw conflict(`in the group ${id} (${name}) there are ${what}`);
+      store.groups.remove(found, recordMomentMs(clock));
+      return found;
+    });
+    live.removeGroup(record);
+    return record;
+  }
+
+  /** Throws `not_found`, or `invalid_parameters` if an API key was given. */
+  recordOf(idOrName: string): GroupRecord {
+    const { groups } = this.#context.store;
+    assertReference('group', idOrName);
+    const record = isId(idOrName) ? groups.find(idOrName) : groups.findByName(idOrName);
+    if (record === undefined) throw notFound(`there is no group ${idOrName}: see the list of groups`);
+    return record;
+  }
+
+  /** Returns the group and all that it is in, the group itself last. */
+  pathOf(record: GroupRecord): GroupRecord[] {
+    const path = [record];
+    for (let at = record; at.parentId !== undefined && path.length < GROUP_DEPTH_MAX; path.unshift(at)) {
+      const parent = this.#context.store.groups.find(at.parentId);
+      if (parent === undefined) break;
+      at = parent;
+    }
+    return path;
+  }
+
+  /** Returns where an account of that group is. */
+  placeOf(id: string): GroupPlace {
+    const record = this.recordOf(id);
+    return { id, name: record.name, path: this.#namesTo(record) };
+  }
+
+  /** Returns the ids of the group and of all groups below it. */
+  idsBelow(record: GroupRecord): Set<string> {
+    const ids = new Set([record.id]);
+    // What is added is gone through too.
+    for (const id of ids) for (const child of this.#context.store.groups.childrenOf(id)) ids.add(child.id);
+    return ids;
+  }
+
+  statementOf(record: GroupRecord): GroupStatement {
+    const { store, live, clock } = this.#context;
+    return {
+      record,
+      path: this.#namesTo(record),
+      accounts: live.directory().countOf(record.id),
+      groups: store.groups.childrenOf(record.id).length,
+      quotas: live.quotasOf({ kind: 'group', ...record }, recordMomentMs(clock)),
+    };
+  }
+
+  #namesTo(record: GroupRecord): string[] {
+    return this.pathOf(record).map(({ name }) => name);
+  }
+
+  #put({ name, parent, limits }: NewGroup): GroupRecord {
+    const { store, groupsMax, clock } = this.#context;
+    assertName('name', name);
+    const taken = store.groups.findByName(name);
+    if (taken !== undefined) throw invalid(`name must be unique, and ${taken.id} is named ${name} already`);
+    const above = parent === undefined ? undefined : this.recordOf(parent);
+    if (above !== undefined && this.pathOf(above).length >= GROUP_DEPTH_MAX) {
+      throw invalid(
+        `parent must be at most ${GROUP_DEPTH_MAX - 1} deep, so that no account is in more than ` +
+          `${GROUP_DEPTH_MAX} groups, and ${above.name} is ${GROUP_DEPTH_MAX} deep`,
+      );
+    }
+    const createdMs = recordMomentMs(clock);
+    const index = store.groups.takeIndex(asWallMs(createdMs - SLOT_REST_MS));
+    if (index >= groupsMax) {
+      throw invalid(
+        `limits.groups allows ${groupsMax} groups, of which those deleted in the last 24 hours still count: ` +
+          'raise it and restart',
+      );
+    }
+    const id = createId('grp_');
+    const record = { index, id, name, parentId: above?.id, createdMs, limits: { ...NO_QUOTAS, ...limits } };
+    store.groups.put(record);
+    return record;
+  }
+}

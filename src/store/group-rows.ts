@@ -1,0 +1,162 @@
+/**
+ * Rows of the groups, and who is in which. The registry, recovery and the audit use it. Main thread.
+ */
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { asGroupIndex, asWallMs, type GroupIndex, type WallMs } from '../core/units.js';
+import type { AccountRecord } from '../registry/account-record.js';
+import type { GroupRecord } from '../registry/group-record.js';
+import type { GroupStore, Page } from '../registry/record-store.js';
+import {
+  damaged,
+  fast,
+  Format,
+  FORMAT,
+  LIMITS,
+  Moment,
+  packLimits,
+  readLimits,
+  Slot,
+} from './record-codec.js';
+import { GROUP_SLOTS_USED, type Tables } from './tables.js';
+
+const StoredGroup = Type.Object(
+  {
+    format: Format,
+    index: Slot,
+    id: Type.String(),
+    name: Type.String(),
+    parentId: Type.Optional(Type.String()),
+    createdMs: Moment,
+    ...LIMITS,
+  },
+  { additionalProperties: false },
+);
+
+export type StoredGroup = Static<typeof StoredGroup>;
+
+const groups = fast(Compile(StoredGroup));
+
+export function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGroup {
+  return { format: FORMAT, ...rest, ...(parentId === undefined ? {} : { parentId }), ...packLimits(limits) };
+}
+
+/** Throws StoreError `damaged`; `place` names the record in the message. */
+export function readGroup(stored: unknown, place: string): GroupRecord {
+  if (!groups.Check(stored)) throw damaged(place);
+  return {
+    index: asGroupIndex(stored.index),
+    id: stored.id,
+    name: stored.name,
+    parentId: stored.parentId,
+    createdMs: asWallMs(stored.createdMs),
+    limits: readLimits(stored),
+  };
+}
+
+/** What is in a group, in the second part of a key of `group_members`. */
+export const MEMBER_GROUP = 0;
+export const MEMBER_ACCOUNT = 1;
+
+export class GroupRows implements GroupStore {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  find(id: string): GroupRecord | undefined {
+    const stored = this.#tables.groups.get(id);
+    return stored === undefined ? undefined : readGroup(stored, this.#place('groups', id));
+  }
+
+  findByName(name: string): GroupRecord | undefined {
+    const id = this.#tables.groupNames.get(name);
+    return id === undefined ? undefined : this.#recordOf(id);
+  }
+
+  findAt(index: GroupIndex): GroupRecord | undefined {
+    const id = this.#tables.groupSlots.get(index);
+    return id === undefined ? undefined : this.#recordOf(id);
+  }
+
+  list(from: number, limit: number): Page<GroupRecord> {
+    const entries = Array.from(this.#tables.groupSlots.getRange({ start: from, limit: limit + 1 }));
+    return {
+      items: entries.slice(0, limit).map(({ value }) => this.#recordOf(value)),
+      next: entries[limit]?.key,
+    };
+  }
+
+  childrenOf(id: string): GroupRecord[] {
+    const range = { start: [id, MEMBER_GROUP, 0], end: [id, MEMBER_ACCOUNT, 0] } as const;
+    const slots = this.#tables.groupMembers.getKeys({ start: [...range.start], end: [...range.end] });
+    return Array.from(slots, ([, , slot]) => this.#recordOf(this.#tables.groupSlots.get(slot)));
+  }
+
+  hasAccounts(id: string): boolean {
+    const range = { start: [id, MEMBER_ACCOUNT, 0], end: [id, MEMBER_ACCOUNT + 1, 0], limit: 1 };
+    return Array.from(this.#tables.groupMembers.getKeys(range as never)).length > 0;
+  }
+
+  /** In no particular order. */
+  *all(): Generator<GroupRecord> {
+    for (const { key, value } of this.#tables.groups.getRange()) {
+      yield readGroup(value, this.#place('groups', key));
+    }
+  }
+
+  takeIndex(restedMs: WallMs): GroupIndex {
+    const { groupSlotsFree, meta } = this.#tables;
+    const [rested] = Array.from(groupSlotsFree.getKeys({ end: [restedMs, 0], limit: 1 }));
+    if (rested !== undefined) {
+      groupSlotsFree.removeSync(rested);
+      return asGroupIndex(rested[1]);
+    }
+    const used = meta.get(GROUP_SLOTS_USED) ?? 0;
+    if (typeof used !== 'number') throw damaged(this.#place('meta', GROUP_SLOTS_USED));
+    meta.putSync(GROUP_SLOTS_USED, used + 1);
+    return asGroupIndex(used);
+  }
+
+  put(record: GroupRecord): void {
+    const { groups, groupSlots, groupNames, groupMembers } = this.#tables;
+    groups.putSync(record.id, packGroup(record));
+    groupSlots.putSync(record.index, record.id);
+    groupNames.putSync(record.name, record.id);
+    if (record.parentId !== undefined)
+      groupMembers.putSync([record.parentId, MEMBER_GROUP, record.index], true);
+  }
+
+  remove(record: GroupRecord, nowMs: WallMs): void {
+    this.takeOut(record);
+    this.#tables.groupSlotsFree.putSync([nowMs, record.index], true);
+  }
+
+  /** Removes the group without noting that its slot is free: another host has done that. */
+  takeOut(record: GroupRecord): void {
+    const { groups, groupSlots, groupNames, groupMembers } = this.#tables;
+    groups.removeSync(record.id);
+    groupSlots.removeSync(record.index);
+    groupNames.removeSync(record.name);
+    if (record.parentId !== undefined) groupMembers.removeSync([record.parentId, MEMBER_GROUP, record.index]);
+  }
+
+  /** Moves an account that is being written; `former` is what it was. */
+  moveAccount(former: AccountRecord | undefined, { index, groupId }: AccountRecord): void {
+    const { groupMembers } = this.#tables;
+    if (former?.groupId === groupId) return;
+    if (former?.groupId !== undefined) groupMembers.removeSync([former.groupId, MEMBER_ACCOUNT, index]);
+    if (groupId !== undefined) groupMembers.putSync([groupId, MEMBER_ACCOUNT, index], true);
+  }
+
+  #recordOf(id: unknown): GroupRecord {
+    const record = typeof id === 'string' ? this.find(id) : undefined;
+    if (record === undefined) throw damaged(this.#place('groups', String(id)));
+    return record;
+  }
+
+  #place(table: string, key: string | number): string {
+    return `${this.#tables.path}: record ${key} of table ${table}`;
+  }
+}
