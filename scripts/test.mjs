@@ -1,6 +1,7 @@
 /**
  * Runs test files, two processes at a time (TEST_JOBS), and prints a line for each. `npm test` and its like
- * call it.
+ * call it. The files of `unit` share a process with those of their folder (scripts/test-batch.mjs), all
+ * others have one of their own.
  *
  *     node scripts/test.mjs SET…             the files of these sets: unit, slow, calls, long
  *     node scripts/test.mjs FILE…            these files, as build/test/unit/ledger/window.test.js
@@ -18,6 +19,7 @@ import { existsSync, readdirSync, watch as watchFolder } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const ROOT = 'build/test';
+const BATCH = 'scripts/test-batch.mjs';
 /** tap ends a file that hangs after this, and says where it hung; this script does it a little later. */
 const TIMEOUT_S = Number((process.env.TAP_TIMEOUT ??= '590'));
 const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
@@ -85,6 +87,7 @@ if (files.length === 0) {
   process.exit(2);
 }
 const alone = new Set(NAMES.filter(isAny(ALONE)).map(fileOf));
+const batched = new Set(NAMES.filter(SETS.unit).map(fileOf));
 const waiting = new Set(NAMES.filter(isAny(WAITING)).map(fileOf));
 const ok = await runAll(files);
 if (watch) await keepWatching();
@@ -94,17 +97,36 @@ else process.exit(ok ? 0 : 1);
 async function runAll(files) {
   const run = { failed: [], skipped: [] };
   const work = async (queue) => {
-    for (let file = queue.shift(); file !== undefined; file = queue.shift()) report(run, await runFile(file));
+    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
+      if (next.length === 1) report(run, await runFile(next[0]));
+      else for (const result of await runBatch(next)) report(run, result);
+    }
   };
-  const beside = work(files.filter((file) => waiting.has(file)));
-  const others = files.filter((file) => !alone.has(file) && !waiting.has(file));
+  const beside = work(files.filter((file) => waiting.has(file)).map((file) => [file]));
+  const others = batchesOf(files.filter((file) => !alone.has(file) && !waiting.has(file)));
   await Promise.all(Array.from({ length: AT_ONCE }, () => work(others)));
   await beside;
-  await work(files.filter((file) => alone.has(file)));
+  await work(files.filter((file) => alone.has(file)).map((file) => [file]));
   for (const line of run.skipped) console.log(`  skip ${line}`);
   for (const file of run.failed) console.log(`not ok ${file}`);
   console.log(`${files.length - run.failed.length} passed, ${run.failed.length} failed`);
   return run.failed.length === 0;
+}
+
+/** The files of each process: those of `unit` by folder, the others each by itself. */
+function batchesOf(files) {
+  const folders = new Map();
+  const batches = [];
+  for (const file of files) {
+    if (!batched.has(file)) {
+      batches.push([file]);
+      continue;
+    }
+    const folder = file.split('/')[3];
+    if (!folders.has(folder)) batches.push(folders.set(folder, []).get(folder));
+    folders.get(folder).push(file);
+  }
+  return batches;
 }
 
 /** Compiles what changes, and runs the unit tests of a folder in which a module or a test changed. */
@@ -135,11 +157,31 @@ function report({ failed, skipped }, { file, ok, output, durationMs }) {
   console.log(failures(output).join('\n'));
 }
 
+/** What became of each file. Those that a crash of the process left undone are run again. */
+async function runBatch(files) {
+  const { ok, output, durationMs } = await runFile(BATCH, { ...process.env, TEST_FILES: files.join(' ') });
+  const results = [];
+  let rest = output;
+  for (const file of files) {
+    const [line, ms] = new RegExp(`^# (\\d+) ms ${file}\\n`, 'm').exec(rest) ?? [];
+    if (line === undefined) break;
+    const end = rest.indexOf(line);
+    const own = rest.slice(0, end);
+    results.push({ file, ok: !/^ *not ok /m.test(own), output: own, durationMs: Number(ms) });
+    rest = rest.slice(end + line.length);
+  }
+  const [crashed, ...undone] = files.slice(results.length);
+  if (crashed !== undefined) results.push({ file: crashed, ok: false, output: rest, durationMs });
+  // The process failed beyond its files' assertions.
+  else if (!ok && results.every((result) => result.ok)) Object.assign(results.at(-1), { ok, output: rest });
+  return undone.length === 0 ? results : [...results, ...(await runBatch(undone))];
+}
+
 /** What became of one file: its exit status, and what it printed on both streams. */
-function runFile(file) {
+function runFile(file, env = process.env) {
   return new Promise((resolve) => {
     const begin = performance.now();
-    const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [file], { stdio: ['ignore', 'pipe', 'pipe'], env });
     const timer = setTimeout(() => child.kill('SIGKILL'), TIMEOUT_MS);
     let output = '';
     const keep = (text) => (output = (output + text).slice(-OUTPUT_CHARS_MAX));
