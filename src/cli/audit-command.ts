@@ -49,9 +49,9 @@ async function run(options: AuditOptions): Promise<void> {
   ]);
   const { settings } = loadSettings({ config: options.config, data: options.data, secrets: false });
   await flushGateway(settings.data);
-  const { accounts: accountsMax, keys: keysMax } = settings.limits;
+  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
   const [report, { decimalOf }] = await Promise.all([
-    audit(settings.data, { accountsMax, keysMax }),
+    audit(settings.data, { accountsMax, keysMax, groupsMax }),
     import('../core/money.js'),
   ]);
   if (options.json === true) printJson(viewOf(report, decimalOf));
@@ -89,6 +89,7 @@ function viewOf(report: AuditReport, decimal: Decimal): object {
     format: report.format,
     accounts: report.accounts,
     keys: report.keys,
+    groups: report.groups,
     credited: decimal(report.credited),
     available: decimal(report.available),
     spent: decimal(report.spent),
@@ -109,6 +110,7 @@ async function print(report: AuditReport, decimal: Decimal): Promise<void> {
     ['books', `${report.path}, format ${report.format}`],
     ['accounts', String(report.accounts)],
     ['keys', String(report.keys)],
+    ['groups', String(report.groups)],
     ['credited', decimal(report.credited)],
     ['available', decimal(report.available)],
     ['spent', decimal(report.spent)],

@@ -35,3 +35,31 @@ export function quotaUsesOf(limits: QuotaLimits, countOf: (quota: QuotaName) => 
     return limit === undefined ? [] : [{ quota, limit: BigInt(limit), ...countOf(quota) }];
   });
 }
+
+/** Whose use a row has. A model's is that of one account, by the model's id. */
+export type UsedScope =
+  | { readonly kind: 'account' | 'key' | 'group'; readonly index: number }
+  | { readonly kind: 'model'; readonly index: AccountIndex; readonly modelId: string };
+
+/**
+ * What calls that have ended have used of a scope's quotas, as of the last flush. Absolute: writing it twice
+ * changes nothing. The first three are 0 of accounts and keys, which have them in other records.
+ */
+export interface QuotaUseRecord {
+  readonly minuteRequests: number;
+  /** The day of `callsPerDay`, counted from 1970-01-01 in UTC+8. */
+  readonly callDayNumber: number;
+  readonly callsPerDay: number;
+  /** Tokens in the minute before `takenMs`. */
+  readonly minuteTokens: number;
+  readonly takenMs: WallMs;
+  /** The day and the month of the counts below, from 1970-01 by `quota_timezone`. */
+  readonly dayNumber: number;
+  readonly monthNumber: number;
+  readonly tokensPerDay: number;
+  readonly callsPerMonth: number;
+  readonly tokensPerMonth: number;
+  /** Nano-units: 10^-9 of the currency. */
+  readonly spendPerDay: number;
+  readonly spendPerMonth: number;
+}

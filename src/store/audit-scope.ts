@@ -20,9 +20,10 @@ export interface Difference {
 }
 
 export interface AuditBounds {
-  /** Capacities of ledger and key table (`limits.accounts`, `limits.keys`). */
+  /** Capacities of the shared tables (`limits.accounts`, `limits.keys`, `limits.groups`). */
   readonly accountsMax: number;
   readonly keysMax: number;
+  readonly groupsMax: number;
 }
 
 /** What a difference is about. Made before it is known whether there is one. */

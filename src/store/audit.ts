@@ -11,6 +11,7 @@ import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
 import { type AuditBounds, AuditScope, type Difference, type AuditSubject } from './audit-scope.js';
+import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
 import {
@@ -29,6 +30,7 @@ export interface AuditReport {
   readonly format: number;
   readonly accounts: number;
   readonly keys: number;
+  readonly groups: number;
   /** Sums over all accounts. What calls in flight hold is still in `available` here. */
   readonly credited: PicoUnits;
   readonly available: PicoUnits;
@@ -46,6 +48,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
     const scope = new AuditScope(snapshot, bounds);
     const sums = auditAccounts(scope);
     const keys = auditKeys(scope);
+    const groups = auditGroups(scope);
     auditStoredResponses(scope);
     auditFlushes(scope);
     return {
@@ -53,6 +56,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
       format: snapshot.format,
       accounts: sums.accounts,
       keys,
+      groups,
       credited: asPicoUnits(sums.credited),
       available: asPicoUnits(sums.credited - sums.spent),
       spent: asPicoUnits(sums.spent),
@@ -82,6 +86,7 @@ function auditAccounts(scope: AuditScope): AccountSums {
     const record = scope.read(readAccount, 'accounts', id, value, id);
     if (record === undefined) continue;
     auditIndexes(scope, id, record);
+    auditGroupOf(scope, record);
     auditMoney(scope, record, sums);
     auditCreditRequests(scope, record);
   }

@@ -19,6 +19,7 @@ import type { Ledger } from '../ledger/ledger.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
+import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import type { UsageKey, UsageRecord } from '../registry/usage-report.js';
 import type { TopAccounts } from '../telemetry/top-accounts.js';
 import { FlushMeter, type FlushSnapshot } from '../telemetry/histogram.js';
@@ -55,6 +56,7 @@ export interface FlushRows {
   /** The machine's clocks when these rows were made; absent if several gateways share the store. */
   readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
+  readonly quotaUses?: Iterable<readonly [UsedScope, QuotaUseRecord]> | undefined;
 }
 
 /** Stored responses, of calls with an `Idempotency-Key`: written in the transaction of their charges. */

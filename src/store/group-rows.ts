@@ -107,10 +107,12 @@ export class GroupRows implements GroupStore {
   }
 
   takeIndex(restedMs: WallMs): GroupIndex {
-    const { groupSlotsFree, meta } = this.#tables;
+    const { groupSlotsFree, quotaUses, meta } = this.#tables;
     const [rested] = Array.from(groupSlotsFree.getKeys({ end: [restedMs, 0], limit: 1 }));
     if (rested !== undefined) {
       groupSlotsFree.removeSync(rested);
+      // Another process may have flushed a use of the former group after its deletion.
+      quotaUses.removeSync(['group', rested[1], '']);
       return asGroupIndex(rested[1]);
     }
     const used = meta.get(GROUP_SLOTS_USED) ?? 0;
@@ -135,10 +137,11 @@ export class GroupRows implements GroupStore {
 
   /** Removes the group without noting that its slot is free: another host has done that. */
   takeOut(record: GroupRecord): void {
-    const { groups, groupSlots, groupNames, groupMembers } = this.#tables;
+    const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
     groups.removeSync(record.id);
     groupSlots.removeSync(record.index);
     groupNames.removeSync(record.name);
+    quotaUses.removeSync(['group', record.index, '']);
     if (record.parentId !== undefined) groupMembers.removeSync([record.parentId, MEMBER_GROUP, record.index]);
   }
 

@@ -204,12 +204,13 @@ export class KeyRows implements KeyStore {
   }
 
   takeIndexes(count: number, restedMs: WallMs): KeyIndex[] {
-    const { keySlotsFree, keyUses, meta } = this.#tables;
+    const { keySlotsFree, keyUses, quotaUses, meta } = this.#tables;
     const indexes: KeyIndex[] = [];
     for (const slot of Array.from(keySlotsFree.getKeys({ end: [restedMs, 0], limit: count }))) {
       keySlotsFree.removeSync(slot);
       // Another process may have flushed a use of the former key after its deletion.
       keyUses.removeSync(slot[1]);
+      quotaUses.removeSync(['key', slot[1], '']);
       indexes.push(asKeyIndex(slot[1]));
     }
     if (indexes.length === count) return indexes;
@@ -241,6 +242,7 @@ export class KeyRows implements KeyStore {
     this.#tables.keysOfAccount.removeSync([record.accountIndex, record.index]);
     this.#tables.keyNames.removeSync([record.name, record.id]);
     this.#tables.keyUses.removeSync(record.index);
+    this.#tables.quotaUses.removeSync(['key', record.index, '']);
   }
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {

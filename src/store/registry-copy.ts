@@ -190,7 +190,10 @@ export class RegistryCopy {
   #takeKey(value: unknown, place: string): void {
     const record = readKey(value, place);
     // The use that this host has recorded of a former key in that slot.
-    if (this.#store.keys.findId(record.index) !== record.id) this.#tables.keyUses.removeSync(record.index);
+    if (this.#store.keys.findId(record.index) !== record.id) {
+      this.#tables.keyUses.removeSync(record.index);
+      this.#tables.quotaUses.removeSync(['key', record.index, '']);
+    }
     this.#store.keys.put(record);
   }
 

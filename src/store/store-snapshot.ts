@@ -27,6 +27,12 @@ export interface TableKeys {
   readonly keys_of_account: [number, number];
   readonly key_names: [string, string];
   readonly key_uses: number;
+  readonly groups: string;
+  readonly group_slots: number;
+  readonly group_names: string;
+  readonly group_slots_free: [number, number];
+  readonly group_members: [string, number, number];
+  readonly quota_uses: [string, number, string];
   readonly flushes: number;
   readonly answers: [number, string];
   readonly answer_ages: [number, number, string];
@@ -50,6 +56,12 @@ const TABLES: Readonly<Record<TableName, true>> = {
   keys_of_account: true,
   key_names: true,
   key_uses: true,
+  groups: true,
+  group_slots: true,
+  group_names: true,
+  group_slots_free: true,
+  group_members: true,
+  quota_uses: true,
   flushes: true,
   answers: true,
   answer_ages: true,

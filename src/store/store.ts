@@ -39,6 +39,7 @@ import {
 import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
 import { KeyRows } from './key-rows.js';
+import { QuotaUseRows } from './quota-use-rows.js';
 import { RegistryCopy } from './registry-copy.js';
 import { SharedChanges } from './change-feed.js';
 import { StoreHold, type StoreHolder } from './store-hold.js';
@@ -50,6 +51,7 @@ const AFTER_ALL_LINES = Number.MAX_SAFE_INTEGER;
 export class Store implements RecordStore {
   readonly answers: ResponseTable;
   readonly groups: GroupRows;
+  readonly quotaUses: QuotaUseRows;
   readonly keys: KeyRows;
   /** Processes that share the registry make their changes through it. */
   readonly shared: SharedChanges;
@@ -64,6 +66,7 @@ export class Store implements RecordStore {
     this.#tables = openTables(dataPath);
     this.answers = new ResponseTable(this.#tables);
     this.groups = new GroupRows(this.#tables);
+    this.quotaUses = new QuotaUseRows(this.#tables);
     this.keys = new KeyRows(this.#tables);
     this.copy = new RegistryCopy(this.#tables, this);
     this.shared = new SharedChanges(this.#tables, this.copy);
@@ -226,7 +229,7 @@ export class Store implements RecordStore {
   }
 
   /** Writes the rows of a flush. Called in a transaction. */
-  putAccounting({ spendings, usages, responses, clocks, keyUses }: FlushRows): void {
+  putAccounting({ spendings, usages, responses, clocks, keyUses, quotaUses }: FlushRows): void {
     const { spending, usage } = this.#tables;
     for (const [account, record] of spendings) spending.putSync(account, packSpending(record));
     for (const record of usages) {
@@ -235,6 +238,7 @@ export class Store implements RecordStore {
     if (responses !== undefined) this.answers.apply(responses);
     if (clocks !== undefined) putClocks(this.#tables, clocks);
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
+    for (const [scope, record] of quotaUses ?? []) this.quotaUses.put(scope, record);
   }
 
   /** See flush-mark.ts. */

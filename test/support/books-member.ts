@@ -17,7 +17,7 @@ import { SharedTotals } from '#src/store/spent-totals.js';
 import type { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog } from '../unit/store/support.js';
 
-export const BOUNDS = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX };
+export const BOUNDS = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: 8 };
 const SLOT = asCallSlot(0);
 const CALLS_PER_DAY = 1_000_000_000;
 

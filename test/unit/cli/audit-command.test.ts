@@ -41,9 +41,10 @@ void t.test('books that balance', async (t) => {
   const shown = run(folder);
   t.equal(shown.status, 0, shown.stderr);
   for (const line of [
-    `books      ${path}, format 3`,
+    `books      ${path}, format 4`,
     'accounts   1',
     'keys       1',
+    'groups     0',
     'credited   2.50',
     'available  2.50',
     'spent      0.00',
@@ -57,9 +58,10 @@ void t.test('books that balance', async (t) => {
   t.same(JSON.parse(json.stdout), {
     ok: true,
     path,
-    format: 3,
+    format: 4,
     accounts: 1,
     keys: 1,
+    groups: 0,
     credited: '2.50',
     available: '2.50',
     spent: '0.00',

@@ -64,6 +64,8 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
         const keys = host.store.keys.list(undefined, 0, 1_000).items.map(({ id }) => id);
         const name = names[random(names.length)] ?? 'all';
         const key = keys[random(Math.max(1, keys.length))] ?? 'none';
+        const groups = host.store.groups.list(0, 100).items;
+        const group = random(3) === 0 ? undefined : groups[random(Math.max(1, groups.length))]?.name;
         // Names that hosts fight for.
         const fresh = `a${random(30)}`;
         const operations = [
@@ -74,6 +76,11 @@ void t.test('random changes on four hosts at once end the same on all', NO_REDIS
           () => host.change(({ keys }) => keys.setActive(key, random(2) === 0)),
           () => host.change(({ keys }) => keys.rotate(key, 60)),
           () => host.change(({ keys }) => keys.delete(key)),
+          () => host.change(({ groups }) => groups.create({ name: `g${random(8)}`, parent: group })),
+          () =>
+            host.change(({ groups }) => groups.setLimits(group ?? 'none', { tokensPerDay: 1 + random(9) })),
+          () => host.change(({ groups }) => groups.delete(group ?? 'none')),
+          () => host.change(({ accounts }) => accounts.setGroup(name, group)),
           () =>
             host.change((registry) =>
               registry.createInBulk([

@@ -7,7 +7,7 @@ import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { StoppedClock, offlineRegistry } from './support.js';
 
-const BOUNDS = { accountsMax: 4, keysMax: 4 };
+const BOUNDS = { accountsMax: 4, keysMax: 4, groupsMax: 4 };
 
 /** An account with a short response that ended at 5 and a long one at 6. */
 async function soundBooks(path: string): Promise<void> {

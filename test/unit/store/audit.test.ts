@@ -18,7 +18,7 @@ import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { offlineRegistry, StoppedClock } from './support.js';
 
-const BOUNDS = { accountsMax: 4, keysMax: 4 };
+const BOUNDS = { accountsMax: 4, keysMax: 4, groupsMax: 4 };
 /** Of books that a busy machine writes slowly. */
 const AUDITS_MAX = 3_000;
 const UNIT = 1_000_000_000_000n;
@@ -98,6 +98,7 @@ void t.test('sound books: their sums, and nothing that differs', async (t) => {
     format: FORMAT,
     accounts: 2,
     keys: 2,
+    groups: 0,
     credited: 10n * UNIT,
     available: 6n * UNIT,
     spent: 4n * UNIT,

@@ -6,7 +6,7 @@ import { offlineRegistry, StoppedClock } from './support.js';
 
 const none = asPicoUnits(0n);
 
-void t.test('a change names the accounts and keys that it touched, each once', async (t) => {
+void t.test('a change names the groups, accounts and keys that it touched, each once', async (t) => {
   const store = new Store(t.testdir());
   const registry = offlineRegistry(store, new StoppedClock());
   const { shared } = store;
@@ -15,21 +15,27 @@ void t.test('a change names the accounts and keys that it touched, each once', a
     registry.accounts.create({ name: 'a', planId: 'free', credit: asPicoUnits(7n) }),
   );
   t.equal(shared.feed.newest(), 1);
-  t.same(shared.feed.since(0), { accounts: [record.index], keys: [] });
+  t.same(shared.feed.since(0), { groups: [], accounts: [record.index], keys: [] });
   const key = shared.commit(() => registry.keys.create({ account: 'a', name: 'k' })).record;
   shared.commit(() => registry.keys.rotate(key.id, 0));
   shared.commit(() => registry.credits.add('a', asPicoUnits(1n), ''));
-  t.same(shared.feed.since(1), { accounts: [0], keys: [0, 1] });
+  t.same(shared.feed.since(1), { groups: [], accounts: [0], keys: [0, 1] });
   shared.commit(() => registry.keys.delete(key.id));
-  t.same(shared.feed.since(4), { accounts: [], keys: [0] }, 'the slot of a key that is gone');
-  t.same(shared.feed.since(5), { accounts: [], keys: [] });
+  t.same(shared.feed.since(4), { groups: [], accounts: [], keys: [0] }, 'the slot of a key that is gone');
+  t.same(shared.feed.since(5), { groups: [], accounts: [], keys: [] });
+  const group = shared.commit(() => registry.groups.create({ name: 'g' })).record;
+  shared.commit(() => registry.accounts.setGroup('a', 'g'));
+  t.same(shared.feed.since(5), { groups: [group.index], accounts: [0], keys: [] });
+  shared.commit(() => registry.accounts.setGroup('a', undefined));
+  shared.commit(() => registry.groups.delete('g'));
+  t.same(shared.feed.since(8), { groups: [group.index], accounts: [], keys: [] }, 'and that of such a group');
 
   shared.commit(() => registry.accounts.find('a'));
-  t.equal(shared.feed.newest(), 5, 'what changes nothing is no change');
+  t.equal(shared.feed.newest(), 9, 'what changes nothing is no change');
   t.throws(() => shared.commit(() => registry.accounts.create({ name: 'a', planId: 'free', credit: none })));
-  t.equal(shared.feed.newest(), 5, 'nor is what was refused');
+  t.equal(shared.feed.newest(), 9, 'nor is what was refused');
   registry.accounts.setActive('a', false);
-  t.equal(shared.feed.newest(), 5, 'a process that has the store alone leaves no word');
+  t.equal(shared.feed.newest(), 9, 'a process that has the store alone leaves no word');
   await store.close();
 });
 
@@ -42,7 +48,7 @@ void t.test('changes are kept up to a bound, and who asks for older ones is told
     for (let at = 0; at < 5_000; at++) shared.commit(() => registry.accounts.setActive('a', at % 2 === 0));
   });
   t.equal(shared.feed.newest(), 5_000);
-  t.same(shared.feed.since(5_000 - 4_096), { accounts: [0], keys: [] });
+  t.same(shared.feed.since(5_000 - 4_096), { groups: [], accounts: [0], keys: [] });
   t.equal(shared.feed.since(5_000 - 4_097), undefined);
   await store.close();
 });

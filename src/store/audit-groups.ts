@@ -1,0 +1,139 @@
+/**
+ * The audit of groups of accounts, and of what was used of quotas. `audit` calls it on the main thread of a
+ * command.
+ *
+ * The law: each group's parent is there, none is deeper than GROUP_DEPTH_MAX or in itself, slots and names
+ * lead back to it; each account's group is there; members are listed under their group and nowhere else; who
+ * has used something is there.
+ */
+import { GROUP_DEPTH_MAX } from '../core/limits.js';
+import type { AccountRecord } from '../registry/account-record.js';
+import type { GroupRecord } from '../registry/group-record.js';
+import type { AuditScope, AuditSubject } from './audit-scope.js';
+import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
+import { readQuotaUse } from './quota-use-rows.js';
+import { readAccount } from './record-codec.js';
+
+/** Returns how many groups there are. */
+export function auditGroups(scope: AuditScope): number {
+  const { snapshot } = scope;
+  const groups = new Map<string, GroupRecord>();
+  let count = 0;
+  for (const { key: id, value } of snapshot.rows('groups')) {
+    count++;
+    const record = scope.read(readGroup, 'groups', id, value);
+    if (record !== undefined) groups.set(id, record);
+  }
+  const used = Number(snapshot.get('meta', 'group_slots_used') ?? 0);
+  for (const [id, record] of groups) auditGroup(scope, id, record, groups, used);
+  auditReferences(scope, groups);
+  auditMembers(scope, groups);
+  auditUses(scope);
+  return count;
+}
+
+function auditGroup(
+  scope: AuditScope,
+  id: string,
+  record: GroupRecord,
+  groups: ReadonlyMap<string, GroupRecord>,
+  used: number,
+): void {
+  const { snapshot, bounds } = scope;
+  const { index, name, parentId } = record;
+  const subject = subjectAt(snapshot.place('groups', id));
+  scope.expect(subject, 'the id', record.id, id);
+  if (index >= bounds.groupsMax)
+    scope.differs(subject, 'the slot', index, `below limits.groups, ${bounds.groupsMax}`);
+  if (!(index < used)) scope.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
+  scope.expect(subject, `the owner of slot ${index}`, textOf(snapshot.get('group_slots', index)), id);
+  scope.expect(subject, `the owner of the name ${name}`, textOf(snapshot.get('group_names', name)), id);
+  if (parentId === undefined) return;
+  if (!groups.has(parentId)) scope.differs(subject, 'the group that it is in', parentId, 'a group');
+  else if (depthOf(record, groups) > GROUP_DEPTH_MAX)
+    scope.differs(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
+  if (snapshot.get('group_members', [parentId, MEMBER_GROUP, index]) !== true)
+    scope.differs(subject, `the group in the list of ${parentId}`, undefined, id);
+}
+
+/** Stops one above the bound. */
+function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>): number {
+  let depth = 1;
+  for (let at: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
+    at = at.parentId === undefined ? undefined : groups.get(at.parentId);
+    if (at === undefined) return depth;
+  }
+  return depth;
+}
+
+/** Follows slots and names back to groups. */
+function auditReferences(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord>): void {
+  const { snapshot } = scope;
+  for (const { key: slot, value } of snapshot.rows('group_slots')) {
+    const subject = subjectAt(snapshot.place('group_slots', slot));
+    scope.expect(subject, `the slot of group ${textOf(value)}`, groups.get(String(value))?.index, slot);
+  }
+  for (const { key: name, value } of snapshot.rows('group_names')) {
+    const subject = subjectAt(snapshot.place('group_names', name));
+    scope.expect(subject, `the name of group ${textOf(value)}`, groups.get(String(value))?.name, name);
+  }
+  for (const { key } of snapshot.rows('group_slots_free')) {
+    const owner = textOf(snapshot.get('group_slots', key[1]));
+    const subject = subjectAt(snapshot.place('group_slots_free', key));
+    scope.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
+  }
+}
+
+/** Follows members back to the accounts and groups that are in a group. */
+function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord>): void {
+  const { snapshot } = scope;
+  const byIndex = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
+  for (const { key } of snapshot.rows('group_members')) {
+    const [groupId, kind, slot] = key;
+    const subject = subjectAt(snapshot.place('group_members', key));
+    const id = kind === MEMBER_ACCOUNT ? scope.accountIdOf(slot) : undefined;
+    const account = id === undefined ? undefined : scope.peek(readAccount, 'accounts', id);
+    const is = kind === MEMBER_ACCOUNT ? account?.groupId : byIndex.get(slot)?.parentId;
+    scope.expect(subject, `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`, is, groupId);
+  }
+}
+
+/** Whether the group of an account is there and lists it. */
+export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountRecord): void {
+  if (groupId === undefined) return;
+  const { snapshot } = scope;
+  const subject: AuditSubject = { account: id, place: snapshot.place('accounts', id) };
+  if (scope.peek(readGroup, 'groups', groupId) === undefined)
+    scope.differs(subject, 'the group', groupId, 'a group');
+  if (snapshot.get('group_members', [groupId, MEMBER_ACCOUNT, index]) !== true)
+    scope.differs(subject, `the account in the list of ${groupId}`, undefined, id);
+}
+
+function auditUses(scope: AuditScope): void {
+  const { snapshot } = scope;
+  const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
+  for (const { key, value } of snapshot.rows('quota_uses')) {
+    scope.read(readQuotaUse, 'quota_uses', key, value);
+    const [kind, slot] = key;
+    const owner = Object.hasOwn(owners, kind)
+      ? snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
+      : undefined;
+    if (owner !== undefined) continue;
+    const subject = subjectAt(snapshot.place('quota_uses', key));
+    scope.differs(
+      subject,
+      `the owner of slot ${slot}`,
+      undefined,
+      kind === 'model' ? 'an account' : `a ${kind}`,
+    );
+  }
+}
+
+function subjectAt(place: string): AuditSubject {
+  return { account: null, place };
+}
+
+/** For a value that should be an id. */
+function textOf(value: unknown): string | undefined {
+  return typeof value === 'string' || value === undefined ? value : 'damaged';
+}

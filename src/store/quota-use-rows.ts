@@ -1,0 +1,102 @@
+/**
+ * Rows of what scopes have used of their quotas. The flush writes them with the charges of the same calls;
+ * recovery, coordinators and the audit read them. Main thread.
+ */
+import { type Static, Type } from 'typebox';
+import { Compile } from 'typebox/compile';
+import { asAccountIndex, asWallMs } from '../core/units.js';
+import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
+import { Count, damaged, fast, Format, FORMAT, Moment } from './record-codec.js';
+import type { Tables } from './tables.js';
+
+const StoredQuotaUse = Type.Object(
+  {
+    format: Format,
+    minuteRequests: Count,
+    callDayNumber: Type.Integer(),
+    callsPerDay: Count,
+    minuteTokens: Count,
+    takenMs: Moment,
+    dayNumber: Type.Integer(),
+    monthNumber: Type.Integer(),
+    tokensPerDay: Count,
+    callsPerMonth: Count,
+    tokensPerMonth: Count,
+    spendPerDay: Count,
+    spendPerMonth: Count,
+  },
+  { additionalProperties: false },
+);
+
+export type StoredQuotaUse = Static<typeof StoredQuotaUse>;
+
+const quotaUses = fast(Compile(StoredQuotaUse));
+
+/** Field by field: a flush packs many of them. */
+export function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
+  return {
+    format: FORMAT,
+    minuteRequests: record.minuteRequests,
+    callDayNumber: record.callDayNumber,
+    callsPerDay: record.callsPerDay,
+    minuteTokens: record.minuteTokens,
+    takenMs: record.takenMs,
+    dayNumber: record.dayNumber,
+    monthNumber: record.monthNumber,
+    tokensPerDay: record.tokensPerDay,
+    callsPerMonth: record.callsPerMonth,
+    tokensPerMonth: record.tokensPerMonth,
+    spendPerDay: record.spendPerDay,
+    spendPerMonth: record.spendPerMonth,
+  };
+}
+
+/** Throws StoreError `damaged`; `place` names the record in the message. */
+export function readQuotaUse(stored: unknown, place: string): QuotaUseRecord {
+  if (!quotaUses.Check(stored)) throw damaged(place);
+  const { format: _, takenMs, ...rest } = stored;
+  return { ...rest, takenMs: asWallMs(takenMs) };
+}
+
+/** `[kind, slot, model id]`; the last is empty but of a model. */
+export type QuotaUseKey = [string, number, string];
+
+export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
+  return [scope.kind, scope.index, scope.kind === 'model' ? scope.modelId : ''];
+}
+
+export class QuotaUseRows {
+  readonly #tables: Tables;
+
+  constructor(tables: Tables) {
+    this.#tables = tables;
+  }
+
+  /** Undefined of a scope that had no quotas when calls of it ended, or none of these. */
+  find(scope: UsedScope): QuotaUseRecord | undefined {
+    const key = quotaUseKeyOf(scope);
+    const stored = this.#tables.quotaUses.get(key);
+    return stored === undefined ? undefined : readQuotaUse(stored, this.#place(key));
+  }
+
+  put(scope: UsedScope, record: QuotaUseRecord): void {
+    this.#tables.quotaUses.putSync(quotaUseKeyOf(scope), packQuotaUse(record));
+  }
+
+  remove(scope: UsedScope): void {
+    this.#tables.quotaUses.removeSync(quotaUseKeyOf(scope));
+  }
+
+  *all(): Generator<[UsedScope, QuotaUseRecord]> {
+    for (const { key, value } of this.#tables.quotaUses.getRange()) {
+      const [kind, index, modelId] = key;
+      const record = readQuotaUse(value, this.#place(key));
+      if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
+      else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
+    }
+  }
+
+  #place(key: QuotaUseKey): string {
+    return `${this.#tables.path}: record ${key.join('/')} of table quota_uses`;
+  }
+}
