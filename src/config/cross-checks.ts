@@ -34,6 +34,7 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkSources(draft, report);
   checkPorts(draft, report);
   checkSharing(draft, report);
+  checkNotify(draft, report);
 }
 
 /** No two models may share a name, because callers use ids and aliases alike. */
@@ -119,6 +120,11 @@ function checkSources(draft: SettingsDraft, report: Report): void {
       }
     });
   });
+}
+
+function checkNotify({ notify }: SettingsDraft, report: Report): void {
+  if (notify?.secret !== undefined && notify.secret_file !== undefined)
+    report(['notify', 'secret_file'], 'given besides secret, want one of the two');
 }
 
 /** Listeners share their port: both sockets would open, and callers would meet either by chance. */

@@ -92,6 +92,12 @@ flush_interval_ms: 1000     # the most of charges that a crash can lose
 drain_timeout_ms: 30000     # how long calls in flight may go on at a stop
 watch: false                # true: a change of this file takes effect by itself, as with "tollgate reload"
 
+# notify:                   # tells that a quota of a day or month is nearly used up, or a balance low
+#   url: https://hooks.example.com/tollgate
+#   secret: "\${TOLLGATE_WEBHOOK_SECRET}"   # or secret_file; whsec_ and base64, as Standard Webhooks
+#   at: [80, 100]           # percent
+#   low_balance: "5.00"
+
 # usage_log:                # every call as one line of JSON
 #   path: usage.ndjson
 #   rotate_bytes: 104857600

@@ -9,6 +9,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
 import { crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './examples.js';
+import { WANTED_SECRET, webhookKeyOf } from './notify-schema.js';
 import { type Environment, type Override, SettingsReader } from './settings-reader.js';
 import { CA_BYTES_MAX, isCertificates } from './catalog-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './config-error.js';
@@ -87,6 +88,10 @@ export function loadSettings(
     if (file?.path !== undefined) file.path = resolve(folder, file.path);
   }
   readKeyFiles(draft, folder, secrets, report);
+  // A secret that was refused is reported already.
+  if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
+    if (!errors.some(({ text }) => text.includes('notify.secret')))
+      report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
   readCaFiles(draft, folder, report);
   if (secrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 
@@ -154,23 +159,37 @@ function flagsOf(options: LoadOptions): Map<string, Override> {
   return flags;
 }
 
-/** Sets each upstream's `key` to the content of its key file. */
+/** Sets each upstream's `key`, and `notify.secret`, to the content of its file. */
 function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, report: Report): void {
+  const read = (file: string, path: SettingPath, want: string, fits: (text: string) => boolean) => {
+    if (!secrets) return undefined;
+    try {
+      const key = readBounded(file, KEY_FILE_BYTES_MAX)?.trim();
+      if (key !== undefined && fits(key)) return key;
+      report(path, want);
+    } catch (error) {
+      report(path, `cannot be read: ${reasonOf(error)}`);
+    }
+    return undefined;
+  };
   draft.models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((upstream, index) => {
       if (upstream?.key_file === undefined) return;
       upstream.key_file = resolve(folder, upstream.key_file);
-      if (!secrets) return;
       const path = ['models', modelIndex, 'upstreams', index, 'key_file'];
-      try {
-        const key = readBounded(upstream.key_file, KEY_FILE_BYTES_MAX)?.trim();
-        if (key !== undefined && KEY_PATTERN.test(key)) upstream.key = key;
-        else report(path, 'the file holds no key, want one line of visible characters');
-      } catch (error) {
-        report(path, `cannot be read: ${reasonOf(error)}`);
-      }
+      const want = 'the file holds no key, want one line of visible characters';
+      const key = read(upstream.key_file, path, want, (text) => KEY_PATTERN.test(text));
+      if (key !== undefined) upstream.key = key;
     });
   });
+  const { notify } = draft;
+  if (notify?.secret_file !== undefined) {
+    notify.secret_file = resolve(folder, notify.secret_file);
+    const want = `the file holds no secret, want ${WANTED_SECRET}`;
+    const isSecret = (text: string): boolean => webhookKeyOf(text) !== undefined;
+    const secret = read(notify.secret_file, ['notify', 'secret_file'], want, isSecret);
+    if (secret !== undefined) notify.secret = secret;
+  }
 }
 
 /** Sets each upstream's `ca` to the content of its certificate file. */

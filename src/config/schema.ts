@@ -26,6 +26,7 @@ import {
 import { MODELS_MAX, modelSchema, planSchema } from './catalog-schema.js';
 import { adminSchema, listenSchema } from './listen-schema.js';
 import { accessLogSchema, logSchema, usageLogSchema } from './log-schema.js';
+import { notifySchema } from './notify-schema.js';
 import { sharingSchema } from './sharing-schema.js';
 
 /** Every listener and worker has a copy of all plans in memory. */
@@ -261,6 +262,7 @@ export const settingsSchema = Type.Object(
     log: logSchema,
     access_log: accessLogSchema,
     usage_log: Type.Optional(usageLogSchema),
+    notify: Type.Optional(notifySchema),
     watch: Type.Boolean({
       default: false,
       description:
@@ -296,7 +298,7 @@ export const settingsDeclaration = settingsSchema as unknown as Declaration;
 
 export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
 
-/** The settings with the names of the file, complete and frozen. `upstreams[].key` is a secret. */
+/** The settings with the names of the file, complete and frozen. `upstreams[].key` and others are secrets. */
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
 
 /** Settings that are being read: what was refused is undefined. */

@@ -20,6 +20,7 @@ import type { OpenHosts } from '../sharing/open-hosts.js';
 import type { Log } from '../telemetry/log.js';
 import { usageLogOf, type UsageLog } from './gateway-logs.js';
 import { IdNames } from './id-names.js';
+import { ChangedScopes } from './quota-notices.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
 import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';
 import type { LiveSettings } from './reload.js';
@@ -65,6 +66,8 @@ export interface AccountingBase {
   readonly idNames: IdNames;
   readonly tally: TopAccounts;
   readonly usageLog: UsageLog | undefined;
+  /** For the notices of quotas. */
+  readonly changed: ChangedScopes;
 }
 
 /**
@@ -104,6 +107,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
     idNames,
     tally: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
     usageLog: usageLogOf(settings, { ids: idNames, requestIdOf }, log),
+    changed: new ChangedScopes(() => live.settings.notify !== undefined),
   };
 }
 
@@ -129,7 +133,7 @@ export function flushOptionsOf(
   base: AccountingBase,
   storedResponses: IdempotencyService,
 ): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses'> {
-  const { live, ledger, journals, store, usageLog, tally, clock, log } = base;
+  const { live, ledger, journals, store, usageLog, tally, changed, clock, log } = base;
   return {
     ledger,
     journals,
@@ -137,6 +141,7 @@ export function flushOptionsOf(
     refuseOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,
     topAccounts: tally,
+    changed,
     storedResponses,
     clock,
     log,

@@ -51,6 +51,11 @@ export interface Sharing {
   followChanges(): number;
   /** Returns what calls of this gateway use of these accounts now. */
   callsUses(accounts: readonly string[]): CallsUse[];
+  /**
+   * Claims a name among the hosts for that time. Resolves with false if another host has it; true also if the
+   * server of sharing cannot be asked. Undefined if there are no other hosts.
+   */
+  readonly claim: ((name: string, forMs: number) => Promise<boolean>) | undefined;
   /** The directory of the other hosts; undefined if there are none. */
   readonly hosts: HostDirectory | undefined;
   /** The state of sharing, for operators; undefined if nothing is shared. */
@@ -64,6 +69,7 @@ const NOT_SHARED: Sharing = {
   serveLeases: undefined,
   followChanges: () => 0,
   callsUses: () => [],
+  claim: undefined,
   hosts: undefined,
   reading: undefined,
   close: () => Promise.resolve(),
@@ -116,14 +122,18 @@ export class Accounting {
     this.sharing = sharing;
   }
 
-  /** Flushes every `intervalMs` milliseconds from now on. A later call changes the interval. */
-  flushEach(intervalMs: number): void {
+  /**
+   * Flushes every `intervalMs` milliseconds from now on, and then calls `onFlushed`. A later call changes
+   * both.
+   */
+  flushEach(intervalMs: number, onFlushed: () => void): void {
     clearTimeout(this.#flushTimer);
     this.#flushTimer = setTimeout(
       () => {
         this.flush.run();
         this.locks.onSweep();
-        this.flushEach(intervalMs);
+        onFlushed();
+        this.flushEach(intervalMs, onFlushed);
       },
       msToNextTick(performance.now(), intervalMs),
     );

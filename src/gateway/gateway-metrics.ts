@@ -17,7 +17,12 @@ import type { LogSwitchBuffer } from '../telemetry/log.js';
 import { createMetrics, threadNames, type MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { MetricsSnapshot, SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import { MetricsReader } from '../telemetry/metrics-reader.js';
-import { UpstreamNames, type AccountSample, type MetricsSource } from '../telemetry/metrics-source.js';
+import {
+  UpstreamNames,
+  type AccountSample,
+  type MetricsSource,
+  type WebhookCounts,
+} from '../telemetry/metrics-source.js';
 import type { SpanCounts } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 
@@ -34,6 +39,8 @@ export interface MetricsScopes {
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   /** Undefined if no spans are exported. */
   readonly spans: () => SpanCounts | undefined;
+  /** Undefined if no receiver of webhooks is set. */
+  readonly webhooks: () => WebhookCounts | undefined;
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
   /** Reads the samples of all gateways of a group; undefined if this one is alone. */
@@ -76,7 +83,7 @@ export class GatewayMetrics {
   }
 
   /** Connects the parts that are created after this one. To be called before `render` and `read`. */
-  attach({ registry, bodies, accounting, spans, sharing, readGroup }: MetricsScopes): void {
+  attach({ registry, bodies, accounting, spans, webhooks, sharing, readGroup }: MetricsScopes): void {
     const source: MetricsSource = {
       version: packageVersion(),
       reader: this.reader,
@@ -90,6 +97,7 @@ export class GatewayMetrics {
       unflushedAccounts: () => accounting.state.unflushedAccounts,
       journalFills: () => accounting.load.journalFills,
       spans,
+      webhooks,
       sharing,
       accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),
     };

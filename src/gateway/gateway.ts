@@ -24,6 +24,7 @@ import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import { Listeners, RequestIds } from './listeners.js';
 import type { GatewayReady, Snapshot, SnapshotKind } from './messages.js';
 import { UpstreamWorkers } from './pools.js';
+import { Notifications } from './notifications.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 
@@ -34,6 +35,7 @@ export class Gateway {
   readonly #metrics: GatewayMetrics;
   readonly #live: LiveSettings;
   readonly #accounting: Accounting;
+  readonly #notifications: Notifications;
   readonly #logs: GatewayLogs;
   readonly #counter: CounterPool;
   readonly #workers: UpstreamWorkers;
@@ -60,6 +62,7 @@ export class Gateway {
       readAll: (what, accounts) => supervisor.readings(what, accounts),
       log,
     }));
+    const notifications = (this.#notifications = new Notifications({ live, accounting, log }));
     const bodies = createBodyBudget(settings.listen.listeners, settings.limits.accounts);
     const calls = createCallTable(callsInFlightMax, streamBufferBytes);
     const accessRings = accounting.base.buffers.journals.map(() => createAccessRing());
@@ -108,6 +111,7 @@ export class Gateway {
       bodies,
       listeners,
       workers,
+      notifications,
       state,
       group,
       supervisor,
@@ -139,7 +143,8 @@ export class Gateway {
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    this.#accounting.flushEach(settings.flush_interval_ms);
+    if (leads) this.#notifications.lead();
+    this.#flushEach(settings.flush_interval_ms);
     this.#state.ready = true;
     // µWS has no newer HTTP parser for Node 20.
     if (leads && process.versions.node.startsWith('20.'))
@@ -151,13 +156,16 @@ export class Gateway {
   }
 
   /** Opens the admin interface. Resolves with false if the gateway was closed before it could. */
-  lead(): Promise<boolean> {
-    return this.#admin.lead();
+  async lead(): Promise<boolean> {
+    const leads = await this.#admin.lead();
+    if (leads) this.#notifications.lead();
+    return leads;
   }
 
   /** To be called when another gateway has the admin interface. */
   follow(): void {
     this.#admin.follow();
+    this.#notifications.follow();
   }
 
   /**
@@ -203,7 +211,7 @@ export class Gateway {
     };
     if (check) return this.#live.problemsOf(next, parts);
     const errors = await this.#live.replace(next, parts);
-    if (this.#state.ready) this.#accounting.flushEach(this.settings.flush_interval_ms);
+    if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
     this.#logs.apply(this.settings);
     return errors;
   }
@@ -240,7 +248,12 @@ export class Gateway {
     await this.#stats.tellLast();
     this.#metrics.close();
     this.#admin.close();
+    this.#notifications.close();
     const flushed = await this.#accounting.close();
     this.#log.info('gateway ended', { flushed });
+  }
+
+  #flushEach(intervalMs: number): void {
+    this.#accounting.flushEach(intervalMs, () => this.#notifications.run());
   }
 }

@@ -199,6 +199,10 @@ export class SharedAccounting implements Sharing {
 
   readonly serveLeases = (port: MessagePort): void => serveLeases(this.#manager, port);
 
+  get claim(): Sharing['claim'] {
+    return this.#hosts?.claim;
+  }
+
   get hosts(): HostDirectory | undefined {
     return this.#hosts?.directory;
   }

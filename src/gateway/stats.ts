@@ -14,6 +14,7 @@ import { statusDocument } from './group-status.js';
 import type { Listeners } from './listeners.js';
 import type { GroupPosition, GroupSnapshot, Snapshot, SnapshotKind } from './messages.js';
 import type { UpstreamWorkers } from './pools.js';
+import type { Notifications } from './notifications.js';
 import type { LiveSettings } from './reload.js';
 import { bodiesInWorkBytesOf } from './snapshot.js';
 import { type StatusFacts, statusOf } from './status.js';
@@ -80,6 +81,7 @@ export interface StatsOptions {
   readonly bodies: BodyBudgetBuffer;
   readonly listeners: Listeners;
   readonly workers: UpstreamWorkers;
+  readonly notifications: Pick<Notifications, 'counts'>;
   readonly state: GatewayState;
   /** Absent if this gateway is the only one. */
   readonly group: GroupPosition | undefined;
@@ -93,7 +95,7 @@ export class Stats {
 
   constructor(options: StatsOptions) {
     this.#options = options;
-    const { live, metrics, accounting, bodies, state, group, supervisor } = options;
+    const { live, metrics, accounting, bodies, notifications, state, group, supervisor } = options;
     const view =
       group &&
       new GroupView({
@@ -110,6 +112,7 @@ export class Stats {
         bytesInWorkMax: () => bodiesInWorkBytesOf(live.settings),
       },
       spans: () => state.traces?.counts(),
+      webhooks: () => notifications.counts,
       sharing: () => accounting.sharing.reading,
       readGroup: view && (() => view.metrics()),
     });

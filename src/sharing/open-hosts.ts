@@ -20,8 +20,8 @@ import { HostDirectory } from './host-directory.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
-import { ValkeyClient } from './valkey-client.js';
-import type { Credited } from './valkey-codec.js';
+import { ValkeyClient, ValkeyError } from './valkey-client.js';
+import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import type { HostAccounting } from './valkey-partition.js';
 
@@ -129,6 +129,11 @@ export interface Hosts {
   readonly registry: RegistryLog;
   /** For operators. */
   readonly directory: HostDirectory;
+  /**
+   * Claims a name for this host and `forMs`. Resolves with false if another host has it; true also if the
+   * server cannot be asked.
+   */
+  claim(name: string, forMs: number): Promise<boolean>;
   closeRegistry(): Promise<void>;
 }
 
@@ -151,12 +156,29 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
     coordinators: openHostCoordinators({ settings: { ...settings, sharing }, host, slot, store, clock, log }),
     registry,
     directory: new HostDirectory({ client, namespace, partitions, host }),
+    claim: (name, forMs) => claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
     closeRegistry: async () => {
       client.close();
       waiter.close();
       await registry.close();
     },
   };
+}
+
+/** A host keeps what it has claimed: after a crash it claims again. */
+export async function claimOf(
+  client: Pick<ValkeyClient, 'command'>,
+  key: string,
+  host: string,
+  forMs: number,
+): Promise<boolean> {
+  try {
+    const set = await client.command(key, ['SET', key, host, 'NX', 'PX', String(Math.ceil(forMs))]);
+    return set !== null || (await client.command(key, ['GET', key])) === host;
+  } catch (error) {
+    if (error instanceof ValkeyError) return true;
+    throw error;
+  }
 }
 
 const PAGE_ACCOUNTS = 500;

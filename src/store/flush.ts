@@ -108,6 +108,8 @@ export interface LedgerFlushOptions {
   /** The top-accounts counter, which gets each record. */
   readonly topAccounts?: Pick<TopAccounts, 'note'>;
   readonly storedResponses?: FlushedResponses | undefined;
+  /** Gets the accounts and keys of each transaction that is on disk. */
+  readonly changed?: { add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void };
   /**
    * Gets each record with an uncovered charge: one that leaves it, takes it back or has collected it. Absent
    * if this gateway alone has the balances.
@@ -277,8 +279,9 @@ export class LedgerFlush {
   }
 
   #noteWritten(): void {
-    const { totals, keyUses, usage } = this.#options;
+    const { totals, keyUses, usage, changed } = this.#options;
     for (const account of this.#accounts) totals.noteWritten?.(account);
+    changed?.add(this.#accounts, keyUses?.waiting ?? []);
     this.#accounts.clear();
     keyUses?.noteWritten();
     usage.noteCommitted();

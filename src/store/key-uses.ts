@@ -26,6 +26,11 @@ export class KeyUses {
     return this.#waiting.size;
   }
 
+  /** Keys whose rows are to be written. */
+  get waiting(): Iterable<KeyIndex> {
+    return this.#waiting;
+  }
+
   /** Takes over marked keys, at most `max`; returns how many. */
   drain(max: number): number {
     return this.#live.ledger.keys.drainDirty((key) => this.#waiting.add(key), max);

@@ -38,6 +38,7 @@ import {
 } from './record-codec.js';
 import { GroupRows } from './group-rows.js';
 import { HistoryRows } from './history-rows.js';
+import { NoticeRows } from './notice-rows.js';
 import { KeyRows } from './key-rows.js';
 import { QuotaUseRows } from './quota-use-rows.js';
 import { RegistryCopy } from './registry-copy.js';
@@ -56,6 +57,7 @@ export class Store implements RecordStore {
   /** Processes that share the registry make their changes through it. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
+  readonly notices: NoticeRows;
   /** For hosts that share the registry. */
   readonly copy: RegistryCopy;
   readonly #tables: Tables;
@@ -71,6 +73,7 @@ export class Store implements RecordStore {
     this.copy = new RegistryCopy(this.#tables, this);
     this.shared = new SharedChanges(this.#tables, this.copy);
     this.history = new HistoryRows(this.#tables);
+    this.notices = new NoticeRows(this.#tables);
   }
 
   /** Path of the file, for messages. */

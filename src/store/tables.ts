@@ -33,6 +33,7 @@
  *     meta               'answer_bytes'            → sum of these
  *     changes            number                    → accounts and keys touched; see change-feed.ts
  *     history            [seconds of a span, position in its ring]  → stats of the span as JSON
+ *     notices            what operators were told of quotas; see notice-rows.ts
  */
 import type { Database, Key, RootDatabase } from 'lmdb';
 import { Environment, makeEnvironmentFile } from './environment.js';
@@ -40,6 +41,7 @@ import { FORMAT } from './record-codec.js';
 import { RowEncoder } from './row-encoder.js';
 import { RowRecorder } from './row-recorder.js';
 import type { HistoryTable } from './history-rows.js';
+import type { NoticeTable } from './notice-rows.js';
 import {
   assertNotEmpty,
   assertStoreFile,
@@ -86,6 +88,7 @@ export interface Tables {
   /** Records writes to the tables that an operator's changes are in. */
   readonly recorder: RowRecorder;
   readonly history: HistoryTable;
+  readonly notices: NoticeTable;
 }
 
 /** The only numbers in `meta` that an operator's changes move; see key-rows.ts and group-rows.ts. */
@@ -162,6 +165,7 @@ function tablesOf(
     changes: root.openDB('changes', TABLE),
     recorder,
     history: root.openDB('history', TABLE),
+    notices: root.openDB('notices', TABLE),
   };
 }
 

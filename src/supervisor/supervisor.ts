@@ -167,8 +167,10 @@ export async function supervise(
 }
 
 /** Returns the files whose content is part of the settings. */
-function namedFiles({ models, listen: { tls } }: Settings): string[] {
+function namedFiles({ models, notify, listen: { tls } }: Settings): string[] {
   const upstreams = models.flatMap((model) => model.upstreams);
   const files = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
-  return [...new Set([...files, tls?.cert_file, tls?.key_file])].filter((path) => path !== undefined);
+  return [...new Set([...files, notify?.secret_file, tls?.cert_file, tls?.key_file])].filter(
+    (path) => path !== undefined,
+  );
 }

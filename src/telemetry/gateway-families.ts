@@ -255,10 +255,39 @@ const SPANS_FAMILY: MetricFamily = {
     Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
 };
 
+/** Without samples unless `notify.url` is set. */
+const WEBHOOK_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_webhooks_total',
+    type: 'counter',
+    help: 'Webhooks of quotas and balances by what became of them: sent (the receiver took it), failed (given up after a day, or because the receiver is gone) or dropped (too many waited). Only with notify.url.',
+    labels: ['state'],
+    collect: ({ webhooks }) => {
+      const { sent, givenUp: failed, dropped } = webhooks() ?? {};
+      if (sent === undefined) return [];
+      return Object.entries({ sent, failed, dropped }).map(([state, value]) => ({
+        value: value!,
+        labels: { state },
+      }));
+    },
+  },
+  {
+    name: 'tollgate_webhook_failures_total',
+    type: 'counter',
+    help: 'Attempts to send a webhook that its receiver did not take; most are tried again. Only with notify.url.',
+    labels: [],
+    collect: ({ webhooks }) => {
+      const counts = webhooks();
+      return counts === undefined ? [] : [{ value: counts.failedAttempts, labels: {} }];
+    },
+  },
+];
+
 export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   ...UPSTREAM_FAMILIES,
   ...ACCOUNTING_FAMILIES,
   SPANS_FAMILY,
+  ...WEBHOOK_FAMILIES,
   ...THREAD_FAMILIES,
   ...ACCOUNT_FAMILIES,
 ];

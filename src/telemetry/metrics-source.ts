@@ -22,6 +22,15 @@ export interface AccountSample {
   readonly callsToday: number;
 }
 
+/** Webhooks of quotas and balances, since the start. */
+export interface WebhookCounts {
+  readonly sent: number;
+  /** Attempts that failed, also of webhooks that were sent later. */
+  readonly failedAttempts: number;
+  readonly givenUp: number;
+  readonly dropped: number;
+}
+
 export interface MetricsSource {
   readonly version: string;
   readonly reader: MetricsReader;
@@ -42,6 +51,8 @@ export interface MetricsSource {
   readonly journalFills: () => readonly number[];
   /** Undefined if no spans are exported. */
   readonly spans: () => SpanCounts | undefined;
+  /** Undefined if no receiver of webhooks is set. */
+  readonly webhooks: () => WebhookCounts | undefined;
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
   /** Empty if account labels are off; bounded by the caller. */

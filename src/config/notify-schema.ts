@@ -1,0 +1,101 @@
+/**
+ * Declares the section `notify`: whom to tell that a quota is nearly used up or a balance is low. Main
+ * threads and commands.
+ */
+import { Type } from 'typebox';
+import { picoUnitsOf } from '../core/money.js';
+import { filePath, whole, type Annotations } from './annotations.js';
+
+/** More thresholds would be noise: each is a message for each quota and period. */
+const THRESHOLDS_MAX = 10;
+/** Bytes of a key for HMAC-SHA256 that the specification of Standard Webhooks allows. */
+const SECRET_BYTES_MIN = 24;
+const SECRET_BYTES_MAX = 64;
+const SECRET = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
+
+/** Returns the bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined if it is none. */
+export function webhookKeyOf(secret: string): Buffer | undefined {
+  const encoded = SECRET.exec(secret)?.[1];
+  if (encoded === undefined) return undefined;
+  const bytes = Buffer.from(encoded, 'base64');
+  const isWhole = bytes.toString('base64').replace(/=+$/, '') === encoded.replace(/=+$/, '');
+  return isWhole && bytes.length >= SECRET_BYTES_MIN && bytes.length <= SECRET_BYTES_MAX ? bytes : undefined;
+}
+
+export const WANTED_SECRET = 'whsec_ and the base64 of 24 to 64 random bytes';
+
+/** A user and a password in the address would be a secret that operators are shown. */
+export function isWebhookUrl(text: string): boolean {
+  if (!URL.canParse(text)) return false;
+  const { protocol, username, password, hash } = new URL(text);
+  return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '' && hash === '';
+}
+
+export const notifySchema = Type.Object(
+  {
+    url: Type.Optional(
+      Type.Refine(
+        Type.String({
+          maxLength: 2_000,
+          description:
+            'Where each notice is sent by POST, signed as Standard Webhooks are; without it notices are lines in the log alone. Redirects are not followed.',
+          'x-want': 'an http:// or https:// address without user and password',
+        } satisfies Annotations),
+        isWebhookUrl,
+      ),
+    ),
+    secret: Type.Optional(
+      Type.Refine(
+        Type.String({
+          description: 'Signs what is sent to url, as a reference to an environment variable.',
+          'x-want': 'a reference such as "${TOLLGATE_WEBHOOK_SECRET}", or secret_file',
+          'x-hint': WANTED_SECRET,
+          'x-secret': true,
+        } satisfies Annotations),
+        (text) => webhookKeyOf(text) !== undefined,
+      ),
+    ),
+    secret_file: Type.Optional(filePath('A file that holds the secret; relative to the configuration file.')),
+    at: Type.Array(
+      Type.Integer({
+        minimum: 1,
+        maximum: 100,
+        description: 'Percent of a quota of a day or a month that is used.',
+        'x-unit': 'percent',
+      } satisfies Annotations),
+      {
+        minItems: 1,
+        maxItems: THRESHOLDS_MAX,
+        default: [80, 100],
+        description:
+          'When to tell of a quota of a day or a month, of a key, an account or a group; each once in each day or month.',
+        'x-want': 'a list of 1 to 10 percentages',
+      } satisfies Annotations,
+    ),
+    low_balance: Type.Optional(
+      Type.Refine(
+        Type.String({
+          description:
+            'Tells of an account when its balance, with what calls in flight hold, falls below it; again after the next credit.',
+          'x-unit': 'currency',
+          'x-want': 'a decimal string above 0 such as "5.00"',
+          'x-hint': 'in quotes: YAML would round a bare number',
+        } satisfies Annotations),
+        (text) => (picoUnitsOf(text) ?? 0n) > 0n,
+      ),
+    ),
+    timeout_ms: whole(
+      100,
+      60_000,
+      10_000,
+      'milliseconds',
+      'Longest wait for the receiver to answer one attempt.',
+    ),
+  },
+  {
+    description:
+      'Whom to tell that a quota of a day or a month is nearly used up, or that a balance is low. With notify: {} it is a line in the log; without the section nobody is told.',
+    'x-want': 'a map of settings',
+    'x-applies': 'reload',
+  } satisfies Annotations,
+);

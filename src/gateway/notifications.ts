@@ -1,0 +1,95 @@
+/**
+ * Connects the notices of quotas (quota-notices.ts) and the outbox of their webhooks (webhook-outbox.ts) with
+ * the gateway's registry and store. gateway.ts owns it, on the main thread of a gateway process.
+ */
+import { SystemClock } from '../core/clock.js';
+import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js';
+import type { AccountStatement } from '../registry/account-statement.js';
+import type { Registry } from '../registry/registry.js';
+import type { Log } from '../telemetry/log.js';
+import type { WebhookCounts } from '../telemetry/metrics-source.js';
+import type { Accounting } from './accounting.js';
+import { QuotaNotices, type ScopeUse } from './quota-notices.js';
+import type { LiveSettings } from './reload.js';
+import { WebhookOutbox } from './webhook-outbox.js';
+
+export interface NotificationsOptions {
+  readonly live: LiveSettings;
+  readonly accounting: Accounting;
+  readonly log: Log;
+}
+
+export class Notifications {
+  readonly #options: NotificationsOptions;
+  readonly #notices: QuotaNotices;
+  readonly #outbox: WebhookOutbox;
+
+  constructor(options: NotificationsOptions) {
+    const { live, accounting, log } = options;
+    const { changed, idNames, store } = accounting.base;
+    const settings = () => live.settings.notify;
+    const clock = new SystemClock();
+    this.#options = options;
+    this.#notices = new QuotaNotices({
+      settings,
+      changed,
+      read: async (accounts, keys) => {
+        const accountIds = idsOf(accounts, (index) => idNames.accountIdOf(index));
+        const keyIds = idsOf(keys, (index) => idNames.keyIdOf(index));
+        return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));
+      },
+      rows: store.notices,
+      claim: accounting.sharing.claim,
+      clock,
+      log,
+    });
+    this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
+  }
+
+  /** To be called after each flush of the timer. Returns at once; what it begins never rejects. */
+  run(): void {
+    void this.#notices.look().then(() => this.#outbox.look());
+  }
+
+  /** This gateway sends the webhooks of its host, until `follow`. */
+  lead(): void {
+    this.#outbox.open();
+  }
+
+  follow(): void {
+    this.#outbox.close();
+  }
+
+  /** For the metrics; undefined if no receiver is set. */
+  get counts(): WebhookCounts | undefined {
+    if (this.#options.live.settings.notify?.url === undefined) return undefined;
+    return { ...this.#outbox.counts, dropped: this.#notices.dropped };
+  }
+
+  close(): void {
+    this.#outbox.close();
+  }
+}
+
+function idsOf<Index extends AccountIndex | KeyIndex>(
+  indices: readonly Index[],
+  idOf: (index: Index) => string | null,
+): string[] {
+  return indices.map(idOf).filter((id) => id !== null);
+}
+
+/** Of keys that were deleted meanwhile there is nothing to tell. */
+function usesOf(registry: Registry, accountIds: readonly string[], _keyIds: readonly string[]): ScopeUse[] {
+  return accountIds.map((id) => accountUseOf(registry.accounts.find(id)));
+}
+
+function accountUseOf({ record, available, held }: AccountStatement): ScopeUse {
+  const { id, name, credited } = record;
+  return {
+    kind: 'account',
+    id,
+    name,
+    quotas: [],
+    balance: { left: asPicoUnits(available + held), credited },
+  };
+}

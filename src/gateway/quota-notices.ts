@@ -1,0 +1,259 @@
+/**
+ * Tells operators that a quota of a day or a month is nearly used up, or that a balance is low: by a line in
+ * the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it). gateway.ts creates
+ * it, on the main thread of a gateway process. No request waits for it.
+ *
+ *     flush → ChangedScopes → look: use of each scope and of the groups above it → passed a threshold?
+ *           → claimed among the hosts? → marked in the store with its webhook → line in the log
+ *
+ * A threshold is told once in each day or month. The mark and the webhook are in one transaction of the
+ * store, which decides between the processes of a host, and nothing is told again after a restart. Hosts
+ * decide by a claim at the sharing server; while that cannot be reached each host tells for itself, with the
+ * same webhook id, by which a receiver knows the second one.
+ */
+import { createHash } from 'node:crypto';
+import type { Settings } from '../config/schema.js';
+import type { Clock } from '../core/clock.js';
+import { decimalOf, picoUnitsOf } from '../core/money.js';
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
+import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
+import type { Log } from '../telemetry/log.js';
+
+/** Accounts, or keys, that wait to be looked at, some 10 MB. One that finds no room comes with its next call. */
+const CHANGED_MAX = 100_000;
+/** Accounts, and keys, of one look: some 15 µs each on the main thread. */
+const LOOKS_MAX = 500;
+/** Lines of one look. */
+const LINES_MAX = 100;
+/** A balance is told again after a credit. A claim at the sharing server needs an end. */
+const BALANCE_CLAIM_MS = 31 * 86_400_000;
+/** Hosts whose clocks differ must not claim one period twice. */
+const CLAIM_OVERLAP_MS = 3_600_000;
+
+/** The accounts and keys that flushes have written and nobody has looked at. Empty while nobody is told. */
+export class ChangedScopes {
+  readonly #isWatched: () => boolean;
+  readonly #accounts = new Set<AccountIndex>();
+  readonly #keys = new Set<KeyIndex>();
+
+  constructor(isWatched: () => boolean) {
+    this.#isWatched = isWatched;
+  }
+
+  add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void {
+    if (!this.#isWatched()) return;
+    addUpTo(CHANGED_MAX, this.#accounts, accounts);
+    addUpTo(CHANGED_MAX, this.#keys, keys);
+  }
+
+  /** Takes at most `max` of each out, the oldest first. */
+  take(max: number): { readonly accounts: AccountIndex[]; readonly keys: KeyIndex[] } {
+    return { accounts: takeFrom(this.#accounts, max), keys: takeFrom(this.#keys, max) };
+  }
+}
+
+function addUpTo<Index>(max: number, set: Set<Index>, added: Iterable<Index>): void {
+  for (const index of added) {
+    if (set.size >= max) return;
+    set.add(index);
+  }
+}
+
+function takeFrom<Index>(set: Set<Index>, max: number): Index[] {
+  const taken: Index[] = [];
+  for (const index of set) {
+    if (taken.length >= max) break;
+    taken.push(index);
+    set.delete(index);
+  }
+  return taken;
+}
+
+/** What is used of one quota, in its unit: calls, tokens or pico-units. */
+export interface QuotaUse {
+  readonly quota: QuotaName;
+  readonly limit: bigint;
+  readonly used: bigint;
+  /** Undefined of what no calendar refills. */
+  readonly resetsMs: WallMs | undefined;
+}
+
+/** A scope and its use by all who share it. */
+export interface ScopeUse {
+  readonly kind: 'account' | 'key' | 'group';
+  readonly id: string;
+  readonly name: string;
+  /** Of a key. */
+  readonly account?: { readonly id: string; readonly name: string };
+  readonly quotas: readonly QuotaUse[];
+  /** Of an account. `left` is what is not spent, so it only falls until the next credit. */
+  readonly balance?: { readonly left: PicoUnits; readonly credited: PicoUnits };
+}
+
+interface Notice extends NoticeMark {
+  readonly scope: ScopeUse;
+  /** Undefined if it is of a balance. */
+  readonly use: QuotaUse | undefined;
+  readonly lowBalance: PicoUnits | undefined;
+}
+
+type NotifySettings = NonNullable<Settings['notify']>;
+
+/** Returns the highest threshold that each quota has passed, and whether the balance is low. */
+export function noticesOf(scope: ScopeUse, { at, low_balance: low }: NotifySettings): Notice[] {
+  const notices: Notice[] = [];
+  for (const use of scope.quotas) {
+    const { quota, used, limit, resetsMs } = use;
+    const { per } = QUOTA_KINDS[quota];
+    if ((per !== 'day' && per !== 'month') || resetsMs === undefined) continue;
+    const percent = Math.max(0, ...at.filter((threshold) => used * 100n >= limit * BigInt(threshold)));
+    if (percent === 0) continue;
+    const period = new Date(resetsMs).toISOString();
+    const mark = { scopeId: scope.id, quota, period, percent, endsMs: resetsMs };
+    notices.push({ ...mark, scope, use, lowBalance: undefined });
+  }
+  const lowBalance = low === undefined ? undefined : picoUnitsOf(low);
+  if (lowBalance !== undefined && scope.balance !== undefined && scope.balance.left < lowBalance) {
+    const period = String(scope.balance.credited);
+    const mark = { scopeId: scope.id, quota: 'balance', period, percent: 0, endsMs: null };
+    notices.push({ ...mark, scope, use: undefined, lowBalance });
+  }
+  return notices;
+}
+
+export interface QuotaNoticesOptions {
+  /** Undefined while nobody is told. */
+  readonly settings: () => Settings['notify'];
+  readonly changed: ChangedScopes;
+  /** Reads the use of these accounts and keys, and of all groups that the accounts are in. */
+  readonly read: (accounts: readonly AccountIndex[], keys: readonly KeyIndex[]) => Promise<ScopeUse[]>;
+  readonly rows: Pick<NoticeRows, 'isNew' | 'tell'>;
+  /**
+   * Whether this host is the one that tells, of all that share the scope; undefined if it is alone. The claim
+   * may be forgotten after `forMs`.
+   */
+  readonly claim: ((id: string, forMs: number) => Promise<boolean>) | undefined;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+export class QuotaNotices {
+  readonly #options: QuotaNoticesOptions;
+  #isLooking = false;
+  #dropped = 0;
+
+  constructor(options: QuotaNoticesOptions) {
+    this.#options = options;
+  }
+
+  /** Webhooks that were dropped since the start because too many wait. */
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Looks at what has changed. To be called after each flush; does nothing while the last look goes on. */
+  async look(): Promise<void> {
+    const { settings, changed, read, log } = this.#options;
+    if (this.#isLooking || settings() === undefined) return;
+    const { accounts, keys } = changed.take(LOOKS_MAX);
+    if (accounts.length + keys.length === 0) return;
+    this.#isLooking = true;
+    try {
+      await this.#tell(await read(accounts, keys));
+    } catch (error) {
+      // What is used stays used: the next call of the scope brings it here again.
+      log.error('quotas were not looked at, operators may be told late', { error: String(error) });
+    } finally {
+      this.#isLooking = false;
+    }
+  }
+
+  async #tell(scopes: readonly ScopeUse[]): Promise<void> {
+    const { settings, rows, claim, log } = this.#options;
+    const notify = settings();
+    if (notify === undefined) return;
+    const fresh = scopes.flatMap((scope) => noticesOf(scope, notify)).filter((notice) => rows.isNew(notice));
+    if (fresh.length === 0) return;
+    const claimed = new Set<Notice>();
+    for (const notice of fresh) {
+      if (claim === undefined || (await claim(webhookIdOf(notice), this.#claimMs(notice))))
+        claimed.add(notice);
+    }
+    const { told, dropped } = rows.tell(fresh, (notice) =>
+      notify.url === undefined || !claimed.has(notice) ? undefined : this.#webhookOf(notice),
+    );
+    this.#dropped += dropped;
+    if (dropped > 0) log.error('webhooks were dropped: too many wait for their receiver', { dropped });
+    this.#write(told.filter((notice) => claimed.has(notice)));
+  }
+
+  #write(notices: readonly Notice[]): void {
+    const { log } = this.#options;
+    for (const notice of notices.slice(0, LINES_MAX)) {
+      const { scope, use, percent } = notice;
+      const { kind, id, name } = scope;
+      if (use === undefined)
+        log.warn('a balance is low', { scope: kind, id, name, balance: decimalOf(scope.balance!.left) });
+      else {
+        const { quota, resetsMs } = use;
+        const [used, limit] = [textOf(use, use.used), textOf(use, use.limit)];
+        const resets = new Date(resetsMs!).toISOString();
+        const text = percent === 100 ? 'a quota is used up' : `${percent} % of a quota is used`;
+        log.warn(text, { scope: kind, id, name, quota, used, limit, resets });
+      }
+    }
+    if (notices.length > LINES_MAX)
+      log.warn('more quotas have passed a threshold', { more: notices.length - LINES_MAX });
+  }
+
+  #webhookOf(notice: Notice): WaitingWebhook {
+    const toldMs = this.#options.clock.wallMs();
+    const { kind, id, name, account } = notice.scope;
+    const scope = { scope: kind, id, name, ...(account && { account }) };
+    const body =
+      notice.use === undefined
+        ? {
+            type: 'balance.low',
+            timestamp: new Date(toldMs).toISOString(),
+            data: {
+              ...scope,
+              balance: decimalOf(notice.scope.balance!.left),
+              low_balance: decimalOf(notice.lowBalance!),
+            },
+          }
+        : {
+            type: 'quota.threshold_reached',
+            timestamp: new Date(toldMs).toISOString(),
+            data: { ...scope, ...dataOf(notice.use, notice.percent) },
+          };
+    return { id: webhookIdOf(notice), body: JSON.stringify(body), toldMs };
+  }
+
+  #claimMs({ endsMs }: Notice): number {
+    if (endsMs === null) return BALANCE_CLAIM_MS;
+    return Math.max(0, endsMs - this.#options.clock.wallMs()) + CLAIM_OVERLAP_MS;
+  }
+}
+
+function dataOf(use: QuotaUse, percent: number): object {
+  const { quota, used, limit, resetsMs } = use;
+  const isMoney = QUOTA_KINDS[quota].unit === 'money';
+  return {
+    quota,
+    threshold_percent: percent,
+    used: isMoney ? decimalOf(used) : Number(used),
+    limit: isMoney ? decimalOf(limit) : Number(limit),
+    resets: new Date(resetsMs!).toISOString(),
+  };
+}
+
+function textOf({ quota }: QuotaUse, amount: bigint): string {
+  return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
+}
+
+/** The same on every host and after every restart, and without a full stop. */
+function webhookIdOf({ scopeId, quota, period, percent, lowBalance }: Notice): string {
+  const what = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);
+  return `msg_${createHash('sha256').update(what).digest('base64url').slice(0, 27)}`;
+}

@@ -1,0 +1,77 @@
+/** A webhook is signed as Standard Webhooks says, and each way in which a receiver fails has its answer. */
+import OpenAI from 'openai';
+import t from 'tap';
+import { webhookKeyOf } from '#src/config/notify-schema.js';
+import { sendWebhook, signedHeaders } from '#src/telemetry/webhook.js';
+import { startReceiver, WEBHOOK_SECRET } from '../../support/webhook-receiver.js';
+
+const KEY = webhookKeyOf(WEBHOOK_SECRET)!;
+const WEBHOOK = { id: 'msg_p5jXN8AQM9LWM0D4loKWxJek', body: '{"test": 2432232314}' };
+const RUNS = new AbortController().signal;
+
+void t.test('the signature is the one of the reference implementation', (t) => {
+  // By the package standardwebhooks 1.1.1.
+  t.same(signedHeaders(WEBHOOK, KEY, 1_614_265_330), {
+    'webhook-id': WEBHOOK.id,
+    'webhook-timestamp': '1614265330',
+    'webhook-signature': 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=',
+  });
+  t.end();
+});
+
+void t.test('a receiver can verify it', async (t) => {
+  const receiver = await startReceiver(t);
+  const to = { url: `${receiver.url}?to=ops`, key: KEY, timeoutMs: 10_000 };
+  const body = JSON.stringify({ type: 'balance.low', data: { name: 'Ünïcødé ✓' } });
+  t.same(await sendWebhook({ id: 'msg_1', body }, to, Date.now(), RUNS), { sent: true });
+  const [got] = receiver.received;
+  t.equal(got?.path, '/hook?to=ops');
+  t.equal(got?.body, body);
+  t.match(got?.headers, { 'content-type': 'application/json', 'user-agent': /^tollgate\/\d/ });
+  const judge = new OpenAI({ apiKey: 'none' }).webhooks;
+  const headers = got!.headers as Record<string, string>;
+  await t.resolves(judge.verifySignature(got!.body, headers, WEBHOOK_SECRET));
+  await t.rejects(judge.verifySignature(`${got!.body} `, headers, WEBHOOK_SECRET));
+});
+
+void t.test('what a receiver answers', async (t) => {
+  const receiver = await startReceiver(t);
+  const to = { url: receiver.url, key: KEY, timeoutMs: 10_000 };
+  const nowMs = Date.UTC(2026, 0, 1);
+  const date = new Date(nowMs + 90_000).toUTCString();
+  const cases: readonly [number, Record<string, string>, object][] = [
+    [200, {}, { sent: true }],
+    [500, {}, { sent: false, reason: 'status 500' }],
+    [429, { 'retry-after': '7' }, { sent: false, reason: 'status 429', pauseMs: 7_000 }],
+    [503, { 'retry-after': date }, { sent: false, reason: 'status 503', pauseMs: 90_000 }],
+    [503, { 'retry-after': '999999' }, { sent: false, reason: 'status 503', pauseMs: 3_600_000 }],
+    [503, { 'retry-after': 'soon' }, { sent: false, reason: 'status 503' }],
+    [410, {}, { sent: false, reason: 'status 410', refusedForGood: true }],
+    [
+      307,
+      { location: `${receiver.url}/elsewhere` },
+      { sent: false, reason: 'status 307: redirects are not followed' },
+    ],
+  ];
+  for (const [status, headers, expected] of cases) {
+    receiver.replies.push({ status, headers });
+    t.same(await sendWebhook(WEBHOOK, to, nowMs, RUNS), expected, `${status} ${JSON.stringify(headers)}`);
+  }
+  t.equal(receiver.received.length, cases.length, 'nothing was sent elsewhere');
+});
+
+void t.test('a receiver that is silent, or is not there', async (t) => {
+  const receiver = await startReceiver(t);
+  receiver.replies.push({ status: undefined }, { status: undefined });
+  const to = { url: receiver.url, key: KEY, timeoutMs: 100 };
+  t.same(await sendWebhook(WEBHOOK, to, 0, RUNS), {
+    sent: false,
+    reason: 'no answer within notify.timeout_ms',
+  });
+  const stop = new AbortController();
+  const cut = sendWebhook(WEBHOOK, { ...to, timeoutMs: 60_000 }, 0, stop.signal);
+  stop.abort();
+  t.match(await cut, { sent: false }, 'the end of the process waits for no receiver');
+  const nowhere = { ...to, url: 'http://127.0.0.1:1/' };
+  t.same(await sendWebhook(WEBHOOK, nowhere, 0, RUNS), { sent: false, reason: 'ECONNREFUSED' });
+});
