@@ -13,7 +13,7 @@ const SECRET_BYTES_MIN = 24;
 const SECRET_BYTES_MAX = 64;
 const SECRET = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 
-/** Returns the bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined if it is none. */
+/** Returns the bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, undefined of none. */
 export function webhookKeyOf(secret: string): Buffer | undefined {
   const encoded = SECRET.exec(secret)?.[1];
   if (encoded === undefined) return undefined;

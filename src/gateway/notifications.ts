@@ -3,8 +3,10 @@
  * the gateway's registry and store. gateway.ts owns it, on the main thread of a gateway process.
  */
 import { SystemClock } from '../core/clock.js';
+import { ProxyError } from '../core/errors.js';
 import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { AccountStatement } from '../registry/account-statement.js';
+import type { GroupStatement } from '../registry/groups.js';
 import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
@@ -78,18 +80,38 @@ function idsOf<Index extends AccountIndex | KeyIndex>(
   return indices.map(idOf).filter((id) => id !== null);
 }
 
-/** Of keys that were deleted meanwhile there is nothing to tell. */
-function usesOf(registry: Registry, accountIds: readonly string[], _keyIds: readonly string[]): ScopeUse[] {
-  return accountIds.map((id) => accountUseOf(registry.accounts.find(id)));
+/** Reads the accounts, the keys, and all groups that the accounts are in. */
+function usesOf(registry: Registry, accountIds: readonly string[], keyIds: readonly string[]): ScopeUse[] {
+  const accounts = accountIds.map((id) => registry.accounts.find(id));
+  const groupIds = new Set(accounts.flatMap(({ group }) => (group === undefined ? [] : [group.id])));
+  const groups: GroupStatement[] = [];
+  for (const id of groupIds) {
+    const group = registry.groups.find(id);
+    groups.push(group);
+    // What is added is gone through too.
+    if (group.record.parentId !== undefined) groupIds.add(group.record.parentId);
+  }
+  return [
+    ...accounts.map(accountUseOf),
+    ...keyIds.flatMap((id) => keyUseOf(registry, id) ?? []),
+    ...groups.map(({ record: { id, name }, quotas }) => ({ kind: 'group' as const, id, name, quotas })),
+  ];
 }
 
-function accountUseOf({ record, available, held }: AccountStatement): ScopeUse {
+function accountUseOf({ record, available, held, quotas }: AccountStatement): ScopeUse {
   const { id, name, credited } = record;
-  return {
-    kind: 'account',
-    id,
-    name,
-    quotas: [],
-    balance: { left: asPicoUnits(available + held), credited },
-  };
+  const balance = { left: asPicoUnits(available + held), credited };
+  return { kind: 'account', id, name, quotas, balance };
+}
+
+/** Undefined if the key was deleted meanwhile. */
+function keyUseOf(registry: Registry, keyId: string): ScopeUse | undefined {
+  try {
+    const { record, accountName, quotas } = registry.keys.find(keyId);
+    const { id, name, accountId } = record;
+    return { kind: 'key', id, name, account: { id: accountId, name: accountName }, quotas };
+  } catch (error) {
+    if (error instanceof ProxyError && error.code === 'not_found') return undefined;
+    throw error;
+  }
 }

@@ -15,12 +15,13 @@ import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { decimalOf, picoUnitsOf } from '../core/money.js';
-import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
-import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
+import { QUOTA_KINDS } from '../core/quotas.js';
+import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
+import type { QuotaUse } from '../registry/quota-use.js';
 import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Accounts, or keys, that wait to be looked at, some 10 MB. One that finds no room comes with its next call. */
+/** Accounts, or keys, that wait to be looked at: some 10 MB. Others come with their next call. */
 const CHANGED_MAX = 100_000;
 /** Accounts, and keys, of one look: some 15 µs each on the main thread. */
 const LOOKS_MAX = 500;
@@ -68,15 +69,6 @@ function takeFrom<Index>(set: Set<Index>, max: number): Index[] {
     set.delete(index);
   }
   return taken;
-}
-
-/** What is used of one quota, in its unit: calls, tokens or pico-units. */
-export interface QuotaUse {
-  readonly quota: QuotaName;
-  readonly limit: bigint;
-  readonly used: bigint;
-  /** Undefined of what no calendar refills. */
-  readonly resetsMs: WallMs | undefined;
 }
 
 /** A scope and its use by all who share it. */

@@ -105,7 +105,10 @@ export class WebhookOutbox {
   async #try(webhook: WaitingWebhook): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
     const nowMs = clock.wallMs();
-    if (nowMs - webhook.toldMs > AGE_MS_MAX) return this.#giveUp(webhook, 'it is a day old');
+    if (nowMs - webhook.toldMs > AGE_MS_MAX) {
+      this.#giveUp(webhook, 'it is a day old');
+      return;
+    }
     const { url, secret, timeout_ms: timeoutMs } = settings()!;
     const receiver = { url: url!, key: webhookKeyOf(secret!)!, timeoutMs };
     const delivery = await sendWebhook(webhook, receiver, nowMs, this.#stop.signal);
@@ -119,7 +122,10 @@ export class WebhookOutbox {
 
   #failed(webhook: WaitingWebhook, { reason, pauseMs, refusedForGood }: Delivery, url: string): void {
     this.#counts.failedAttempts += 1;
-    if (refusedForGood === true) return this.#giveUp(webhook, reason!);
+    if (refusedForGood === true) {
+      this.#giveUp(webhook, reason!);
+      return;
+    }
     this.#attempts.set(webhook.id, (this.#attempts.get(webhook.id) ?? 0) + 1);
     if (this.#failures === 0)
       this.#options.log.warn('a webhook was not taken; it is tried again', {

@@ -9,9 +9,9 @@ import {
   noticesOf,
   QuotaNotices,
   type QuotaNoticesOptions,
-  type QuotaUse,
   type ScopeUse,
 } from '#src/gateway/quota-notices.js';
+import type { QuotaUse } from '#src/registry/quota-use.js';
 import { Store } from '#src/store/store.js';
 import type { Log, LogFields } from '#src/telemetry/log.js';
 import { StoppedClock } from '../store/support.js';
@@ -29,6 +29,7 @@ const use = (
 ): QuotaUse => ({
   quota,
   used,
+  held: 0n,
   limit,
   resetsMs,
 });
@@ -145,7 +146,7 @@ void t.test('what the webhook says', async (t) => {
     id: 'key_1',
     name: 'prod',
     account: { id: 'acct_1', name: 'acme' },
-    quotas: [use(picoUnitsOf('8.50')!, picoUnitsOf('10.00')!, 'spend_per_month')],
+    quotas: [use(picoUnitsOf('8.50')!, picoUnitsOf('10.00'), 'spend_per_month')],
   };
   world.scopes = [key, account([use(100n)], { left: picoUnitsOf('1.25')!, credited: picoUnitsOf('20.00')! })];
   await world.look();
