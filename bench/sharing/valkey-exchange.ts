@@ -20,6 +20,7 @@ const NODES = [1, 64];
 const BATCHES = [1, 10, 100, 1_000];
 const CLOCK_TICKS_PER_SECOND = 100;
 const NOTHING = { epoch: '', places: [] };
+const NO_PROMISE = { term: 0, server: '' };
 const CREDITED = { totalPicoUnits: asPicoUnits(3_000_000_000_000_000_000n), version: 1 };
 const clock = new SystemClock();
 
@@ -68,7 +69,12 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     node: { host: `host${node}`, slot: 0, incarnation: randomUUID() },
     clock,
     accounting: { spentOf: () => undefined, creditedOf: () => CREDITED, allSpent: () => [] },
-    memory: { of: () => NOTHING, set: () => undefined },
+    memory: {
+      of: () => NOTHING,
+      set: () => undefined,
+      promisedBy: () => NO_PROMISE,
+      promise: () => undefined,
+    },
     equalShares: 0,
     nodeExpiryMs: 900_000,
   });

@@ -8,11 +8,13 @@
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { Type, type Static } from 'typebox';
+import { Type, type Static, type TSchema } from 'typebox';
 import { Check } from 'typebox/value';
-import type { Remembered } from './valkey-partition.js';
+import type { PromisedTerm, Remembered } from './valkey-partition.js';
 
 const FILE_NAME = 'sharing.json';
+/** Each process writes one of its own: a promise must not be undone by another one's older copy. */
+const promisesName = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
 
 const Memory = Type.Object({
@@ -21,7 +23,14 @@ const Memory = Type.Object({
   partitions: Type.Array(Type.Object({ epoch: Type.String(), places: Type.Array(Type.String()) })),
 });
 
+/** By partition; null where nothing was promised. */
+const Promises = Type.Array(
+  Type.Union([Type.Null(), Type.Object({ term: Type.Integer({ minimum: 0 }), server: Type.String() })]),
+);
+const NO_PROMISE: PromisedTerm = { term: 0, server: '' };
+
 export class CoordinatorMemory {
+  readonly #folder: string;
   readonly #path: string;
   #memory: Static<typeof Memory>;
 
@@ -30,6 +39,7 @@ export class CoordinatorMemory {
    * would not be safe to forget it.
    */
   constructor(dataFolder: string, namespace: string) {
+    this.#folder = dataFolder;
     this.#path = join(dataFolder, FILE_NAME);
     this.#memory = this.#read() ?? { namespace, partitions: [] };
     if (this.#memory.namespace === namespace) return;
@@ -49,29 +59,58 @@ export class CoordinatorMemory {
     while (partitions.length <= partition) partitions.push({ epoch: '', places: [] });
     partitions[partition] = { epoch, places: [...places] };
     this.#memory = { ...this.#memory, partitions };
-    const temporary = `${this.#path}.${process.pid}`;
-    const file = openSync(temporary, 'w', 0o600);
-    try {
-      writeSync(file, JSON.stringify(this.#memory));
-      fsyncSync(file);
-    } finally {
-      closeSync(file);
-    }
-    renameSync(temporary, this.#path);
+    write(this.#path, this.#memory);
+  }
+
+  /** What this life or an earlier one of the place has promised. Reads the file; throws if it is damaged. */
+  promisedBy(place: string, partition: number): PromisedTerm {
+    return this.#promises(place)[partition] ?? NO_PROMISE;
+  }
+
+  /** As `set`; an older promise than what is on disk changes nothing. */
+  promise(place: string, partition: number, { term, server }: PromisedTerm): void {
+    const promises = [...this.#promises(place)];
+    if ((promises[partition]?.term ?? 0) >= term) return;
+    while (promises.length < partition) promises.push(null);
+    promises[partition] = { term, server };
+    write(join(this.#folder, promisesName(place)), promises);
+  }
+
+  #promises(place: string): Static<typeof Promises> {
+    const path = join(this.#folder, promisesName(place));
+    return readChecked(path, Promises) ?? [];
   }
 
   #read(): Static<typeof Memory> | undefined {
-    let text: string;
-    try {
-      text = readFileSync(this.#path, 'utf8');
-    } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
-      throw error;
-    }
-    const value = parsed(text);
-    if (!Check(Memory, value)) throw new Error(`${this.#path}: is not what a gateway has written`);
-    return value;
+    return readChecked(this.#path, Memory);
   }
+}
+
+/** Undefined if there is no such file. */
+function readChecked<Schema extends TSchema>(path: string, schema: Schema): Static<Schema> | undefined {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+    throw error;
+  }
+  const value = parsed(text);
+  if (!Check(schema, value)) throw new Error(`${path}: is not what a gateway has written`);
+  return value;
+}
+
+/** Replaces the file, which is on disk when this returns. */
+function write(path: string, value: unknown): void {
+  const temporary = `${path}.${process.pid}`;
+  const file = openSync(temporary, 'w', 0o600);
+  try {
+    writeSync(file, JSON.stringify(value));
+    fsyncSync(file);
+  } finally {
+    closeSync(file);
+  }
+  renameSync(temporary, path);
 }
 
 function parsed(text: string): unknown {

@@ -199,6 +199,8 @@ export type LossReason =
   | 'failing'
   /** It has lost its data, and waits until nobody can exceed a limit. */
   | 'quarantine'
+  /** It may have lost data, and finds out. */
+  | 'checking'
   /** It does not know this life of the node, or no longer: join again. */
   | 'unknown_node'
   /** `close` was called. */
@@ -209,10 +211,14 @@ export class CoordinatorLost extends Error {
   readonly code = 'authority_lost';
   readonly reason: LossReason;
 
-  constructor(reason: LossReason, message: string, options?: ErrorOptions) {
+  /** How long nothing will be granted, as far as that is known. */
+  readonly waitMs: number | undefined;
+
+  constructor(reason: LossReason, message: string, options?: ErrorOptions & { readonly waitMs?: number }) {
     super(message, options);
     this.name = 'CoordinatorLost';
     this.reason = reason;
+    this.waitMs = options?.waitMs;
   }
 }
 

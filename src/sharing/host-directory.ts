@@ -12,8 +12,9 @@ import { invalid, notFound } from '../registry/record-id.js';
 import { CoordinatorLost } from './coordinator.js';
 import { scriptOf, type ValkeyClient } from './valkey-client.js';
 import { LUA_PRELUDE, SILENT_MS } from './valkey-lua.js';
-import { ValkeyServer } from './valkey-partition.js';
-import { LEAVE_SCRIPT, PAGE_SCOPES } from './valkey-scripts.js';
+import { ValkeyServer } from './valkey-server.js';
+import { LEAVE_SCRIPT } from './valkey-life-scripts.js';
+import { PAGE_SCOPES } from './valkey-scripts.js';
 
 /*
  * Both scripts work on one partition. Their keys are those of valkey-lua.ts: meta, nodes, awaited, held of
@@ -27,7 +28,7 @@ import { LEAVE_SCRIPT, PAGE_SCOPES } from './valkey-scripts.js';
 export const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do rows[#rows + 1] = {all[i], cmsgpack.unpack(all[i + 1])[3]} end
-return pack({now_ms(cmsgpack.unpack(ARGV[3])[1]), rows, call('SMEMBERS', KEYS[3])})
+return pack({now_ms(cmsgpack.unpack(ARGV[3])[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 `);
 
 /**
@@ -39,13 +40,14 @@ return pack({now_ms(cmsgpack.unpack(ARGV[3])[1]), rows, call('SMEMBERS', KEYS[3]
 export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
-local now = now_ms(head[2])
+local now = now_ms(head[2], KEYS[1])
 local node = node_of(KEYS[2], place)
 if node and now - node[3] < SILENT then return pack({'alive', now - node[3], {}}) end
 local till = tonumber(call('HGET', KEYS[1], 'until') or 0)
 if now < till then return pack({'early', till - now, {}}) end
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
-call('HSET', KEYS[2], place, pack({head[1], 0, node and node[3] or 0, '', 0, 1, 0}))
+call('HSET', KEYS[2], place, pack({head[1], 0, node and node[3] or 0, '', 0, 1, 0,
+  0, '', 0, 0, 0, node and node[1] or '', 0}))
 call('HSET', KEYS[1], 'gone:' .. host, now)
 return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
 `);
@@ -146,7 +148,7 @@ export class HostDirectory {
       throw isAlive(host, `the server heard it ${Math.floor(ms / MS_PER_SECOND)} s ago`);
     if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
     const isFree = await place.free(incarnation, scopes, () => undefined);
-    if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation])) === false) {
+    if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false) {
       throw isAlive(host, 'it has just come back');
     }
   }

@@ -2,13 +2,12 @@
  * The coordinator of hosts: a Valkey or Redis carries out the asks of all nodes, with one script call for
  * each exchange and partition. `EqualShare` wraps it. Main thread of a gateway process.
  *
- * If the server is another one than before, or is empty, it may have lost what it granted. Then nothing is
- * granted for as long as a permit can weigh, and until every known node has reported what it holds and every
- * host what it has spent. What a silent host holds stays held, because nobody else knows how much it spent.
+ * If the server is another one than before, or went back in time, the marks of all nodes tell whether it has
+ * lost anything (valkey-marks.ts). If it has, or is empty, nothing is granted for as long as a permit can
+ * weigh, and until every known node has reported what it holds and every host what it has spent. What a
+ * silent host holds stays held, because nobody else knows how much it spent.
  *
- * The server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. If it fails over by itself, the
- * old master must not go on behind a network cut for longer than the quarantine: min-replicas-to-write does
- * that.
+ * The server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -31,7 +30,9 @@ import type { ValkeyClient } from './valkey-client.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type HostAccounting, type PartitionReply } from './valkey-partition.js';
 
-/** Older estimates of the server's clock are not used: clocks drift apart by up to half a thousandth. */
+/** Clocks drift apart by up to half a thousandth; of two, each may. */
+const CLOCK_DRIFT = 0.001;
+/** Older estimates of the server's clock are not used. */
 const CLOCK_ESTIMATE_MS_MAX = 60_000;
 
 export interface ValkeyCoordinatorOptions {
@@ -42,7 +43,7 @@ export interface ValkeyCoordinatorOptions {
   readonly node: NodeIdentity;
   readonly clock: Pick<Clock, 'monotonicMs'>;
   readonly accounting: HostAccounting;
-  readonly memory: Pick<CoordinatorMemory, 'of' | 'set'>;
+  readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
   /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
   readonly equalShares: number;
   /** Whether this node is one of them. Default true. */
@@ -88,6 +89,8 @@ export class ValkeyCoordinator implements Coordinator {
           held: this.#held,
           remembered: memory.of(partition),
           remember: (remembered) => memory.set(partition, remembered),
+          promised: memory.promisedBy(placeOf(node), partition),
+          promise: (promised) => memory.promise(placeOf(node), partition, promised),
         }),
     );
   }
@@ -153,7 +156,9 @@ export class ValkeyCoordinator implements Coordinator {
     const sentMs = clock.monotonicMs();
     const snapshot = this.#snapshots.get(partition);
     const fresh = snapshot !== undefined && sentMs - snapshot.receivedMs < CLOCK_ESTIMATE_MS_MAX;
-    const sentAtMs = fresh ? Math.floor(snapshot.serverMs + sentMs - snapshot.receivedMs) : 0;
+    // At least what its clock shows, whatever the drift.
+    const sinceMs = fresh ? sentMs - snapshot.receivedMs : 0;
+    const sentAtMs = fresh ? Math.floor(snapshot.serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
     // If the estimate came with a slow reply, the server's clock may seem ahead by as long as that reply
     // took.
     const wasSetForward = (serverMs: number): boolean => {
@@ -167,8 +172,8 @@ export class ValkeyCoordinator implements Coordinator {
       this.#snapshots.set(partition, { serverMs: reply.nowMs, sentMs, receivedMs: clock.monotonicMs() });
       return reply;
     } catch (error) {
-      // The server replied, so it may be another one by now, with another clock.
-      if (!isSilent(error)) this.#snapshots.delete(partition);
+      // After a loss the time does not go on as before.
+      if (hasLost(error)) this.#snapshots.delete(partition);
       throw error;
     }
   }
@@ -178,8 +183,10 @@ export class ValkeyCoordinator implements Coordinator {
   }
 }
 
-function isSilent(error: unknown): boolean {
-  return error instanceof CoordinatorLost && (error.reason === 'unreachable' || error.reason === 'deadline');
+function hasLost(error: unknown): boolean {
+  return (
+    error instanceof CoordinatorLost && (error.reason === 'quarantine' || error.reason === 'unknown_node')
+  );
 }
 
 /** Waits for all, so that the exchange is over before the next begins; then throws the first loss. */

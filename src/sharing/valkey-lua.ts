@@ -1,7 +1,7 @@
 /**
- * What the Lua scripts of the coordinator have in common: constants, exact money, time, the check whether the
- * server may have lost data, and the grants of day, slots and money. Redis 7 and Valkey run Lua 5.1, and
- * every script is atomic. valkey-scripts.ts builds the scripts from it. Main thread.
+ * What the Lua scripts of the coordinator have in common: constants, exact money, time, and the grants of
+ * day, slots and money. Redis 7 and Valkey run Lua 5.1, and every script is atomic. valkey-scripts.ts builds
+ * the scripts from it. Main thread.
  *
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
@@ -9,15 +9,16 @@
  * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
  * of a node:
  *
- *     T:meta      hash  epoch, run (of the server), checked, until and lost (ms), fresh,
- *                       places = version of the list of nodes,
+ *     T:meta      hash  epoch, checked, until and lost (ms), fresh; places = version of the list of nodes;
+ *                       run, term, checking, grown and witnessed: see valkey-marks.ts,
  *                       host:<host> = epoch in which the host reported,
  *                       gone:<host> = when an operator said that the host will not come back
  *     T:nodes     hash  P → [incarnation, sequence, seen (ms), epoch in which it reported,
  *                       back (ms) = when it last came back from silence,
  *                       whether leases of an earlier life are to be voided,
- *                       equal shares of which it has one or 0]
- *     T:awaited   set   places that have to report before anything is granted
+ *                       equal shares of which it has one or 0,
+ *                       and from the 8th on what valkey-marks.ts says]
+ *     T:awaited   set   places that have to report, or to show their marks, before anything is granted
  *     T:held:P    set   scopes of which the node at P holds day, slots or money
  *     T:s:S       hash  of scope S: m = minute of all, d = day and slots of all, n:P = those of P.
  *                       It expires when nothing of it weighs
@@ -39,7 +40,7 @@ export const MONEY_BASE = 1_000_000_000n;
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
 
 /** How often a script checks which server runs it: no server restarts or takes over within 20 ms. */
-const SERVER_CHECK_MS = 20;
+export const SERVER_CHECK_MS = 20;
 
 /**
  * An exchange that arrives so long after it was sent is not carried out: its node has given it up by then,
@@ -59,10 +60,12 @@ local DAY, ZONE = 86400000, 28800000
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
-local function now_ms(instead)
-  if instead > 0 then return instead end
+-- Goes on where the time of the server before this one stopped, see valkey-marks.ts.
+local function now_ms(instead, meta)
+  local skew = meta and tonumber(call('HGET', meta, 'skew') or 0) or 0
+  if instead > 0 then return instead - skew end
   local t = call('TIME')
-  return t[1] * 1000 + floor(t[2] / 1000)
+  return t[1] * 1000 + floor(t[2] / 1000) - skew
 end
 
 local function norm(hi, lo) local carry = floor(lo / BASE) return hi + carry, lo - carry * BASE end
@@ -78,24 +81,6 @@ end
 
 local function info_of(section, word)
   return string.match(call('INFO', section), word .. ':([^\\r\\n]*)') or ''
-end
-
--- Returns the present epoch. If another server runs this than the one that wrote last, its data may be old:
--- a new epoch begins, in which every node reports before anything is granted. It writes, so that a server
--- that cannot write fails here.
-local function epoch_of(meta, nodes, awaited, now)
-  local m = call('HMGET', meta, 'epoch', 'run', 'checked', 'until', 'lost', 'places')
-  if not m[1] then return nil end
-  local epoch, till, lost, places = m[1], tonumber(m[4]), tonumber(m[5]), tonumber(m[6] or 0)
-  local age = now - tonumber(m[3])
-  if age >= 0 and age < CHECK then return epoch, till, lost, places end
-  local run = info_of('server', 'run_id')
-  call('HSET', meta, 'checked', now)
-  if run == m[2] then return epoch, till, lost, places end
-  epoch, till, lost = redis.sha1hex(epoch .. run), now + QUARANTINE, now
-  call('HSET', meta, 'epoch', epoch, 'run', run, 'until', till, 'lost', now)
-  for _, place in ipairs(call('HKEYS', nodes)) do call('SADD', awaited, place) end
-  return epoch, till, lost, places
 end
 
 local function node_of(nodes, place)

@@ -4,114 +4,26 @@
  * Main thread.
  */
 import { randomBytes } from 'node:crypto';
+import type { Clock } from '../core/clock.js';
 import type { InheritedUse } from '../registry/key-record.js';
 import { CoordinatorLost, type HostSpent, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { HeldLease, HeldLeases } from './held-leases.js';
-import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import {
-  coordinatorKeys,
-  type CoordinatorKeys,
   type Credited,
   decodeReply,
   decodeView,
   encodeAsk,
   moneyPair,
-  packed,
   type RawReply,
   type RawView,
-  unpacked,
   versioned,
 } from './valkey-codec.js';
-import {
-  DISTRUST_SCRIPT,
-  ENTER_SCRIPT,
-  EXCHANGE_SCRIPT,
-  LEAVE_SCRIPT,
-  LOOK_SCRIPT,
-  PAGE_SCOPES,
-  REPORT_SCRIPT,
-  REPORTED_SCRIPT,
-  VOID_SCRIPT,
-} from './valkey-scripts.js';
+import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
+import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
+import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
-/** So many pages of 500 are more scopes than a process can have. */
-const PAGES_MAX = 50_000;
-
-export interface ValkeyServerOptions {
-  readonly client: ValkeyClient;
-  readonly namespace: string;
-  readonly partition: number;
-  readonly host: string;
-  readonly place: string;
-  /** The time to use instead of the server's, unless it is 0. Only tests set it. */
-  readonly timeInsteadMs: () => number;
-}
-
-/**
- * Runs scripts in the name of a place (host:slot) in one partition, and frees what ended lives of that place
- * hold. The host directory uses it too.
- */
-export class ValkeyServer {
-  readonly keys: CoordinatorKeys;
-  readonly #options: ValkeyServerOptions;
-
-  constructor(options: ValkeyServerOptions) {
-    this.#options = options;
-    this.keys = coordinatorKeys(options.namespace, options.partition);
-  }
-
-  /**
-   * Runs a script with the keys of the partition and the place, then the two of each scope. One round trip.
-   * Rejects with CoordinatorLost.
-   */
-  run(
-    script: ValkeyScript,
-    args: readonly unknown[],
-    scopes: readonly string[] = [],
-    rows: readonly unknown[] = [],
-  ): Promise<unknown> {
-    const { meta, nodes, awaited, heldBy, of } = this.keys;
-    const common = [meta, nodes, awaited, heldBy(this.#options.place)];
-    return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
-  }
-
-  async call(
-    script: ValkeyScript,
-    keys: readonly string[],
-    args: readonly unknown[],
-    rows: readonly unknown[] = [],
-  ): Promise<unknown> {
-    const { client, place, host } = this.#options;
-    try {
-      const reply = await client.run(script, keys, [place, host, packed(args), packed(rows)], {
-        binary: true,
-      });
-      return unpacked(reply as Buffer);
-    } catch (error) {
-      throw asLoss(error);
-    }
-  }
-
-  /**
-   * Frees what the place holds, page by page from `first` on, and reports what the host has spent as far as
-   * that is known. Returns false if another life than `incarnation` has come. Rejects with CoordinatorLost.
-   */
-  async free(
-    incarnation: string,
-    first: readonly string[],
-    spentOf: (scope: string) => HostSpent | undefined,
-  ): Promise<boolean> {
-    let page = first;
-    for (let pages = 0; pages < PAGES_MAX; pages++) {
-      const rows = page.map((scope) => [scope, versioned(spentOf(scope))]);
-      const next = await this.run(VOID_SCRIPT, [incarnation, this.#options.timeInsteadMs()], page, rows);
-      if (next === false) return false;
-      if (!Array.isArray(next) || next.length === 0) return true;
-      page = next as string[];
-    }
-    throw new CoordinatorLost('failing', 'leases of an ended life do not end');
-  }
-}
+/** A server wants one promise; a second one if it was overtaken meanwhile. */
+const PROMISES_MAX = 4;
 
 /** What the host's store knows; the reads are synchronous. */
 export interface HostAccounting {
@@ -123,6 +35,16 @@ export interface HostAccounting {
   inheritedOf?(scope: string): InheritedUse | undefined;
   /** All accounts that the host has charged. */
   allSpent(): Iterable<readonly [string, HostSpent]>;
+}
+
+/**
+ * The newest term that a place has promised to a server, see valkey-marks.ts. Nothing that the place asks is
+ * carried out by a server of another one.
+ */
+export interface PromisedTerm {
+  readonly term: number;
+  /** The server's id; empty if nothing was promised yet. */
+  readonly server: string;
 }
 
 /** What a host remembers of a partition over restarts of itself and of the server. */
@@ -140,6 +62,10 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly held: HeldLeases;
   readonly remembered: Remembered;
   readonly remember: (remembered: Remembered) => void;
+  readonly promised: PromisedTerm;
+  /** Puts it on disk before it returns. */
+  readonly promise: (promised: PromisedTerm) => void;
+  readonly clock: Pick<Clock, 'monotonicMs'>;
   /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
   readonly equalShares: number;
   /** Whether this node is one of them. */
@@ -153,13 +79,21 @@ export interface PartitionReply {
   readonly answers: readonly LeaseReply[];
 }
 
-type Entered = readonly [string, number, string, boolean, readonly string[]];
+type Term = readonly [term: number, server: string];
+type Entered = readonly [
+  status: string,
+  nowMs: number,
+  epoch: string,
+  hostReported: boolean,
+  /** Scopes to void, or the term to be promised. */
+  rest: readonly string[] | Term,
+];
 type Exchanged = readonly [
   status: string,
   nowMs: number,
   epoch: string,
   waitMs: number,
-  /** Replies; in a quarantine some of the places that have to report. */
+  /** Replies; in a quarantine some of the places that have to report; or the term to be promised. */
   rest?: readonly unknown[],
   places?: number,
 ];
@@ -170,23 +104,32 @@ export class ValkeyPartition {
   #remembered: Remembered;
   /** The version of the list of nodes that is remembered. */
   #places: number | undefined;
+  /** Pages that were reported when it last entered. */
+  #pages = 0;
+  #promised: PromisedTerm;
+  /** The last exchange whose reply came, and which server carried it out: the node's mark. */
+  #heard = { sequence: 0, server: '', atMs: 0 };
 
   constructor(options: PartitionOptions) {
     this.#options = options;
     this.#server = new ValkeyServer(options);
     this.#remembered = options.remembered;
+    this.#promised = options.promised;
   }
 
   /** Resolves with the server's time. Rejects with CoordinatorLost. */
   async enter(): Promise<number> {
-    const { incarnation, timeInsteadMs, equalShares, hasShare } = this.#options;
+    const { incarnation, timeInsteadMs, equalShares, hasShare, clock } = this.#options;
     const candidate = randomBytes(16).toString('hex');
     const { epoch: known, places } = this.#remembered;
+    const { sequence, server, atMs } = this.#heard;
     const args = [incarnation, timeInsteadMs(), known, candidate, hasShare ? equalShares : 0, places];
-    const [status, nowMs, epoch, hostReported, first] = (await this.#server.run(
-      ENTER_SCRIPT,
-      args,
-    )) as Entered;
+    const [status, nowMs, epoch, hostReported, first] = await this.#inTerm(async (promised) => {
+      const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
+      const heard = [sequence, server, ageMs];
+      const reply = (await this.#server.run(ENTER_SCRIPT, [...args, heard, promised])) as Entered;
+      return { reply, term: reply[0] === 'term' ? (reply[4] as Term) : undefined };
+    });
     if (status === 'evicts')
       throw new CoordinatorLost(
         'failing',
@@ -194,10 +137,11 @@ export class ValkeyPartition {
           'what is evicted would be given twice',
       );
     // It is empty for a life that the server knows, which keeps what it holds.
-    if (Array.isArray(first) && first.length > 0) await this.#void(first);
-    if (epoch !== known) await this.#reportHeld();
-    if (!hostReported) await this.#reportSpent();
-    await this.#finish(epoch);
+    if (Array.isArray(first) && first.length > 0) await this.#void(first as readonly string[]);
+    let pages = 0;
+    if (epoch !== known) pages += await this.#reportHeld();
+    if (!hostReported) pages += await this.#reportSpent();
+    await this.#finish(epoch, pages);
     return nowMs;
   }
 
@@ -221,16 +165,22 @@ export class ValkeyPartition {
       return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
     });
     const args = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
+    const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = asks.map(({ scope }) => scope);
-    const reply = (await this.#server.run(EXCHANGE_SCRIPT, args, scopes, raws)) as Exchanged;
-    const [status, nowMs, epoch, waitMs, rest = [], places] = reply;
+    const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm(async (promised) => {
+      const head = [...args, heard, promised];
+      const reply = (await this.#server.run(EXCHANGE_SCRIPT, head, scopes, raws)) as Exchanged;
+      return { reply, term: reply[0] === 'term' ? (reply[4] as Term) : undefined };
+    });
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
+    // The server carries out only what promises its own term.
+    this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
     const replies = rest as readonly RawReply[];
-    if (places !== this.#places) await this.#finish(epoch);
+    if (places !== this.#places) await this.#finish(epoch, this.#pages);
     return { nowMs, answers: asks.map((_, at) => decodeReply(replies[at]!)) };
   }
 
@@ -250,8 +200,22 @@ export class ValkeyPartition {
   /** Rejects with CoordinatorLost, also if this life is not known. */
   async leave(): Promise<void> {
     await this.#void([]);
-    if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation])) === false)
+    if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
       throw lossOf('unknown', 0);
+  }
+
+  /** Sends what `send` sends, again if the server wants another term to be promised first. */
+  async #inTerm<Reply>(
+    send: (promised: Term) => Promise<{ readonly reply: Reply; readonly term: Term | undefined }>,
+  ): Promise<Reply> {
+    for (let tries = 0; tries < PROMISES_MAX; tries++) {
+      const { reply, term } = await send([this.#promised.term, this.#promised.server]);
+      if (term === undefined) return reply;
+      if (term[0] <= this.#promised.term) break;
+      this.#promised = { term: term[0], server: term[1] };
+      this.#options.promise(this.#promised);
+    }
+    throw new CoordinatorLost('failing', 'several servers take themselves for the master');
   }
 
   /** Frees what earlier lives of the place hold. */
@@ -261,30 +225,35 @@ export class ValkeyPartition {
     if (!isFree) throw lossOf('unknown', 0);
   }
 
-  async #reportHeld(): Promise<void> {
+  #reportHeld(): Promise<number> {
     const { held, accounting } = this.#options;
-    await this.#report(held.entries(), (scope, lease) =>
+    return this.#report(held.entries(), (scope, lease) =>
       heldRow(scope, lease, versioned(accounting.spentOf(scope))),
     );
   }
 
-  async #reportSpent(): Promise<void> {
+  #reportSpent(): Promise<number> {
     const spent = this.#options.accounting.allSpent();
-    await this.#report(spent, (scope, total) => [scope, false, 0, false, versioned(total)]);
+    return this.#report(spent, (scope, total) => [scope, false, 0, false, versioned(total)]);
   }
 
-  /** Reports the entries of this partition, page by page. */
+  /** Reports the entries of this partition, page by page; returns how many pages. */
   async #report<Value>(
     entries: Iterable<readonly [string, Value]>,
     rowOf: (scope: string, value: Value) => unknown[],
-  ): Promise<void> {
+  ): Promise<number> {
     const rows: unknown[][] = [];
+    let pages = 0;
     for (const [scope, value] of entries) {
       if (!this.#options.isMine(scope)) continue;
       rows.push(rowOf(scope, value));
-      if (rows.length === PAGE_SCOPES) await this.#reportPage(rows.splice(0));
+      if (rows.length < PAGE_SCOPES) continue;
+      await this.#reportPage(rows.splice(0));
+      pages += 1;
     }
-    if (rows.length > 0) await this.#reportPage(rows);
+    if (rows.length === 0) return pages;
+    await this.#reportPage(rows);
+    return pages + 1;
   }
 
   async #reportPage(rows: readonly unknown[][]): Promise<void> {
@@ -294,9 +263,13 @@ export class ValkeyPartition {
     if (taken === false) throw lossOf('unknown', 0);
   }
 
-  /** Says that all is reported in this epoch, and remembers which other nodes there are. */
-  async #finish(epoch: string): Promise<void> {
-    const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch]);
+  /**
+   * Says that all is reported in this epoch, in so many pages since it entered, and remembers which other
+   * nodes there are.
+   */
+  async #finish(epoch: string, pages: number): Promise<void> {
+    this.#pages = pages;
+    const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);
     if (!Array.isArray(reply)) throw lossOf('unknown', 0);
     const [version, places] = reply as [number, string[]];
     this.#remembered = { epoch, places };
@@ -325,6 +298,18 @@ function lossOf(status: string, waitMs: number, awaited: readonly string[] = [])
         'quarantine',
         `the server may have lost data; nothing is lent for ${Math.ceil(waitMs / 1_000)} s, and until all hosts have reported` +
           (awaited.length === 0 ? '' : `: ${awaited.join(', ')} and maybe others have not`),
+      );
+    case 'check':
+      return new CoordinatorLost(
+        'checking',
+        'the server is another one than before, and lends nothing until all hosts have found that it lost nothing, ' +
+          `for ${Math.ceil(waitMs / 1_000)} s at most: ${awaited.join(', ')} and maybe others have not`,
+        { waitMs },
+      );
+    case 'new':
+      return new CoordinatorLost(
+        'checking',
+        'this host is new to the server, and is lent nothing until another one was heard',
       );
     case 'aged':
       return new CoordinatorLost('quarantine', "the server's clock was set forward");

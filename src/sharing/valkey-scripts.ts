@@ -7,6 +7,7 @@
  */
 import { scriptOf } from './valkey-client.js';
 import { DAY_AND_SLOTS_LUA, LUA_PRELUDE, MONEY_LUA } from './valkey-lua.js';
+import { MARKS_LUA } from './valkey-marks.js';
 
 /** The minute: its buckets by tick of expiry, ascending, are one flat list of tick and count. */
 const MINUTE = `
@@ -90,38 +91,54 @@ end
  *
  *     KEYS     meta, nodes, awaited, held; then two of each ask's scope
  *     ARGV[3]  [incarnation, sequence, sent at (ms, by the server's clock) or 0, time, equal shares or 0,
- *              expiry ms]
+ *              expiry ms, heard [number, server], promised [term, server]]
  *     ARGV[4]  asks, each [scope, minute, day, slots, money, inherited], false for what is left out;
  *              valkey-codec.ts has their fields
  *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]
  *
  *     status ok          carried out
+ *            term        promise this term first; in place of replies comes [term, server]
  *            unknown     this life is not known: join
  *            old         the sequence is not above the last
  *            aged        it came too late, or the server's clock was set forward
  *            report      join again, with all that is held
  *            quarantine  wait; in place of replies come some of the places that have to report
+ *            check       wait; in place of replies come some of the places that have to show their mark
+ *            new         wait until another node has heard of this one
  */
 const EXCHANGE = `
 local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local incarnation, sequence, expiry = head[1], head[2], head[6]
-local now = now_ms(head[4])
-local epoch, till, lost, places = epoch_of(KEYS[1], KEYS[2], KEYS[3], now)
-if not epoch then return pack({'unknown', now, '', 0}) end
+local now = now_ms(head[4], KEYS[1])
+local s = state_of(now)
+if not s then return pack({'unknown', now, '', 0}) end
 local node = node_of(KEYS[2], place)
-if not node or node[1] ~= incarnation then return pack({'unknown', now, epoch, 0}) end
-if sequence <= node[2] then return pack({'old', now, epoch, 0}) end
-if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, epoch, 0}) end
+if not node or node[1] ~= incarnation then return pack({'unknown', now, s.epoch, 0}) end
+if sequence <= node[2] then return pack({'old', now, s.epoch, 0}) end
+if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
+if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, s.epoch, 0}) end
 if head[5] > 0 and now - node[3] > SILENT then node[5] = now end
 node[2], node[3] = sequence, now
-call('HSET', KEYS[2], place, pack(node))
-if node[4] ~= epoch then return pack({'report', now, epoch, max(0, till - now)}) end
-if call('SCARD', KEYS[3]) > 0 then
-  if now > lost + expiry then drop_silent_awaited(KEYS[1], KEYS[3], epoch) end
-  return pack({'quarantine', now, epoch, max(TICK, till - now), call('SRANDMEMBER', KEYS[3], 3)})
+local function refuse(status, ms, rest)
+  call('HSET', KEYS[2], place, pack(node))
+  return pack({status, now, s.epoch, ms, rest or {}})
 end
-if now < till then return pack({'quarantine', now, epoch, max(0, till - now)}) end
+if node[4] == s.epoch and not has_heard(node, head[7]) then lose(s, now, now + QUARANTINE) end
+if node[4] ~= s.epoch then return refuse('report', max(0, s.till - now)) end
+witness(s, node, head[7])
+if s.checking > 0 and not is_checked(s, now, place, head[3]) then
+  if s.checking == 0 then return refuse('report', max(0, s.till - now)) end
+  return refuse('check', max(TICK, s.checking + QUARANTINE - now), call('SRANDMEMBER', KEYS[3], 3))
+end
+if call('SCARD', KEYS[3]) > 0 then
+  if now > s.lost + expiry then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch) end
+  return refuse('quarantine', max(TICK, s.till - now), call('SRANDMEMBER', KEYS[3], 3))
+end
+if now < s.till then return refuse('quarantine', s.till - now) end
+if not is_witnessed(s, node, now) then return refuse('new', node[12] + QUARANTINE - now) end
+node[8], node[9], node[10] = sequence, s.run, s.places
+call('HSET', KEYS[2], place, pack(node))
 
 -- How many permits are held back: the equal shares of silent nodes, until they have been back for a window.
 local silent = -1
@@ -178,63 +195,15 @@ for i = 1, #asks do
   if holds and not held_before then call('SADD', KEYS[4], subject) end
   answers[i] = answer
 end
-return pack({'ok', now, epoch, 0, answers, places})
+return pack({'ok', now, s.epoch, 0, answers, s.places})
 `;
 
-export const EXCHANGE_SCRIPT = scriptOf(LUA_PRELUDE + DAY_AND_SLOTS_LUA + MINUTE + MONEY_LUA + EXCHANGE);
+export const EXCHANGE_SCRIPT = scriptOf(
+  LUA_PRELUDE + MARKS_LUA + DAY_AND_SLOTS_LUA + MINUTE + MONEY_LUA + EXCHANGE,
+);
 
 /** Scopes of one page; the server does nothing else for some 10 ms. */
 export const PAGE_SCOPES = 500;
-
-/**
- * A node enters the partition.
- *
- *     KEYS     meta, nodes, awaited, held
- *     ARGV[3]  [incarnation, time, remembered epoch or '', new epoch, equal shares, known places]
- *     reply    [status, now ms, epoch, whether the host has reported, scopes to void]
- *              status: ok; evicts, with the policy in place of the epoch
- */
-export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
-local incarnation, remembered, known = head[1], head[3], head[6]
-local now = now_ms(head[2])
--- A host that was forgotten and comes back is known again.
-call('HDEL', KEYS[1], 'gone:' .. host)
--- If what was counted were evicted, limits would be granted twice.
-local policy = info_of('memory', 'maxmemory_policy')
-if policy ~= 'noeviction' and info_of('memory', 'maxmemory') ~= '0' then return pack({'evicts', now, policy}) end
-local epoch, till, lost = epoch_of(KEYS[1], KEYS[2], KEYS[3], now)
-if not epoch then
-  -- Empty: a new installation, unless this host knows better.
-  epoch, lost = head[4], remembered == '' and 0 or now
-  call('HSET', KEYS[1], 'epoch', epoch, 'run', info_of('server', 'run_id'), 'checked', now,
-    'until', lost > 0 and now + QUARANTINE or 0, 'lost', lost, 'fresh', remembered == '' and '1' or '0')
-elseif remembered ~= '' and remembered ~= epoch and call('HGET', KEYS[1], 'fresh') == '1' then
-  -- New hosts took it for a new server, and it was not.
-  lost = now
-  call('HSET', KEYS[1], 'until', now + QUARANTINE, 'lost', now, 'fresh', '0')
-end
-if remembered ~= '' and remembered ~= epoch and lost > 0 then
-  for _, other in ipairs(known) do
-    local n = node_of(KEYS[2], other)
-    if not is_gone(KEYS[1], other) and (not n or n[4] ~= epoch) then call('SADD', KEYS[3], other) end
-  end
-end
-local node = node_of(KEYS[2], place)
-local back = node and node[5] or 0
-if node and head[5] > 0 and now - node[3] > SILENT then back = now end
-if node and node[1] == incarnation then
-  node[3], node[5] = now, back
-else
-  if not node then call('HINCRBY', KEYS[1], 'places', 1) end
-  node = {incarnation, 0, now, '', back, 1, head[5]}
-end
-call('HSET', KEYS[2], place, pack(node))
-local void = {}
-if node[6] == 1 then void = call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}) end
-return pack({'ok', now, epoch, call('HGET', KEYS[1], 'host:' .. host) == epoch, void})
-`);
 
 /**
  * Frees what an ended life of the place held.
@@ -249,7 +218,7 @@ local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local known = node_of(KEYS[2], place)
 if not known or known[1] ~= head[1] then return pack(false) end
-local now = now_ms(head[2])
+local now = now_ms(head[2], KEYS[1])
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   local key = KEYS[3 + 2 * i]
   local got = call('HMGET', key, 'd', 'n:' .. place)
@@ -285,7 +254,7 @@ local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local known = node_of(KEYS[2], place)
 if not known or known[1] ~= head[1] then return pack(false) end
-local now = now_ms(head[2])
+local now = now_ms(head[2], KEYS[1])
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   local key, day, slots, money = KEYS[3 + 2 * i], row[2], row[3], row[4]
   if day or slots > 0 then
@@ -306,42 +275,8 @@ for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   end
   if day or slots > 0 or money then call('SADD', KEYS[4], row[1]) end
 end
-return pack(true)
-`);
-
-/**
- * Says that all has been reported.
- *
- *     KEYS     meta, nodes, awaited
- *     ARGV[3]  [incarnation, epoch]
- *     reply    [version of the list of nodes, places]; false if another life or another epoch has come
- */
-export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local place, host = ARGV[1], ARGV[2]
-local head = cmsgpack.unpack(ARGV[3])
-local node = node_of(KEYS[2], place)
-if not node or node[1] ~= head[1] or call('HGET', KEYS[1], 'epoch') ~= head[2] then return pack(false) end
-node[4], node[6] = head[2], 0
-call('HSET', KEYS[2], place, pack(node))
-call('HSET', KEYS[1], 'host:' .. host, head[2])
-call('SREM', KEYS[3], place)
-return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[2])})
-`);
-
-/** Ends the node. KEYS: meta, nodes, awaited. ARGV[3]: [incarnation]. Reply: whether this life was known. */
-export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local node = node_of(KEYS[2], ARGV[1])
-if not node or node[1] ~= cmsgpack.unpack(ARGV[3])[1] then return pack(false) end
-call('HDEL', KEYS[2], ARGV[1])
-call('HINCRBY', KEYS[1], 'places', 1)
-call('SREM', KEYS[3], ARGV[1])
-return pack(true)
-`);
-
-/** The server's clock was set forward: nothing is granted for a window. KEYS: meta. ARGV[3]: [time]. */
-export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
-local till = now_ms(cmsgpack.unpack(ARGV[3])[1]) + QUARANTINE
-call('HSET', KEYS[1], 'until', till)
+known[14] = known[14] + 1
+call('HSET', KEYS[2], place, pack(known))
 return pack(true)
 `);
 

@@ -8,7 +8,7 @@ import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator, type ValkeyCoordinatorOptions } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import type { Credited } from '#src/sharing/valkey-codec.js';
-import type { Remembered } from '#src/sharing/valkey-partition.js';
+import type { PromisedTerm, Remembered } from '#src/sharing/valkey-partition.js';
 import { eventually } from './gateway.js';
 
 export const NAMESPACE = 'test';
@@ -19,12 +19,18 @@ const NOTHING: Credited = { totalPicoUnits: asPicoUnits(0n), version: 0 };
 export class TestHost {
   readonly #spent = new Map<string, HostSpent>();
   readonly #remembered = new Map<number, Remembered>();
+  readonly #promised = new Map<string, PromisedTerm>();
   #version = 0;
 
   readonly memory = {
     of: (partition: number): Remembered => this.#remembered.get(partition) ?? { epoch: '', places: [] },
     set: (partition: number, remembered: Remembered): void => {
       this.#remembered.set(partition, remembered);
+    },
+    promisedBy: (place: string, partition: number): PromisedTerm =>
+      this.#promised.get(`${place}/${partition}`) ?? { term: 0, server: '' },
+    promise: (place: string, partition: number, promised: PromisedTerm): void => {
+      this.#promised.set(`${place}/${partition}`, promised);
     },
   };
 

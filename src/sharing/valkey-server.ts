@@ -1,0 +1,86 @@
+/**
+ * Runs scripts in the name of a place in one partition at the server. `ValkeyPartition` and the host
+ * directory use it. Main thread.
+ */
+import { CoordinatorLost, type HostSpent } from './coordinator.js';
+import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
+import { coordinatorKeys, type CoordinatorKeys, packed, unpacked, versioned } from './valkey-codec.js';
+import { VOID_SCRIPT } from './valkey-scripts.js';
+
+/** So many pages of 500 are more scopes than a process can have. */
+const PAGES_MAX = 50_000;
+export interface ValkeyServerOptions {
+  readonly client: ValkeyClient;
+  readonly namespace: string;
+  readonly partition: number;
+  readonly host: string;
+  readonly place: string;
+  /** The time to use instead of the server's, unless it is 0. Only tests set it. */
+  readonly timeInsteadMs: () => number;
+}
+
+/**
+ * Runs scripts in the name of a place (host:slot) in one partition, and frees what ended lives of that place
+ * hold. The host directory uses it too.
+ */
+export class ValkeyServer {
+  readonly keys: CoordinatorKeys;
+  readonly #options: ValkeyServerOptions;
+
+  constructor(options: ValkeyServerOptions) {
+    this.#options = options;
+    this.keys = coordinatorKeys(options.namespace, options.partition);
+  }
+
+  /**
+   * Runs a script with the keys of the partition and the place, then the two of each scope. One round trip.
+   * Rejects with CoordinatorLost.
+   */
+  run(
+    script: ValkeyScript,
+    args: readonly unknown[],
+    scopes: readonly string[] = [],
+    rows: readonly unknown[] = [],
+  ): Promise<unknown> {
+    const { meta, nodes, awaited, heldBy, of } = this.keys;
+    const common = [meta, nodes, awaited, heldBy(this.#options.place)];
+    return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
+  }
+
+  async call(
+    script: ValkeyScript,
+    keys: readonly string[],
+    args: readonly unknown[],
+    rows: readonly unknown[] = [],
+  ): Promise<unknown> {
+    const { client, place, host } = this.#options;
+    try {
+      const reply = await client.run(script, keys, [place, host, packed(args), packed(rows)], {
+        binary: true,
+      });
+      return unpacked(reply as Buffer);
+    } catch (error) {
+      throw asLoss(error);
+    }
+  }
+
+  /**
+   * Frees what the place holds, page by page from `first` on, and reports what the host has spent as far as
+   * that is known. Returns false if another life than `incarnation` has come. Rejects with CoordinatorLost.
+   */
+  async free(
+    incarnation: string,
+    first: readonly string[],
+    spentOf: (scope: string) => HostSpent | undefined,
+  ): Promise<boolean> {
+    let page = first;
+    for (let pages = 0; pages < PAGES_MAX; pages++) {
+      const rows = page.map((scope) => [scope, versioned(spentOf(scope))]);
+      const next = await this.run(VOID_SCRIPT, [incarnation, this.#options.timeInsteadMs()], page, rows);
+      if (next === false) return false;
+      if (!Array.isArray(next) || next.length === 0) return true;
+      page = next as string[];
+    }
+    throw new CoordinatorLost('failing', 'leases of an ended life do not end');
+  }
+}
