@@ -40,6 +40,7 @@ import { cpus } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { SystemClock } from '#src/core/clock.js';
+import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers, type LedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -74,6 +75,8 @@ const DIRTY = 100_000;
 const LIMIT = 1_000_000;
 const HOLD = asPicoUnits(1_000n);
 const COST = asPicoUnits(700n);
+const PLAN = { callsPerDay: LIMIT, callsInFlightMax: LIMIT, quotas: NO_QUOTAS };
+const NEEDS = { hold: HOLD, tokens: 0 };
 
 /** Nanoseconds that the calling thread has been on a CPU. */
 function cpuNs(): number {
@@ -104,7 +107,8 @@ function measure(world: World): Figures {
   const account = (n: number): ReturnType<typeof asAccountIndex> => asAccountIndex(order[n]!);
   const slot = (n: number): ReturnType<typeof asCallSlot> => asCallSlot(firstSlot + (n % IN_FLIGHT));
   const take = (n: number): boolean => ledger.takeMinute(account(n), LIMIT).admitted;
-  const admit = (n: number): boolean => ledger.admit(slot(n), account(n), LIMIT, HOLD) === 'admitted';
+  const admit = (n: number): boolean =>
+    ledger.admit(slot(n), { account: account(n), plan: PLAN, key: undefined }, NEEDS) === undefined;
   const admission = (n: number): boolean => take(n) && admit(n);
   const settle = (n: number): boolean => ledger.settle(slot(n), COST) !== undefined;
   const release = (n: number): boolean => ledger.release(slot(n));

@@ -76,7 +76,9 @@ export interface AccountingBase {
  */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, live, group, requestIdOf, log } = options;
-  const { accounts: accountsMax, keys: keysMax, calls_in_flight: callsInFlightMax } = settings.limits;
+  const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
+  const { calls_in_flight: callsInFlightMax } = settings.limits;
+  const { quota_timezone: timezone } = settings;
   const { listeners } = settings.listen;
   const shared = group !== undefined;
   const store = Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
@@ -84,7 +86,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
   );
   const slotsPerListener = Math.floor(callsInFlightMax / listeners);
   const buffers: AccountingBuffers = {
-    ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, shared }),
+    ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, groupsMax, timezone, shared }),
     keys: createKeyTableBuffers({ keysMax }),
     journals: Array.from({ length: listeners }, () => createJournalBuffer(slotsPerListener)),
   };

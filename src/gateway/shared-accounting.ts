@@ -251,7 +251,7 @@ function managerOf(
     const scope = idNames.keyIdOf(key);
     if (scope === null) return undefined;
     const limits = (): ScopeLimits => {
-      const { requestsPerMinute = 0, callsPerDay = 0 } = ledger.keys.limitOf(key);
+      const { requestsPerMinute = 0, callsPerDay = 0 } = ledger.keys.limitsOf(key);
       return { requestsPerMinute, callsPerDay, callsInFlight: 0 };
     };
     return { scope, leases: leases.keys, index: key, limits, account: undefined };

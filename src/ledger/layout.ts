@@ -17,15 +17,23 @@
  *       48    32  status     main thread                index of the plan << 1 | 1 if it is active
  *       52  51×32 marks      any thread (CAS)           count at the start of each of the last 51 ticks
  *
- * One reservation (a call in flight), 24 bytes; its owner is the listener that has the call slot:
+ * One reservation (a call in flight), 72 bytes; its owner is the listener that has the call slot, and writes
+ * all but the state while it is not held. A call that took of no scope but its account leaves all from `key`
+ * on as it was, but for `scopes`:
  *
  *        0    32  state      owner, main thread (CAS)   free, held or settling: calls.ts
- *        4    32  account    owner, while not held      whose money it is
- *        8    32  day        owner, while not held      number of the day whose call it took
- *       12    32  day key    owner, while not held      index + 1 of the key whose day it took too, or 0
- *       16    64  hold       owner, while not held      pico-units
+ *        4    32  account                               whose money it is
+ *        8    32  day                                   number of the day whose call it took, in UTC+8
+ *       12    32  scopes                                how many scopes have bits in `taken`; 0: none
+ *       16    64  hold                                  pico-units
+ *       24    64  tokens                                held (float)
+ *       32    32  key, model, group                     index + 1 of the key; of the record of the model's
+ *                                                       rule; of the account's own group; or 0
+ *       44  2×32  day, month                            of the operator's calendar, of which it took
+ *       52   7×8  taken                                 one byte a scope, one bit a quota: calls.ts
  *
- * Calls in flight are one 32-bit word an account. Any thread adds and subtracts.
+ * Of each account, 16 bytes beside its record: calls in flight (any thread adds and subtracts), the index + 1
+ * of its group and of its quota record, or 0, and 4 unused.
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *
@@ -36,10 +44,20 @@
  *        8    64  day        any thread (CAS)           as an account's
  *       16    32  minute     main thread                requests a minute; 0: as many as its account
  *       20    32  calls      main thread                calls a day; 0: as many as its account
- *       24   ...  -
+ *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none
+ *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
  *       52  51×32 marks      any thread (CAS)           as an account's
  *
- * Keys have a dirty set of their own, of those whose counts or time of use have changed.
+ * Groups have such records too. Keys and groups have dirty sets of their own.
+ *
+ * One quota record, 640 bytes, of a scope that has quotas besides requests a minute and calls a day. Accounts
+ * get one with their first call, keys and groups with their limits; scopes without take no memory:
+ *
+ *        0  7×64  limits     main thread                by EXTENDED_QUOTAS (float); unused for accounts
+ *       56    32  mask       main thread                bit n: the quota n has a limit
+ *       60    32  last       any thread (CAS)           last tick with a mark: token-window.ts
+ *       64 14×64  stocks     any thread (CAS, add)      `taken` and `settled` of each quota: stocks.ts
+ *      176 51×64  marks      any thread (CAS)           tokens settled as a tick began: token-window.ts
  *
  * If limits are shared with other processes, a record holds what the coordinator granted to this process, and
  * has no marks. leases.ts writes it:
@@ -59,11 +77,14 @@
  */
 import { ceilDiv } from '../core/units.js';
 import { invariant } from '../core/errors.js';
-import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, KEYS_MAX } from '../core/limits.js';
+import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, GROUPS_MAX, KEYS_MAX } from '../core/limits.js';
+import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 
 /** Bytes of the record of an account or of a key. */
 const COUNTED_BYTES = 256;
-const RESERVATION_BYTES = 24;
+const RESERVATION_BYTES = 72;
+const BESIDE_BYTES = 16;
+const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
 
 /** Length and fields of the record of an account or a key, in 64-bit words. */
@@ -100,20 +121,66 @@ invariant(
   'fields do not overlap',
 );
 
-/** Further fields of a key, in 32-bit words. */
-export const KEY_REQUESTS_PER_MINUTE = 4;
-export const KEY_CALLS_PER_DAY = 5;
+/** Further fields of a key or a group, in 32-bit words. */
+export const REQUESTS_PER_MINUTE = 4;
+export const CALLS_PER_DAY = 5;
+export const RECORD = 6;
+export const PARENT = 7;
+
+/** Length and fields of what is beside an account's record, in 32-bit words. */
+export const BESIDE_WORDS32 = BESIDE_BYTES / 4;
+export const IN_FLIGHT = 0;
+export const GROUP = 1;
+export const ACCOUNT_RECORD = 2;
+
+/** The quotas that a quota record counts, in its order, which is that in which admission takes them. */
+export const EXTENDED_QUOTAS = [
+  'calls_in_flight',
+  'tokens_per_minute',
+  'tokens_per_day',
+  'calls_per_month',
+  'tokens_per_month',
+  'spend_per_day',
+  'spend_per_month',
+] as const satisfies readonly QuotaName[];
+
+/** Length and fields of a quota record, in 64-bit words. */
+export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
+export const LIMITS = 0;
+export const STOCKS = 8;
+/** Of one stock; its words. */
+export const STOCK_WORDS = 2;
+export const STOCK_SETTLED = 1;
+export const TOKENS_OF_MINUTE = STOCKS + EXTENDED_QUOTAS.indexOf('tokens_per_minute') * STOCK_WORDS;
+export const TOKEN_MARKS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
+export const TOKEN_MARK_COUNT = 51;
+invariant(TOKEN_MARKS + TOKEN_MARK_COUNT <= QUOTA_WORDS64, 'the marks of tokens fit the record');
+
+/** Length and fields of a quota record, in 32-bit words. */
+export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
+export const MASK = 14;
+export const LAST_MARKED = 15;
+
+/** Accounts and keys that may have quota records. */
+const QUOTA_RECORDS_MAX = 1 << 20;
 
 /** Length and fields of a reservation, in 32-bit words. */
 export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
 export const STATE = 0;
 export const ACCOUNT = 1;
 export const DAY_NUMBER = 2;
-export const DAY_KEY = 3;
+export const SCOPE_COUNT = 3;
+export const CALL_KEY = 8;
+export const CALL_MODEL = 9;
+export const CALL_GROUP = 10;
+export const CALENDAR_DAY = 11;
+export const CALENDAR_MONTH = 12;
+export const TAKEN_MASKS = 13;
 
 /** Length and field of a reservation, in 64-bit words. */
 export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
 export const HOLD = 2;
+export const TOKENS = 3;
 
 /** A plain record: hand it to a thread in its `workerData`. */
 export interface LedgerBuffers {
@@ -121,11 +188,19 @@ export interface LedgerBuffers {
   readonly callsInFlightMax: number;
   readonly accounts: SharedArrayBuffer;
   readonly reservations: SharedArrayBuffer;
-  readonly inFlight: SharedArrayBuffer;
+  readonly besides: SharedArrayBuffer;
   readonly dirty: SharedArrayBuffer;
   readonly keysMax: number;
   readonly keys: SharedArrayBuffer;
   readonly dirtyKeys: SharedArrayBuffer;
+  readonly groupsMax: number;
+  readonly groups: SharedArrayBuffer;
+  readonly dirtyGroups: SharedArrayBuffer;
+  readonly quotas: SharedArrayBuffer;
+  /** One 32-bit word: how many quota records are in use. */
+  readonly quotasUsed: SharedArrayBuffer;
+  /** Of the days and months of all quotas but calls a day. */
+  readonly timezone: string;
   /**
    * Milliseconds by which the coordinator's calendar is ahead of the host's; undefined if limits are not
    * shared.
@@ -140,43 +215,66 @@ export interface CountedViews {
   readonly dirty: Int32Array;
 }
 
+/** Views of the quota records. */
+export interface QuotaViews {
+  readonly words64: BigInt64Array;
+  readonly words32: Int32Array;
+  readonly floats: Float64Array;
+  readonly used: Int32Array;
+}
+
 /** A thread's views of the buffers. */
 export interface LedgerViews {
   readonly accounts: CountedViews;
   readonly keys: CountedViews;
+  readonly groups: CountedViews;
+  readonly quotas: QuotaViews;
   readonly reservations64: BigInt64Array;
   readonly reservations32: Int32Array;
-  readonly inFlight: Int32Array;
+  readonly reservationBytes: Uint8Array;
+  readonly reservationFloats: Float64Array;
+  readonly besides: Int32Array;
 }
 
 /**
- * Buffers for `accountsMax` accounts, `callsInFlightMax` calls and `keysMax` keys (none by default), all
- * zero: no account is active, every slot is free, no key has limits.
+ * Buffers for `accountsMax` accounts, `callsInFlightMax` calls, `keysMax` keys and `groupsMax` groups (none
+ * by default), all zero: no account is active, every slot is free, no key has limits.
  */
 export function createLedgerBuffers(capacity: {
   readonly accountsMax: number;
   readonly callsInFlightMax: number;
   readonly keysMax?: number;
+  readonly groupsMax?: number;
+  readonly timezone?: string;
   /** Whether limits are shared with other processes; records then hold what was granted. */
   readonly shared?: boolean;
 }): LedgerBuffers {
-  const { accountsMax, callsInFlightMax, keysMax = 0, shared = false } = capacity;
+  const { accountsMax, callsInFlightMax, keysMax = 0, groupsMax = 0 } = capacity;
+  const { timezone = SPECIFIED_TIMEZONE, shared = false } = capacity;
   invariant(accountsMax >= 1 && accountsMax <= ACCOUNTS_MAX, `accountsMax within 1..${ACCOUNTS_MAX}`);
   invariant(
     callsInFlightMax >= 1 && callsInFlightMax <= CALLS_IN_FLIGHT_MAX,
     `callsInFlightMax within 1..${CALLS_IN_FLIGHT_MAX}`,
   );
   invariant(keysMax >= 0 && keysMax <= KEYS_MAX, `keysMax within 0..${KEYS_MAX}`);
+  invariant(groupsMax >= 0 && groupsMax <= GROUPS_MAX, `groupsMax within 0..${GROUPS_MAX}`);
+  const quotasMax = groupsMax + Math.min(accountsMax + keysMax, QUOTA_RECORDS_MAX);
   return {
     accountsMax,
     callsInFlightMax,
     keysMax,
+    groupsMax,
+    timezone,
     accounts: new SharedArrayBuffer(accountsMax * COUNTED_BYTES),
     reservations: new SharedArrayBuffer(callsInFlightMax * RESERVATION_BYTES),
-    inFlight: new SharedArrayBuffer(accountsMax * Int32Array.BYTES_PER_ELEMENT),
+    besides: new SharedArrayBuffer(accountsMax * BESIDE_BYTES),
     dirty: new SharedArrayBuffer(ceilDiv(accountsMax, DIRTY_BITS_PER_WORD) * 4),
     keys: new SharedArrayBuffer(keysMax * COUNTED_BYTES),
     dirtyKeys: new SharedArrayBuffer(ceilDiv(keysMax, DIRTY_BITS_PER_WORD) * 4),
+    groups: new SharedArrayBuffer(groupsMax * COUNTED_BYTES),
+    dirtyGroups: new SharedArrayBuffer(ceilDiv(groupsMax, DIRTY_BITS_PER_WORD) * 4),
+    quotas: new SharedArrayBuffer(quotasMax * QUOTA_BYTES),
+    quotasUsed: new SharedArrayBuffer(4),
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
   };
 }
@@ -185,9 +283,18 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
   return {
     accounts: countedViews(buffers.accounts, buffers.dirty),
     keys: countedViews(buffers.keys, buffers.dirtyKeys),
+    groups: countedViews(buffers.groups, buffers.dirtyGroups),
+    quotas: {
+      words64: new BigInt64Array(buffers.quotas),
+      words32: new Int32Array(buffers.quotas),
+      floats: new Float64Array(buffers.quotas),
+      used: new Int32Array(buffers.quotasUsed),
+    },
     reservations64: new BigInt64Array(buffers.reservations),
     reservations32: new Int32Array(buffers.reservations),
-    inFlight: new Int32Array(buffers.inFlight),
+    reservationBytes: new Uint8Array(buffers.reservations),
+    reservationFloats: new Float64Array(buffers.reservations),
+    besides: new Int32Array(buffers.besides),
   };
 }
 

@@ -5,9 +5,10 @@
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
  */
-import { type AccountIndex, asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
+import { type AccountIndex, asPicoUnits, type GroupIndex, type KeyIndex, type PicoUnits } from '../core/units.js';
 import { DAY_SHIFT, dayWordOf } from './day.js';
 import {
+  BESIDE_WORDS32,
   COUNTED_WORDS32,
   COUNTED_WORDS64,
   AVAILABLE,
@@ -15,6 +16,7 @@ import {
   DAY,
   GRANTED_DAY,
   GRANTED_SLOTS,
+  IN_FLIGHT,
   LOW_DAY,
   LOW_MINUTE,
   LOW_MONEY,
@@ -152,22 +154,24 @@ export class CountedLeases<Index extends number> {
 export class Leases {
   readonly accounts: CountedLeases<AccountIndex>;
   readonly keys: CountedLeases<KeyIndex>;
+  readonly groups: CountedLeases<GroupIndex>;
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
-  readonly #inFlight: Int32Array;
+  readonly #besides: Int32Array;
 
   constructor(buffers: LedgerBuffers) {
     const views = openLedgerViews(buffers);
     this.accounts = new CountedLeases(views.accounts);
     this.keys = new CountedLeases(views.keys);
+    this.groups = new CountedLeases(views.groups);
     this.#words64 = views.accounts.records64;
     this.#words32 = views.accounts.records32;
-    this.#inFlight = views.inFlight;
+    this.#besides = views.besides;
   }
 
   /** Calls in flight now, including those that are just being rejected. */
   inFlightOf(account: AccountIndex): number {
-    return Atomics.load(this.#inFlight, account);
+    return Atomics.load(this.#besides, account * BESIDE_WORDS32 + IN_FLIGHT);
   }
 
   /**

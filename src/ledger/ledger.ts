@@ -9,23 +9,35 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { CALLS_IN_FLIGHT_MAX } from '../core/limits.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
+  asGroupIndex,
   type AccountIndex,
   type CallSlot,
+  type GroupIndex,
   type KeyIndex,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
 import type { Balance, Funds, Settlement } from './balance.js';
-import { Calls, type Admission, type TakenDay } from './calls.js';
+import { Calls, type CallNeeds, type CallScopes, type Refusal } from './calls.js';
 import { countersOf, type LowLeases } from './counters.js';
-import { resetOfDay, type DayCalls } from './day.js';
+import { type DayCalls, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
-import type { KeyDay, KeyLimits } from './key-limits.js';
-import { COUNTED_WORDS32, openLedgerViews, STATUS, type LedgerBuffers } from './layout.js';
+import {
+  ACCOUNT_RECORD,
+  BESIDE_WORDS32,
+  COUNTED_WORDS32,
+  GROUP,
+  openLedgerViews,
+  STATUS,
+  type LedgerBuffers,
+} from './layout.js';
+import type { LimitedScopes } from './limited-scopes.js';
+import type { Taken } from './reservations.js';
+import type { QuotaUse, ScopeQuotas, SettledQuotas } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 /** What the store knows of an account when it is opened. Holds are not stored: a restart releases them. */
@@ -49,10 +61,19 @@ export interface AccountSnapshot extends Funds {
   readonly callsInFlight: number;
 }
 
+/** An account, a key or a group. */
+export type Scope =
+  | { readonly kind: 'account'; readonly index: AccountIndex }
+  | { readonly kind: 'key'; readonly index: KeyIndex }
+  | { readonly kind: 'group'; readonly index: GroupIndex };
+
 const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined };
 
 export class Ledger {
-  readonly keys: KeyLimits;
+  readonly keys: LimitedScopes;
+  readonly groups: LimitedScopes<GroupIndex>;
+  readonly #besides: Int32Array;
+  readonly #quotas: ScopeQuotas;
   readonly #accountsMax: number;
   readonly #status: Int32Array;
   readonly #clock: Clock;
@@ -68,16 +89,29 @@ export class Ledger {
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
-    const { keys, window, day, balance, inFlight } = countersOf(buffers, views, clock, low);
+    const { keys, groups, quotas, window, day, balance, inFlight } = countersOf(buffers, views, clock, low);
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
+    this.groups = groups;
+    this.#besides = views.besides;
+    this.#quotas = quotas;
     this.#status = views.accounts.records32;
     this.#clock = clock;
     this.#window = window;
     this.#day = day;
     this.#balance = balance;
     this.#dirty = new DirtySet(views.accounts);
-    this.#calls = new Calls(views, { inFlight, day, keys, balance, dirty: this.#dirty });
+    this.#calls = new Calls(views, {
+      inFlight,
+      day,
+      keys,
+      groups,
+      quotas,
+      balance,
+      dirty: this.#dirty,
+      clock,
+      isShared: buffers.calendar !== undefined,
+    });
   }
 
   /** Takes one request of the minute, or nothing; see `Window.take`. Any thread. */
@@ -91,39 +125,25 @@ export class Ledger {
   }
 
   /**
-   * Takes a call of the day (of the account, and of the key if `keyDay` is given) and a hold, or nothing at
-   * all, and records them in `slot`, which must be free; see `Calls.admit`. Owner of the slot.
+   * Takes all that the call needs of its scopes, or nothing at all, and records it in `slot`, which must be
+   * free; see `Calls.admit`. Returns why it was refused, undefined if it is admitted. Owner of the slot.
    */
-  admit(
-    slot: CallSlot,
-    account: AccountIndex,
-    callsPerDay: number,
-    hold: PicoUnits,
-    callsInFlightMax = CALLS_IN_FLIGHT_MAX,
-    keyDay?: KeyDay,
-  ): Admission {
-    return this.#calls.admit(slot, account, callsPerDay, hold, callsInFlightMax, keyDay);
+  admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+    return this.#calls.admit(slot, scopes, needs);
   }
 
   /**
-   * Charges `cost` for the call in `slot` and frees the slot; undefined if it was settled or released before.
-   * The balance never goes below zero: the rest is returned, and recorded, as uncovered. Any thread.
+   * Charges `cost` and counts `tokens` for the call in `slot` and frees the slot; undefined if it was settled
+   * or released before. The balance never goes below zero: the rest is returned, and recorded, as uncovered.
+   * Any thread.
    */
-  settle(slot: CallSlot, cost: PicoUnits): Settlement | undefined {
-    return this.#calls.settle(slot, cost);
+  settle(slot: CallSlot, cost: PicoUnits, tokens = 0): Settlement | undefined {
+    return this.#calls.settle(slot, cost, tokens);
   }
 
-  /** The day of which the call in `slot`, which is held, took a call. Owner of the slot. */
-  dayNumberOf(slot: CallSlot): number {
-    return this.#calls.dayNumberOf(slot);
-  }
-
-  /**
-   * The key of whose day the call in `slot`, which is held, took a call; undefined if none. Owner of the
-   * slot.
-   */
-  dayKeyOf(slot: CallSlot): KeyIndex | undefined {
-    return this.#calls.dayKeyOf(slot);
+  /** What `reverse` needs of the call in `slot`, which is held. Owner of the slot. */
+  takenOf(slot: CallSlot): Taken {
+    return this.#calls.takenOf(slot);
   }
 
   /** See `Balance.collect`. Main thread. */
@@ -134,15 +154,15 @@ export class Ledger {
   }
 
   /**
-   * Reverses `settle` and gives back the call of the day: the response could not be delivered after all. Any
-   * thread.
+   * Reverses `settle`: the response could not be delivered after all. Gives back all but the tokens of the
+   * minute. Any thread.
    */
-  reverse(account: AccountIndex, day: TakenDay, settlement: Settlement): void {
-    this.#calls.reverse(account, day, settlement);
+  reverse(taken: Taken, settlement: Settlement, tokens = 0): void {
+    this.#calls.reverse(taken, settlement, tokens);
   }
 
   /**
-   * Gives back the hold and the call of the day, and frees the slot; false if it was settled or released
+   * Gives back all that the call took, and frees the slot; false if it was settled or released
    * before. Any thread.
    */
   release(slot: CallSlot): boolean {
@@ -265,12 +285,58 @@ export class Ledger {
     return this.#dirty.drain(visit, max);
   }
 
+  /** When an account with no call of the day left is admitted again. Any thread. */
+  resetOfDay(account: AccountIndex): WallMs {
+    return resetOfDay(this.#day.read(account).dayNumber, this.#clock.wallMs());
+  }
+
+  /** The account's own group. Any thread. */
+  groupOf(account: AccountIndex): GroupIndex | undefined {
+    const group = Atomics.load(this.#besides, account * BESIDE_WORDS32 + GROUP);
+    return group === 0 ? undefined : asGroupIndex(group - 1);
+  }
+
+  /** What is in flight stays on the groups that it was taken of. Main thread. */
+  setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
+    Atomics.store(this.#besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
+  }
+
   /**
-   * When an account with no call of the day left is admitted again; with `key`, when that key is. Any thread.
+   * What is used of a scope's quotas, besides requests a minute and calls a day. `plan`: the limits of an
+   * account. Any thread.
    */
-  resetOfDay(account: AccountIndex, key?: KeyIndex): WallMs {
-    const { dayNumber } = key === undefined ? this.#day.read(account) : this.keys.countsOf(key);
-    return resetOfDay(dayNumber, this.#clock.wallMs());
+  useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
+    const record = this.#recordOf(scope);
+    if (plan !== undefined) {
+      const { mask, limits } = this.#quotas.planOf(plan);
+      return this.#quotas.useOf(record, mask, (quota) => limits[quota]!);
+    }
+    if (record === undefined) return [];
+    return this.#quotas.useOf(record, this.#quotas.maskOf(record), (quota) =>
+      this.#quotas.limitOf(record, quota),
+    );
+  }
+
+  /** What the store keeps of a scope's quotas; undefined if it has none. Main thread. */
+  settledOf(scope: Scope): SettledQuotas | undefined {
+    const record = this.#recordOf(scope);
+    return record === undefined ? undefined : this.#quotas.settledOf(record);
+  }
+
+  /** After the scope was opened: counts what it used `ageMs` ago. Main thread. */
+  restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
+    const record =
+      scope.kind === 'account'
+        ? this.#quotas.recordAt(this.#besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
+        : this.#recordOf(scope);
+    if (record !== undefined) this.#quotas.restore(record, settled, ageMs);
+  }
+
+  #recordOf({ kind, index }: Scope): number | undefined {
+    if (kind === 'key') return this.keys.recordOf(index);
+    if (kind === 'group') return this.groups.recordOf(index);
+    const record = Atomics.load(this.#besides, index * BESIDE_WORDS32 + ACCOUNT_RECORD);
+    return record === 0 ? undefined : record - 1;
   }
 
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {

@@ -74,7 +74,7 @@ export interface MinuteCounter<Index extends number> {
   clear(counted: Index): void;
 }
 
-const TICKS_PER_MINUTE = 50;
+export const TICKS_PER_MINUTE = 50;
 /**
  * 1/32 ms more than a 50th of a minute, which makes 1.5 ms a minute for clocks that differ. It is a binary
  * fraction, so that edges are exact.

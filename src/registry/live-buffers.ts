@@ -12,7 +12,7 @@ import {
   type KeyIndex,
   type WallMs,
 } from '../core/units.js';
-import type { KeyCounts } from '../ledger/key-limits.js';
+import type { KeyCounts } from '../ledger/limited-scopes.js';
 import type { AccountState, Ledger } from '../ledger/ledger.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountDirectory } from './account-directory.js';
@@ -103,7 +103,8 @@ export function restoreKeyUse(
 ): void {
   if (!keyTable.has(key)) return;
   if (use.lastUsedSeconds !== undefined) keyTable.noteUse(key, use.lastUsedSeconds);
-  if (keyTable.isLimited(key)) ledger.keys.open(key, ledger.keys.limitOf(key), use, nowMs - use.takenMs);
+  if (keyTable.isLimited(key))
+    ledger.keys.open(key, ledger.keys.limitsOf(key), { used: use, ageMs: nowMs - use.takenMs });
 }
 
 /** Accounts read in one turn of the event loop: 10 ms. */

@@ -5,7 +5,7 @@
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { asPicoUnits, type CallSlot, type PicoUnits, type WallMs } from '../core/units.js';
+import { asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
@@ -112,39 +112,22 @@ function take(
   listener: ListenerContext,
 ): ErrorRecord | undefined {
   const { ledger } = listener;
-  const { account, key } = caller;
+  const { account, key, plan, keyLimit } = caller;
   const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
-  const { callsPerDay, callsInFlightMax } = caller.plan;
-  const ofKey = caller.keyLimit?.callsPerDay;
-  const keyDay = ofKey === undefined ? undefined : { key, callsPerDay: ofKey };
-  switch (ledger.admit(slot, account, callsPerDay, hold, callsInFlightMax, keyDay)) {
-    case 'admitted':
-      return undefined;
-    case 'too_many_in_flight':
-      return ACCOUNT_CALLS_FULL;
-    case 'key_daily_limit_exceeded':
-      return dayUsedUp({ kind: 'key' }, ofKey!, ledger.resetOfDay(account, key), listener);
-    case 'daily_limit_exceeded':
-      return dayUsedUp(
-        { kind: 'account', plan: caller.plan.id },
-        callsPerDay,
-        ledger.resetOfDay(account),
-        listener,
-      );
-    case 'insufficient_quota':
-      return callTooCostly(hold, ledger.balanceOf(account));
-  }
-}
-
-function dayUsedUp(
-  owner: QuotaOwner,
-  callsPerDay: number,
-  resetMs: WallMs,
-  listener: ListenerContext,
-): ErrorRecord {
-  const retryAfterSeconds = secondsUntil(resetMs, listener);
-  const limit = BigInt(callsPerDay);
-  return quotaUsedUp({ owner, quota: 'calls_per_day', limit, need: 1n, left: 0n, retryAfterSeconds });
+  const tokens = call.bodyBytes + completionTokensMaxOf(model, call);
+  const scopes = { account, plan, key: keyLimit === undefined ? undefined : key };
+  const refusal = ledger.admit(slot, scopes, { hold, tokens });
+  if (refusal === undefined) return undefined;
+  if (refusal.quota === 'balance') return callTooCostly(hold, ledger.balanceOf(account));
+  if (refusal.kind === 'account' && refusal.quota === 'calls_in_flight') return ACCOUNT_CALLS_FULL;
+  const owner: QuotaOwner =
+    refusal.kind === 'key'
+      ? { kind: 'key' }
+      : refusal.kind === 'account'
+        ? { kind: 'account', plan: plan.id }
+        : { kind: 'group', name: String(refusal.index) };
+  const retryAfterSeconds = secondsUntil(refusal.resetsMs, listener);
+  return quotaUsedUp({ ...refusal, quota: refusal.quota, owner, need: 1n, retryAfterSeconds });
 }
 
 /** The call with its output lowered to what the balance affords; undefined if that is nothing. */

@@ -5,9 +5,9 @@
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { Clock } from '../core/clock.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { JournalWriter } from '../ledger/journal.js';
-import type { KeyLimit } from '../ledger/key-limits.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
@@ -25,7 +25,7 @@ export interface Caller {
   readonly planIndex: number;
   readonly plan: PlanEntry;
   /** Undefined if the key has no limits of its own. */
-  readonly keyLimit: KeyLimit | undefined;
+  readonly keyLimit: QuotaLimits | undefined;
 }
 
 /** What the `X-RateLimit-*` headers say. Set by the rate-limit phase. */

@@ -8,7 +8,7 @@ import { invariant, type ErrorRecord } from '../core/errors.js';
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, asWallMs, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
-import type { TakenDay } from '../ledger/calls.js';
+import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
@@ -22,10 +22,17 @@ const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0,
 const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 
 /** What is needed to wait until a settled call is on disk, and to take its charge back. */
-export interface Settled extends Settlement, TakenDay {
+export interface Settled extends Settlement {
+  /** What the call took. */
+  readonly taken: Taken;
   /** Position of the call's record in the journal. */
   readonly position: number;
   readonly usage: Usage;
+}
+
+/** The tokens that quotas count. */
+function tokensOf({ promptTokens, completionTokens }: Usage): number {
+  return promptTokens + completionTokens;
 }
 
 /** The call was served, whole or up to where its client left: it is charged for `usage`. */
@@ -33,14 +40,13 @@ export function settle(context: CallContext, usage: Usage, listener: SettleConte
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const { ledger } = listener;
-  const dayNumber = ledger.dayNumberOf(admission.slot);
-  const dayKey = ledger.dayKeyOf(admission.slot);
-  const settlement = ledger.settle(admission.slot, costOf(admission.model.price, usage));
+  const taken = ledger.takenOf(admission.slot);
+  const settlement = ledger.settle(admission.slot, costOf(admission.model.price, usage), tokensOf(usage));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
   const position = append(context, 'served', usage, { charged, uncovered }, listener);
-  return { position, usage, dayNumber, dayKey, charged, uncovered };
+  return { position, usage, taken, charged, uncovered };
 }
 
 /**
@@ -60,7 +66,7 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
   const { caller } = context;
   invariant(caller !== undefined, 'a settled call has a caller');
   const { usage, charged, uncovered } = settled;
-  listener.ledger.reverse(caller.account, settled, settled);
+  listener.ledger.reverse(settled.taken, settled, tokensOf(usage));
   const negative: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,

@@ -16,6 +16,7 @@ import { SharedUsageBook } from '#src/store/usage-book.js';
 import { SharedTotals } from '#src/store/spent-totals.js';
 import type { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog } from '../unit/store/support.js';
+import { admitTo } from '../fixtures/ledger-world.js';
 
 export const BOUNDS = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: 8 };
 const SLOT = asCallSlot(0);
@@ -82,7 +83,7 @@ export function joinBooks(
     });
   };
   const serve: BooksMember['serve'] = (account, cost, more = {}) => {
-    if (ledger.admit(SLOT, account, CALLS_PER_DAY, asPicoUnits(cost)) !== 'admitted')
+    if (admitTo(ledger, SLOT, account, CALLS_PER_DAY, asPicoUnits(cost)) !== 'admitted')
       throw new Error('not admitted');
     const { charged, uncovered } = ledger.settle(SLOT, asPicoUnits(cost))!;
     record({ account, charged, uncovered, ...more });

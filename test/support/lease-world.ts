@@ -26,6 +26,7 @@ import {
 import { LeaseManager } from '#src/sharing/lease-manager.js';
 import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
+import { admitTo } from '../fixtures/ledger-world.js';
 
 interface Event {
   readonly atMs: number;
@@ -296,7 +297,7 @@ export class LeaseNode {
     const admission = await this.#try(
       account,
       { kind: 'admission', hold },
-      () => this.ledger.admit(asCallSlot(slot), account, 1, hold) === 'admitted',
+      () => admitTo(this.ledger, asCallSlot(slot), account, 1, hold) === 'admitted',
     );
     if (admission === 'try') return { end: 'served', slot };
     this.#freeSlots.push(slot);

@@ -16,6 +16,7 @@ import {
 } from '#src/core/units.js';
 import type { LedgerBuffers } from '#src/ledger/layout.js';
 import type { AccountState, Ledger } from '#src/ledger/ledger.js';
+import { admitTo, takenOfDay } from '../fixtures/ledger-world.js';
 
 /**
  * Times are in 32nds of a millisecond, in which a tick (1/32 ms more than a 50th of a minute) is a whole
@@ -202,8 +203,8 @@ function perform(ledger: Ledger, clock: SharedClock, operation: Operation): unkn
       return { ...ledger.takeMinute(operation.account, operation.limit) };
     case 'admit': {
       const { slot, account, callsPerDay, hold } = operation;
-      const admission = ledger.admit(slot, account, callsPerDay, hold);
-      return admission === 'admitted' ? ledger.dayNumberOf(slot) : admission;
+      const admission = admitTo(ledger, slot, account, callsPerDay, hold);
+      return admission === 'admitted' ? ledger.takenOf(slot).dayNumber : admission;
     }
     case 'settle': {
       const settlement = ledger.settle(operation.slot, operation.cost);
@@ -212,7 +213,7 @@ function perform(ledger: Ledger, clock: SharedClock, operation: Operation): unkn
     case 'release':
       return ledger.release(operation.slot);
     case 'reverse':
-      ledger.reverse(operation.account, { ...operation, dayKey: undefined }, operation);
+      ledger.reverse(takenOfDay(operation.account, operation.dayNumber), operation);
       return undefined;
     case 'releaseSlots':
       return ledger.releaseSlots(operation.first, operation.count);

@@ -2,10 +2,10 @@ import t from 'tap';
 import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, KEYS_MAX } from '#src/core/limits.js';
 import * as layout from '#src/ledger/layout.js';
 
-void t.test('an account and a key take 256 bytes, a reservation 24, a dirty one of either one bit', (t) => {
+void t.test('an account and a key take 256 bytes, a reservation 72, a dirty one of either one bit', (t) => {
   const buffers = layout.createLedgerBuffers({ accountsMax: 33, callsInFlightMax: 5, keysMax: 65 });
   t.equal(buffers.accounts.byteLength, 33 * 256);
-  t.equal(buffers.reservations.byteLength, 5 * 24);
+  t.equal(buffers.reservations.byteLength, 5 * 72);
   t.equal(buffers.dirty.byteLength, 2 * 4);
   t.equal(buffers.keys.byteLength, 65 * 256);
   t.equal(buffers.dirtyKeys.byteLength, 3 * 4);
@@ -25,15 +25,21 @@ void t.test('no two fields of an account, a key or a reservation share a byte', 
   t.equal(Math.max(...account) + 1, layout.COUNTED_WORDS64 * 8);
   const key = [
     ...[layout.WINDOW, layout.DAY].flatMap((word) => span(word, 8)),
-    ...[layout.KEY_REQUESTS_PER_MINUTE, layout.KEY_CALLS_PER_DAY, ...marks].flatMap((word) => span(word, 4)),
+    ...[layout.REQUESTS_PER_MINUTE, layout.CALLS_PER_DAY, layout.RECORD, layout.PARENT, ...marks].flatMap(
+      (word) => span(word, 4),
+    ),
   ];
   t.equal(new Set(key).size, key.length);
   const reservation = [
-    ...[layout.STATE, layout.ACCOUNT, layout.DAY_NUMBER, layout.DAY_KEY].flatMap((word) => span(word, 4)),
-    ...span(layout.HOLD, 8),
+    ...[
+      ...[layout.STATE, layout.ACCOUNT, layout.DAY_NUMBER, layout.SCOPE_COUNT],
+      ...[layout.CALL_KEY, layout.CALL_MODEL, layout.CALL_GROUP, layout.CALENDAR_DAY, layout.CALENDAR_MONTH],
+    ].flatMap((word) => span(word, 4)),
+    ...[layout.HOLD, layout.TOKENS].flatMap((word) => span(word, 8)),
+    ...Array.from({ length: 7 }, (_, n) => layout.TAKEN_MASKS * 4 + n),
   ];
   t.equal(new Set(reservation).size, reservation.length);
-  t.equal(Math.max(...reservation) + 1, layout.RESERVATION_WORDS32 * 4);
+  t.ok(Math.max(...reservation) < layout.RESERVATION_WORDS32 * 4);
   t.end();
 });
 

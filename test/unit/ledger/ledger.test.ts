@@ -2,6 +2,7 @@ import t from 'tap';
 import { asAccountIndex, asCallSlot, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import { Ledger, type AccountSnapshot } from '#src/ledger/ledger.js';
 import {
+  admitTo,
   ACCOUNT,
   createLedgerWorld,
   interruptAt,
@@ -15,15 +16,15 @@ const DAY_MS = 86_400_000;
 
 void t.test('admit takes a call of the day and a hold, or nothing at all', (t) => {
   const { ledger } = createLedgerWorld();
-  t.equal(ledger.admit(SLOT, ACCOUNT, 2, pico(1_001n)), 'insufficient_quota');
+  t.equal(admitTo(ledger, SLOT, ACCOUNT, 2, pico(1_001n)), 'insufficient_quota');
   t.match(ledger.snapshot(ACCOUNT), { dayCalls: 0, available: 1_000n, held: 0n });
-  t.equal(ledger.admit(SLOT, ACCOUNT, 2, pico(600n)), 'admitted');
+  t.equal(admitTo(ledger, SLOT, ACCOUNT, 2, pico(600n)), 'admitted');
   t.match(ledger.snapshot(ACCOUNT), { dayCalls: 1, available: 400n, held: 600n });
-  t.throws(() => ledger.admit(SLOT, ACCOUNT, 2, pico(1n)), /slot 0 is free/);
+  t.throws(() => admitTo(ledger, SLOT, ACCOUNT, 2, pico(1n)), /slot 0 is free/);
   t.match(ledger.snapshot(ACCOUNT), { dayCalls: 1, available: 400n }, 'a wrong slot takes nothing');
-  t.equal(ledger.admit(asCallSlot(1), ACCOUNT, 2, pico(400n)), 'admitted');
+  t.equal(admitTo(ledger, asCallSlot(1), ACCOUNT, 2, pico(400n)), 'admitted');
   t.equal(
-    ledger.admit(asCallSlot(2), ACCOUNT, 2, pico(9_999n)),
+    admitTo(ledger, asCallSlot(2), ACCOUNT, 2, pico(9_999n)),
     'daily_limit_exceeded',
     'the day comes first',
   );
@@ -36,17 +37,17 @@ void t.test('a call is settled or released once', (t) => {
   const { ledger } = createLedgerWorld();
   t.equal(ledger.settle(SLOT, pico(1n)), undefined);
   t.notOk(ledger.release(SLOT));
-  ledger.admit(SLOT, ACCOUNT, 9, pico(100n));
+  admitTo(ledger, SLOT, ACCOUNT, 9, pico(100n));
   t.same({ ...ledger.settle(SLOT, pico(70n)) }, { charged: 70n, uncovered: 0n });
   t.equal(ledger.settle(SLOT, pico(70n)), undefined);
   t.notOk(ledger.release(SLOT));
   t.match(ledger.snapshot(ACCOUNT), { available: 930n, held: 0n, spent: 70n, dayCalls: 1 });
-  ledger.admit(SLOT, ACCOUNT, 9, pico(930n));
+  admitTo(ledger, SLOT, ACCOUNT, 9, pico(930n));
   t.ok(ledger.release(SLOT));
   t.notOk(ledger.release(SLOT));
   t.equal(ledger.settle(SLOT, pico(5n)), undefined);
   t.match(ledger.snapshot(ACCOUNT), { available: 930n, held: 0n, spent: 70n, dayCalls: 1 });
-  ledger.admit(SLOT, ACCOUNT, 9, pico(900n));
+  admitTo(ledger, SLOT, ACCOUNT, 9, pico(900n));
   t.same({ ...ledger.settle(SLOT, pico(950n)) }, { charged: 930n, uncovered: 20n });
   t.match(ledger.snapshot(ACCOUNT), { available: 0n, held: 0n, spent: 1_000n, uncovered: 20n });
   t.end();
@@ -54,9 +55,9 @@ void t.test('a call is settled or released once', (t) => {
 
 void t.test('a release gives the call back to its own day', (t) => {
   const { clock, ledger } = createLedgerWorld();
-  ledger.admit(SLOT, ACCOUNT, 9, pico(1n));
+  admitTo(ledger, SLOT, ACCOUNT, 9, pico(1n));
   clock.pass(DAY_MS);
-  ledger.admit(asCallSlot(1), ACCOUNT, 9, pico(1n));
+  admitTo(ledger, asCallSlot(1), ACCOUNT, 9, pico(1n));
   t.ok(ledger.release(SLOT));
   t.match(ledger.snapshot(ACCOUNT), { dayCalls: 1, available: 999n });
   t.ok(ledger.release(asCallSlot(1)));
@@ -77,7 +78,7 @@ void t.test(
         for (let step = 0, reached = true; reached; step++) {
           const { ledger, buffers, clock } = createLedgerWorld();
           const other = new Ledger(buffers, clock);
-          ledger.admit(SLOT, ACCOUNT, 9, pico(100n));
+          admitTo(ledger, SLOT, ACCOUNT, 9, pico(100n));
           const counts: number[] = [];
           reached = interruptAt(
             step,
@@ -91,7 +92,7 @@ void t.test(
           );
           t.equal(held, 0n);
           t.ok((spent === 30n && dayCalls === 1) || (spent === 0n && dayCalls === 0));
-          t.equal(ledger.admit(SLOT, ACCOUNT, 9, pico(1n)), 'admitted', 'the slot is free again');
+          t.equal(admitTo(ledger, SLOT, ACCOUNT, 9, pico(1n)), 'admitted', 'the slot is free again');
         }
       }
     }
@@ -101,7 +102,7 @@ void t.test(
 
 void t.test('releaseSlots releases what is held in its range, no other', (t) => {
   const { ledger } = createLedgerWorld();
-  for (const slot of [1, 2, 4, 6]) ledger.admit(asCallSlot(slot), ACCOUNT, 9, pico(100n));
+  for (const slot of [1, 2, 4, 6]) admitTo(ledger, asCallSlot(slot), ACCOUNT, 9, pico(100n));
   t.equal(ledger.releaseSlots(asCallSlot(2), 4), 2);
   t.match(ledger.snapshot(ACCOUNT), { held: 200n, dayCalls: 2 });
   t.equal(ledger.releaseSlots(asCallSlot(0), 8), 2);
@@ -137,7 +138,7 @@ void t.test('an account is opened with what the store knows of it, and starts a 
   };
   ledger.openAccount(ACCOUNT, { ...books, planIndex: 0, active: true });
   t.same(ledger.snapshot(ACCOUNT), { ...books, available: 300n, held: 0n, minuteUsed: 0, callsInFlight: 0 });
-  t.equal(ledger.admit(SLOT, ACCOUNT, 12, pico(1n)), 'daily_limit_exceeded');
+  t.equal(admitTo(ledger, SLOT, ACCOUNT, 12, pico(1n)), 'daily_limit_exceeded');
   t.end();
 });
 
@@ -150,13 +151,13 @@ void t.test('the drain visits accounts whose money or day changed, with what the
   };
   t.equal(drained().size, 0, 'opening an account is no change');
   t.notOk(ledger.credit(ACCOUNT, pico(-2_000n)));
-  ledger.admit(SLOT, ACCOUNT, 9, pico(2_000n));
+  admitTo(ledger, SLOT, ACCOUNT, 9, pico(2_000n));
   t.equal(drained().size, 0, 'what was refused is no change');
   const changes: [string, () => unknown][] = [
     ['take of the minute', () => ledger.takeMinute(ACCOUNT, 9)],
-    ['admit', () => ledger.admit(SLOT, ACCOUNT, 9, pico(10n))],
+    ['admit', () => admitTo(ledger, SLOT, ACCOUNT, 9, pico(10n))],
     ['settle', () => ledger.settle(SLOT, pico(10n))],
-    ['admit', () => ledger.admit(SLOT, ACCOUNT, 9, pico(10n))],
+    ['admit', () => admitTo(ledger, SLOT, ACCOUNT, 9, pico(10n))],
     ['release', () => ledger.release(SLOT)],
     ['credit', () => ledger.credit(ACCOUNT, pico(10n))],
   ];
@@ -246,7 +247,10 @@ function stepBoth(
   let answers: [unknown, unknown];
   if (kind === 0 && model.open.has(slot)) return '';
   if (kind === 0) {
-    answers = [ledger.admit(asCallSlot(slot), ACCOUNT, 4, pico(amount)), model.admit(slot, day, 4, amount)];
+    answers = [
+      admitTo(ledger, asCallSlot(slot), ACCOUNT, 4, pico(amount)),
+      model.admit(slot, day, 4, amount),
+    ];
   } else if (kind === 1) {
     const settlement = ledger.settle(asCallSlot(slot), pico(amount));
     const plain = settlement && `${settlement.charged} ${settlement.uncovered}`;

@@ -6,6 +6,7 @@ import { asCallSlot, asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import { CREDITED_PICO_UNITS_MAX } from '#src/ledger/balance.js';
 import type { AccountStatement } from '#src/registry/account-statement.js';
 import { ListLog, flushOf, offlineRegistry, openHouse, serve, type House } from '../store/support.js';
+import { admitTo } from '../../fixtures/ledger-world.js';
 
 const pico = asPicoUnits;
 const refused = (message: RegExp) => ({ code: 'invalid_parameters', message });
@@ -30,7 +31,7 @@ function busyHouse(path: string): House & { index: AccountStatement['record']['i
     credit: pico(1_000n),
   }).record;
   serve(house, index, 100n);
-  house.ledger.admit(asCallSlot(1), index, 10, pico(300n));
+  admitTo(house.ledger, asCallSlot(1), index, 10, pico(300n));
   return { ...house, index };
 }
 

@@ -1,14 +1,13 @@
 /**
  * The phases over real shared buffers, a clock that stands still, and no sockets.
  */
-import { NO_QUOTAS } from '#src/core/quotas.js';
 import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { picoUnitsOf } from '#src/core/money.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
-import type { KeyLimit } from '#src/ledger/key-limits.js';
+import { NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { CallContext, type ListenerContext } from '#src/request/context.js';
 import { PendingCommits } from '#src/request/settle.js';
@@ -150,11 +149,11 @@ export function openHouse({
   };
 }
 
-/** A context whose caller is known; `bounds` are over those of its plan, `keyLimit` is its key's. */
+/** A context whose caller is known; `bounds` are over those of its plan, `keyLimits` are its key's. */
 export function knownCaller(
   { account, keyIndex }: House,
   bounds: Partial<PlanEntry> = {},
-  keyLimit?: KeyLimit,
+  keyLimits?: Partial<QuotaLimits>,
 ): CallContext {
   const context = new CallContext('req_test', 1);
   context.caller = {
@@ -162,7 +161,7 @@ export function knownCaller(
     account,
     planIndex: 0,
     plan: { ...CATALOG.plans[0]!, ...bounds },
-    keyLimit,
+    keyLimit: keyLimits && { ...NO_QUOTAS, ...keyLimits },
   };
   return context;
 }

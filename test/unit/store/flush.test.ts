@@ -4,6 +4,7 @@ import type { FlushStore } from '#src/store/flush.js';
 import type { Store } from '#src/store/store.js';
 import { hourOf, type UsageRecord } from '#src/registry/usage-report.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House } from './support.js';
+import { admitTo } from '../../fixtures/ledger-world.js';
 
 const FIRST = asAccountIndex(0);
 const SECOND = asAccountIndex(1);
@@ -258,7 +259,7 @@ void t.test('a hold is not spent', async (t) => {
   const house = openShop(t.testdir());
   const flush = flushOf(house, new ListLog());
   for (let round = 0; round < 3; round++) {
-    t.equal(house.ledger.admit(asCallSlot(round), SECOND, 1_000, asPicoUnits(1n)), 'admitted');
+    t.equal(admitTo(house.ledger, asCallSlot(round), SECOND, 1_000, asPicoUnits(1n)), 'admitted');
     t.equal(flush.run(), true);
     t.match(house.store.findSpending(SECOND), { spent: 0n, dayCalls: round + 1 });
   }

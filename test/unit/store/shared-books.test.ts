@@ -10,6 +10,7 @@ import { recover } from '#src/store/recovery.js';
 import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House, type StoppedClock } from './support.js';
+import { takenOfDay } from '../../fixtures/ledger-world.js';
 
 const FIRST = asAccountIndex(0);
 const KEY = asKeyIndex(0);
@@ -50,7 +51,7 @@ const callerOf =
   (clock: StoppedClock) =>
   (member: BooksMember, cost: bigint, more: Partial<JournalRecord> = {}): void => {
     member.serve(FIRST, cost, more);
-    member.ledger.keys.takeDay({ key: KEY, callsPerDay: 100 });
+    member.ledger.keys.takeDay(KEY, 100);
     member.keyTable.noteUse(KEY, Math.floor(clock.nowMs / 1_000));
   };
 
@@ -139,11 +140,7 @@ void t.test(
     one.flush.run();
     t.equal(held(), 99_950n, 'what the authority has on record');
     const settlement = { charged: asPicoUnits(50n), uncovered: asPicoUnits(0n) };
-    one.ledger.reverse(
-      FIRST,
-      { dayNumber: one.ledger.dayOf(FIRST).dayNumber, dayKey: undefined },
-      settlement,
-    );
+    one.ledger.reverse(takenOfDay(FIRST, one.ledger.dayOf(FIRST).dayNumber), settlement);
     one.record({ account: FIRST, charged: asPicoUnits(-50n), outcome: 'reversed' });
     t.equal(one.ledger.available(FIRST), 99_950n, 'cannot be spent here');
     t.equal(held(), 99_950n);

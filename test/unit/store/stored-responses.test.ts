@@ -4,6 +4,7 @@ import type { ResponseRecord } from '#src/registry/stored-response.js';
 import type { FlushStore, LedgerFlush } from '#src/store/flush.js';
 import { StoredResponses } from '#src/store/stored-responses.js';
 import { ListLog, flushOf, openHouse, type House } from './support.js';
+import { admitTo } from '../../fixtures/ledger-world.js';
 
 const ACCOUNT = asAccountIndex(0);
 const HOUR_MS = 3_600_000;
@@ -58,7 +59,7 @@ const recordOf = (shop: Shop, key: string, bytes: Uint8Array = new Uint8Array([1
 function charge(shop: Shop, charged = COST): void {
   if (charged > 0n) {
     const slot = asCallSlot(0);
-    shop.ledger.admit(slot, ACCOUNT, 1_000, charged, 16);
+    admitTo(shop.ledger, slot, ACCOUNT, 1_000, charged, 16);
     shop.ledger.settle(slot, charged);
   }
   shop.journal.append({

@@ -28,6 +28,7 @@ import { UsageBook } from '#src/store/usage-book.js';
 import { Store } from '#src/store/store.js';
 import type { Log } from '#src/telemetry/log.js';
 import { picoUnitsPerToken } from '#src/core/money.js';
+import { admitTo } from '../../fixtures/ledger-world.js';
 
 export class StoppedClock implements Clock {
   nowMs = Date.UTC(2025, 0, 31, 12);
@@ -168,7 +169,7 @@ export function flushOf(
 export function serve(house: House, account: number, cost: bigint, more: Partial<JournalRecord> = {}): void {
   const slot = asCallSlot(0);
   const index = asAccountIndex(account);
-  if (house.ledger.admit(slot, index, 1_000, asPicoUnits(cost)) !== 'admitted')
+  if (admitTo(house.ledger, slot, index, 1_000, asPicoUnits(cost)) !== 'admitted')
     throw new Error('not admitted');
   house.ledger.settle(slot, asPicoUnits(cost));
   house.journal.append({

@@ -8,11 +8,13 @@ import { dayNumberOf } from '#src/ledger/day.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { TICK_MS } from '#src/ledger/window.js';
 import {
+  admitTo,
   ACCOUNT,
   SLOT,
   createLedgerWorld,
   interruptAt,
   type LedgerWorld,
+  takenOfDay,
 } from '../../fixtures/ledger-world.js';
 
 const KEY = asKeyIndex(33);
@@ -29,15 +31,15 @@ function limitedWorld(callsPerDay = 2): LedgerWorld {
 }
 
 const admitFor = (ledger: Ledger, key: typeof KEY, slot = SLOT, callsPerDay = 2) =>
-  ledger.admit(slot, ACCOUNT, MANY, HOLD, MANY, { key, callsPerDay });
+  admitTo(ledger, slot, ACCOUNT, MANY, HOLD, MANY, { key, callsPerDay });
 
 void t.test('limits are what they were opened with, on every thread', (t) => {
   const { ledger, buffers, clock } = limitedWorld();
   const other = new Ledger(structuredClone(buffers), clock);
-  t.same(other.keys.limitOf(KEY), { requestsPerMinute: 3, callsPerDay: 2 });
-  t.same(other.keys.limitOf(OTHER_KEY), { requestsPerMinute: undefined, callsPerDay: 2 });
+  t.match(other.keys.limitsOf(KEY), { requestsPerMinute: 3, callsPerDay: 2 });
+  t.match(other.keys.limitsOf(OTHER_KEY), { requestsPerMinute: undefined, callsPerDay: 2 });
   ledger.keys.open(KEY, { requestsPerMinute: undefined, callsPerDay: undefined });
-  t.same(other.keys.limitOf(KEY), { requestsPerMinute: undefined, callsPerDay: undefined }, 'opened anew');
+  t.match(other.keys.limitsOf(KEY), { requestsPerMinute: undefined, callsPerDay: undefined }, 'opened anew');
   t.throws(() => ledger.keys.open(asKeyIndex(40), { requestsPerMinute: 1, callsPerDay: 1 }), /within/);
   t.end();
 });
@@ -61,15 +63,15 @@ void t.test('the day of a key: its last call, its refusal, and what gives a call
   const calls = () => [ledger.keys.countsOf(KEY).dayCalls, ledger.snapshot(ACCOUNT).dayCalls];
   const [first, second, third] = [0, 1, 2].map(asCallSlot);
   t.equal(admitFor(ledger, KEY, first), 'admitted');
-  t.equal(ledger.dayKeyOf(first!), KEY);
+  t.equal(ledger.takenOf(first!).key, KEY);
   t.equal(admitFor(ledger, KEY, second), 'admitted');
   t.same(calls(), [2, 2]);
   const before = ledger.snapshot(ACCOUNT);
   t.equal(admitFor(ledger, KEY, third), 'key_daily_limit_exceeded');
   t.same(ledger.snapshot(ACCOUNT), before, 'a refusal has taken nothing of the account');
   t.equal(admitFor(ledger, OTHER_KEY, third), 'admitted', 'other keys go on');
-  t.equal(ledger.admit(asCallSlot(3), ACCOUNT, MANY, HOLD), 'admitted', 'and keys without limits');
-  t.equal(ledger.dayKeyOf(asCallSlot(3)), undefined);
+  t.equal(admitTo(ledger, asCallSlot(3), ACCOUNT, MANY, HOLD), 'admitted', 'and keys without limits');
+  t.equal(ledger.takenOf(asCallSlot(3)).scopes, 0);
 
   t.ok(ledger.release(first!));
   t.same(calls(), [1, 3], 'what was released counts for neither');
@@ -77,7 +79,7 @@ void t.test('the day of a key: its last call, its refusal, and what gives a call
   t.same(calls(), [1, 3], 'what was settled counts');
   t.equal(admitFor(ledger, KEY, first), 'admitted');
   const settlement = { ...ledger.settle(first!, HOLD)! };
-  ledger.reverse(ACCOUNT, { dayNumber: today, dayKey: KEY }, settlement);
+  ledger.reverse(takenOfDay(ACCOUNT, today, KEY), settlement);
   t.same(calls(), [1, 3], 'what was taken back does not');
   t.equal(ledger.releaseSlots(asCallSlot(0), 8), 2);
   t.same(calls(), [1, 1], 'calls of a listener that died are given back');
@@ -93,11 +95,11 @@ void t.test('a refusal by account or balance gives the call of the key back', (t
   const { ledger } = limitedWorld();
   const calls = () => ledger.keys.countsOf(KEY).dayCalls;
   const keyDay = { key: KEY, callsPerDay: 2 };
-  t.equal(ledger.admit(SLOT, ACCOUNT, 0, HOLD, MANY, keyDay), 'daily_limit_exceeded');
+  t.equal(admitTo(ledger, SLOT, ACCOUNT, 0, HOLD, MANY, keyDay), 'daily_limit_exceeded');
   t.equal(calls(), 0);
-  t.equal(ledger.admit(SLOT, ACCOUNT, MANY, asPicoUnits(10_000n), MANY, keyDay), 'insufficient_quota');
+  t.equal(admitTo(ledger, SLOT, ACCOUNT, MANY, asPicoUnits(10_000n), MANY, keyDay), 'insufficient_quota');
   t.equal(calls(), 0);
-  t.equal(ledger.admit(SLOT, ACCOUNT, MANY, HOLD, 0, keyDay), 'too_many_in_flight');
+  t.equal(admitTo(ledger, SLOT, ACCOUNT, MANY, HOLD, 0, keyDay), 'too_many_in_flight');
   t.equal(calls(), 0);
   t.equal(ledger.snapshot(ACCOUNT).dayCalls, 0);
   t.end();
@@ -110,7 +112,7 @@ void t.test('whenever another thread takes the last call of the day, exactly one
       const other = new Ledger(buffers, clock);
       const [ofAccount, ofKey] = whose === 'key' ? [MANY, 1] : [1, MANY];
       const admit = (by: Ledger, slot: number) =>
-        by.admit(asCallSlot(slot), ACCOUNT, ofAccount, HOLD, MANY, { key: KEY, callsPerDay: ofKey });
+        admitTo(by, asCallSlot(slot), ACCOUNT, ofAccount, HOLD, MANY, { key: KEY, callsPerDay: ofKey });
       const outcomes: string[] = [];
       const reached = interruptAt(
         step,
@@ -135,9 +137,8 @@ void t.test('where the days of key and account differ, the call of the key stays
   const { ledger, clock } = createLedgerWorld();
   // As when midnight comes between the two: the key is in the next day already.
   const tomorrow = { minuteUsed: 0, dayNumber: dayNumberOf(clock.wallMs()) + 1, dayCalls: 1 };
-  ledger.keys.open(KEY, { requestsPerMinute: undefined, callsPerDay: 2 }, tomorrow);
+  ledger.keys.open(KEY, { requestsPerMinute: undefined, callsPerDay: 2 }, { used: tomorrow });
   t.equal(admitFor(ledger, KEY), 'admitted');
-  t.equal(ledger.dayKeyOf(SLOT), undefined);
   ledger.release(SLOT);
   t.same(ledger.keys.countsOf(KEY), { ...tomorrow, dayCalls: 2 });
   t.end();
@@ -146,7 +147,7 @@ void t.test('where the days of key and account differ, the call of the key stays
 void t.test('what was used before a restart weighs on', (t) => {
   const { ledger, clock } = createLedgerWorld();
   const used = { minuteUsed: 2, dayNumber: dayNumberOf(clock.wallMs()), dayCalls: 1 };
-  ledger.keys.open(KEY, { requestsPerMinute: 3, callsPerDay: 2 }, used, 30_000);
+  ledger.keys.open(KEY, { requestsPerMinute: 3, callsPerDay: 2 }, { used, ageMs: 30_000 });
   t.same(ledger.keys.countsOf(KEY), used);
   t.equal(ledger.keys.takeMinute(KEY, 3).remaining, 0);
   t.equal(admitFor(ledger, KEY), 'admitted');
@@ -169,7 +170,7 @@ void t.test('keys whose counts have changed, or that were used, are dirty once',
   t.same(drained(), [KEY]);
   ledger.release(SLOT);
   t.same(drained(), [KEY]);
-  ledger.keys.takeDay({ key: KEY, callsPerDay: 0 });
+  ledger.keys.takeDay(KEY, 0);
   t.same(drained(), [], 'a refusal changes nothing');
   t.end();
 });

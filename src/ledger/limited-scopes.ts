@@ -1,0 +1,155 @@
+/**
+ * Limits of single keys, or of groups, besides those of an account: a minute and a day, counted by the same
+ * code as an account's, in records of their own, and further quotas (scope-quotas.ts). Each thread has one
+ * for keys and one for groups over the same buffers, in its Ledger. Any thread, unless a method says main
+ * thread.
+ *
+ * No caller asks about a key without limits, so its record is never touched and takes no memory.
+ */
+import { invariant } from '../core/errors.js';
+import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
+import type { KeyIndex } from '../core/units.js';
+import type { DayCalls } from './day.js';
+import { DirtySet } from './dirty-set.js';
+import {
+  CALLS_PER_DAY,
+  COUNTED_WORDS32,
+  PARENT,
+  RECORD,
+  REQUESTS_PER_MINUTE,
+  type CountedViews,
+} from './layout.js';
+import type { ScopeQuotas } from './scope-quotas.js';
+import type { MinuteCounter, MinuteTake } from './window.js';
+
+const NO_LIMIT = 0;
+
+/** What a scope with limits has used. */
+export interface KeyCounts {
+  readonly minuteUsed: number;
+  /** The last day the key was used, in days since 1970-01-01 UTC+8, and its calls on that day. */
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+}
+
+export class LimitedScopes<Index extends number = KeyIndex> {
+  readonly #max: number;
+  readonly #words32: Int32Array;
+  readonly #window: MinuteCounter<Index>;
+  readonly #day: DayCalls<Index>;
+  readonly #quotas: ScopeQuotas;
+  readonly #dirty: DirtySet<Index>;
+
+  constructor(
+    max: number,
+    views: CountedViews,
+    window: MinuteCounter<Index>,
+    day: DayCalls<Index>,
+    quotas: ScopeQuotas,
+  ) {
+    this.#max = max;
+    this.#words32 = views.records32;
+    this.#window = window;
+    this.#day = day;
+    this.#quotas = quotas;
+    this.#dirty = new DirtySet(views);
+  }
+
+  /** The limits of a scope that was opened. Spending is rounded down to nano-units. Allocates. */
+  limitsOf(index: Index): QuotaLimits {
+    const record = this.recordOf(index);
+    return {
+      ...(record === undefined ? NO_QUOTAS : this.#quotas.limitsOf(record)),
+      requestsPerMinute: this.requestsPerMinuteOf(index),
+      callsPerDay: this.callsPerDayOf(index),
+    };
+  }
+
+  requestsPerMinuteOf(index: Index): number | undefined {
+    const requestsPerMinute = this.#word(index, REQUESTS_PER_MINUTE);
+    return requestsPerMinute === NO_LIMIT ? undefined : requestsPerMinute;
+  }
+
+  callsPerDayOf(index: Index): number | undefined {
+    const callsPerDay = this.#word(index, CALLS_PER_DAY);
+    return callsPerDay === NO_LIMIT ? undefined : callsPerDay;
+  }
+
+  /** Takes one request of the scope's minute, or nothing; see `Window.take`. */
+  takeMinute(index: Index, requestsPerMinute: number): MinuteTake {
+    return this.#window.take(index, requestsPerMinute);
+  }
+
+  /** What `takeMinute` would return now; takes nothing. */
+  checkMinute(index: Index, requestsPerMinute: number): MinuteTake {
+    return this.#window.check(index, requestsPerMinute);
+  }
+
+  /** Takes a call of the scope's day. Returns the number of its day; undefined if none is left. */
+  takeDay(index: Index, callsPerDay: number): number | undefined {
+    const dayNumber = this.#day.take(index, callsPerDay);
+    if (dayNumber !== undefined) this.#dirty.mark(index);
+    return dayNumber;
+  }
+
+  /** Gives back a call that `takeDay` took from `dayNumber`. */
+  giveBackDay(index: Index, dayNumber: number): void {
+    this.#day.giveBack(index, dayNumber);
+    this.#dirty.mark(index);
+  }
+
+  /** Marks the scope dirty, so that the next flush stores its use and its counts. */
+  mark(index: Index): void {
+    this.#dirty.mark(index);
+  }
+
+  /** Visits at most `max` scopes marked since their last visit; see `DirtySet.drain`. Main thread. */
+  drainDirty(visit: (index: Index) => void, max: number): number {
+    return this.#dirty.drain(visit, max);
+  }
+
+  countsOf(index: Index): KeyCounts {
+    return { minuteUsed: this.#window.usedOf(index), ...this.#day.read(index) };
+  }
+
+  /** The quota record of the scope; undefined if it has no quotas besides the minute and the day. */
+  recordOf(index: Index): number | undefined {
+    const record = this.#word(index, RECORD);
+    return record === 0 ? undefined : record - 1;
+  }
+
+  /** The group above a group; undefined if there is none. */
+  parentOf(index: Index): Index | undefined {
+    const parent = this.#word(index, PARENT);
+    return parent === 0 ? undefined : ((parent - 1) as Index);
+  }
+
+  /**
+   * Sets the limits of a scope that no thread knows yet, and what it has used: nothing, or `used`, counted
+   * `ageMs` ago. `parent` is for groups. Main thread.
+   */
+  open(
+    index: Index,
+    limits: Partial<QuotaLimits>,
+    { used, ageMs = 0, parent }: { used?: KeyCounts; ageMs?: number; parent?: Index | undefined } = {},
+  ): void {
+    invariant(index >= 0 && index < this.#max, `scope ${index} is within the ledger`);
+    this.setLimits(index, limits);
+    Atomics.store(this.#words32, index * COUNTED_WORDS32 + PARENT, parent === undefined ? 0 : parent + 1);
+    this.#window.clear(index);
+    this.#day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);
+    if (used !== undefined) this.#window.restore(index, used.minuteUsed, ageMs);
+  }
+
+  /** The other threads use the limits from the next call on. Main thread. */
+  setLimits(index: Index, limits: Partial<QuotaLimits>): void {
+    const first = index * COUNTED_WORDS32;
+    Atomics.store(this.#words32, first + REQUESTS_PER_MINUTE, limits.requestsPerMinute ?? NO_LIMIT);
+    Atomics.store(this.#words32, first + CALLS_PER_DAY, limits.callsPerDay ?? NO_LIMIT);
+    this.#quotas.setLimits(this.#words32, first + RECORD, limits);
+  }
+
+  #word(index: Index, field: number): number {
+    return Atomics.load(this.#words32, index * COUNTED_WORDS32 + field);
+  }
+}

@@ -1,0 +1,337 @@
+/**
+ * The quotas of a scope besides requests a minute and calls a day: calls in flight, tokens, months and
+ * spending. `Calls` takes and settles through it, one quota of one scope at a time; `LimitedScopes` sets
+ * limits. Each thread has one over the same buffers. Any thread, unless a method says main thread.
+ *
+ * A scope that has such quotas has a quota record, and every other scope has none and takes no memory. Money
+ * is counted in nano-units, so that it fits a stock; what a call holds and costs is rounded up. (A price of
+ * at most three decimals for a million tokens costs whole nano-units.)
+ */
+import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
+import { Calendar, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits, type QuotaName } from '../core/quotas.js';
+import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
+import {
+  EXTENDED_QUOTAS,
+  LIMITS,
+  MASK,
+  QUOTA_WORDS32,
+  QUOTA_WORDS64,
+  type QuotaViews,
+  STOCK_WORDS,
+  STOCKS,
+} from './layout.js';
+import type { Stocks, StockUse } from './stocks.js';
+import type { TokenWindow } from './token-window.js';
+
+const PICO_PER_NANO = 1_000n;
+const COUNT = EXTENDED_QUOTAS.length;
+const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
+const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
+const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
+
+/** Nano-units, rounded up, of a hold or a cost. More than any limit is as good as any more. */
+export function nanoUnitsOf(amount: PicoUnits): number {
+  return Math.min(Number((amount + PICO_PER_NANO - 1n) / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
+}
+
+function limitOf(limit: number | PicoUnits): number {
+  return typeof limit === 'bigint' ? Number(limit / PICO_PER_NANO) : limit;
+}
+
+/** The limits of a plan, as calls take them. */
+export interface PlanQuotas {
+  /** Bit n: there is a limit of quota n. Not of calls in flight, which accounts count apart. */
+  readonly mask: number;
+  /** By quota. */
+  readonly limits: Float64Array;
+}
+
+/** What a call takes of each quota of a scope. */
+export interface Amounts {
+  tokens: number;
+  nanoUnits: number;
+}
+
+/** The days and months of which a call takes. */
+export interface Periods {
+  day: number;
+  month: number;
+}
+
+/** A quota of a scope and what of it is used. Money is in pico-units. */
+export interface QuotaUse {
+  readonly quota: QuotaName;
+  readonly limit: bigint;
+  /** By calls that are settled. */
+  readonly used: bigint;
+  /** By calls in flight. */
+  readonly held: bigint;
+  /** Undefined for what no calendar refills. */
+  readonly resetsMs: WallMs | undefined;
+}
+
+/** What the store keeps of a quota record. Money is in nano-units. */
+export interface SettledQuotas {
+  /** Days and months since 1970-01 of the calendar of quotas. */
+  readonly dayNumber: number;
+  readonly monthNumber: number;
+  readonly minuteTokens: number;
+  readonly tokensPerDay: number;
+  readonly callsPerMonth: number;
+  readonly tokensPerMonth: number;
+  readonly spendPerDay: number;
+  readonly spendPerMonth: number;
+}
+
+export class ScopeQuotas {
+  readonly #views: QuotaViews;
+  readonly #stocks: Stocks;
+  /** Undefined if limits are shared: then the coordinator has the window, and a process its lease. */
+  readonly #window: TokenWindow | undefined;
+  readonly #clock: Clock;
+  readonly #calendar: Calendar;
+  readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
+  /** A record that another thread's was faster than. */
+  #spare: number | undefined;
+
+  constructor(
+    views: QuotaViews,
+    { stocks, window }: { stocks: Stocks; window: TokenWindow | undefined },
+    clock: Clock,
+    timezone: string,
+  ) {
+    this.#views = views;
+    this.#stocks = stocks;
+    this.#window = window;
+    this.#clock = clock;
+    this.#calendar = new Calendar(timezone);
+  }
+
+  /** The quotas of a plan; made once for each object. */
+  planOf(quotas: QuotaLimits): PlanQuotas {
+    let plan = this.#plans.get(quotas);
+    if (plan === undefined) {
+      const limits = new Float64Array(COUNT);
+      const mask = fill(limits, 0, quotas) & ~(1 << FLIGHT);
+      plan = { mask, limits };
+      this.#plans.set(quotas, plan);
+    }
+    return plan;
+  }
+
+  maskOf(record: number): number {
+    return Atomics.load(this.#views.words32, record * QUOTA_WORDS32 + MASK);
+  }
+
+  /** Limits are whole words that the main thread alone writes. */
+  limitOf(record: number, quota: number): number {
+    return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
+  }
+
+  /** Sets `into` to now. */
+  readPeriods(into: Periods): void {
+    const nowMs = this.#clock.wallMs();
+    into.day = this.#calendar.dayAt(nowMs).number;
+    into.month = this.#calendar.monthAt(nowMs).number;
+  }
+
+  /**
+   * Takes what a call needs of one quota; false, and takes nothing, if less than that is left, or nothing. If
+   * it counts toward a later period than `periods`, those are set to it.
+   */
+  take(record: number, quota: number, limit: number, amounts: Amounts, periods: Periods): boolean {
+    const { unit, per } = KINDS[quota]!;
+    const amount = amountOf(unit, amounts);
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
+      return this.#window.take(record, amount, limit);
+    }
+    const counted = this.#stocks.take(stockOf(record, quota), periodOf(per, periods), amount, limit);
+    if (counted === undefined) return false;
+    if (per === 'day') periods.day = counted;
+    else if (per === 'month') periods.month = counted;
+    return true;
+  }
+
+  /** Replaces what a call held of one quota by what it used. Calls of a month stay used. */
+  settle(record: number, quota: number, held: Amounts, used: Amounts, periods: Periods): void {
+    const { unit, per } = KINDS[quota]!;
+    if (unit === 'calls' && per !== 'flight') return;
+    const holds = amountOf(unit, held);
+    const uses = per === 'flight' ? 0 : amountOf(unit, used);
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) this.#window.settle(record, holds, uses);
+    else this.#stocks.settle(stockOf(record, quota), periodOf(per, periods), holds, uses);
+  }
+
+  /** Gives back all that a call held of one quota. */
+  release(record: number, quota: number, held: Amounts, periods: Periods): void {
+    const { unit, per } = KINDS[quota]!;
+    const holds = amountOf(unit, held);
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) this.#window.settle(record, holds, 0);
+    else this.#stocks.settle(stockOf(record, quota), periodOf(per, periods), holds, 0);
+  }
+
+  /** Takes back what a settled call used of a day or a month. Its tokens stay in the minute. */
+  reverse(record: number, quota: number, used: Amounts, periods: Periods): void {
+    const { unit, per } = KINDS[quota]!;
+    if (per !== 'day' && per !== 'month') return;
+    const stock = stockOf(record, quota);
+    const period = periodOf(per, periods);
+    if (unit === 'calls') this.#stocks.settle(stock, period, 1, 0);
+    else this.#stocks.reverse(stock, period, amountOf(unit, used));
+  }
+
+  /** What a call takes of a quota. */
+  needOf(quota: number, amounts: Amounts): number {
+    return amountOf(KINDS[quota]!.unit, amounts);
+  }
+
+  /** What is left of a quota, and when a call that was refused `amounts` of it may come again. */
+  leftOf(record: number, quota: number, limit: number, amounts: Amounts): { left: number; resetsMs: WallMs } {
+    const use = this.#useOf(record, quota);
+    const nowMs = this.#clock.wallMs();
+    const waitMs =
+      quota === TOKENS_PER_MINUTE ? (this.#window?.msUntil(record, amounts.tokens, limit) ?? 0) : 0;
+    return {
+      left: Math.max(0, limit - use.taken),
+      resetsMs: use.resetsMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1),
+    };
+  }
+
+  /** Those quotas of a record that have limits, and what of them is used. */
+  useOf(record: number | undefined, mask: number, limitOf: (quota: number) => number): QuotaUse[] {
+    const uses: QuotaUse[] = [];
+    for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+      if ((mask & (1 << quota)) === 0) continue;
+      const { taken, settled, resetsMs } = this.#useOf(record, quota);
+      uses.push({
+        quota: name,
+        limit: this.amountIn(quota, limitOf(quota)),
+        used: this.amountIn(quota, settled),
+        held: this.amountIn(quota, taken - settled),
+        resetsMs,
+      });
+    }
+    return uses;
+  }
+
+  /** An amount of a quota, as others are told it. */
+  amountIn(quota: number, amount: number): bigint {
+    return BigInt(amount) * (KINDS[quota]!.unit === 'money' ? PICO_PER_NANO : 1n);
+  }
+
+  settledOf(record: number): SettledQuotas {
+    const periods = { day: 0, month: 0 };
+    this.readPeriods(periods);
+    const of = (quota: (typeof EXTENDED_QUOTAS)[number]): number =>
+      this.#useOf(record, EXTENDED_QUOTAS.indexOf(quota)).settled;
+    return {
+      dayNumber: periods.day,
+      monthNumber: periods.month,
+      minuteTokens: of('tokens_per_minute'),
+      tokensPerDay: of('tokens_per_day'),
+      callsPerMonth: of('calls_per_month'),
+      tokensPerMonth: of('tokens_per_month'),
+      spendPerDay: of('spend_per_day'),
+      spendPerMonth: of('spend_per_month'),
+    };
+  }
+
+  /** Counts what was used `ageMs` ago. Main thread, before the scope is first used. */
+  restore(record: number, settled: SettledQuotas, ageMs: number): void {
+    const { dayNumber, monthNumber, minuteTokens } = settled;
+    const set = (name: (typeof EXTENDED_QUOTAS)[number], period: number, amount: number): void =>
+      this.#stocks.set(stockOf(record, EXTENDED_QUOTAS.indexOf(name)), period, amount);
+    set('tokens_per_day', dayNumber, settled.tokensPerDay);
+    set('spend_per_day', dayNumber, settled.spendPerDay);
+    set('calls_per_month', monthNumber, settled.callsPerMonth);
+    set('tokens_per_month', monthNumber, settled.tokensPerMonth);
+    set('spend_per_month', monthNumber, settled.spendPerMonth);
+    this.#window?.set(record, minuteTokens, ageMs);
+  }
+
+  limitsOf(record: number): QuotaLimits {
+    const mask = this.maskOf(record);
+    const limits: Record<string, number | bigint | undefined> = {};
+    for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+      const limit = (mask & (1 << quota)) === 0 ? undefined : this.limitOf(record, quota);
+      const isMoney = KINDS[quota]!.unit === 'money';
+      limits[QUOTA_FIELDS[name]] = isMoney && limit !== undefined ? BigInt(limit) * PICO_PER_NANO : limit;
+    }
+    return limits as unknown as QuotaLimits;
+  }
+
+  /**
+   * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one.
+   * Main thread.
+   */
+  setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
+    const wanted = new Float64Array(COUNT);
+    const mask = fill(wanted, 0, limits);
+    if (mask === 0 && Atomics.load(words, at) === 0) return;
+    const record = this.recordAt(words, at);
+    invariant(record !== undefined, 'a scope with quotas has a record');
+    this.#views.floats.set(wanted, record * QUOTA_WORDS64 + LIMITS);
+    Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
+  }
+
+  /**
+   * The quota record that `words[at]` names (its index + 1). If that is 0, the scope gets one; undefined if
+   * all are in use.
+   */
+  recordAt(words: Int32Array, at: number): number | undefined {
+    const known = Atomics.load(words, at);
+    if (known !== 0) return known - 1;
+    const record = this.#spare ?? this.#nextRecord();
+    if (record === undefined) return undefined;
+    const other = Atomics.compareExchange(words, at, 0, record + 1);
+    this.#spare = other === 0 ? undefined : record;
+    return other === 0 ? record : other - 1;
+  }
+
+  #nextRecord(): number | undefined {
+    const { used, words64 } = this.#views;
+    const record = Atomics.add(used, 0, 1);
+    if (record < words64.length / QUOTA_WORDS64) return record;
+    Atomics.sub(used, 0, 1);
+    return undefined;
+  }
+
+  #useOf(record: number | undefined, quota: number): StockUse & { resetsMs: WallMs | undefined } {
+    const { unit, per } = KINDS[quota]!;
+    if (record === undefined) return { taken: 0, settled: 0, resetsMs: undefined };
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
+      const { taken, held } = this.#window.read(record);
+      return { taken, settled: taken - held, resetsMs: undefined };
+    }
+    const nowMs = this.#clock.wallMs();
+    const period =
+      per === 'day' ? this.#calendar.dayAt(nowMs) : per === 'month' ? this.#calendar.monthAt(nowMs) : undefined;
+    const { taken, settled } = this.#stocks.read(stockOf(record, quota), period?.number ?? 0);
+    return { taken, settled: unit === 'calls' && per === 'month' ? taken : settled, resetsMs: period?.endMs };
+  }
+}
+
+function fill(into: Float64Array, first: number, limits: Partial<QuotaLimits>): number {
+  let mask = 0;
+  for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
+    const limit = limits[QUOTA_FIELDS[name]];
+    if (limit === undefined) continue;
+    into[first + quota] = limitOf(limit);
+    mask |= 1 << quota;
+  }
+  return mask;
+}
+
+function stockOf(record: number, quota: number): number {
+  return record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
+}
+
+function amountOf(unit: (typeof KINDS)[number]['unit'], { tokens, nanoUnits }: Amounts): number {
+  return unit === 'tokens' ? tokens : unit === 'money' ? nanoUnits : 1;
+}
+
+function periodOf(per: (typeof KINDS)[number]['per'], { day, month }: Periods): number {
+  return per === 'day' ? day : per === 'month' ? month : 0;
+}
+

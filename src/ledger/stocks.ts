@@ -1,0 +1,150 @@
+/**
+ * Stocks: amounts that calls take and give back, and that a calendar refills. Calls, tokens and money of a
+ * day or a month are stocks, and so are calls in flight, which no calendar refills (period 0). Any thread.
+ *
+ * A stock is two 64-bit words, `taken` (what settled calls used, and what calls in flight hold) and
+ * `settled`. Each word holds
+ *
+ *     period (11 bits)  number of the day or month, modulo 2,048
+ *     amount (53 bits)  calls, tokens, or nano-units of money
+ *
+ * Why it is right:
+ * - Check and add are one compare-exchange of `taken`, so the sum of what is taken in a period never passes
+ *   the limit that the check saw.
+ * - A period and its amount share a word. So the exchange that first writes a new period also starts its
+ *   amount: each period begins at zero once. What a call gives back or settles after its period is over
+ *   changes nothing.
+ * - A period never goes back. If the calendar is set back over a midnight, calls count toward the later
+ *   period until the calendar has caught up, so that no limit is given twice. If it is set back by more, the
+ *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
+ * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
+ *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
+ * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards.
+ * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
+ *
+ * If limits are shared, the limit is what the coordinator granted to this process; the main thread changes it
+ * in `granted`. It takes back by taking like a call, and lowers `granted` before it gives back what it took.
+ * So a thread that looks at `granted` again after its exchange has either been counted, or sees that it was
+ * lowered.
+ */
+import { invariant } from '../core/errors.js';
+
+const AMOUNT_BITS = 53;
+/** An amount that a provider's report would take beyond stays there. */
+const AMOUNT_MAX = 2 ** (AMOUNT_BITS - 1) - 1;
+const PERIOD_SHIFT = BigInt(AMOUNT_BITS);
+const PERIOD_BITS = 11;
+const PERIOD_MASK = (1 << PERIOD_BITS) - 1;
+
+/** The second word of a stock, after `taken`. */
+const SETTLED = 1;
+
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
+const TRIES_MAX = 100_000;
+
+function wordOf(period: number, amount: number): bigint {
+  return (BigInt(period & PERIOD_MASK) << PERIOD_SHIFT) | BigInt.asUintN(AMOUNT_BITS, BigInt(amount));
+}
+
+function amountOf(word: bigint): number {
+  return Number(BigInt.asIntN(AMOUNT_BITS, word));
+}
+
+/** Periods by which `period` is after that of the word; negative if it is before. */
+function periodsSince(word: bigint, period: number): number {
+  // A word of zeros is of no period.
+  if (word === 0n) return 1;
+  return ((period - Number(word >> PERIOD_SHIFT)) << (32 - PERIOD_BITS)) >> (32 - PERIOD_BITS);
+}
+
+/** What is taken of a stock in a period. */
+export interface StockUse {
+  /** What calls used and hold. */
+  readonly taken: number;
+  /** What calls used. */
+  readonly settled: number;
+}
+
+export class Stocks {
+  readonly #words: BigInt64Array;
+
+  /** `words`: where the stocks lie. A stock is named by the index of its first word. */
+  constructor(words: BigInt64Array) {
+    this.#words = words;
+  }
+
+  /**
+   * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
+   * `period` or the one after it; undefined, and takes nothing, if less than `amount` is left, or nothing.
+   */
+  take(stock: number, period: number, amount: number, limit: number): number | undefined {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const word = Atomics.load(this.#words, stock);
+      const since = periodsSince(word, period);
+      if (since < -1) {
+        this.#rename(stock, word, period);
+        continue;
+      }
+      const taken = since > 0 ? 0 : amountOf(word);
+      if (taken >= limit || taken + amount > limit) return undefined;
+      const counted = since < 0 ? period + 1 : period;
+      const next = wordOf(counted, taken + amount);
+      if (Atomics.compareExchange(this.#words, stock, word, next) === word) return counted;
+    }
+    throw new Error('invariant broken: a stock is taken or refused in bounded tries');
+  }
+
+  /** Replaces `held` by `used` for a call that took of `period`. Nothing if that is over. */
+  settle(stock: number, period: number, held: number, used: number): void {
+    if (used > held) this.#add(stock, period, used - held);
+    if (used !== 0) this.#add(stock + SETTLED, period, used, true);
+    if (used < held) this.#add(stock, period, used - held);
+  }
+
+  /** Takes back what `settle` counted as used. */
+  reverse(stock: number, period: number, used: number): void {
+    this.#add(stock + SETTLED, period, -used);
+    this.#add(stock, period, -used);
+  }
+
+  /** What counts in `period`. */
+  read(stock: number, period: number): StockUse {
+    const settled = this.#amountIn(stock + SETTLED, period);
+    return { taken: Math.max(settled, this.#amountIn(stock, period)), settled };
+  }
+
+  /** Sets what was used in `period`; nothing is held. Main thread, before the scope is first used. */
+  set(stock: number, period: number, settled: number): void {
+    invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
+    Atomics.store(this.#words, stock + SETTLED, wordOf(period, settled));
+    Atomics.store(this.#words, stock, wordOf(period, settled));
+  }
+
+  /** Adds to the amount of `period`, if the word is of it or, with `starts`, if it is of an earlier one. */
+  #add(at: number, period: number, amount: number, starts = false): void {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const word = Atomics.load(this.#words, at);
+      const since = periodsSince(word, period);
+      if (since < 0 || (since > 0 && !starts)) return;
+      const sum = (since > 0 ? 0 : amountOf(word)) + amount;
+      const next = wordOf(period, Math.min(sum, AMOUNT_MAX));
+      if (Atomics.compareExchange(this.#words, at, word, next) === word) return;
+    }
+    throw new Error('invariant broken: a stock is given back to in bounded tries');
+  }
+
+  #amountIn(at: number, period: number): number {
+    const word = Atomics.load(this.#words, at);
+    return periodsSince(word, period) > 0 ? 0 : amountOf(word);
+  }
+
+  /** The stock's period was a mistake: what was counted counts for `period`. */
+  #rename(stock: number, word: bigint, period: number): void {
+    const settled = Atomics.load(this.#words, stock + SETTLED);
+    if (periodsSince(settled, period) < -1) {
+      const renamed = wordOf(period, amountOf(settled));
+      Atomics.compareExchange(this.#words, stock + SETTLED, settled, renamed);
+    }
+    Atomics.compareExchange(this.#words, stock, word, wordOf(period, amountOf(word)));
+  }
+}

@@ -1,0 +1,209 @@
+/**
+ * Tokens per minute: in any span of 60 seconds, the tokens of the calls that are in flight and of those that
+ * ended in it are at most the limit, wherever between admission and end one counts a call. ScopeQuotas calls
+ * it unless limits are shared. Any thread.
+ *
+ * Two 64-bit words only ever count up, but for what calls give back:
+ *
+ *     taken     what all calls since the start used, and what calls in flight hold
+ *     settled   what all calls since the start used
+ *
+ * Time is cut into the ticks of window.ts. A mark is 64 bits: tick (22 bits, modulo 2^22), and `settled` as
+ * that tick began (42 bits, modulo 2^42). Marks are in 51 places, by tick % 51. `last` is the last tick that
+ * has a mark; a tick in which no call ended may have none. What weighs in tick T is taken - mark(T - 50): all
+ * that is in flight, and all that ended in this tick or the 50 before it, which is more than 60 seconds.
+ *
+ * A call holds R from its admission. When it has used U, its thread writes the mark of the tick, adds U to
+ * `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute after it.
+ *
+ * Why it is right:
+ * - Check and add are one compare-exchange of `taken`. The mark that the check used never changes while its
+ *   tick weighs, and a mark of an earlier tick is no greater. So a thread that stalls between check and
+ *   exchange has counted too much rather than too little.
+ * - A mark never includes a call that ended in its tick or later. A thread loads the mark's place, then
+ *   `settled`, then `last`, and then exchanges the place. Who ends a call in tick T writes mark(T), raises
+ *   `last` to T, and then adds. So if `settled` includes a call of a later tick, `last` shows it, and the
+ *   thread takes that tick for the time; if it includes one of the same tick, that tick's mark was there, and
+ *   the exchange fails.
+ * - A tick without a mark began with the `settled` of the next tick that has one: nothing ended in between.
+ *   If there is none, it is `settled` itself, read before `last` is.
+ * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
+ * - Marks are compared modulo 2^42, which is more than any limit, and a place sees the same tick again after
+ *   eight years.
+ */
+import type { Clock } from '../core/clock.js';
+import { invariant } from '../core/errors.js';
+import { QUOTA_TOKENS_MAX } from '../core/quotas.js';
+import {
+  LAST_MARKED,
+  type QuotaViews,
+  QUOTA_WORDS32,
+  QUOTA_WORDS64,
+  STOCK_SETTLED,
+  TOKEN_MARK_COUNT,
+  TOKEN_MARKS,
+  TOKENS_OF_MINUTE,
+} from './layout.js';
+import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
+
+const AMOUNT_BITS = 42;
+const TICK_SHIFT = BigInt(AMOUNT_BITS);
+const TICK_BITS = 22;
+const TICK_MASK = (1 << TICK_BITS) - 1;
+/** A report of more tokens counts as so many. */
+const USED_MAX = QUOTA_TOKENS_MAX;
+
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
+const TRIES_MAX = 100_000;
+
+invariant(TOKEN_MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
+invariant(2 * QUOTA_TOKENS_MAX < 2 ** (AMOUNT_BITS - 1), 'a minute of tokens, and a call beyond it, fit a mark');
+
+export class TokenWindow {
+  readonly #words64: BigInt64Array;
+  readonly #words32: Int32Array;
+  readonly #clock: Clock;
+
+  /** Of the last look at the marks: the first tick that has one; undefined if none has. */
+  #marked: number | undefined;
+
+  constructor({ words64, words32 }: QuotaViews, clock: Clock) {
+    this.#words64 = words64;
+    this.#words32 = words32;
+    this.#clock = clock;
+  }
+
+  /** Takes `amount` (not negative); false, and takes nothing, if less is left, or nothing. */
+  take(record: number, amount: number, limit: number): boolean {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      // Before the look at the marks: what weighs by them was counted in this word or in a later one.
+      const taken = Atomics.load(this.#words64, takenAt(record));
+      const used = this.#weightOf(record, taken, this.#tick(record) - TICKS_PER_MINUTE);
+      if (used >= limit || used + amount > limit) return false;
+      if (amount === 0) return true;
+      const next = taken + BigInt(amount);
+      if (Atomics.compareExchange(this.#words64, takenAt(record), taken, next) === taken) return true;
+    }
+    throw new Error('invariant broken: tokens are taken or refused in bounded tries');
+  }
+
+  /** Replaces `held` by `used`, which weighs for a minute from now. */
+  settle(record: number, held: number, used: number): void {
+    const counted = Math.min(used, USED_MAX);
+    if (counted > held) Atomics.add(this.#words64, takenAt(record), BigInt(counted - held));
+    if (counted > 0) {
+      this.#mark(record);
+      Atomics.add(this.#words64, takenAt(record) + STOCK_SETTLED, BigInt(counted));
+    }
+    if (counted < held) Atomics.sub(this.#words64, takenAt(record), BigInt(held - counted));
+  }
+
+  /** What weighs now: all of it, and the part of it that calls in flight hold. */
+  read(record: number): { readonly taken: number; readonly held: number } {
+    const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+    const taken = Atomics.load(this.#words64, takenAt(record));
+    const weight = this.#weightOf(record, taken, this.#tick(record) - TICKS_PER_MINUTE);
+    return { taken: weight, held: Math.min(weight, differenceOf(taken, settled)) };
+  }
+
+  /**
+   * Milliseconds until `amount` fits if every call in flight ends now and uses all that it holds: at most the
+   * window and a tick.
+   */
+  msUntil(record: number, amount: number, limit: number): number {
+    const nowMs = this.#clock.monotonicMs();
+    const now = this.#tick(record);
+    const taken = Atomics.load(this.#words64, takenAt(record));
+    let tick = now - TICKS_PER_MINUTE;
+    while (tick <= now) {
+      const weight = this.#weightOf(record, taken, tick);
+      if (weight < limit && weight + amount <= limit) break;
+      tick = (this.#marked ?? now) + 1;
+    }
+    return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
+  }
+
+  /** Counts `used` tokens of calls that ended `ageMs` ago. Main thread, before the scope is first used. */
+  set(record: number, used: number, ageMs: number): void {
+    const nowMs = this.#clock.monotonicMs();
+    const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
+    const settled = Math.floor(nowMs / TICK_MS) - tick > TICKS_PER_MINUTE ? 0 : Math.min(used, USED_MAX);
+    for (let mark = 0; mark < TOKEN_MARK_COUNT; mark++) Atomics.store(this.#words64, marksAt(record) + mark, 0n);
+    Atomics.store(this.#words64, marksAt(record) + (tick % TOKEN_MARK_COUNT), markOf(tick, 0n));
+    Atomics.store(this.#words32, lastAt(record), tick);
+    Atomics.store(this.#words64, takenAt(record) + STOCK_SETTLED, BigInt(settled));
+    Atomics.store(this.#words64, takenAt(record), BigInt(settled));
+  }
+
+  /** The tick it is, or that of another thread whose clock is ahead. */
+  #tick(record: number): number {
+    return Math.max(Math.floor(this.#clock.monotonicMs() / TICK_MS), Atomics.load(this.#words32, lastAt(record)));
+  }
+
+  /** What of `taken` has not ended before tick `from`. */
+  #weightOf(record: number, taken: bigint, from: number): number {
+    const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+    const last = Atomics.load(this.#words32, lastAt(record));
+    for (let tick = Math.max(0, from); tick <= last; tick++) {
+      const mark = Atomics.load(this.#words64, marksAt(record) + (tick % TOKEN_MARK_COUNT));
+      if (!hasTick(mark, tick)) continue;
+      this.#marked = tick;
+      return differenceOf(taken, mark);
+    }
+    this.#marked = undefined;
+    return differenceOf(taken, settled);
+  }
+
+  /** Writes the mark of the tick it is, unless it is there. */
+  #mark(record: number): void {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const tick = this.#tick(record);
+      const at = marksAt(record) + (tick % TOKEN_MARK_COUNT);
+      const seen = Atomics.load(this.#words64, at);
+      if (!hasTick(seen, tick)) {
+        const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+        if (Atomics.load(this.#words32, lastAt(record)) > tick) continue;
+        if (Atomics.compareExchange(this.#words64, at, seen, markOf(tick, settled)) !== seen) continue;
+      }
+      this.#raise(record, tick);
+      return;
+    }
+    throw new Error('invariant broken: a tick is marked in bounded tries');
+  }
+
+  #raise(record: number, tick: number): void {
+    for (let last = Atomics.load(this.#words32, lastAt(record)); last < tick; ) {
+      const seen = Atomics.compareExchange(this.#words32, lastAt(record), last, tick);
+      if (seen === last) return;
+      last = seen;
+    }
+  }
+}
+
+function markOf(tick: number, settled: bigint): bigint {
+  return BigInt.asIntN(64, (BigInt(tick & TICK_MASK) << TICK_SHIFT) | BigInt.asUintN(AMOUNT_BITS, settled));
+}
+
+function hasTick(mark: bigint, tick: number): boolean {
+  return Number(BigInt.asUintN(TICK_BITS, mark >> TICK_SHIFT)) === (tick & TICK_MASK);
+}
+
+/**
+ * `taken` less a mark, or less `settled`, modulo 2^42. It would be below zero if another thread has taken and
+ * settled since `taken` was read: an exchange of `taken` then fails.
+ */
+function differenceOf(taken: bigint, settled: bigint): number {
+  return Math.max(0, Number(BigInt.asIntN(AMOUNT_BITS, taken - settled)));
+}
+
+function takenAt(record: number): number {
+  return record * QUOTA_WORDS64 + TOKENS_OF_MINUTE;
+}
+
+function marksAt(record: number): number {
+  return record * QUOTA_WORDS64 + TOKEN_MARKS;
+}
+
+function lastAt(record: number): number {
+  return record * QUOTA_WORDS32 + LAST_MARKED;
+}
