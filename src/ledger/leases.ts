@@ -5,7 +5,13 @@
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
  */
-import { type AccountIndex, asPicoUnits, type GroupIndex, type KeyIndex, type PicoUnits } from '../core/units.js';
+import {
+  type AccountIndex,
+  asPicoUnits,
+  type GroupIndex,
+  type KeyIndex,
+  type PicoUnits,
+} from '../core/units.js';
 import { DAY_SHIFT, dayWordOf } from './day.js';
 import {
   BESIDE_WORDS32,

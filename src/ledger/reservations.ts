@@ -10,7 +10,13 @@
  * owns the slot, reads them.
  */
 import type { GroupIndex, KeyIndex } from '../core/units.js';
-import { asAccountIndex, type AccountIndex, asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';
+import {
+  asAccountIndex,
+  type AccountIndex,
+  asPicoUnits,
+  type CallSlot,
+  type PicoUnits,
+} from '../core/units.js';
 import {
   ACCOUNT,
   CALENDAR_DAY,

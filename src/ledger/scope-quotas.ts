@@ -306,7 +306,11 @@ export class ScopeQuotas {
     }
     const nowMs = this.#clock.wallMs();
     const period =
-      per === 'day' ? this.#calendar.dayAt(nowMs) : per === 'month' ? this.#calendar.monthAt(nowMs) : undefined;
+      per === 'day'
+        ? this.#calendar.dayAt(nowMs)
+        : per === 'month'
+          ? this.#calendar.monthAt(nowMs)
+          : undefined;
     const { taken, settled } = this.#stocks.read(stockOf(record, quota), period?.number ?? 0);
     return { taken, settled: unit === 'calls' && per === 'month' ? taken : settled, resetsMs: period?.endMs };
   }
@@ -334,4 +338,3 @@ function amountOf(unit: (typeof KINDS)[number]['unit'], { tokens, nanoUnits }: A
 function periodOf(per: (typeof KINDS)[number]['per'], { day, month }: Periods): number {
   return per === 'day' ? day : per === 'month' ? month : 0;
 }
-

@@ -57,7 +57,10 @@ const USED_MAX = QUOTA_TOKENS_MAX;
 const TRIES_MAX = 100_000;
 
 invariant(TOKEN_MARK_COUNT === TICKS_PER_MINUTE + 1, 'one mark for each tick that weighs');
-invariant(2 * QUOTA_TOKENS_MAX < 2 ** (AMOUNT_BITS - 1), 'a minute of tokens, and a call beyond it, fit a mark');
+invariant(
+  2 * QUOTA_TOKENS_MAX < 2 ** (AMOUNT_BITS - 1),
+  'a minute of tokens, and a call beyond it, fit a mark',
+);
 
 export class TokenWindow {
   readonly #words64: BigInt64Array;
@@ -128,7 +131,8 @@ export class TokenWindow {
     const nowMs = this.#clock.monotonicMs();
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     const settled = Math.floor(nowMs / TICK_MS) - tick > TICKS_PER_MINUTE ? 0 : Math.min(used, USED_MAX);
-    for (let mark = 0; mark < TOKEN_MARK_COUNT; mark++) Atomics.store(this.#words64, marksAt(record) + mark, 0n);
+    for (let mark = 0; mark < TOKEN_MARK_COUNT; mark++)
+      Atomics.store(this.#words64, marksAt(record) + mark, 0n);
     Atomics.store(this.#words64, marksAt(record) + (tick % TOKEN_MARK_COUNT), markOf(tick, 0n));
     Atomics.store(this.#words32, lastAt(record), tick);
     Atomics.store(this.#words64, takenAt(record) + STOCK_SETTLED, BigInt(settled));
@@ -137,7 +141,10 @@ export class TokenWindow {
 
   /** The tick it is, or that of another thread whose clock is ahead. */
   #tick(record: number): number {
-    return Math.max(Math.floor(this.#clock.monotonicMs() / TICK_MS), Atomics.load(this.#words32, lastAt(record)));
+    return Math.max(
+      Math.floor(this.#clock.monotonicMs() / TICK_MS),
+      Atomics.load(this.#words32, lastAt(record)),
+    );
   }
 
   /** What of `taken` has not ended before tick `from`. */
@@ -172,7 +179,7 @@ export class TokenWindow {
   }
 
   #raise(record: number, tick: number): void {
-    for (let last = Atomics.load(this.#words32, lastAt(record)); last < tick; ) {
+    for (let last = Atomics.load(this.#words32, lastAt(record)); last < tick;) {
       const seen = Atomics.compareExchange(this.#words32, lastAt(record), last, tick);
       if (seen === last) return;
       last = seen;
