@@ -6,6 +6,7 @@ import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
 import type { Registry } from '../registry/registry.js';
 import type { LedgerFlush } from '../store/flush.js';
+import type { GroupQuotas } from './group-quotas.js';
 import {
   Exposition,
   readMetrics,
@@ -41,6 +42,7 @@ export interface MetricsScopes {
   readonly spans: () => SpanCounts | undefined;
   /** Undefined if no receiver of webhooks is set. */
   readonly webhooks: () => WebhookCounts | undefined;
+  readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'samples'>;
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
   /** Reads the samples of all gateways of a group; undefined if this one is alone. */
@@ -56,6 +58,7 @@ export class GatewayMetrics {
   readonly #settings: Settings;
   readonly #health: ThreadHealth;
   #source: MetricsSource | undefined;
+  #groupQuotas: MetricsScopes['groupQuotas'] | undefined;
   #exposition: Exposition | undefined;
 
   constructor(settings: Settings, log: LogSwitchBuffer) {
@@ -83,7 +86,16 @@ export class GatewayMetrics {
   }
 
   /** Connects the parts that are created after this one. To be called before `render` and `read`. */
-  attach({ registry, bodies, accounting, spans, webhooks, sharing, readGroup }: MetricsScopes): void {
+  attach({
+    registry,
+    bodies,
+    accounting,
+    spans,
+    webhooks,
+    groupQuotas,
+    sharing,
+    readGroup,
+  }: MetricsScopes): void {
     const source: MetricsSource = {
       version: packageVersion(),
       reader: this.reader,
@@ -98,21 +110,25 @@ export class GatewayMetrics {
       journalFills: () => accounting.load.journalFills,
       spans,
       webhooks,
+      groupQuotas: () => groupQuotas.samples,
       sharing,
       accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),
     };
     this.#source = source;
+    this.#groupQuotas = groupQuotas;
     const readAlone = (): Promise<FamilySamples> => Promise.resolve(({ collect }) => collect(source));
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
 
   /** Returns the samples of this process. */
-  read(): Promise<MetricsSnapshot> {
+  async read(): Promise<MetricsSnapshot> {
+    await this.#groupQuotas?.refresh();
     return readMetrics(this.#source!);
   }
 
   /** Returns the page of `/metrics`. */
-  render(format: MetricsFormat): Promise<MetricsPage> {
+  async render(format: MetricsFormat): Promise<MetricsPage> {
+    await this.#groupQuotas?.refresh();
     return this.#exposition!.render(format);
   }
 

@@ -11,6 +11,7 @@ import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
 import type { Accounting } from './accounting.js';
+import { GroupQuotas } from './group-quotas.js';
 import { QuotaNotices, type ScopeUse } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 import { WebhookOutbox } from './webhook-outbox.js';
@@ -25,6 +26,8 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
+  /** For the metrics. */
+  readonly groupQuotas: GroupQuotas;
 
   constructor(options: NotificationsOptions) {
     const { live, accounting, log } = options;
@@ -45,6 +48,12 @@ export class Notifications {
       clock,
       log,
     });
+    this.groupQuotas = new GroupQuotas({
+      service: accounting.service,
+      records: () => store.groups.all(),
+      showsNames: live.settings.metrics.account_labels,
+      monotonicMs: () => clock.monotonicMs(),
+    });
     this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
   }
 
@@ -53,12 +62,14 @@ export class Notifications {
     void this.#notices.look().then(() => this.#outbox.look());
   }
 
-  /** This gateway sends the webhooks of its host, until `follow`. */
+  /** This gateway sends the webhooks of its host, and tells of its groups, until `follow`. */
   lead(): void {
+    this.groupQuotas.turnOn(true);
     this.#outbox.open();
   }
 
   follow(): void {
+    this.groupQuotas.turnOn(false);
     this.#outbox.close();
   }
 

@@ -81,7 +81,7 @@ export interface StatsOptions {
   readonly bodies: BodyBudgetBuffer;
   readonly listeners: Listeners;
   readonly workers: UpstreamWorkers;
-  readonly notifications: Pick<Notifications, 'counts'>;
+  readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas'>;
   readonly state: GatewayState;
   /** Absent if this gateway is the only one. */
   readonly group: GroupPosition | undefined;
@@ -113,6 +113,7 @@ export class Stats {
       },
       spans: () => state.traces?.counts(),
       webhooks: () => notifications.counts,
+      groupQuotas: notifications.groupQuotas,
       sharing: () => accounting.sharing.reading,
       readGroup: view && (() => view.metrics()),
     });

@@ -255,6 +255,19 @@ const SPANS_FAMILY: MetricFamily = {
     Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
 };
 
+const GROUP_QUOTA_FAMILY: MetricFamily = {
+  name: 'tollgate_quota_used_ratio',
+  type: 'gauge',
+  help: 'How much of a quota of a group is used or held by calls in flight, 1 being all; of the 100 groups that are nearest to a limit, at most 10 seconds old. group_name is empty unless metrics.account_labels is on.',
+  labels: ['group', 'group_name', 'quota'],
+  across: 'max',
+  collect: ({ groupQuotas }) =>
+    groupQuotas().map(({ group, name, quota, ratio }) => ({
+      value: ratio,
+      labels: { group, group_name: name, quota },
+    })),
+};
+
 /** Without samples unless `notify.url` is set. */
 const WEBHOOK_FAMILIES: readonly MetricFamily[] = [
   {
@@ -288,6 +301,7 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
   ...ACCOUNTING_FAMILIES,
   SPANS_FAMILY,
   ...WEBHOOK_FAMILIES,
+  GROUP_QUOTA_FAMILY,
   ...THREAD_FAMILIES,
   ...ACCOUNT_FAMILIES,
 ];

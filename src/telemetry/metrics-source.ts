@@ -22,6 +22,16 @@ export interface AccountSample {
   readonly callsToday: number;
 }
 
+/** One quota of a group. */
+export interface GroupQuotaSample {
+  readonly group: string;
+  /** Empty unless `metrics.account_labels` is on. */
+  readonly name: string;
+  readonly quota: string;
+  /** Of the limit; 1 is all of it. */
+  readonly ratio: number;
+}
+
 /** Webhooks of quotas and balances, since the start. */
 export interface WebhookCounts {
   readonly sent: number;
@@ -55,6 +65,8 @@ export interface MetricsSource {
   readonly webhooks: () => WebhookCounts | undefined;
   /** Undefined if limits are not shared. */
   readonly sharing: () => SharingSnapshot | undefined;
+  /** Of the groups that are nearest to a limit; bounded by the caller. */
+  readonly groupQuotas: () => readonly GroupQuotaSample[];
   /** Empty if account labels are off; bounded by the caller. */
   readonly accounts: () => readonly AccountSample[];
 }

@@ -49,6 +49,7 @@ function world(models: number) {
     unflushedAccounts: () => 4,
     journalFills: () => [0.25, 0.5],
     spans: () => ({ exported: 5, failed: 1, dropped: 2 }),
+    groupQuotas: () => [{ group: 'grp_1', name: '', quota: 'tokens_per_month', ratio: 0.8 }],
     webhooks: () => ({ sent: 4, failedAttempts: 9, givenUp: 1, dropped: 2 }),
     sharing: () => SHARING,
     bodies: { bytesInWork: () => 4_096, bytesInWorkMax: () => 8_192 },
@@ -94,6 +95,8 @@ void t.test('histograms are cumulative, in base units, and names are escaped', a
   t.equal(page.value(`${name}_sum`, genAi('model-"0\\')), 1_000.06);
   t.equal(page.value('tollgate_ledger_flush_lag_seconds', {}), 1.5);
   t.equal(page.value('tollgate_journal_fill_ratio', { listener: '1' }), 0.5);
+  const group = { group: 'grp_1', group_name: '', quota: 'tokens_per_month' };
+  t.equal(page.value('tollgate_quota_used_ratio', group), 0.8);
   t.equal(page.value('tollgate_webhooks_total', { state: 'failed' }), 1);
   t.equal(page.value('tollgate_webhook_failures_total', {}), 9);
   t.equal(page.value('tollgate_sharing_processes', { state: 'quarantine' }), 1);

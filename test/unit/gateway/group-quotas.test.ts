@@ -1,0 +1,74 @@
+/** Which groups the metrics show, and how often they are read. */
+import t from 'tap';
+import { NO_QUOTAS } from '#src/core/quotas.js';
+import type { GroupRecord } from '#src/registry/group-record.js';
+import type { GroupStatement } from '#src/registry/groups.js';
+import type { Registry, RegistryService } from '#src/registry/registry.js';
+import { GroupQuotas, GROUPS_SHOWN_MAX } from '#src/gateway/group-quotas.js';
+
+const LIMITS = { ...NO_QUOTAS, tokensPerDay: 1_000 };
+
+function world(count: number, showsNames = false) {
+  const records = Array.from({ length: count }, (_, n) => ({
+    id: `grp_${n}`,
+    name: `group ${n}`,
+    limits: n === 0 ? NO_QUOTAS : LIMITS,
+  }));
+  let reads = 0;
+  let nowMs = 0;
+  let broken = false;
+  const find = (id: string): GroupStatement => {
+    const n = Number(id.slice(4));
+    const use = { quota: 'tokens_per_day' as const, limit: 1_000n, held: 1n, resetsMs: undefined };
+    return {
+      record: records[n] as GroupRecord,
+      path: [],
+      accounts: 0,
+      groups: 0,
+      quotas: [{ ...use, used: BigInt(n) }],
+    };
+  };
+  const service: Pick<RegistryService, 'read'> = {
+    read: (work) => {
+      if (broken) throw new Error('not to be had');
+      reads += 1;
+      return work({ groups: { find } } as unknown as Registry);
+    },
+  };
+  const quotas = new GroupQuotas({ service, records: () => records, showsNames, monotonicMs: () => nowMs });
+  return {
+    quotas,
+    reads: () => reads,
+    pass: (ms: number) => void (nowMs += ms),
+    break: () => void (broken = true),
+  };
+}
+
+void t.test('the groups nearest to a limit', async (t) => {
+  const { quotas, reads } = world(700);
+  await quotas.refresh();
+  t.equal(reads(), 0, 'another gateway tells');
+  quotas.turnOn(true);
+  await Promise.all([quotas.refresh(), quotas.refresh()]);
+  t.equal(reads(), 2, 'two pages, once');
+  t.equal(quotas.samples.length, GROUPS_SHOWN_MAX);
+  t.same(quotas.samples[0], { group: 'grp_699', name: '', quota: 'tokens_per_day', ratio: 0.7 });
+  t.equal(quotas.samples.at(-1)?.group, 'grp_600');
+  quotas.turnOn(false);
+  t.same(quotas.samples, []);
+});
+
+void t.test('read every ten seconds, with names if they may be shown', async (t) => {
+  const { quotas, reads, pass, break: breakIt } = world(2, true);
+  quotas.turnOn(true);
+  for (const ms of [0, 9_999, 1]) {
+    pass(ms);
+    await quotas.refresh();
+  }
+  t.equal(reads(), 2);
+  t.same(quotas.samples, [{ group: 'grp_1', name: 'group 1', quota: 'tokens_per_day', ratio: 0.002 }]);
+  breakIt();
+  pass(10_000);
+  await quotas.refresh();
+  t.equal(quotas.samples.length, 1, 'what was read last stays');
+});
