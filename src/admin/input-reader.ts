@@ -6,6 +6,7 @@
 import type { Static, TObject, TSchema } from 'typebox';
 import { Compile, type Validator } from 'typebox/compile';
 import { invariant } from '../core/errors.js';
+import { editDistance, nearestName, synonymOf } from '../config/nearest-name.js';
 import { clipped, formatInputPath, type ValueSchema, wantedBy } from '../core/wrong-input.js';
 import { invalid, UNPRINTABLE } from '../registry/record-id.js';
 
@@ -49,8 +50,10 @@ function jsonOf(value: unknown): string {
 function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
   for (const fault of errors) {
     if (fault.keyword === 'additionalProperties') {
-      const names = fault.params.additionalProperties.map((name) => fieldOf(`${fault.instancePath}/${name}`));
-      return `unknown ${noun} ${clipped(names.join(', '), SHOWN_CHARS_MAX)}`;
+      const given = fault.params.additionalProperties;
+      const names = given.map((name) => fieldOf(`${fault.instancePath}/${name}`));
+      const nearest = nearestTo(given[0]!, schemaAt(schema, fault.schemaPath) as TObject);
+      return `unknown ${noun} ${clipped(names.join(', '), SHOWN_CHARS_MAX)}${nearest}`;
     }
   }
   for (const fault of errors) {
@@ -66,6 +69,17 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   // The whole rule: a message of the validator says half of it, such as one of two bounds.
   const rule = wanted === undefined ? first.message : `must be ${wanted}`;
   return `${fieldOf(first.instancePath)} ${rule}, got ${shown(valueAt(value, first.instancePath))}`;
+}
+
+/** The end of the message; empty if no name of the schema is near. */
+function nearestTo(name: string, { properties = {} }: Partial<TObject>): string {
+  const known = Object.keys(properties);
+  const synonym = synonymOf(name);
+  const meant = known.find((candidate) => candidate === synonym);
+  const nearest = meant ?? nearestName(name, known, (candidate) => candidate);
+  const isNear =
+    meant !== undefined || (nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length);
+  return isNear ? `, the nearest known one is ${nearest}` : '';
 }
 
 /** From `/accounts/3/name` to `accounts[3].name`. */
