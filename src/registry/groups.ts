@@ -1,7 +1,8 @@
 /**
- * Groups of accounts: created, found, listed, limited, deleted. A change is on disk first and then in the live
- * state. A part of the registry: main thread of a gateway process, or a command.
+ * Groups of accounts: created, found, listed, limited, deleted. A change is on disk first and then in the
+ * live state. A part of the registry: main thread of a gateway process, or a command.
  */
+import { editDistance, nearestName } from '../config/nearest-name.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { asWallMs } from '../core/units.js';
@@ -30,6 +31,9 @@ export interface GroupStatement {
   readonly quotas: readonly QuotaUse[];
 }
 
+/** Groups among which the one that a wrong name most likely meant is searched. */
+const NEAREST_LOOKS_MAX = 1_000;
+
 export class Groups {
   readonly #context: RegistryContext;
 
@@ -52,7 +56,9 @@ export class Groups {
       const { items, next } = groups.list(from, limit);
       return { items: items.map((record) => this.statementOf(record)), next };
     }
-    const children = groups.childrenOf(this.recordOf(parent).id).filter(({ index }) => index >= from);
+    const children = groups
+      .childrenOf(this.recordOf(parent, 'parent').id)
+      .filter(({ index }) => index >= from);
     return {
       items: children.slice(0, limit).map((record) => this.statementOf(record)),
       next: children[limit]?.index,
@@ -78,7 +84,7 @@ export class Groups {
         add(childrenOf.get(record.id) ?? []);
       }
     };
-    add(root === undefined ? (childrenOf.get(undefined) ?? []) : [this.recordOf(root)]);
+    add(root === undefined ? (childrenOf.get(undefined) ?? []) : [this.recordOf(root, 'root')]);
     return {
       items: ordered.slice(from, from + limit).map((record) => this.statementOf(record)),
       next: from + limit < ordered.length ? from + limit : undefined,
@@ -121,13 +127,25 @@ export class Groups {
     return record;
   }
 
-  /** Throws `not_found`, or `invalid_parameters` if an API key was given. */
-  recordOf(idOrName: string): GroupRecord {
+  /**
+   * `field`: what names the group in the request. Throws `not_found`, or `invalid_parameters` if an API key
+   * was given.
+   */
+  recordOf(idOrName: string, field: 'group' | 'parent' | 'root' = 'group'): GroupRecord {
     const { groups } = this.#context.store;
-    assertReference('group', idOrName);
+    assertReference(field, idOrName);
     const record = isId(idOrName) ? groups.find(idOrName) : groups.findByName(idOrName);
-    if (record === undefined) throw notFound(`there is no group ${idOrName}: see the list of groups`);
-    return record;
+    if (record !== undefined) return record;
+    const place = field === 'group' ? '' : `${field}: `;
+    throw notFound(`${place}there is no group ${idOrName}${this.#nearestTo(idOrName)}`);
+  }
+
+  /** The end of a message. Looks at the first groups only: each costs 20 µs. */
+  #nearestTo(name: string): string {
+    const names = this.#context.store.groups.list(0, NEAREST_LOOKS_MAX).items.map((group) => group.name);
+    const nearest = nearestName(name, names, (known) => known);
+    const isNear = nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length;
+    return isNear ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
 
   /** Returns the group and all that it is in, the group itself last. */
@@ -175,7 +193,7 @@ export class Groups {
     assertName('name', name);
     const taken = store.groups.findByName(name);
     if (taken !== undefined) throw invalid(`name must be unique, and ${taken.id} is named ${name} already`);
-    const above = parent === undefined ? undefined : this.recordOf(parent);
+    const above = parent === undefined ? undefined : this.recordOf(parent, 'parent');
     if (above !== undefined && this.pathOf(above).length >= GROUP_DEPTH_MAX) {
       throw invalid(
         `parent must be at most ${GROUP_DEPTH_MAX - 1} deep, so that no account is in more than ` +

@@ -1,6 +1,6 @@
 /**
- * Identifiers and names of accounts, groups and keys: how ids are made, the rules of names, and the rejections of
- * what breaks them. The registry and the admin interface use them on the main thread.
+ * Identifiers and names of accounts, groups and keys: how ids are made, the rules of names, and the
+ * rejections of what breaks them. The registry and the admin interface use them on the main thread.
  */
 import { ProxyError } from '../core/errors.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
@@ -80,7 +80,10 @@ export function assertIdempotencyKey(key: string): void {
  * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key given by mistake is not
  * repeated in the message.
  */
-export function assertReference(noun: 'account' | 'group' | 'key', idOrName: string): void {
+export function assertReference(
+  noun: 'account' | 'group' | 'parent' | 'root' | 'key',
+  idOrName: string,
+): void {
   // The store's index takes no longer ones. A character is one or two of these units.
   if (idOrName.length > 2 * NAME_CHARS_MAX) {
     throw invalid(`${noun} must be an id or a name of at most ${NAME_CHARS_MAX} characters`);
