@@ -20,10 +20,12 @@ import {
   pageOf,
   planId,
   RangeQuery,
+  reference,
   ruled,
   secondsOf,
 } from './fields.js';
 import { KeyTerms, newKeyOf, viewOfCreatedKey } from './key-routes.js';
+import { viewOfQuotas } from './quota-fields.js';
 import { defineRoute, JSON_TYPE, type Route, TextResponse } from './route.js';
 import {
   AccountSpanView,
@@ -36,6 +38,7 @@ import {
   historyOf,
   historySchema,
   listSchema,
+  orNull,
 } from './views.js';
 
 export function viewOfAccount(statement: AccountStatement): AccountView {
@@ -44,6 +47,8 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
     id: record.id,
     name: record.name,
     plan: record.planId,
+    group: statement.group?.id ?? null,
+    group_name: statement.group?.name ?? null,
     active: record.active,
     ...(statement.planMissing === true ? { plan_missing: true as const } : {}),
     balance: decimalOf(statement.available),
@@ -54,6 +59,7 @@ export function viewOfAccount(statement: AccountStatement): AccountView {
     calls_today: statement.callsToday,
     requests_this_minute: statement.requestsThisMinute,
     calls_in_flight: statement.callsInFlight,
+    quotas: viewOfQuotas(statement.quotas),
     ...(leased === undefined
       ? {}
       : {
@@ -86,7 +92,12 @@ function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
 }
 
 const NewAccount = Type.Object(
-  { name: nameOf('unique'), plan: planId, credit: Type.Optional(Amount) },
+  {
+    name: nameOf('unique'),
+    plan: planId,
+    credit: Type.Optional(Amount),
+    group: Type.Optional(reference('id or name of the group that it is in')),
+  },
   CLOSED,
 );
 
@@ -101,6 +112,7 @@ const AccountsQuery = Type.Object(
       }),
     ),
     plan: Type.Optional(planId),
+    group: Type.Optional(reference('in this group or one below it: id or name')),
     active: Type.Optional(Type.Boolean()),
   },
   CLOSED,
@@ -151,12 +163,12 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     responseSchema: listSchema(AccountView),
     answer: ({ query }, { service }) => {
       const { from, limit } = pageOf(query);
-      const { search: text, plan: planId, active } = query;
-      const all = text === undefined && planId === undefined && active === undefined;
+      const { search: text, plan: planId, group, active } = query;
+      const all = [text, planId, group, active].every((filter) => filter === undefined);
       return service.read(({ accounts }) => {
         const { items, next } = all
           ? accounts.list(from, limit)
-          : accounts.search({ text, planId, active }, from, limit);
+          : accounts.search({ text, planId, group, active }, from, limit);
         return listOf(items.map(viewOfAccount), next);
       });
     },
@@ -167,10 +179,10 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'Create an account.',
     body: NewAccount,
     responseSchema: AccountView,
-    answer: ({ body: { name, plan, credit } }, { service }) => {
+    answer: ({ body: { name, plan, credit, group } }, { service }) => {
       const amount = credit === undefined ? NOTHING : amountOf('credit', credit);
       return service.change(({ accounts }) =>
-        viewOfAccount(accounts.create({ name, planId: plan, credit: amount })),
+        viewOfAccount(accounts.create({ name, planId: plan, credit: amount, group })),
       );
     },
   }),
@@ -189,6 +201,15 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     responseSchema: AccountView,
     answer: ({ id, body: { plan } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/accounts/{account}/set-group',
+    summary: 'Move an account to another group, or to none; what it has used stays used in the former one.',
+    body: Type.Object({ group: orNull(reference('id or name; null: in no group')) }, CLOSED),
+    responseSchema: AccountView,
+    answer: ({ id, body: { group } }, { service }) =>
+      service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),
   }),
   defineRoute({
     method: 'POST',
@@ -281,16 +302,17 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     bodyBytesMax: BULK_BODY_BYTES_MAX,
     responseSchema: BulkView,
     answer: ({ body: { accounts } }, { service }) => {
-      const items = accounts.map(({ name, plan, credit, keys = [] }, at) => ({
+      const items = accounts.map(({ name, plan, credit, group, keys = [] }, at) => ({
         name,
         planId: plan,
         credit: credit === undefined ? NOTHING : amountOf(`accounts[${at}].credit`, credit),
-        keys: keys.map(newKeyOf),
+        group,
+        keys: keys.map((key, keyAt) => newKeyOf(key, `accounts[${at}].keys[${keyAt}].`)),
       }));
       return service.change((registry) => ({
         data: registry.createInBulk(items).map(({ statement, keys }) => ({
           account: viewOfAccount(statement),
-          keys: keys.map(viewOfCreatedKey),
+          keys: keys.map((key) => viewOfCreatedKey(key, registry.keys)),
         })),
       }));
     },

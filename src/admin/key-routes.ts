@@ -2,15 +2,17 @@
  * `/admin/v1/keys`. Main thread; routes.ts puts them among the others.
  */
 import { Type, type Static } from 'typebox';
-import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 import type { KeyStatement } from '../registry/keys.js';
 import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
-import type { CreatedKey, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
+import { isLimited } from '../registry/key-record.js';
+import type { CreatedKey, Keys, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
 import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';
+import { LIMIT_CHANGE_FIELDS, LIMIT_FIELDS, limitsOf, viewOfQuotas } from './quota-fields.js';
 import { defineRoute, type Route } from './route.js';
 import { CLOSED, CreatedKeyView, KeyView, listSchema, Moment, RotatedKeyView } from './views.js';
 
-export function viewOfKey({ record, accountName, expired, lastUsedSeconds }: KeyStatement): KeyView {
+export function viewOfKey(statement: KeyStatement): KeyView {
+  const { record, accountName, expired, lastUsedSeconds, quotas } = statement;
   return {
     id: record.id,
     account: record.accountId,
@@ -24,20 +26,20 @@ export function viewOfKey({ record, accountName, expired, lastUsedSeconds }: Key
     last_used: lastUsedSeconds ?? null,
     requests_per_minute: record.limits.requestsPerMinute ?? null,
     calls_per_day: record.limits.callsPerDay ?? null,
+    quotas: viewOfQuotas(quotas),
     replaced_by: record.replacedById ?? null,
   };
 }
 
-export function viewOfCreatedKey(created: CreatedKey): CreatedKeyView {
+/** `keys` tells what is used of limits: a key that rotation has made begins with what the other had used. */
+export function viewOfCreatedKey(created: CreatedKey, keys: Pick<Keys, 'find'>): CreatedKeyView {
   const { record, accountName, key } = created;
-  return {
-    ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined, quotas: [] }),
-    key,
-  };
+  const quotas = isLimited(record) ? keys.find(record.id).quotas : [];
+  return { ...viewOfKey({ record, accountName, expired: false, lastUsedSeconds: undefined, quotas }), key };
 }
 
-export function viewOfRotatedKey(rotated: RotatedKey): RotatedKeyView {
-  return { ...viewOfCreatedKey(rotated), replaces: viewOfKey(rotated.replaced) };
+export function viewOfRotatedKey(rotated: RotatedKey, keys: Pick<Keys, 'find'>): RotatedKeyView {
+  return { ...viewOfCreatedKey(rotated, keys), replaces: viewOfKey(rotated.replaced) };
 }
 
 /** A year. Who needs longer keeps two keys. */
@@ -53,20 +55,7 @@ export const KeyTerms = Type.Object(
     expires_in: Type.Optional(
       Type.Integer({ minimum: 1, maximum: KEY_EXPIRES_SECONDS_MAX, description: 'seconds from now' }),
     ),
-    requests_per_minute: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: REQUESTS_PER_MINUTE_MAX,
-        description: "in force where it is lower than the plan's",
-      }),
-    ),
-    calls_per_day: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: CALLS_PER_DAY_MAX,
-        description: "in force where it is lower than the plan's",
-      }),
-    ),
+    ...LIMIT_FIELDS,
   },
   CLOSED,
 );
@@ -107,7 +96,7 @@ export const KEY_ROUTES: readonly Route[] = [
     responseSchema: CreatedKeyView,
     answer: ({ body }, { service }) =>
       service.change(({ keys }) =>
-        viewOfCreatedKey(keys.create({ account: body.account, ...newKeyOf(body) })),
+        viewOfCreatedKey(keys.create({ account: body.account, ...newKeyOf(body) }), keys),
       ),
   }),
   defineRoute({
@@ -124,7 +113,19 @@ export const KEY_ROUTES: readonly Route[] = [
     body: Rotation,
     responseSchema: RotatedKeyView,
     answer: ({ id, body: { grace } }, { service }) =>
-      service.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT))),
+      service.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT), keys)),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/keys/{key}/set-limits',
+    summary:
+      'Change limits of a key, within those of its account: what is not named stays, and null takes a limit away. What was used stays used.',
+    body: Type.Object(LIMIT_CHANGE_FIELDS, CLOSED),
+    responseSchema: KeyView,
+    answer: ({ id, body }, { service }) => {
+      const limits = limitsOf(body);
+      return service.change(({ keys }) => viewOfKey(keys.setLimits(id, limits)));
+    },
   }),
   defineRoute({
     method: 'POST',
@@ -150,11 +151,12 @@ export const KEY_ROUTES: readonly Route[] = [
   }),
 ];
 
-export function newKeyOf(terms: Static<typeof KeyTerms>): RegistryNewKey {
+/** `place` is before the names of fields in messages. */
+export function newKeyOf(terms: Static<typeof KeyTerms>, place = ''): RegistryNewKey {
   return {
     name: terms.name,
     expiresSeconds: terms.expires,
     expiresInSeconds: terms.expires_in,
-    limits: { requestsPerMinute: terms.requests_per_minute, callsPerDay: terms.calls_per_day },
+    limits: limitsOf(terms, place),
   };
 }

@@ -25,7 +25,7 @@ export function adminDocument(routes: readonly Route[]): object {
       version: packageVersion(),
       license: { name: 'MIT', identifier: 'MIT' },
       description:
-        'Accounts, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds. /admin/session and /admin/playground are for the console in a browser alone, which has a cookie in place of the token, and may change: programs want neither.',
+        'Accounts, groups, keys, usage and status of a gateway. Money is decimal text, moments are Unix seconds. /admin/session and /admin/playground are for the console in a browser alone, which has a cookie in place of the token, and may change: programs want neither.',
     },
     servers: [{ url: '/' }],
     security: [{ token: [] }],
@@ -71,11 +71,15 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
     'missing_api_key',
     'invalid_api_key',
     ...(route.segments.some(isVariable) ||
-    'account' in { ...route.query.properties, ...route.body.properties }
+    ['account', 'group', 'parent', 'root'].some(
+      (name) => name in { ...route.query.properties, ...route.body.properties },
+    )
       ? (['not_found'] as const)
       : []),
-    // Without sharing there are no hosts, and a key is rotated once.
-    ...(['hosts', 'rotate'].some((word) => route.segments.includes(word)) ? (['conflict'] as const) : []),
+    // Without sharing there are no hosts, a key is rotated once, and only an empty group is deleted.
+    ...(['hosts', 'rotate'].some((word) => route.segments.includes(word)) || route.path === '/groups/{group}'
+      ? (['conflict'] as const)
+      : []),
     ...(method === 'GET' ? [] : (['request_too_large'] as const)),
     'rate_limit_exceeded',
     ...(method === 'GET' ? [] : (['overloaded'] as const)),

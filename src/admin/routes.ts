@@ -11,8 +11,10 @@ import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS } from '../telemetry/log.js';
 import { ACCOUNT_ROUTES } from './account-routes.js';
 import { listOf } from './fields.js';
+import { GROUP_ROUTES } from './group-routes.js';
 import { KEY_ROUTES } from './key-routes.js';
 import { adminDocument } from './openapi.js';
+import { viewOfLimits } from './quota-fields.js';
 import {
   type AdminContext,
   defineRoute,
@@ -59,6 +61,7 @@ function viewOfPlan(plan: PlanEntry, catalog: Catalog): PlanView {
     calls_per_day: plan.callsPerDay,
     max_tokens: plan.outputTokensMax ?? null,
     calls_in_flight: plan.callsInFlightMax,
+    ...viewOfLimits(plan.quotas),
     body_bytes: plan.bodyBytesMax,
     models: plan.modelIndices.map((index) => catalog.models[index]!.id),
   };
@@ -264,6 +267,7 @@ const DOCUMENT_ROUTE = defineRoute({
 
 export const ADMIN_ROUTES: readonly Route[] = [
   ...ACCOUNT_ROUTES,
+  ...GROUP_ROUTES,
   ...KEY_ROUTES,
   ...USAGE_ROUTES,
   ...CATALOG_ROUTES,

@@ -4,6 +4,7 @@
  * console compiles this file for the browser.
  */
 import { Type, type Static, type TObject, type TSchema } from 'typebox';
+import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
 /** Objects have the fields that they name and no others. */
@@ -27,12 +28,45 @@ export function listSchema<Item extends TSchema>(item: Item) {
   return Type.Object({ data: Type.Array(item), next: orNull(Type.String()) }, CLOSED);
 }
 
+const ResetsAt = Type.Union([Moment, Type.Null()], {
+  description: 'when the quota is refilled; null for a sliding minute and for calls in flight',
+});
+const useSchema = <Amount extends TSchema>(amount: Amount) =>
+  Type.Object({ limit: amount, used: amount, held: amount, left: amount, resets_at: ResetsAt }, CLOSED);
+
+const CountUse = useSchema(Count);
+const MoneyUse = useSchema(Money);
+
+/** limit = used + held + left, unless more is used than a lowered limit allows. Money is decimal text. */
+export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof MoneyUse>>;
+
+/** By the quota's name. */
+export type QuotasView = Readonly<Partial<Record<QuotaName, QuotaUseView>>>;
+
+export const QuotasView = Type.Unsafe<QuotasView>(
+  Type.Object(
+    Object.fromEntries(
+      QUOTA_NAMES.map((name) => [
+        name,
+        Type.Optional(QUOTA_KINDS[name].unit === 'money' ? MoneyUse : CountUse),
+      ]),
+    ),
+    {
+      ...CLOSED,
+      description:
+        'the quotas that have a limit: what calls that have ended used, what calls in flight hold, and what is left',
+    },
+  ),
+);
+
 /** credited = balance + held + spent. */
 export const AccountView = Type.Object(
   {
     id: Type.String(),
     name: Type.String(),
     plan: Type.String(),
+    group: orNull(Type.String({ description: 'id of its group' })),
+    group_name: orNull(Type.String()),
     active: Type.Boolean(),
     plan_missing: Type.Optional(
       Type.Literal(true, {
@@ -49,6 +83,7 @@ export const AccountView = Type.Object(
     calls_today: Type.Integer(),
     requests_this_minute: Type.Integer(),
     calls_in_flight: Type.Integer({ description: 'that run now, in all processes of this host' }),
+    quotas: QuotasView,
     leased: Type.Optional(
       Type.Object(
         {
@@ -90,6 +125,7 @@ export const KeyView = Type.Object(
     last_used: orNull(Moment),
     requests_per_minute: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
     calls_per_day: orNull(Type.Integer({ description: "its own, where it is lower than the plan's" })),
+    quotas: QuotasView,
     replaced_by: orNull(Type.String({ description: 'id of the key that rotation put in its place' })),
   },
   CLOSED,
@@ -104,6 +140,22 @@ export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;
 
 export const RotatedKeyView = Type.Object({ ...CreatedKeyView.properties, replaces: KeyView }, CLOSED);
 export type RotatedKeyView = Readonly<Static<typeof RotatedKeyView>>;
+
+/** A group of accounts and of groups. What its calls use counts toward it and each group above it. */
+export const GroupView = Type.Object(
+  {
+    id: Type.String(),
+    name: Type.String(),
+    parent: orNull(Type.String({ description: 'id of the group that it is in' })),
+    path: Type.Array(Type.String(), { description: 'names from the topmost group to this one' }),
+    accounts: Type.Integer({ minimum: 0, description: 'that name this group itself' }),
+    groups: Type.Integer({ minimum: 0, description: 'that are in this group itself' }),
+    quotas: QuotasView,
+    created: Moment,
+  },
+  CLOSED,
+);
+export type GroupView = Readonly<Static<typeof GroupView>>;
 
 export const BulkView = Type.Object(
   {
@@ -212,6 +264,12 @@ export const PlanView = Type.Object(
       description: 'null where the model’s own bound alone counts',
     }),
     calls_in_flight: Type.Integer({ description: 'of one account' }),
+    tokens_per_minute: orNull(Count),
+    tokens_per_day: orNull(Count),
+    calls_per_month: orNull(Count),
+    tokens_per_month: orNull(Count),
+    spend_per_day: orNull(Money),
+    spend_per_month: orNull(Money),
     body_bytes: Type.Integer(),
     models: Type.Array(Type.String()),
   },

@@ -12,12 +12,14 @@ import {
   exampleText,
   nonEmpty,
 } from './options.js';
-import { printFields, printJson, printTable, timeText, yesNo } from './output.js';
+import { Misuse, printFields, printJson, printTable, timeText, yesNo } from './output.js';
+import { quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
 interface ListOptions extends DataOptions {
   readonly search?: string;
   readonly plan?: string;
+  readonly group?: string;
 }
 
 export function addAccountCommands(program: Command): void {
@@ -33,24 +35,34 @@ export function addAccountCommands(program: Command): void {
     .argument('<name>', 'unique name', nonEmpty)
     .requiredOption('--plan <plan>', 'a plan of the settings', nonEmpty)
     .option('--credit <amount>', 'first credit, such as 10.00', nonEmpty)
-    .addHelpText('after', exampleText('accounts create acme --plan free --credit 10.00'))
-    .action((name: string, options: DataOptions & { plan: string; credit?: string }) =>
+    .option('--group <group>', 'the group that it is in (id or name)', nonEmpty)
+    .addHelpText(
+      'after',
+      exampleText(
+        'accounts create acme --plan free --credit 10.00',
+        'accounts create ann --plan free --group research',
+      ),
+    )
+    .action((name: string, options: DataOptions & { plan: string; credit?: string; group?: string }) =>
       showAccount(options, (client) => {
-        const { plan, credit } = options;
-        return client.call('POST', '/accounts', { name, plan, ...(credit === undefined ? {} : { credit }) });
+        const { plan, credit, group } = options;
+        // JSON.stringify leaves out the options that are undefined.
+        return client.call('POST', '/accounts', { name, plan, credit, group });
       }),
     );
 
   addDataOptions(accounts.command('list').description('List accounts, all of them by default.'))
     .option('--search <text>', 'those with this in their name or id', nonEmpty)
     .option('--plan <plan>', 'those on this plan', nonEmpty)
+    .option('--group <group>', 'those in this group (id or name), or in one below it', nonEmpty)
     .addHelpText('after', exampleText('accounts list --search acme', 'accounts list --plan free --json'))
     .action((options: ListOptions) =>
       withAdminClient(options, async (client) => {
-        const { search, plan } = options;
-        const data = await listAll<AccountView>(client, withQuery('/accounts', queryOf({ search, plan })));
+        const { search, plan, group } = options;
+        const path = withQuery('/accounts', queryOf({ search, plan, group }));
+        const data = await listAll<AccountView>(client, path);
         if (options.json) printJson({ data, next: null });
-        else await printTable(COLUMNS, data, noneOf(options));
+        else await printTable(columnsOf(data), data, noneOf(options));
       }),
     );
 
@@ -73,6 +85,26 @@ export function addAccountCommands(program: Command): void {
       ),
     );
 
+  addDataOptions(
+    accounts
+      .command('set-group')
+      .description('Move an account to another group. What it has used stays used in the former one.'),
+  )
+    .argument('<account>', 'id or name', nonEmpty)
+    .option('--group <group>', 'id or name', nonEmpty)
+    .option('--none', 'in no group')
+    .addHelpText(
+      'after',
+      exampleText('accounts set-group acme --group research', 'accounts set-group acme --none'),
+    )
+    .action((account: string, options: DataOptions & { group?: string; none?: true }) => {
+      const { group, none } = options;
+      if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
+      return showAccount(options, (client) =>
+        client.call('POST', `${accountPath(account)}/set-group`, { group: group ?? null }),
+      );
+    });
+
   addConfirmation(
     addDataOptions(accounts.command('disable').description('Refuse all keys of an account, and ask before.')),
   )
@@ -91,6 +123,19 @@ export function addAccountCommands(program: Command): void {
     );
 }
 
+const GROUP_COLUMN: Column<AccountView> = {
+  title: 'GROUP',
+  text: ({ group_name: name }) => name ?? '',
+  align: 'left',
+  cut: true,
+};
+
+/** Operators without groups do not read of them. */
+function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountView>[] {
+  if (accounts.every(({ group }) => group === null)) return COLUMNS;
+  return [...COLUMNS.slice(0, 3), GROUP_COLUMN, ...COLUMNS.slice(3)];
+}
+
 const COLUMNS: readonly Column<AccountView>[] = [
   { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
   { title: 'ID', text: ({ id }) => id, align: 'left' },
@@ -107,8 +152,8 @@ const COLUMNS: readonly Column<AccountView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
 ];
 
-function noneOf({ search, plan }: ListOptions): string {
-  return search === undefined && plan === undefined
+function noneOf({ search, plan, group }: ListOptions): string {
+  return search === undefined && plan === undefined && group === undefined
     ? 'There are no accounts: see "accounts create --help".'
     : 'No account matches.';
 }
@@ -130,6 +175,7 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
     ['name', account.name],
     ['id', account.id],
     ['plan', account.plan],
+    ...(account.group_name === null ? [] : [['group', account.group_name] as const]),
     [
       'active',
       account.plan_missing === true
@@ -144,9 +190,17 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
     ['calls today', String(account.calls_today)],
     ['requests this minute', String(account.requests_this_minute)],
     ['calls in flight', String(account.calls_in_flight)],
+    ...quotaFields(quotasShownOf(account)),
     ...leasedOf(account),
     ['created', timeText(account.created)],
   ];
+}
+
+/** Every plan has these, and lines of their own tell how many are used. */
+const TOLD_APART = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+
+function quotasShownOf({ quotas }: AccountView): AccountView['quotas'] {
+  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !TOLD_APART.includes(name)));
 }
 
 /** Only if processes share the account. */

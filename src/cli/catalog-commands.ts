@@ -1,10 +1,12 @@
 /** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and who serves it. */
 import type { Command } from 'commander';
 import type { ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
+import { QUOTA_NAMES } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { withAdminClient, withGateway } from './admin-client.js';
 import { addConfigOption, addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson, printLine, printTable } from './output.js';
+import { amountText } from './quota-text.js';
 import type { Column } from './table.js';
 
 export function addCatalogCommands(program: Command): void {
@@ -37,8 +39,19 @@ const PLAN_COLUMNS: readonly Column<PlanView>[] = [
   { title: 'AT A TIME', text: (plan) => String(plan.calls_in_flight), align: 'right' },
   { title: 'MAX TOKENS', text: ({ max_tokens }) => String(max_tokens ?? '–'), align: 'right' },
   { title: 'BODY BYTES', text: ({ body_bytes }) => String(body_bytes), align: 'right' },
+  { title: 'QUOTAS', text: quotasText, align: 'left', cut: true },
   { title: 'MODELS', text: ({ models }) => models.join(', '), align: 'left', cut: true },
 ];
+
+/** Those that have no column. */
+function quotasText(plan: PlanView): string {
+  const shown = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+  const quotas = QUOTA_NAMES.filter((name) => !shown.includes(name)).flatMap((name) => {
+    const limit = plan[name];
+    return limit === null ? [] : [`${amountText(limit)} ${name.replaceAll('_', ' ')}`];
+  });
+  return quotas.join(', ') || '–';
+}
 
 const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'MODEL', text: ({ id }) => id, align: 'left' },

@@ -12,9 +12,10 @@ import {
   exampleText,
   momentSeconds,
   nonEmpty,
-  wholeNumber,
 } from './options.js';
+import { changedLimitsOf } from './group-commands.js';
 import { printFields, printJson, printLine, printTable, timeText } from './output.js';
+import { addLimitOptions, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
 const KEY_COLUMNS: readonly Column<KeyView>[] = [
@@ -38,8 +39,7 @@ function keyFields(key: KeyView, shown: string): (readonly [string, string])[] {
     ['last used', lastUsedText(key)],
     ['expires', key.expires === null ? 'never' : timeText(key.expires)],
   ];
-  if (key.requests_per_minute !== null) fields.push(['requests per minute', String(key.requests_per_minute)]);
-  if (key.calls_per_day !== null) fields.push(['calls per day', String(key.calls_per_day)]);
+  fields.push(...quotaFields(key.quotas));
   if (key.replaced_by !== null) fields.push(['replaced by', key.replaced_by]);
   fields.push(['key', shown]);
   return fields;
@@ -61,22 +61,27 @@ interface CreateOptions {
   readonly name: string;
   readonly expires?: number;
   readonly expiresIn?: number;
-  readonly requestsPerMinute?: number;
-  readonly callsPerDay?: number;
 }
 
 export function addKeyCommands(program: Command): void {
   const keys = program
     .command('keys')
-    .description('Make, list, show, disable, rotate and delete the API keys of accounts.');
+    .description('Make, list, show, limit, disable, rotate and delete the API keys of accounts.');
 
-  addDataOptions(keys.command('create').description('Make a key. It is shown this once.'))
-    .requiredOption('--account <account>', 'id or name', nonEmpty)
-    .requiredOption('--name <name>', 'what the key is for; no other key of the account has it', nonEmpty)
-    .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
-    .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
-    .option('--requests-per-minute <n>', "less than the plan's", wholeNumber)
-    .option('--calls-per-day <n>', "less than the plan's", wholeNumber)
+  addLimitOptions(
+    addDataOptions(
+      keys
+        .command('create')
+        .description(
+          'Make a key, with limits of its own within those of its account. It is shown this once.',
+        ),
+    )
+      .requiredOption('--account <account>', 'id or name', nonEmpty)
+      .requiredOption('--name <name>', 'what the key is for; no other key of the account has it', nonEmpty)
+      .option('--expires-in <duration>', 'refuse it after 90s, 15m, 24h, 30d …', durationSeconds)
+      .option('--expires <moment>', 'refuse it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds),
+    'set',
+  )
     .addHelpText('after', exampleText('keys create --account acme --name laptop --expires-in 30d'))
     .action((options: DataOptions & CreateOptions) =>
       withAdminClient(options, async (client) => {
@@ -86,8 +91,7 @@ export function addKeyCommands(program: Command): void {
           // JSON.stringify leaves out the options that are undefined.
           expires: options.expires,
           expires_in: options.expiresIn,
-          requests_per_minute: options.requestsPerMinute,
-          calls_per_day: options.callsPerDay,
+          ...limitsOf(options),
         })) as CreatedKeyView;
         if (options.json) printJson(created);
         else await printNewKey(created);
@@ -125,6 +129,19 @@ export function addKeyCommands(program: Command): void {
         const { id, expired, expires } = rotated.replaces;
         printLine(expired ? `${id} is refused from now on.` : `${id} is taken until ${timeText(expires!)}.`);
       }),
+    );
+
+  addLimitOptions(
+    addDataOptions(
+      keys
+        .command('set-limits')
+        .description('Change limits of a key. What is not named stays; what was used stays used.'),
+    ).argument('<key>', KEY_ARGUMENT, nonEmpty),
+    'change',
+  )
+    .addHelpText('after', exampleText('keys set-limits laptop --tokens-per-day 100000 --calls-per-day none'))
+    .action((key: string, options: DataOptions) =>
+      showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
     );
 
   addDataOptions(keys.command('list').description('List keys, those of all accounts by default.'))
@@ -166,9 +183,9 @@ export function addKeyCommands(program: Command): void {
 }
 
 /** Calls the admin interface and prints the key that it responds with. */
-function showKey(options: DataOptions, method: 'GET' | 'POST', path: string): Promise<void> {
+function showKey(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
   return withAdminClient(options, async (client) => {
-    const key = (await client.call(method, path)) as KeyView;
+    const key = (await client.call(method, path, body)) as KeyView;
     if (options.json) printJson(key);
     else await printFields(keyFields(key, key.prefix));
   });

@@ -10,6 +10,7 @@ import { addAuditCommand } from './audit-command.js';
 import { addCatalogCommands, addUpstreamCommands } from './catalog-commands.js';
 import { addConfigCommands } from './config-command.js';
 import { addHealthCommand, addHostCommands, addLogCommand, addReloadCommand } from './gateway-commands.js';
+import { addGroupCommands } from './group-commands.js';
 import { addKeyCommands } from './key-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { Misuse } from './output.js';
@@ -29,6 +30,7 @@ export function createProgram(): Command {
   addServeCommand(program);
   addConfigCommands(program);
   addAccountCommands(program);
+  addGroupCommands(program);
   addKeyCommands(program);
   addCatalogCommands(program);
   addUsageCommand(program);

@@ -18,6 +18,7 @@ import { request, type Answer } from '../support/http.js';
 const ROOT = '/admin/v1';
 const ACCOUNT = 'acme';
 const KEY = 'laptop';
+const GROUP = 'research';
 
 /**
  * A body that would be done, for each route that takes one: alone what is made wrong in it is why it is
@@ -26,12 +27,16 @@ const KEY = 'laptop';
 const GOOD_BODIES: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   'POST /admin/v1/accounts': { name: 'fresh', plan: 'ample', credit: '1.00' },
   'POST /admin/v1/accounts/{account}/credit': { amount: '1.00', note: 'n', idempotency_key: 'k' },
+  'POST /admin/v1/accounts/{account}/set-group': { group: GROUP },
   'POST /admin/v1/accounts/{account}/set-plan': { plan: 'other' },
   'POST /admin/v1/bulk': {
     accounts: [{ name: 'fresh', plan: 'ample', credit: '1.00', keys: [{ name: 'fresh' }] }],
   },
+  'POST /admin/v1/groups': { name: 'fresh', parent: GROUP, tokens_per_day: 5, spend_per_day: '1.00' },
+  'POST /admin/v1/groups/{group}/set-limits': { tokens_per_day: 6, spend_per_day: null },
   'POST /admin/v1/keys': { account: ACCOUNT, name: 'fresh' },
   'POST /admin/v1/keys/{key}/rotate': { grace: 0 },
+  'POST /admin/v1/keys/{key}/set-limits': { tokens_per_day: 6, spend_per_day: '1.00' },
   'POST /admin/v1/reload': { dry_run: false },
   'POST /admin/v1/upstreams/reset': { model: 'mock-model' },
   'PUT /admin/v1/log': { level: 'info', access_log: false, sample_percent: 100 },
@@ -65,7 +70,8 @@ async function openHouse(t: Test): Promise<House> {
     t.equal(answer.status, 200, answer.body);
     return answer.json() as Record<string, string>;
   };
-  await done('/accounts', { name: ACCOUNT, plan: 'ample', credit: '10.00' });
+  await done('/groups', { name: GROUP, tokens_per_month: 1_000_000 });
+  await done('/accounts', { name: ACCOUNT, plan: 'ample', credit: '10.00', group: GROUP });
   await done('/accounts', { name: 'idle', plan: 'other' });
   const { key } = await done('/keys', { account: ACCOUNT, name: KEY });
   t.equal((await gateway.chat(key!, 'Hello')).status, 200);
@@ -79,7 +85,7 @@ async function openHouse(t: Test): Promise<House> {
   const routes = Object.entries(document.paths).flatMap(([template, methods]) =>
     Object.entries(methods).map(([word, operation]) => {
       const method = word.toUpperCase();
-      const path = template.replace('{account}', ACCOUNT).replace('{key}', KEY);
+      const path = template.replace('{account}', ACCOUNT).replace('{key}', KEY).replace('{group}', GROUP);
       return { name: `${method} ${template}`, method, template, path, operation };
     }),
   );
@@ -102,6 +108,7 @@ async function booksOf({ gateway, send }: House): Promise<object> {
   return {
     accounts,
     keys: await read('/keys?limit=1000'),
+    groups: await read('/group-tree?limit=1000'),
     credits: await Promise.all(
       accounts.map(({ name }) => read(`/accounts/${encodeURIComponent(name)}/credits`)),
     ),

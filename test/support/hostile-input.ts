@@ -10,6 +10,7 @@ export interface Schema {
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: readonly string[];
   readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
 }
 
 export interface Parameter {
@@ -112,7 +113,9 @@ export function hostileFields(schema: Schema, good: unknown, path = ''): Hostile
   });
 }
 
-function wrongValues({ type, enum: words }: Schema): (readonly [string, unknown])[] {
+function wrongValues({ type, enum: words, anyOf }: Schema): (readonly [string, unknown])[] {
+  // A value, or null.
+  if (anyOf !== undefined) return wrongValues(anyOf[0]!).filter(([, value]) => value !== null);
   const mistyped = Object.entries(OF_TYPES).filter(([of]) => of !== type);
   const ofType: readonly (readonly [string, unknown])[] =
     type === 'integer'

@@ -26,6 +26,8 @@ void t.test('money is exact, seconds are whole', (t) => {
     id: 'acct_x',
     name: 'acme',
     plan: 'free',
+    group: null,
+    group_name: null,
     active: false,
     balance: '8999999.999999999996',
     held: '0.000000000002',
@@ -35,6 +37,7 @@ void t.test('money is exact, seconds are whole', (t) => {
     calls_today: 5,
     requests_this_minute: 6,
     calls_in_flight: 7,
+    quotas: {},
     created: 1,
   };
   t.same(viewOfAccount(statement), view);
@@ -42,6 +45,16 @@ void t.test('money is exact, seconds are whole', (t) => {
   t.same(viewOfAccount({ ...statement, leased }), {
     ...view,
     leased: { balance: '1.50', calls_today: 9, requests_this_minute: 10, calls_in_flight: 8 },
+  });
+  const group = { id: 'grp_x', name: 'vision', path: ['research', 'vision'] };
+  const quotas = [
+    { quota: 'tokens_per_day', limit: 5n, used: 6n, held: 1n, resetsMs: asWallMs(9_000) },
+  ] as const;
+  t.same(viewOfAccount({ ...statement, group, quotas }), {
+    ...view,
+    group: 'grp_x',
+    group_name: 'vision',
+    quotas: { tokens_per_day: { limit: 5, used: 6, held: 1, left: 0, resets_at: 9 } },
   });
   t.end();
 });

@@ -42,6 +42,8 @@ void t.test('accounts: create, show, list', async (t) => {
     id: view.id,
     name: 'acme',
     plan: 'free',
+    group: null,
+    group_name: null,
     active: true,
     balance: '10.00',
     held: '0.00',
@@ -51,6 +53,7 @@ void t.test('accounts: create, show, list', async (t) => {
     calls_today: 0,
     requests_this_minute: 0,
     calls_in_flight: 0,
+    quotas: {},
     created: house.clock.nowMs / 1_000,
   });
   for (const name of ['acme', view.id]) {
@@ -81,7 +84,7 @@ void t.test('accounts: create, show, list', async (t) => {
       '/accounts',
       { name: 'x', plan: 'free', credti: '1' },
       'invalid_parameters',
-      /^unknown field credti$/,
+      /^unknown field credti, the nearest known one is credit$/,
     ],
     [
       'POST',
@@ -211,6 +214,7 @@ void t.test('keys', async (t) => {
     last_used: null,
     requests_per_minute: null,
     calls_per_day: null,
+    quotas: {},
     replaced_by: null,
   };
   t.same(answer.json(), { ...view, key });
@@ -236,7 +240,13 @@ void t.test('keys', async (t) => {
     ['POST', '/keys', { account: 'acme', name: 'x', key }, 'invalid_parameters', /^unknown field key$/],
     ['POST', '/keys', { account: 'nobody', name: 'x' }, 'not_found', /^there is no account nobody/],
     ['GET', '/keys?account=nobody', undefined, 'not_found', /^there is no account nobody/],
-    ['GET', '/keys?acount=acme', undefined, 'invalid_parameters', /^unknown query parameter acount$/],
+    [
+      'GET',
+      '/keys?acount=acme',
+      undefined,
+      'invalid_parameters',
+      /^unknown query parameter acount, the nearest known one is account$/,
+    ],
     ['POST', '/keys/nothing/disable', undefined, 'not_found', /^there is no key nothing/],
     ['POST', '/keys/laptop/enable', { x: 1 }, 'invalid_parameters', /^unknown field x$/],
     ['DELETE', '/keys/nothing', undefined, 'not_found', /^there is no key nothing/],

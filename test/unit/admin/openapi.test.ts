@@ -57,10 +57,20 @@ const REQUESTS: readonly (readonly [string, string, object?])[] = [
   ['POST', '/accounts/acme/credit', { amount: '1.00', note: 'n', idempotency_key: 'k' }],
   ['GET', '/accounts/acme/credits'],
   ['POST', '/accounts/acme/set-plan', { plan: 'paid' }],
+  ['POST', '/groups', { name: 'research', spend_per_month: '250.00', tokens_per_minute: 5_000 }],
+  ['POST', '/groups', { name: 'vision', parent: 'research' }],
+  ['POST', '/groups/vision/set-limits', { calls_per_day: 5, spend_per_day: null }],
+  ['POST', '/accounts/acme/set-group', { group: 'research' }],
+  ['GET', '/accounts?group=research'],
+  ['GET', '/groups?parent=research'],
+  ['GET', '/groups/research'],
+  ['GET', '/group-tree?root=research'],
+  ['DELETE', '/groups/vision'],
   ['POST', '/accounts/acme/disable'],
   ['POST', '/accounts/acme/enable', {}],
   ['POST', '/bulk', { accounts: [{ name: 'b', plan: 'free', keys: [{ name: 'k' }] }] }],
   ['POST', '/keys', { account: 'acme', name: 'laptop' }],
+  ['POST', '/keys/laptop/set-limits', { tokens_per_day: 1_000, spend_per_month: '5' }],
   ['GET', '/keys?account=acme'],
   ['GET', '/keys/laptop'],
   ['POST', '/keys/laptop/disable'],
@@ -182,7 +192,7 @@ const KEY_TAIL = 'A'.repeat(43);
 const TEXTS = [
   ...EDGES,
   ...LENGTHS.flatMap((length) => ['x'.repeat(length), '😀'.repeat(length), `${'x'.repeat(length - 1)}\n`]),
-  ...['acct_', 'key_'].flatMap((prefix) => [
+  ...['acct_', 'grp_', 'key_'].flatMap((prefix) => [
     prefix,
     prefix + ID_TAIL,
     `${prefix}${ID_TAIL}0`,
@@ -215,6 +225,9 @@ const TEXTS = [
     '01',
     '12345678',
     '1,5',
+    '0.00',
+    '0.5',
+    '250.00',
   ],
 ];
 
@@ -230,6 +243,9 @@ const RULED: readonly (readonly [string, string, (text: string) => object, RegEx
     (name) => ({ accounts: [{ name, plan: 'none' }] }),
     /^accounts\[0\]: name must/,
   ],
+  ['/groups', 'name', (name) => ({ name, parent: 'none' }), /^name must/],
+  ['/groups', 'parent', (parent) => ({ name: 'x', parent }), /^parent must|^an id or a name is wanted/],
+  ['/groups', 'spend_per_day', (amount) => ({ name: '', spend_per_day: amount }), /^spend_per_day must/],
   ['/keys', 'name', (name) => ({ account: 'acme', name, expires: 1 }), /^name must/],
   ['/keys', 'account', (account) => ({ account, name: '' }), /^account must|^an id or a name is wanted/],
   ['/accounts/{account}/credit', 'note', (note) => ({ amount: '-1', note }), /^note must/],
@@ -269,7 +285,8 @@ void t.test('texts with a rule: the document says what the interface does', asyn
       const name = `${path} ${field} ${JSON.stringify(text).slice(0, 60)} (${text.length}): ${error.message.slice(0, 120)}`;
       // What a pattern cannot count: UTF-16 units of a reference. Nor does one compare amounts.
       const isLaxer =
-        (field === 'account' && text.length > 200) || (field === 'amount' && Number(text) > 3_000_000);
+        (['account', 'parent'].includes(field) && text.length > 200) ||
+        (['amount', 'spend_per_day'].includes(field) && Number(text) > 3_000_000);
       if (Check(schema, text) === isRefused && !isLaxer) t.fail(name);
       if (isLaxer) t.ok(isRefused, name);
     }

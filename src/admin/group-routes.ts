@@ -1,0 +1,110 @@
+/**
+ * `/admin/v1/groups` and `/admin/v1/group-tree`: groups of accounts, and what is used of their quotas. Main
+ * thread; routes.ts puts them among the others.
+ */
+import { Type } from 'typebox';
+import type { GroupStatement } from '../registry/groups.js';
+import { listOf, nameOf, PAGE_PARAMETERS, pageOf, reference, secondsOf } from './fields.js';
+import { LIMIT_CHANGE_FIELDS, LIMIT_FIELDS, limitsOf, viewOfQuotas } from './quota-fields.js';
+import { defineRoute, type Route } from './route.js';
+import { CLOSED, GroupView, listSchema } from './views.js';
+
+function viewOfGroup({ record, path, accounts, groups, quotas }: GroupStatement): GroupView {
+  return {
+    id: record.id,
+    name: record.name,
+    parent: record.parentId ?? null,
+    path: [...path],
+    accounts,
+    groups,
+    quotas: viewOfQuotas(quotas),
+    created: secondsOf(record.createdMs),
+  };
+}
+
+const NewGroup = Type.Object(
+  {
+    name: nameOf('unique among groups'),
+    parent: Type.Optional(reference('id or name of the group that it is in; it stays there')),
+    ...LIMIT_FIELDS,
+  },
+  CLOSED,
+);
+const GroupsQuery = Type.Object(
+  { ...PAGE_PARAMETERS, parent: Type.Optional(reference('only the groups in this one: id or name')) },
+  CLOSED,
+);
+const TreeQuery = Type.Object(
+  { ...PAGE_PARAMETERS, root: Type.Optional(reference('this group and those below it: id or name')) },
+  CLOSED,
+);
+
+export const GROUP_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/groups',
+    summary: 'List groups in the order of their creation, with what is used of their quotas.',
+    query: GroupsQuery,
+    responseSchema: listSchema(GroupView),
+    answer: ({ query }, { service }) => {
+      const { from, limit } = pageOf(query);
+      return service.read(({ groups }) => {
+        const { items, next } = groups.list(query.parent, from, limit);
+        return listOf(items.map(viewOfGroup), next);
+      });
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/group-tree',
+    summary: 'List groups so that each is followed by those in it; the length of `path` is its depth.',
+    query: TreeQuery,
+    responseSchema: listSchema(GroupView),
+    answer: ({ query }, { service }) => {
+      const { from, limit } = pageOf(query);
+      return service.read(({ groups }) => {
+        const { items, next } = groups.tree(query.root, from, limit);
+        return listOf(items.map(viewOfGroup), next);
+      });
+    },
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/groups',
+    summary: 'Create a group. Its limits hold for all accounts and groups in it together.',
+    body: NewGroup,
+    responseSchema: GroupView,
+    answer: ({ body }, { service }) => {
+      const limits = limitsOf(body);
+      const { name, parent } = body;
+      return service.change(({ groups }) => viewOfGroup(groups.create({ name, parent, limits })));
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/groups/{group}',
+    summary: 'Show a group, by id or name, with what is used of its quotas.',
+    responseSchema: GroupView,
+    answer: ({ id }, { service }) => service.read(({ groups }) => viewOfGroup(groups.find(id))),
+  }),
+  defineRoute({
+    method: 'POST',
+    path: '/groups/{group}/set-limits',
+    summary:
+      'Change limits of a group: what is not named stays, and null takes a limit away. What was used stays used.',
+    body: Type.Object(LIMIT_CHANGE_FIELDS, CLOSED),
+    responseSchema: GroupView,
+    answer: ({ id, body }, { service }) => {
+      const limits = limitsOf(body);
+      return service.change(({ groups }) => viewOfGroup(groups.setLimits(id, limits)));
+    },
+  }),
+  defineRoute({
+    method: 'DELETE',
+    path: '/groups/{group}',
+    summary: 'Delete a group in which there is no account and no group.',
+    responseSchema: Type.Object({ id: Type.String(), deleted: Type.Literal(true) }, CLOSED),
+    answer: ({ id }, { service }) =>
+      service.change(({ groups }) => ({ id: groups.delete(id).id, deleted: true as const })),
+  }),
+];

@@ -1,0 +1,96 @@
+/**
+ * Quotas in requests and responses of the admin interface: the fields that give a scope its limits, and the
+ * view of what is used of each. Called by the routes of accounts, keys, groups and plans. Pure; main thread.
+ */
+import { Type, type TSchema } from 'typebox';
+import { decimalOf } from '../core/money.js';
+import {
+  QUOTA_FIELDS,
+  QUOTA_KINDS,
+  QUOTA_LIMITS_MAX,
+  QUOTA_NAMES,
+  type QuotaLimits,
+  type QuotaName,
+} from '../core/quotas.js';
+import type { QuotaUse } from '../registry/quota-use.js';
+import { invalid } from '../registry/record-id.js';
+import { amountOf, ruled, secondsOf } from './fields.js';
+import { orNull, type QuotasView, type QuotaUseView } from './views.js';
+
+/** Limits as a body has them. Null takes the limit away, if the route allows it. */
+type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
+
+const Spend = ruled(
+  'decimal text with at most 12 decimals, above 0 and at most 3000000',
+  { pattern: '^(?!0(?:\\.0+)?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
+  { examples: ['250.00'] },
+);
+
+function limitSchema(name: QuotaName) {
+  if (QUOTA_KINDS[name].unit === 'money') return Spend;
+  return Type.Integer({ minimum: 1, maximum: QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]] as number });
+}
+
+function fieldsOf(schemaOf: (name: QuotaName) => TSchema) {
+  return Object.fromEntries(QUOTA_NAMES.map((name) => [name, Type.Optional(schemaOf(name))]));
+}
+
+/** Fields of a body that makes a group or a key. Spread them into its schema; `limitsOf` reads them. */
+export const LIMIT_FIELDS = fieldsOf(limitSchema);
+
+/** Fields of a body that changes limits: what is not named stays, and null takes a limit away. */
+export const LIMIT_CHANGE_FIELDS = fieldsOf((name) => orNull(limitSchema(name)));
+
+/**
+ * The limits that a body names, undefined for null; fields that it does not name are absent. `place` is
+ * before the names of fields in messages. Throws `invalid_parameters`.
+ */
+export function limitsOf(body: object, place = ''): Partial<QuotaLimits> {
+  const given = body as LimitFields;
+  return Object.fromEntries(
+    QUOTA_NAMES.flatMap((name) => {
+      const value = given[name];
+      if (value === undefined) return [];
+      const limit = typeof value === 'string' ? spendOf(`${place}${name}`, value) : (value ?? undefined);
+      return [[QUOTA_FIELDS[name], limit]];
+    }),
+  );
+}
+
+function spendOf(field: string, text: string): bigint {
+  const amount = amountOf(field, text);
+  if (amount > 0n) return amount;
+  throw invalid(`${field} must be more than 0, got ${decimalOf(amount)}`);
+}
+
+/** What is used of each quota that has a limit. */
+export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
+  return Object.fromEntries(uses.map((use) => [use.quota, viewOfUse(use)]));
+}
+
+function viewOfUse({ quota, limit, used, held, resetsMs }: QuotaUse): QuotaUseView {
+  const free = limit - used - held;
+  const amounts = { limit, used, held, left: free < 0n ? 0n : free };
+  const shown = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
+  return {
+    limit: shown(amounts.limit),
+    used: shown(amounts.used),
+    held: shown(amounts.held),
+    left: shown(amounts.left),
+    resets_at: resetsMs === undefined ? null : secondsOf(resetsMs),
+  } as QuotaUseView;
+}
+
+/** Limits alone, of a scope that nobody uses: null for those that are not set. */
+export function viewOfLimits(limits: QuotaLimits) {
+  const count = (limit: number | undefined) => limit ?? null;
+  const money = (limit: bigint | undefined) => (limit === undefined ? null : decimalOf(limit));
+  return {
+    tokens_per_minute: count(limits.tokensPerMinute),
+    tokens_per_day: count(limits.tokensPerDay),
+    calls_per_month: count(limits.callsPerMonth),
+    tokens_per_month: count(limits.tokensPerMonth),
+    spend_per_day: money(limits.spendPerDay),
+    spend_per_month: money(limits.spendPerMonth),
+  };
+}

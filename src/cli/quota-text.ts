@@ -1,0 +1,108 @@
+/**
+ * Quotas in commands: the options that give limits, and the text of what is used of each quota. Commands of
+ * groups, keys and accounts use it.
+ */
+import { type Command, InvalidArgumentError } from 'commander';
+import type { QuotasView, QuotaUseView } from '../admin/views.js';
+import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
+import { wholeNumber } from './options.js';
+import { timeText } from './output.js';
+
+/** A word in place of a limit that takes the limit away. */
+const NONE = 'none';
+
+const MEANINGS: Readonly<Record<QuotaName, string>> = {
+  requests_per_minute: 'requests in any 60 seconds',
+  tokens_per_minute: 'tokens of prompt and completion in any 60 seconds',
+  calls_in_flight: 'calls at a time',
+  calls_per_day: 'calls in a day',
+  tokens_per_day: 'tokens in a day',
+  calls_per_month: 'calls in a month',
+  tokens_per_month: 'tokens in a month',
+  spend_per_day: 'money in a day, such as 10.00',
+  spend_per_month: 'money in a month, such as 250.00',
+};
+
+/** Adds an option for each quota. `change`: the word none is taken too. */
+export function addLimitOptions(command: Command, change: 'set' | 'change'): Command {
+  for (const name of QUOTA_NAMES) {
+    const isMoney = QUOTA_KINDS[name].unit === 'money';
+    command.option(
+      `--${name.replaceAll('_', '-')} <${isMoney ? 'amount' : 'n'}>`,
+      change === 'change' ? `${MEANINGS[name]}; none: no limit` : MEANINGS[name],
+      parserOf(isMoney, change === 'change'),
+    );
+  }
+  return command;
+}
+
+function parserOf(isMoney: boolean, takesNone: boolean): (text: string) => number | string {
+  const parse = isMoney ? amount : wholeNumber;
+  return (text) => (takesNone && text === NONE ? NONE : parse(text));
+}
+
+function amount(text: string): string {
+  if (/^\d{1,12}(\.\d{1,12})?$/.test(text)) return text;
+  throw new InvalidArgumentError('An amount such as 10.00 is wanted.');
+}
+
+/** The limits that the options give, by the names of the admin interface; null takes one away. */
+export function limitsOf(options: object): Readonly<Record<string, number | string | null>> {
+  const given = options as Readonly<Record<string, number | string | undefined>>;
+  return Object.fromEntries(
+    QUOTA_NAMES.flatMap((name) => {
+      const value = given[name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())];
+      return value === undefined ? [] : [[name, value === NONE ? null : value]];
+    }),
+  );
+}
+
+/** A quota of a scope, as a row or a field. */
+export interface QuotaLine {
+  /** Such as `tokens per month`. */
+  readonly quota: string;
+  /** Such as `61,200 of 100,000 (61 %)`. */
+  readonly used: string;
+  /** What calls in flight hold; empty if they hold nothing. */
+  readonly held: string;
+  /** When it is refilled; empty for a sliding minute and for calls in flight. */
+  readonly resets: string;
+}
+
+/** The quotas that have a limit, in the order of QUOTA_NAMES. */
+export function quotaLines(quotas: QuotasView): QuotaLine[] {
+  return QUOTA_NAMES.flatMap((name) => {
+    const use = quotas[name];
+    return use === undefined ? [] : [lineOf(name, use)];
+  });
+}
+
+function lineOf(name: QuotaName, { limit, used, held, resets_at: resetsAt }: QuotaUseView): QuotaLine {
+  return {
+    quota: name.replaceAll('_', ' '),
+    used: `${amountText(used)} of ${amountText(limit)} (${percentText(Number(used), Number(limit))})`,
+    held: Number(held) === 0 ? '' : amountText(held),
+    resets: resetsAt === null ? '' : timeText(resetsAt),
+  };
+}
+
+/** Lines of `printFields`. */
+export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
+  return quotaLines(quotas).map(({ quota, used, held, resets }) => {
+    const more = [held && `${held} held`, resets && `resets ${resets}`].filter(Boolean);
+    return [quota, [used, ...more].join(', ')];
+  });
+}
+
+const grouped = new Intl.NumberFormat('en');
+
+/** Counts with commas; money is decimal text and stays as it is. */
+export function amountText(amount: number | string): string {
+  return typeof amount === 'number' ? grouped.format(amount) : amount;
+}
+
+/** Rounded down, so that 100 % means that nothing is left. */
+function percentText(used: number, limit: number): string {
+  const percent = (used / limit) * 100;
+  return percent > 0 && percent < 1 ? 'under 1 %' : `${Math.floor(percent)} %`;
+}
