@@ -73,7 +73,10 @@ void t.test('expiry, limits and rotation', async (t) => {
   const expires = Date.UTC(2100, 0, 31) / 1_000;
   t.match(made, { expires, requests_per_minute: 5, calls_per_day: 7, last_used: null, replaced_by: null });
   const shown = (await run('keys', 'show', 'ci')).stdout;
-  t.match(shown, /^expires {14}2100-01-31 00:00:00Z\nrequests per minute {2}0 of 5 \(0 %\)\ncalls per day {8}0 of 7 \(0 %\), resets .*Z\nkey /m);
+  t.match(
+    shown,
+    /^expires {14}2100-01-31 00:00:00Z\nrequests per minute {2}0 of 5 \(0 %\)\ncalls per day {8}0 of 7 \(0 %\), resets .*Z\nkey /m,
+  );
   t.match((await run('keys', 'show', made.id, '--json')).json(), { id: made.id, expires });
 
   const rotated = await run('keys', 'rotate', 'ci', '--grace', '30d');
