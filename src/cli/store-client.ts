@@ -28,7 +28,7 @@ export function openStoreClient(settings: Settings): AdminClient {
     accountsMax: settings.limits.accounts,
     keysMax: settings.limits.keys,
     groupsMax: settings.limits.groups,
-    live: new StoreOnly(store),
+    live: new StoreOnly(store, undefined, settings.quota_timezone),
   });
   const api = new AdminApi({
     registry,

@@ -11,6 +11,7 @@ import { JournalReader } from '../ledger/journal.js';
 import { createLedgerBuffers, type LedgerBuffers } from '../ledger/layout.js';
 import { Ledger } from '../ledger/ledger.js';
 import { AccountDirectory } from '../registry/account-directory.js';
+import { createGroupNames, GroupNames, type GroupNamesBuffer } from '../registry/group-names.js';
 import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
 import type { LedgerFlushOptions } from '../store/flush.js';
 import { Store } from '../store/store.js';
@@ -44,6 +45,7 @@ export interface AccountingOptions {
 export interface AccountingBuffers {
   readonly ledger: LedgerBuffers;
   readonly keys: KeyTableBuffers;
+  readonly groupNames: GroupNamesBuffer;
   /** The journal of each listener, by index. */
   readonly journals: readonly JournalBuffer[];
 }
@@ -61,6 +63,7 @@ export interface AccountingBase {
   readonly clock: Clock;
   readonly ledger: Ledger;
   readonly keyTable: KeyTable;
+  readonly groupNames: GroupNames;
   readonly directory: AccountDirectory;
   readonly journals: readonly JournalReader[];
   readonly idNames: IdNames;
@@ -88,6 +91,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
   const buffers: AccountingBuffers = {
     ledger: createLedgerBuffers({ accountsMax, callsInFlightMax, keysMax, groupsMax, timezone, shared }),
     keys: createKeyTableBuffers({ keysMax }),
+    groupNames: createGroupNames(groupsMax),
     journals: Array.from({ length: listeners }, () => createJournalBuffer(slotsPerListener)),
   };
   const hostClock = new SystemClock();
@@ -104,6 +108,7 @@ export function openBase(options: AccountingOptions): AccountingBase {
     clock,
     ledger: new Ledger(buffers.ledger, clock),
     keyTable: new KeyTable(buffers.keys),
+    groupNames: new GroupNames(buffers.groupNames),
     directory: new AccountDirectory(),
     journals: buffers.journals.map((journal) => new JournalReader(journal)),
     idNames,
@@ -134,7 +139,7 @@ export function idempotencyServiceOf(
 export function flushOptionsOf(
   base: AccountingBase,
   storedResponses: IdempotencyService,
-): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses'> {
+): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses' | 'quotaUses'> {
   const { live, ledger, journals, store, usageLog, tally, changed, clock, log } = base;
   return {
     ledger,

@@ -10,6 +10,7 @@ import { OwnBuffers } from '../registry/registry-context.js';
 import { ownRegistryService, type RegistryService, Registry } from '../registry/registry.js';
 import { LedgerFlush } from '../store/flush.js';
 import { KeyUses } from '../store/key-uses.js';
+import { QuotaUses } from '../store/quota-uses.js';
 import { UsageBook } from '../store/usage-book.js';
 import { recover } from '../store/recovery.js';
 import { SpentTotals } from '../store/spent-totals.js';
@@ -77,19 +78,21 @@ const NOT_SHARED: Sharing = {
 
 function alone(options: AccountingOptions): AccountingParts {
   const base = openBase(options);
-  const { store, ledger, keyTable, directory, clock, log } = base;
+  const { store, ledger, keyTable, groupNames, directory, clock, log } = base;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
   const { catalog } = base.live;
   const totals = new SpentTotals(accountsMax);
-  recover({ store, ledger, totals, keyTable, directory, catalog, accountsMax, keysMax, clock, log });
+  const tables = { ledger, keyTable, groupNames };
+  const capacity = { accountsMax, keysMax, groupsMax };
+  recover({ store, ...tables, totals, directory, catalog, ...capacity, clock, log });
   const locks = idempotencyServiceOf(base);
-  const tables = { ledger, keyTable };
   const keyUses = new KeyUses(tables, clock);
   const usage = new UsageBook(store, base.live.modelIdOf);
-  const flush = new LedgerFlush({ ...flushOptionsOf(base, locks), totals, usage, keyUses });
+  const quotaUses = new QuotaUses(ledger, clock);
+  const flush = new LedgerFlush({ ...flushOptionsOf(base, locks), totals, usage, keyUses, quotaUses });
   const flushRequests = new FlushRequests(() => flush.run());
   const live = new OwnBuffers(store, tables, directory);
-  const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live });
+  const registry = new Registry({ store, catalog, clock, ...capacity, live });
   const service = ownRegistryService(registry);
   return { base, registry, service, locks, flush, flushRequests, sharing: NOT_SHARED };
 }

@@ -7,22 +7,22 @@
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../core/clock.js';
-import { Calendar, type QuotaLimits } from '../core/quotas.js';
-import { type AccountIndex, asAccountIndex, asKeyIndex, type KeyIndex } from '../core/units.js';
+import type { AccountIndex, KeyIndex } from '../core/units.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases } from '../ledger/leases.js';
 import { SharedUses } from '../registry/registry-context.js';
 import { ChangeApplier } from '../registry/live-buffers.js';
 import { Registry, type RegistryService } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';
+import type { ScopeLimits } from '../sharing/coordinator.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitService } from '../sharing/debits.js';
 import { LeaseManager, serveLeases } from '../sharing/lease-manager.js';
 import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
-import type { AddressOf, ScopeAddress } from '../sharing/leased-scope.js';
+import type { ScopeAddress } from '../sharing/leased-scope.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
-import { balanceWords, dayWords, slotWords, type SpentAccounting } from '../sharing/stock-words.js';
+import type { SpentAccounting } from '../sharing/stock-leases.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';
@@ -31,6 +31,7 @@ import { type CallsUse, sharingSnapshot } from '../sharing/sharing-stats.js';
 import { LedgerFlush } from '../store/flush.js';
 import { SharedKeyUses } from '../store/key-uses.js';
 import { SharedUsageBook } from '../store/usage-book.js';
+import { SharedQuotaUses } from '../store/quota-uses.js';
 import { recover } from '../store/recovery.js';
 import { SharedTotals } from '../store/spent-totals.js';
 import type { Store } from '../store/store.js';
@@ -50,7 +51,7 @@ import type { LiveSettings } from './reload.js';
 /** Opens the store and the lease file, and recovers the accounting. Throws as `openBase` does. */
 export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
   const base = openBase(options);
-  const { store, buffers, ledger, keyTable, directory, clock, live, log } = base;
+  const { store, buffers, ledger, keyTable, groupNames, directory, clock, live, log } = base;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
   const { catalog } = live;
   const leaseFile = openLeaseFile(base.settings.data);
@@ -67,10 +68,12 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     ledger,
     totals: undefined,
     keyTable,
+    groupNames,
     directory,
     catalog,
     accountsMax,
     keysMax,
+    groupsMax,
     clock,
     log,
   });
@@ -79,13 +82,14 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     ...flushOptionsOf(base, locks),
     totals,
     usage: new SharedUsageBook(store, live.modelIdOf),
-    keyUses: new SharedKeyUses({ ledger, keyTable }, clock, store.keys),
+    keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
+    quotaUses: new SharedQuotaUses(ledger, clock, store.quotaUses),
     uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });
   const errands = new GroupErrands(options.readAll, () => void store.shared.feed.newest());
   const flushRequests = new FlushRequests(() => errands.flush());
-  const uses = new SharedUses(store, directory);
+  const uses = new SharedUses(store, directory, base.settings.quota_timezone);
   const registry = new Registry({ store, catalog, clock, accountsMax, keysMax, groupsMax, live: uses });
   const sharing: SharedAccounting = new SharedAccounting({
     ...base,
@@ -155,11 +159,12 @@ export class SharedAccounting implements Sharing {
     });
     const applier = new ChangeApplier({
       store,
-      live: { ledger, keyTable },
+      live: { ledger, keyTable, groupNames: options.groupNames },
       directory,
       catalog: () => live.catalog,
       accountsMax,
       keysMax,
+      groupsMax,
       log,
     });
     const { feed } = store.shared;
@@ -193,7 +198,7 @@ export class SharedAccounting implements Sharing {
   callsUses(accounts: readonly string[]): CallsUse[] {
     return accounts.flatMap((id) => {
       const account = this.#store.findAccount(id);
-      return (account && this.#manager.callsUse({ kind: 'account', index: account.index })) ?? [];
+      return (account && this.#manager.callsUse(account.index)) ?? [];
     });
   }
 
@@ -238,44 +243,31 @@ function managerOf(
   const addressOfAccount = (account: AccountIndex): ScopeAddress | undefined => {
     const scope = idNames.accountIdOf(account);
     if (scope === null) return undefined;
+    const limits = (): ScopeLimits => limitsOfPlan(live, ledger.planIndexOf(account));
     return {
-      kind: 'account',
-      index: account,
       scope,
-      minute: leases.accounts,
-      minuteIndex: account,
-      stocks: {
-        calls_in_flight: slotWords(leases, account),
-        calls_per_day: dayWords(leases.accounts, account),
-        balance: balanceWords(leases, account, accounting),
-      },
-      limits: () => limitsOfPlan(live, ledger.planIndexOf(account)),
+      leases: leases.accounts,
+      index: account,
+      limits,
+      account: { index: account, leases, accounting },
     };
   };
   const addressOfKey = (key: KeyIndex): ScopeAddress | undefined => {
     const scope = idNames.keyIdOf(key);
     if (scope === null) return undefined;
-    return {
-      kind: 'key',
-      index: key,
-      scope,
-      minute: leases.keys,
-      minuteIndex: key,
-      stocks: { calls_per_day: dayWords(leases.keys, key) },
-      limits: () => ledger.keys.limitsOf(key),
+    const limits = (): ScopeLimits => {
+      const { requestsPerMinute = 0, callsPerDay = 0 } = ledger.keys.limitsOf(key);
+      return { requestsPerMinute, callsPerDay, callsInFlight: 0 };
     };
-  };
-  const addressOf: AddressOf = ({ kind, index }) => {
-    if (kind === 'account') return addressOfAccount(asAccountIndex(index));
-    return kind === 'key' ? addressOfKey(asKeyIndex(index)) : undefined;
+    return { scope, leases: leases.keys, index: key, limits, account: undefined };
   };
   return new LeaseManager({
     coordinator,
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
-    addressOf,
-    calendar: new Calendar(),
+    addressOfAccount,
+    addressOfKey,
     onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
     onContact: ({ lost }) => {
       if (lost === undefined) log.warn('those who share the limits can be reached again', {});
@@ -289,10 +281,10 @@ function managerOf(
   });
 }
 
-/** Nothing is limited if the account's plan is gone: the account is then disabled. */
-function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): Partial<QuotaLimits> {
+/** All limits are 0 if the account's plan is gone: the account is then disabled. */
+function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): ScopeLimits {
   const plan = catalog.plans[planIndex];
-  if (plan === undefined) return {};
+  if (plan === undefined) return { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
   const { requestsPerMinute, callsPerDay, callsInFlightMax: callsInFlight } = plan;
   return { requestsPerMinute, callsPerDay, callsInFlight };
 }

@@ -17,6 +17,7 @@ import {
   type AccountIndex,
   type CallSlot,
   type GroupIndex,
+  type KeyIndex,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
@@ -31,11 +32,8 @@ import {
   COUNTED_WORDS32,
   GROUP,
   openLedgerViews,
-  recordOf,
-  type Scope,
   STATUS,
   type LedgerBuffers,
-  type LedgerViews,
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import type { Taken } from './reservations.js';
@@ -63,12 +61,18 @@ export interface AccountSnapshot extends Funds {
   readonly callsInFlight: number;
 }
 
+/** An account, a key or a group. */
+export type Scope =
+  | { readonly kind: 'account'; readonly index: AccountIndex }
+  | { readonly kind: 'key'; readonly index: KeyIndex }
+  | { readonly kind: 'group'; readonly index: GroupIndex };
+
 const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined };
 
 export class Ledger {
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
-  readonly #views: LedgerViews;
+  readonly #besides: Int32Array;
   readonly #quotas: ScopeQuotas;
   readonly #accountsMax: number;
   readonly #status: Int32Array;
@@ -89,7 +93,7 @@ export class Ledger {
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
     this.groups = groups;
-    this.#views = views;
+    this.#besides = views.besides;
     this.#quotas = quotas;
     this.#status = views.accounts.records32;
     this.#clock = clock;
@@ -106,7 +110,7 @@ export class Ledger {
       balance,
       dirty: this.#dirty,
       clock,
-      low: buffers.calendar === undefined ? undefined : low,
+      isShared: buffers.calendar !== undefined,
     });
   }
 
@@ -288,13 +292,13 @@ export class Ledger {
 
   /** The account's own group. Any thread. */
   groupOf(account: AccountIndex): GroupIndex | undefined {
-    const group = Atomics.load(this.#views.besides, account * BESIDE_WORDS32 + GROUP);
+    const group = Atomics.load(this.#besides, account * BESIDE_WORDS32 + GROUP);
     return group === 0 ? undefined : asGroupIndex(group - 1);
   }
 
   /** What is in flight stays on the groups that it was taken of. Main thread. */
   setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
-    Atomics.store(this.#views.besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
+    Atomics.store(this.#besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
   }
 
   /**
@@ -302,7 +306,7 @@ export class Ledger {
    * account. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
-    const record = recordOf(this.#views, scope);
+    const record = this.#recordOf(scope);
     if (plan !== undefined) {
       const { mask, limits } = this.#quotas.planOf(plan);
       return this.#quotas.useOf(record, mask, (quota) => limits[quota]!);
@@ -315,7 +319,7 @@ export class Ledger {
 
   /** What the store keeps of a scope's quotas; undefined if it has none. Main thread. */
   settledOf(scope: Scope): SettledQuotas | undefined {
-    const record = recordOf(this.#views, scope);
+    const record = this.#recordOf(scope);
     return record === undefined ? undefined : this.#quotas.settledOf(record);
   }
 
@@ -323,9 +327,16 @@ export class Ledger {
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'
-        ? this.#quotas.recordAt(this.#views.besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
-        : recordOf(this.#views, scope);
+        ? this.#quotas.recordAt(this.#besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
+        : this.#recordOf(scope);
     if (record !== undefined) this.#quotas.restore(record, settled, ageMs);
+  }
+
+  #recordOf({ kind, index }: Scope): number | undefined {
+    if (kind === 'key') return this.keys.recordOf(index);
+    if (kind === 'group') return this.groups.recordOf(index);
+    const record = Atomics.load(this.#besides, index * BESIDE_WORDS32 + ACCOUNT_RECORD);
+    return record === 0 ? undefined : record - 1;
   }
 
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {

@@ -37,6 +37,11 @@ export class GroupNames {
     this.#bytes.writeUInt32LE(this.#bytes.write(name, first + LENGTH_BYTES), first);
   }
 
+  /** Whether there is room for the group, and it has this name. Main thread. */
+  has(group: GroupIndex, name: string): boolean {
+    return (group + 1) * RECORD_BYTES <= this.#bytes.length && this.of(group) === name;
+  }
+
   /** Empty if no name was set. */
   of(group: GroupIndex): string {
     const start = group * RECORD_BYTES + LENGTH_BYTES;

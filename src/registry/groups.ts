@@ -45,7 +45,7 @@ export class Groups {
   create(request: NewGroup): GroupStatement {
     const { store, live } = this.#context;
     const record = store.commit(() => this.#put(request));
-    live.openGroup(record);
+    live.putGroup(record);
     return this.statementOf(record);
   }
 
@@ -104,7 +104,7 @@ export class Groups {
       store.groups.put(changed);
       return changed;
     });
-    live.changeGroup(record);
+    live.putGroup(record);
     return this.statementOf(record);
   }
 

@@ -191,6 +191,12 @@ export class KeyTable {
     Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | limited);
   }
 
+  /** The key has limits of its own from now on, which were opened before. Main thread. */
+  setLimited(key: KeyIndex): void {
+    invariant(this.has(key), `key ${key} is in the table`);
+    Atomics.or(this.#records, key * RECORD_WORDS + STATE, LIMITED);
+  }
+
   /** In force on every thread with the next request; at once if the time has passed. Main thread. */
   setExpiry(key: KeyIndex, expiresSeconds: number): void {
     invariant(this.has(key), `key ${key} is in the table`);

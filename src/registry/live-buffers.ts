@@ -1,10 +1,14 @@
 /**
- * From records of accounts and keys to the shared buffers, where every thread of the process sees them. Main
+ * From records of accounts, groups and keys to the shared buffers, where every thread of the process sees them. Main
  * thread. Recovery calls it at start; later the registry of a gateway that is alone on its store, or the
  * ChangeApplier of one that is not.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { NO_QUOTAS } from '../core/quotas.js';
 import {
+  asAccountIndex,
+  asGroupIndex,
+  asKeyIndex,
   asPicoUnits,
   asWallMs,
   type AccountIndex,
@@ -18,13 +22,17 @@ import type { Log } from '../telemetry/log.js';
 import type { AccountDirectory } from './account-directory.js';
 import type { AccountRecord, SpendingRecord } from './account-record.js';
 import { type Catalog, isListed, NO_PLAN_INDEX } from './catalog.js';
+import type { GroupNames } from './group-names.js';
+import type { GroupRecord } from './group-record.js';
 import { isLimited, type KeyRecord, type KeyUseRecord } from './key-record.js';
 import type { KeyTable } from './key-table.js';
-import type { RecordStore } from './record-store.js';
+import { countsIn, type QuotaUseRecord, type UsedScope } from './quota-use.js';
+import type { GroupStore, RecordStore } from './record-store.js';
 
 export interface LiveBuffers {
   readonly ledger: Ledger;
   readonly keyTable: KeyTable;
+  readonly groupNames: GroupNames;
 }
 
 /** Undefined if the catalogue does not have the plan. */
@@ -55,25 +63,103 @@ export function accountStateOf(
   };
 }
 
-/** Applies the plan and the status of an account; its money and counts stay as they are. */
-export function applyAccount(record: AccountRecord, { ledger }: LiveBuffers, catalog: Catalog): void {
+/**
+ * Applies the plan, the group and the status of an account; its money and counts stay as they are. An account
+ * whose group is not in the buffers is disabled, because nothing holds it to the group's limits.
+ */
+export function applyAccount(
+  record: AccountRecord,
+  live: LiveBuffers,
+  catalog: Catalog,
+  store: GroupFinder,
+): void {
+  const { ledger } = live;
   const planIndex = findPlanIndex(catalog, record.planId);
-  const active = record.active && planIndex !== undefined;
+  const group = groupIndexOf(record, live, store);
+  const hasGroup = record.groupId === undefined || group !== undefined;
+  const active = record.active && planIndex !== undefined && hasGroup;
   // In this order no thread looks up a plan that is not there.
   if (!active) ledger.setActive(record.index, false);
+  ledger.setGroup(record.index, group);
   ledger.setPlan(record.index, planIndex ?? NO_PLAN_INDEX);
   ledger.setActive(record.index, active);
 }
 
-/** Adds the key to the table, or applies its status and expiry if it is there. */
+/** A RecordStore, as far as groups are found in it. */
+export type GroupFinder = { readonly groups: Pick<GroupStore, 'find'> };
+
+/** Undefined if the account is in no group, or in one that is not in the buffers. */
+export function groupIndexOf(
+  { groupId }: AccountRecord,
+  { groupNames }: LiveBuffers,
+  store: GroupFinder,
+): GroupIndex | undefined {
+  const group = groupId === undefined ? undefined : store.groups.find(groupId);
+  return group !== undefined && groupNames.has(group.index, group.name) ? group.index : undefined;
+}
+
+/**
+ * Opens the group, and first those that it is in; or applies its limits if it is open. Its name tells: it
+ * never changes, and a slot that another group gets has rested for a day.
+ */
+export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupFinder): void {
+  const { index, name, limits, parentId } = record;
+  const { ledger, groupNames } = live;
+  if (groupNames.has(index, name)) {
+    ledger.groups.setLimits(index, limits);
+    return;
+  }
+  const parent = parentId === undefined ? undefined : store.groups.find(parentId);
+  if (parent !== undefined && !groupNames.has(parent.index, parent.name)) applyGroup(parent, live, store);
+  groupNames.set(index, name);
+  ledger.groups.open(index, limits, { parent: parent?.index });
+}
+
+/** No account is in the group any more. Calls in flight of it still give back to its slot. */
+export function removeGroup(index: GroupIndex, { ledger, groupNames }: LiveBuffers): void {
+  ledger.groups.setLimits(index, NO_QUOTAS);
+  groupNames.set(index, '');
+}
+
+/** Counts what was used of a scope's quotas before any thread counts it; nothing if it is not in the buffers. */
+export function restoreQuotaUse(
+  scope: UsedScope,
+  use: QuotaUseRecord,
+  { ledger, keyTable, groupNames }: LiveBuffers,
+  nowMs: WallMs,
+): void {
+  const ageMs = nowMs - use.takenMs;
+  if (scope.kind === 'account') {
+    ledger.restoreSettled({ kind: 'account', index: asAccountIndex(scope.index) }, use, ageMs);
+  } else if (scope.kind === 'key') {
+    const index = asKeyIndex(scope.index);
+    if (keyTable.has(index) && keyTable.isLimited(index))
+      ledger.restoreSettled({ kind: 'key', index }, use, ageMs);
+  } else if (scope.kind === 'group') {
+    const index = asGroupIndex(scope.index);
+    if (groupNames.of(index) === '') return;
+    const { groups } = ledger;
+    const parent = groups.parentOf(index);
+    groups.open(index, groups.limitsOf(index), { used: countsIn(use), ageMs, parent });
+    ledger.restoreSettled({ kind: 'group', index }, use, ageMs);
+  }
+}
+
+/** Adds the key to the table, or applies its status, expiry and limits if it is there. */
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { index, digest, accountIndex, active, expiresSeconds } = record;
   const { ledger, keyTable } = live;
+  const limited = isLimited(record);
   if (!keyTable.has(index)) {
-    const limited = isLimited(record);
     if (limited) ledger.keys.open(index, record.limits);
     keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited });
     return;
+  }
+  // A key that has no limits any more is still counted, so that new limits do not begin at nothing.
+  if (keyTable.isLimited(index)) ledger.keys.setLimits(index, record.limits);
+  else if (limited) {
+    ledger.keys.open(index, record.limits);
+    keyTable.setLimited(index);
   }
   keyTable.setActive(index, active);
   if (expiresSeconds !== undefined) keyTable.setExpiry(index, expiresSeconds);
@@ -147,6 +233,7 @@ export interface ChangeApplierOptions {
   /** Slots of the ledger and of the key table. */
   readonly accountsMax: number;
   readonly keysMax: number;
+  readonly groupsMax: number;
   readonly log: Log;
 }
 
@@ -164,8 +251,11 @@ export class ChangeApplier {
   }
 
   /** The slot may have a new group, a changed one, or none any more. */
-  applyGroup(_index: GroupIndex): void {
-    // Until the ledger has groups.
+  applyGroup(index: GroupIndex): void {
+    const { store, live, groupsMax } = this.#options;
+    const record = store.groups.findAt(index);
+    if (record !== undefined && this.#fits(index, groupsMax, 'groups')) applyGroup(record, live, store);
+    else if (record === undefined && index < groupsMax) removeGroup(index, live);
   }
 
   /** Does nothing if no account has the slot. 15 µs. */
@@ -174,7 +264,7 @@ export class ChangeApplier {
     const id = store.findAccountId(index);
     const record = id === undefined ? undefined : store.findAccount(id);
     if (record === undefined || !this.#fits(index, accountsMax, 'accounts')) return;
-    applyAccount(record, live, catalog());
+    applyAccount(record, live, catalog(), store);
     directory.set(record);
   }
 
@@ -196,7 +286,7 @@ export class ChangeApplier {
   }
 
   /** Another host may have larger limits than this one. */
-  #fits(index: number, most: number, what: 'accounts' | 'keys'): boolean {
+  #fits(index: number, most: number, what: 'accounts' | 'groups' | 'keys'): boolean {
     if (index < most) return true;
     if (this.#logged.has(what)) return false;
     this.#logged.add(what);

@@ -2,20 +2,22 @@
  * What a scope has used of its quotas, as operators read it. Pure; main thread of a gateway process, or a
  * command.
  */
-import { QUOTA_FIELDS, QUOTA_NAMES, type QuotaLimits, type QuotaName } from '../core/quotas.js';
+import {
+  type Calendar,
+  QUOTA_FIELDS,
+  QUOTA_KINDS,
+  QUOTA_NAMES,
+  type QuotaLimits,
+  type QuotaName,
+} from '../core/quotas.js';
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
+import { dayNumberOf, endOfDay } from '../ledger/day.js';
+import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
 
-/** One quota of a scope. All units are whole numbers: requests, calls, tokens, pico-units. */
-export interface QuotaUse {
-  readonly quota: QuotaName;
-  readonly limit: bigint;
-  /** By calls that have ended; a request or a call counts when it is admitted. */
-  readonly used: bigint;
-  /** By calls in flight, beyond that. */
-  readonly held: bigint;
-  /** When the day or the month ends; undefined for a window and for calls in flight. */
-  readonly resetsMs: WallMs | undefined;
-}
+export type { QuotaUse };
+
+const MINUTE_MS = 60_000;
+const PICO_PER_NANO = 1_000n;
 
 /** A scope with quotas, as the registry names it. */
 export interface LimitedScope {
@@ -25,15 +27,80 @@ export interface LimitedScope {
   readonly limits: QuotaLimits;
 }
 
-/** What is known of one quota, whatever its limit. */
-export type QuotaCount = Pick<QuotaUse, 'used' | 'held' | 'resetsMs'>;
+/** Counts of a scope as of the last flush. */
+type FlushedCounts = PlainCounts & { readonly takenMs: WallMs };
 
-/** Returns what is used of each quota that has a limit, in the order of QUOTA_NAMES. */
-export function quotaUsesOf(limits: QuotaLimits, countOf: (quota: QuotaName) => QuotaCount): QuotaUse[] {
+/** The plain counts of a group. */
+export function countsIn(record: QuotaUseRecord): FlushedCounts {
+  const { minuteRequests: minuteUsed, callDayNumber: dayNumber, callsPerDay: dayCalls, takenMs } = record;
+  return { minuteUsed, dayNumber, dayCalls, takenMs };
+}
+
+/** `flushed` as it is now: the minute may be over. */
+export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
+  if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
+  const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
+  return { minuteUsed: nowMs - takenMs < MINUTE_MS ? minuteUsed : 0, dayNumber, dayCalls };
+}
+
+/** What is known of requests of the minute, calls of the day and calls in flight. */
+export interface PlainCounts {
+  readonly minuteUsed: number;
+  /** Counted from 1970-01-01 in UTC+8. */
+  readonly dayNumber: number;
+  readonly dayCalls: number;
+  readonly callsInFlight?: number;
+}
+
+/**
+ * Returns what is used of each quota that has a limit, in the order of QUOTA_NAMES. `counts` are those that
+ * are counted apart, `uses` all others.
+ */
+export function quotasIn(
+  limits: QuotaLimits,
+  counts: PlainCounts,
+  uses: Iterable<Omit<QuotaUse, 'limit'>>,
+  nowMs: WallMs,
+): QuotaUse[] {
+  const byName = new Map(Array.from(uses, (use) => [use.quota, use]));
+  const today = dayNumberOf(nowMs);
+  const dayCalls = counts.dayNumber === today ? counts.dayCalls : 0;
+  const add = (quota: QuotaName, used: number, held = 0, resetsMs?: WallMs): void => {
+    byName.set(quota, { quota, used: BigInt(used), held: BigInt(held), resetsMs });
+  };
+  add('requests_per_minute', counts.minuteUsed);
+  add('calls_per_day', dayCalls, 0, endOfDay(today));
+  if (counts.callsInFlight !== undefined) add('calls_in_flight', 0, counts.callsInFlight);
   return QUOTA_NAMES.flatMap((quota) => {
     const limit = limits[QUOTA_FIELDS[quota]];
-    return limit === undefined ? [] : [{ quota, limit: BigInt(limit), ...countOf(quota) }];
+    const { used = 0n, held = 0n, resetsMs } = byName.get(quota) ?? {};
+    return limit === undefined ? [] : [{ quota, limit: BigInt(limit), used, held, resetsMs }];
   });
+}
+
+/** As of the last flush; `record` is undefined if there was none. Nothing is held. */
+export function flushedUses(
+  record: QuotaUseRecord | undefined,
+  calendar: Calendar,
+  nowMs: WallMs,
+): Omit<QuotaUse, 'limit'>[] {
+  const day = calendar.dayAt(nowMs);
+  const month = calendar.monthAt(nowMs);
+  const isDay = record?.dayNumber === day.number;
+  const isMonth = record?.monthNumber === month.number;
+  const isMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
+  const use = (quota: QuotaName, used: number | undefined, isNow: boolean, resetsMs?: WallMs) => {
+    const unit = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
+    return { quota, used: isNow ? BigInt(used ?? 0) * unit : 0n, held: 0n, resetsMs };
+  };
+  return [
+    use('tokens_per_minute', record?.minuteTokens, isMinute),
+    use('tokens_per_day', record?.tokensPerDay, isDay, day.endMs),
+    use('calls_per_month', record?.callsPerMonth, isMonth, month.endMs),
+    use('tokens_per_month', record?.tokensPerMonth, isMonth, month.endMs),
+    use('spend_per_day', record?.spendPerDay, isDay, day.endMs),
+    use('spend_per_month', record?.spendPerMonth, isMonth, month.endMs),
+  ];
 }
 
 /** Whose use a row has. A model's is that of one account, by the model's id. */
@@ -45,21 +112,10 @@ export type UsedScope =
  * What calls that have ended have used of a scope's quotas, as of the last flush. Absolute: writing it twice
  * changes nothing. The first three are 0 of accounts and keys, which have them in other records.
  */
-export interface QuotaUseRecord {
+export interface QuotaUseRecord extends SettledQuotas {
   readonly minuteRequests: number;
   /** The day of `callsPerDay`, counted from 1970-01-01 in UTC+8. */
   readonly callDayNumber: number;
   readonly callsPerDay: number;
-  /** Tokens in the minute before `takenMs`. */
-  readonly minuteTokens: number;
   readonly takenMs: WallMs;
-  /** The day and the month of the counts below, from 1970-01 by `quota_timezone`. */
-  readonly dayNumber: number;
-  readonly monthNumber: number;
-  readonly tokensPerDay: number;
-  readonly callsPerMonth: number;
-  readonly tokensPerMonth: number;
-  /** Nano-units: 10^-9 of the currency. */
-  readonly spendPerDay: number;
-  readonly spendPerMonth: number;
 }

@@ -8,8 +8,16 @@
  *
  * Main thread of a gateway process, or a command.
  */
-import { asWallMs, type AccountIndex, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
+import {
+  asWallMs,
+  type AccountIndex,
+  type GroupIndex,
+  type KeyIndex,
+  type PicoUnits,
+  type WallMs,
+} from '../core/units.js';
 import type { Clock } from '../core/clock.js';
+import { Calendar } from '../core/quotas.js';
 import { AccountDirectory } from './account-directory.js';
 import type { AccountRecord } from './account-record.js';
 import {
@@ -26,12 +34,15 @@ import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, late
 import {
   accountStateOf,
   applyAccount,
+  applyGroup,
   applyKey,
+  groupIndexOf,
   keyUseOf,
   type LiveBuffers,
+  removeGroup,
   restoreKeyUse,
 } from './live-buffers.js';
-import { type LimitedScope, type QuotaUse, quotaUsesOf } from './quota-use.js';
+import { countsAt, countsIn, flushedUses, type LimitedScope, quotasIn, type QuotaUse } from './quota-use.js';
 import type { RecordStore } from './record-store.js';
 
 export interface RegistryContext {
@@ -71,11 +82,14 @@ export class StoreOnly {
    */
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
+  readonly #calendar: Calendar;
   #directory: AccountDirectory | undefined;
 
-  constructor(store: RecordStore, directory?: AccountDirectory) {
+  /** `timezone` is `quota_timezone`. */
+  constructor(store: RecordStore, directory?: AccountDirectory, timezone?: string) {
     this.store = store;
     this.#directory = directory;
+    this.#calendar = new Calendar(timezone);
   }
 
   /** For searches. Filled from the store at the first search, unless recovery filled it. */
@@ -94,12 +108,8 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
-  openGroup(_record: GroupRecord): void {
-    // No threads.
-  }
-
-  /** Applies the limits of a group. */
-  changeGroup(_record: GroupRecord): void {
+  /** Makes the group known, or changes it. */
+  putGroup(_record: GroupRecord): void {
     // No threads.
   }
 
@@ -126,8 +136,15 @@ export class StoreOnly {
   }
 
   /** What is used of the quotas that the scope has. */
-  quotasOf({ limits }: LimitedScope, _nowMs: WallMs): QuotaUse[] {
-    return quotaUsesOf(limits, () => ({ used: 0n, held: 0n, resetsMs: undefined }));
+  quotasOf({ kind, index, limits }: LimitedScope, nowMs: WallMs): QuotaUse[] {
+    const record = this.store.quotaUses.find({ kind, index });
+    const counts =
+      kind === 'account'
+        ? this.store.findSpending(index as AccountIndex)
+        : kind === 'key'
+          ? this.store.keys.findUse(index as KeyIndex)
+          : record && countsIn(record);
+    return quotasIn(limits, countsAt(counts, nowMs), flushedUses(record, this.#calendar, nowMs), nowMs);
   }
 
   statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
@@ -156,12 +173,37 @@ export class OwnBuffers extends StoreOnly {
 
   override openAccount(record: AccountRecord, catalog: Catalog): void {
     super.openAccount(record, catalog);
-    this.#live.ledger.openAccount(record.index, accountStateOf(record, undefined, catalog));
+    const { ledger } = this.#live;
+    ledger.openAccount(record.index, accountStateOf(record, undefined, catalog));
+    ledger.setGroup(record.index, groupIndexOf(record, this.#live, this.store));
   }
 
   override changeAccount(record: AccountRecord, catalog: Catalog): void {
     super.changeAccount(record, catalog);
-    applyAccount(record, this.#live, catalog);
+    applyAccount(record, this.#live, catalog, this.store);
+  }
+
+  override putGroup(record: GroupRecord): void {
+    applyGroup(record, this.#live, this.store);
+  }
+
+  override removeGroup({ index }: GroupRecord): void {
+    removeGroup(index, this.#live);
+  }
+
+  override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
+    const { ledger } = this.#live;
+    const { kind, index, limits } = scope;
+    if (kind === 'account') {
+      const account = index as AccountIndex;
+      const { minuteUsed, callsInFlight, ...day } = ledger.snapshot(account);
+      const settled = ledger.useOf({ kind, index: account }, limits);
+      return quotasIn(limits, { minuteUsed, callsInFlight, ...day }, settled, nowMs);
+    }
+    const counts =
+      kind === 'key' ? ledger.keys.countsOf(index as KeyIndex) : ledger.groups.countsOf(index as GroupIndex);
+    const named = { kind, index } as Parameters<typeof ledger.useOf>[0];
+    return quotasIn(limits, counts, ledger.useOf(named), nowMs);
   }
 
   override credit(account: AccountIndex, amount: PicoUnits): boolean {

@@ -92,7 +92,7 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     return {
       wallMs,
-      answers: asks.map((ask) => this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs)),
+      answers: asks.map((ask) => this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs, wallMs)),
     };
   }
 
@@ -109,8 +109,7 @@ export class MemoryCoordinator {
   #forget(node: NodeIdentity): void {
     const place = placeOf(node);
     if (!this.#nodes.delete(place)) return;
-    const nowMs = this.#clock.monotonicMs();
-    for (const scope of this.#scopes.values()) scope.forget(place, nowMs);
+    for (const scope of this.#scopes.values()) scope.forget(place);
   }
 
   #scopeOf(scope: string): ScopeGrants {

@@ -12,7 +12,7 @@
  * - If a transaction fails, its rows stay in memory, and the next flush writes them.
  */
 import type { Clock } from '../core/clock.js';
-import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
+import { ACCOUNTING_ROWS_WAITING_MAX, GROUPS_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { JournalReader } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -28,6 +28,7 @@ import type { ResponseChanges } from './stored-responses.js';
 import type { KeyUses } from './key-uses.js';
 import { type FlushMark, type HostClocks, hostClocks } from './flush-mark.js';
 import { bootId } from './process-identity.js';
+import type { QuotaUses } from './quota-uses.js';
 import type { SpendingTotals } from './spent-totals.js';
 import type { UsageBook, UsageStore } from './usage-book.js';
 
@@ -99,6 +100,8 @@ export interface LedgerFlushOptions {
   readonly usage: UsageBook;
   /** Absent if nobody asks when keys were used. */
   readonly keyUses?: KeyUses;
+  /** QuotaUses or SharedQuotaUses. Absent if no scope has quotas besides those of a minute and a day. */
+  readonly quotaUses?: QuotaUses;
   readonly mark?: FlushMark | undefined;
   readonly store: FlushStore;
   /** Whether new calls are rejected while the store fails. Read at each failure: a reload may change it. */
@@ -222,6 +225,7 @@ export class LedgerFlush {
       // each charge drained above is in this transaction or in an earlier one.
       const drained = this.#options.ledger.drainDirty((account) => this.#accounts.add(account), ACCOUNTS_MAX);
       const drainedKeys = this.#options.keyUses?.drain(KEYS_MAX) ?? 0;
+      this.#options.quotaUses?.drain(GROUPS_MAX);
       if (!this.#write()) return false;
       if (drained < ACCOUNTS_MAX && drainedKeys < KEYS_MAX) return true;
     }
@@ -247,9 +251,9 @@ export class LedgerFlush {
   }
 
   #writeRows(): boolean {
-    const { store, mark, usage, journals, keyUses, storedResponses } = this.#options;
+    const { store, mark, usage, journals, keyUses, quotaUses, storedResponses } = this.#options;
     try {
-      if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0) {
+      if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0 || (quotaUses?.size ?? 0) > 0) {
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
         const responses = storedResponses?.due();
@@ -262,6 +266,7 @@ export class LedgerFlush {
             responses,
             clocks: mark === undefined ? hostClocks(this.#options.clock, this.#bootId) : undefined,
             keyUses: keyUses?.rows(),
+            quotaUses: quotaUses?.rows(this.#accounts, keyUses?.waiting ?? []),
           });
         });
         this.#noteWritten();
@@ -279,11 +284,12 @@ export class LedgerFlush {
   }
 
   #noteWritten(): void {
-    const { totals, keyUses, usage, changed } = this.#options;
+    const { totals, keyUses, quotaUses, usage, changed } = this.#options;
     for (const account of this.#accounts) totals.noteWritten?.(account);
     changed?.add(this.#accounts, keyUses?.waiting ?? []);
     this.#accounts.clear();
     keyUses?.noteWritten();
+    quotaUses?.noteWritten();
     usage.noteCommitted();
   }
 

@@ -54,8 +54,20 @@ export function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
 /** Throws StoreError `damaged`; `place` names the record in the message. */
 export function readQuotaUse(stored: unknown, place: string): QuotaUseRecord {
   if (!quotaUses.Check(stored)) throw damaged(place);
-  const { format: _, takenMs, ...rest } = stored;
-  return { ...rest, takenMs: asWallMs(takenMs) };
+  return {
+    minuteRequests: stored.minuteRequests,
+    callDayNumber: stored.callDayNumber,
+    callsPerDay: stored.callsPerDay,
+    minuteTokens: stored.minuteTokens,
+    takenMs: asWallMs(stored.takenMs),
+    dayNumber: stored.dayNumber,
+    monthNumber: stored.monthNumber,
+    tokensPerDay: stored.tokensPerDay,
+    callsPerMonth: stored.callsPerMonth,
+    tokensPerMonth: stored.tokensPerMonth,
+    spendPerDay: stored.spendPerDay,
+    spendPerMonth: stored.spendPerMonth,
+  };
 }
 
 /** `[kind, slot, model id]`; the last is empty but of a model. */
@@ -77,6 +89,13 @@ export class QuotaUseRows {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);
     return stored === undefined ? undefined : readQuotaUse(stored, this.#place(key));
+  }
+
+  /** Whether somebody has the slot: another process may have deleted the key or the group. */
+  has({ kind, index }: UsedScope): boolean {
+    const { accountSlots, groupSlots, keySlots } = this.#tables;
+    const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;
+    return slots.get(index) !== undefined;
   }
 
   put(scope: UsedScope, record: QuotaUseRecord): void {

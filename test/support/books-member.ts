@@ -8,9 +8,11 @@ import { Leases } from '#src/ledger/leases.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
+import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { LedgerFlush, type FlushStore } from '#src/store/flush.js';
 import { SharedKeyUses } from '#src/store/key-uses.js';
+import { SharedQuotaUses } from '#src/store/quota-uses.js';
 import { recover } from '#src/store/recovery.js';
 import { SharedUsageBook } from '#src/store/usage-book.js';
 import { SharedTotals } from '#src/store/spent-totals.js';
@@ -53,6 +55,7 @@ export function joinBooks(
   const leases = new Leases(buffers);
   const ledger = new Ledger(buffers, clock);
   const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
+  const groupNames = new GroupNames(createGroupNames(BOUNDS.groupsMax));
   const ring = createRing(1_024);
   const journal = new JournalWriter(ring, () => undefined);
   const totals = new SharedTotals(
@@ -61,7 +64,17 @@ export function joinBooks(
     (account, amount) => leases.forgetMoney(account, amount),
   );
   const log = new ListLog();
-  recover({ store, ledger, totals: undefined, keyTable, catalog: CATALOG, ...BOUNDS, clock, log });
+  recover({
+    store,
+    ledger,
+    totals: undefined,
+    keyTable,
+    groupNames,
+    catalog: CATALOG,
+    ...BOUNDS,
+    clock,
+    log,
+  });
   const flush = new LedgerFlush({
     ledger,
     journals: [new JournalReader(ring)],
@@ -70,7 +83,8 @@ export function joinBooks(
     store: through,
     usage: new SharedUsageBook(through, (index) => CATALOG.models[index]!.id),
     refuseOnError: () => false,
-    keyUses: new SharedKeyUses({ ledger, keyTable }, clock, store.keys),
+    keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
+    quotaUses: new SharedQuotaUses(ledger, clock, store.quotaUses),
     clock,
     log,
   });

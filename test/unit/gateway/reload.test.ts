@@ -8,7 +8,7 @@ import { LiveSettings, type ReloadContext } from '#src/gateway/reload.js';
 import { NO_PLAN_INDEX } from '#src/registry/catalog.js';
 import { recover } from '#src/store/recovery.js';
 import { worldOf } from '../config/support.js';
-import { ACCOUNTS_MAX, KEYS_MAX, ListLog, openHouse } from '../store/support.js';
+import { ACCOUNTS_MAX, KEYS_MAX, ListLog, openHouse, GROUPS_MAX } from '../store/support.js';
 
 const settingsOf = (t: Test, models: readonly string[], plans: readonly string[], extra = ''): Settings =>
   worldOf(t, {
@@ -143,7 +143,14 @@ void t.test('accounts whose plan had gone before the start get it back', async (
   t.teardown(() => house.store.close());
   const log = new ListLog();
   const live = new LiveSettings(one, new UpstreamNames());
-  recover({ ...house, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, catalog: live.catalog, log });
+  recover({
+    ...house,
+    accountsMax: ACCOUNTS_MAX,
+    keysMax: KEYS_MAX,
+    groupsMax: GROUPS_MAX,
+    catalog: live.catalog,
+    log,
+  });
   const standing = () =>
     ['x', 'y', 'z'].map((name) => {
       const { index } = house.store.findAccountByName(name)!;

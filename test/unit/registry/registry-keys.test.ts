@@ -15,6 +15,7 @@ import {
   StoppedClock,
   openHouse,
   type House,
+  GROUPS_MAX,
 } from '../store/support.js';
 
 function peopledHouse(path: string): House {
@@ -129,7 +130,14 @@ void t.test('books with several keys of one name in an account go on', async (t)
 
   const house = openHouse(path);
   const { registry, store } = house;
-  recover({ ...house, catalog: CATALOG, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log: new ListLog() });
+  recover({
+    ...house,
+    catalog: CATALOG,
+    accountsMax: ACCOUNTS_MAX,
+    keysMax: KEYS_MAX,
+    groupsMax: GROUPS_MAX,
+    log: new ListLog(),
+  });
   t.same(
     [standingOf(house, key), standingOf(house, otherKey)],
     [

@@ -8,6 +8,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
 import { ChangeApplier } from '#src/registry/live-buffers.js';
+import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
 import { SharedUses } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
@@ -24,10 +25,16 @@ const log = new ListLog();
 const store = new Store(dataPath);
 const live = {
   ledger: new Ledger(
-    createLedgerBuffers({ accountsMax: ACCOUNTS_MAX, callsInFlightMax: 16, keysMax: KEYS_MAX }),
+    createLedgerBuffers({
+      accountsMax: ACCOUNTS_MAX,
+      callsInFlightMax: 16,
+      keysMax: KEYS_MAX,
+      groupsMax: 10,
+    }),
     clock,
   ),
   keyTable: new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX })),
+  groupNames: new GroupNames(createGroupNames(10)),
 };
 const directory = new AccountDirectory();
 const bounds = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: 10 };

@@ -10,7 +10,7 @@ import { FORMAT } from '#src/store/record-codec.js';
 import { recover } from '#src/store/recovery.js';
 import { OPTIONS, storePath } from '#src/store/store-file.js';
 import { TABLE } from '#src/store/tables.js';
-import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, openHouse } from './support.js';
+import { ACCOUNTS_MAX, CATALOG, KEYS_MAX, ListLog, openHouse, GROUPS_MAX } from './support.js';
 
 const PLAIN: KeyRecord = {
   index: asKeyIndex(3),
@@ -116,7 +116,7 @@ void t.test('a store of format 1 opens, works, and is of this format from then o
   await root.close();
 
   const house = openHouse(path);
-  const capacity = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, catalog: CATALOG };
+  const capacity = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX, catalog: CATALOG };
   t.same(recover({ ...house, ...capacity, log: new ListLog() }), { accounts: 1, keys: 1 });
   t.equal(house.keyTable.find(digestOf(key)), 0);
   t.match(house.registry.keys.find('laptop'), {

@@ -15,10 +15,11 @@ import {
   flushOf,
   openHouse,
   serve,
+  GROUPS_MAX,
 } from './support.js';
 import { admitTo } from '../../fixtures/ledger-world.js';
 
-const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, catalog: CATALOG };
+const CAPACITY = { accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, groupsMax: GROUPS_MAX, catalog: CATALOG };
 const FIRST = asAccountIndex(0);
 const SECOND = asAccountIndex(1);
 
@@ -126,7 +127,7 @@ void t.test('a start finds what keys may do, and what they have done', async (t)
   before.registry.accounts.create({ name: 'a', planId: 'paid', credit: asPicoUnits(1_000n) });
   const now = Math.floor(before.clock.nowMs / 1_000);
   const limits = { requestsPerMinute: 5, callsPerDay: 7 };
-  const rich = before.registry.keys.create({ account: 'a', name: 'rich', expiresInSeconds: 9, ...limits });
+  const rich = before.registry.keys.create({ account: 'a', name: 'rich', expiresInSeconds: 9, limits });
   const plain = before.registry.keys.create({ account: 'a', name: 'plain' });
   const rotated = before.registry.keys.rotate('rich', 5);
   const gone = before.registry.keys.create({ account: 'a', name: 'gone' });

@@ -21,6 +21,7 @@ import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/stor
 import { KeyUses } from '#src/store/key-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
 import type { Catalog } from '#src/registry/catalog.js';
+import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
@@ -100,6 +101,7 @@ export interface House {
   readonly store: Store;
   readonly ledger: Ledger;
   readonly keyTable: KeyTable;
+  readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly totals: SpentTotals;
   readonly journal: JournalWriter;
@@ -110,10 +112,16 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
   const clock = new StoppedClock();
   const store = new Store(dataPath);
   const ledger = new Ledger(
-    createLedgerBuffers({ accountsMax: ACCOUNTS_MAX, callsInFlightMax: 16, keysMax: KEYS_MAX }),
+    createLedgerBuffers({
+      accountsMax: ACCOUNTS_MAX,
+      callsInFlightMax: 16,
+      keysMax: KEYS_MAX,
+      groupsMax: GROUPS_MAX,
+    }),
     clock,
   );
   const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
+  const groupNames = new GroupNames(createGroupNames(GROUPS_MAX));
   const registry = new Registry({
     store,
     catalog,
@@ -121,13 +129,13 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
     groupsMax: GROUPS_MAX,
-    live: new OwnBuffers(store, { ledger, keyTable }),
+    live: new OwnBuffers(store, { ledger, keyTable, groupNames }),
   });
   const ring = createRing(16);
   const journal = new JournalWriter(ring, () => undefined);
   const journalReader = new JournalReader(ring);
   const totals = new SpentTotals(ACCOUNTS_MAX);
-  return { clock, store, ledger, keyTable, registry, totals, journal, journalReader };
+  return { clock, store, ledger, keyTable, groupNames, registry, totals, journal, journalReader };
 }
 
 /** A registry as commands have it while no gateway runs. */

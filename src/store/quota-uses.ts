@@ -1,0 +1,174 @@
+/**
+ * The use of quotas on its way to disk: what calls that have ended have used of the quotas of their accounts,
+ * keys and groups. The flush uses it on the main thread. QuotaUses if this gateway alone writes the rows,
+ * SharedQuotaUses if several gateways add to them.
+ *
+ * A listener counts a call's use before it appends the call to its journal. So the use of each charge that a
+ * flush writes is in the same transaction or an earlier one.
+ */
+import type { Clock } from '../core/clock.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  asGroupIndex,
+  asKeyIndex,
+  asWallMs,
+  type GroupIndex,
+  type KeyIndex,
+} from '../core/units.js';
+import type { Ledger } from '../ledger/ledger.js';
+import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
+import { quotaUseKeyOf } from './quota-use-rows.js';
+
+const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
+
+export class QuotaUses {
+  readonly #ledger: Ledger;
+  readonly #clock: Clock;
+  /** Groups whose rows are to be written. A flush that fails leaves them to the next. */
+  readonly #groups = new Set<GroupIndex>();
+
+  constructor(ledger: Ledger, clock: Clock) {
+    this.#ledger = ledger;
+    this.#clock = clock;
+  }
+
+  /** Groups that wait. */
+  get size(): number {
+    return this.#groups.size;
+  }
+
+  /** Takes over groups that have changed, at most `max`; returns how many. */
+  drain(max: number): number {
+    return this.#ledger.groups.drainDirty((group) => this.#groups.add(group), max);
+  }
+
+  /**
+   * Returns the rows of all groups that wait, and of those accounts and keys that have such quotas. Called in
+   * the transaction that writes them.
+   */
+  *rows(
+    accounts: Iterable<AccountIndex>,
+    keys: Iterable<KeyIndex>,
+  ): Generator<readonly [UsedScope, QuotaUseRecord]> {
+    for (const index of accounts) yield* this.#rowOf({ kind: 'account', index });
+    for (const index of keys) yield* this.#rowOf({ kind: 'key', index });
+    for (const index of this.#groups) yield* this.#rowOf({ kind: 'group', index });
+  }
+
+  /** What `rows` returned is on disk. */
+  noteWritten(): void {
+    this.#groups.clear();
+  }
+
+  /** The row as it is to be on disk; undefined if there is to be none. */
+  protected rowAfter(_scope: UsedScope, now: QuotaUseRecord): QuotaUseRecord | undefined {
+    return now;
+  }
+
+  *#rowOf(scope: UsedScope): Generator<readonly [UsedScope, QuotaUseRecord]> {
+    const now = this.#useOf(scope);
+    const row = now && this.rowAfter(scope, now);
+    if (row !== undefined) yield [scope, row];
+  }
+
+  #useOf({ kind, index }: UsedScope): QuotaUseRecord | undefined {
+    const ledger = this.#ledger;
+    const settled = ledger.settledOf(
+      kind === 'account'
+        ? { kind, index: asAccountIndex(index) }
+        : kind === 'key'
+          ? { kind, index: asKeyIndex(index) }
+          : { kind: 'group', index: asGroupIndex(index) },
+    );
+    const counts = kind === 'group' ? ledger.groups.countsOf(asGroupIndex(index)) : undefined;
+    if (settled === undefined && counts === undefined) return undefined;
+    const { minuteUsed, dayNumber, dayCalls } = counts ?? NO_COUNTS;
+    return {
+      minuteRequests: minuteUsed,
+      callDayNumber: dayNumber,
+      callsPerDay: dayCalls,
+      takenMs: asWallMs(Math.floor(this.#clock.wallMs())),
+      ...(settled ?? NOTHING_SETTLED),
+    };
+  }
+}
+
+const NOTHING_SETTLED = {
+  minuteTokens: 0,
+  dayNumber: 0,
+  monthNumber: 0,
+  tokensPerDay: 0,
+  callsPerMonth: 0,
+  tokensPerMonth: 0,
+  spendPerDay: 0,
+  spendPerMonth: 0,
+};
+
+/** The rows that several gateways add to. */
+export interface SharedQuotaRows {
+  find(scope: UsedScope): QuotaUseRecord | undefined;
+  /** False of a key or a group that another gateway has deleted. */
+  has(scope: UsedScope): boolean;
+}
+
+/**
+ * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
+ * writes it.
+ */
+export class SharedQuotaUses extends QuotaUses {
+  readonly #rows: SharedQuotaRows;
+  /** What this gateway has counted and has on disk, and what is being written; by row. */
+  readonly #written = new Map<string, QuotaUseRecord>();
+  readonly #writing = new Map<string, QuotaUseRecord>();
+
+  constructor(ledger: Ledger, clock: Clock, rows: SharedQuotaRows) {
+    super(ledger, clock);
+    this.#rows = rows;
+  }
+
+  override noteWritten(): void {
+    super.noteWritten();
+    for (const [row, use] of this.#writing) this.#written.set(row, use);
+    this.#writing.clear();
+  }
+
+  protected override rowAfter(scope: UsedScope, now: QuotaUseRecord): QuotaUseRecord | undefined {
+    if (!this.#rows.has(scope)) return undefined;
+    const row = quotaUseKeyOf(scope).join('/');
+    this.#writing.set(row, now);
+    return sumOf(this.#rows.find(scope), now, this.#written.get(row));
+  }
+}
+
+type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';
+
+/** Counts by the period that they are of. */
+const COUNTS: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] = [
+  ['callDayNumber', ['callsPerDay']],
+  ['dayNumber', ['tokensPerDay', 'spendPerDay']],
+  ['monthNumber', ['callsPerMonth', 'tokensPerMonth', 'spendPerMonth']],
+];
+
+/**
+ * Returns `stored` with what has come to `written` since. Counts whose period on disk is later than this
+ * gateway's stay: that period has begun for all.
+ */
+export function sumOf(
+  stored: QuotaUseRecord | undefined,
+  now: QuotaUseRecord,
+  written: QuotaUseRecord | undefined,
+): QuotaUseRecord {
+  if (stored === undefined && written === undefined) return now;
+  const sum: Record<keyof QuotaUseRecord, number> = { ...now };
+  for (const [period, counts] of COUNTS) {
+    const isLater = stored !== undefined && stored[period] > now[period];
+    if (isLater) sum[period] = stored[period];
+    for (const count of counts) {
+      const base = stored !== undefined && stored[period] === sum[period] ? stored[count] : 0;
+      const before = written !== undefined && written[period] === now[period] ? written[count] : 0;
+      sum[count] = isLater ? base : Math.max(0, base + now[count] - before);
+    }
+  }
+  return { ...sum, takenMs: now.takenMs };
+}
