@@ -35,7 +35,7 @@ void t.test('every moment is in its day and month, and their numbers never go ba
   for (const zone of ['America/Santiago', 'Pacific/Apia', 'Asia/Kathmandu', '-03:30', 'UTC']) {
     const calendar = new Calendar(zone);
     let last = { day: 0, month: 0, endMs: 0 };
-    for (let ms = at('2011-11-01T00:00:00Z'); ms < at('2013-01-10T00:00:00Z'); ms += 15 * 60_000) {
+    for (let ms = at('2011-12-20T00:00:00Z'); ms < at('2012-05-10T00:00:00Z'); ms += 15 * 60_000) {
       const day = calendar.dayAt(ms);
       const month = calendar.monthAt(ms);
       const isWithin = [day, month].every(({ startMs, endMs }) => startMs <= ms && ms < endMs);
