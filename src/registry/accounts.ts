@@ -69,7 +69,8 @@ export class Accounts {
     limit: number,
   ): Page<AccountStatement> {
     const search = text === undefined ? undefined : { text, ids: this.#idsFrom(text) };
-    const groupIds = group === undefined ? undefined : this.#groups.idsBelow(this.#groups.recordOf(group));
+    const groupIds =
+      group === undefined ? undefined : this.#groups.idsBelow(this.#groups.recordOf(group, 'group'));
     const filter = { search, planId, active, groupIds };
     const { found, next } = this.#context.live.directory().find(filter, from, limit);
     return { items: found.map((index) => this.statementOf(this.#recordAt(index))), next };
@@ -88,7 +89,7 @@ export class Accounts {
   setGroup(idOrName: string, group: string | undefined): AccountStatement {
     return this.#change(idOrName, (account) => ({
       ...account,
-      groupId: group === undefined ? undefined : this.#groups.recordOf(group).id,
+      groupId: group === undefined ? undefined : this.#groups.recordOf(group, 'group').id,
     }));
   }
 
@@ -118,7 +119,7 @@ export class Accounts {
       name,
       planId,
       active: true,
-      groupId: group === undefined ? undefined : this.#groups.recordOf(group).id,
+      groupId: group === undefined ? undefined : this.#groups.recordOf(group, 'group').id,
       createdMs,
       credited: credit,
     };

@@ -128,15 +128,15 @@ export class Groups {
   }
 
   /**
-   * `field`: what names the group in the request. Throws `not_found`, or `invalid_parameters` if an API key
-   * was given.
+   * `field`: what names the group in the request, if not the path. Throws `not_found`, or
+   * `invalid_parameters` if an API key was given.
    */
-  recordOf(idOrName: string, field: 'group' | 'parent' | 'root' = 'group'): GroupRecord {
+  recordOf(idOrName: string, field?: 'group' | 'parent' | 'root'): GroupRecord {
     const { groups } = this.#context.store;
-    assertReference(field, idOrName);
+    assertReference(field ?? 'group', idOrName);
     const record = isId(idOrName) ? groups.find(idOrName) : groups.findByName(idOrName);
     if (record !== undefined) return record;
-    const place = field === 'group' ? '' : `${field}: `;
+    const place = field === undefined ? '' : `${field}: `;
     throw notFound(`${place}there is no group ${idOrName}${this.#nearestTo(idOrName)}`);
   }
 

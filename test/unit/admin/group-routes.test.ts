@@ -222,12 +222,18 @@ void t.test('accounts in groups: create, move, filter, bulk', async (t) => {
   t.match(await answered(house, 'POST', '/accounts/acme/set-group', { group: null }), { group: null });
   t.match(await answered(house, 'GET', '/groups/sales'), { accounts: 1 });
   await checkRefusals(t, house, [
-    ['POST', '/accounts', { name: 'x', plan: 'free', group: 'reserch' }, 'not_found', /reserch.*research/],
-    ['POST', '/accounts/acme/set-group', { group: 'reserch' }, 'not_found', /reserch.*research/],
+    [
+      'POST',
+      '/accounts',
+      { name: 'x', plan: 'free', group: 'reserch' },
+      'not_found',
+      /^group: .*reserch.*research/,
+    ],
+    ['POST', '/accounts/acme/set-group', { group: 'reserch' }, 'not_found', /^group: .*reserch.*research/],
     ['POST', '/accounts/acme/set-group', {}, 'invalid_parameters', /^group must be given$/],
     ['POST', '/accounts/acme/set-group', { group: 5 }, 'invalid_parameters', /^group must be .*got 5$/],
     ['POST', '/accounts/nobody/set-group', { group: 'sales' }, 'not_found', /^there is no account nobody/],
-    ['GET', '/accounts?group=nobody', undefined, 'not_found', /^there is no group nobody/],
+    ['GET', '/accounts?group=nobody', undefined, 'not_found', /^group: there is no group nobody/],
     ['DELETE', '/groups/sales', undefined, 'conflict', /sales.*account/],
     [
       'POST',
