@@ -15,7 +15,7 @@ import {
 import type { QuotaUse } from '../registry/quota-use.js';
 import { invalid } from '../registry/record-id.js';
 import { amountOf, ruled, secondsOf } from './fields.js';
-import { orNull, type QuotasView, type QuotaUseView } from './views.js';
+import { type LimitsView, orNull, type QuotasView, type QuotaUseView } from './views.js';
 
 /** Limits as a body has them. Null takes the limit away, if the route allows it. */
 type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
@@ -81,16 +81,12 @@ function viewOfUse({ quota, limit, used, held, resetsMs }: QuotaUse): QuotaUseVi
   } as QuotaUseView;
 }
 
-/** Limits alone, of a scope that nobody uses: null for those that are not set. */
-export function viewOfLimits(limits: QuotaLimits) {
-  const count = (limit: number | undefined) => limit ?? null;
-  const money = (limit: bigint | undefined) => (limit === undefined ? null : decimalOf(limit));
-  return {
-    tokens_per_minute: count(limits.tokensPerMinute),
-    tokens_per_day: count(limits.tokensPerDay),
-    calls_per_month: count(limits.callsPerMonth),
-    tokens_per_month: count(limits.tokensPerMonth),
-    spend_per_day: money(limits.spendPerDay),
-    spend_per_month: money(limits.spendPerMonth),
-  };
+/** The limits that are set. */
+export function viewOfLimits(limits: QuotaLimits): LimitsView {
+  return Object.fromEntries(
+    QUOTA_NAMES.flatMap((name) => {
+      const limit = limits[QUOTA_FIELDS[name]];
+      return limit === undefined ? [] : [[name, typeof limit === 'bigint' ? decimalOf(limit) : limit]];
+    }),
+  );
 }

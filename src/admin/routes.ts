@@ -54,16 +54,29 @@ export function viewOfModel(model: ModelEntry): ModelView {
   };
 }
 
+function spendOf(limit: bigint | undefined): string | null {
+  return limit === undefined ? null : decimalOf(limit);
+}
+
 function viewOfPlan(plan: PlanEntry, catalog: Catalog): PlanView {
+  const { quotas, modelLimits = [] } = plan;
   return {
     id: plan.id,
     requests_per_minute: plan.requestsPerMinute,
     calls_per_day: plan.callsPerDay,
     max_tokens: plan.outputTokensMax ?? null,
     calls_in_flight: plan.callsInFlightMax,
-    ...viewOfLimits(plan.quotas),
+    tokens_per_minute: quotas.tokensPerMinute ?? null,
+    tokens_per_day: quotas.tokensPerDay ?? null,
+    calls_per_month: quotas.callsPerMonth ?? null,
+    tokens_per_month: quotas.tokensPerMonth ?? null,
+    spend_per_day: spendOf(quotas.spendPerDay),
+    spend_per_month: spendOf(quotas.spendPerMonth),
     body_bytes: plan.bodyBytesMax,
     models: plan.modelIndices.map((index) => catalog.models[index]!.id),
+    models_limits: modelLimits.flatMap((limits, index) =>
+      limits === undefined ? [] : [{ model: catalog.models[index]!.id, limits: viewOfLimits(limits) }],
+    ),
   };
 }
 

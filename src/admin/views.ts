@@ -255,6 +255,13 @@ export const ModelView = Type.Object(
 );
 export type ModelView = Readonly<Static<typeof ModelView>>;
 
+/** Limits alone, by the quota's name; those that are not set are left out. */
+export type LimitsView = Readonly<Partial<Record<QuotaName, number | string>>>;
+
+const LIMITS = Object.fromEntries(
+  QUOTA_NAMES.map((name) => [name, Type.Optional(QUOTA_KINDS[name].unit === 'money' ? Money : Count)]),
+);
+
 export const PlanView = Type.Object(
   {
     id: Type.String(),
@@ -272,6 +279,13 @@ export const PlanView = Type.Object(
     spend_per_month: orNull(Money),
     body_bytes: Type.Integer(),
     models: Type.Array(Type.String()),
+    models_limits: Type.Array(
+      Type.Object(
+        { model: Type.String(), limits: Type.Unsafe<LimitsView>(Type.Object(LIMITS, CLOSED)) },
+        CLOSED,
+      ),
+      { description: 'quotas of single models for one account, within those of the plan' },
+    ),
   },
   CLOSED,
 );

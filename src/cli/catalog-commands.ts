@@ -1,7 +1,7 @@
 /** `tollgate plans list`, `models list` and `upstreams …`: what the settings offer, and who serves it. */
 import type { Command } from 'commander';
 import type { ModelView, PlanView, UpstreamResetView } from '../admin/views.js';
-import { QUOTA_NAMES } from '../core/quotas.js';
+import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { withAdminClient, withGateway } from './admin-client.js';
 import { addConfigOption, addDataOptions, type DataOptions, exampleText, nonEmpty } from './options.js';
@@ -43,14 +43,21 @@ const PLAN_COLUMNS: readonly Column<PlanView>[] = [
   { title: 'MODELS', text: ({ models }) => models.join(', '), align: 'left', cut: true },
 ];
 
-/** Those that have no column. */
+/** Those that have no column, then those of single models. */
 function quotasText(plan: PlanView): string {
-  const shown = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
-  const quotas = QUOTA_NAMES.filter((name) => !shown.includes(name)).flatMap((name) => {
-    const limit = plan[name];
+  const { models_limits: rules } = plan;
+  const texts = [
+    ...limitTexts({ ...plan, requests_per_minute: null, calls_per_day: null, calls_in_flight: null }),
+    ...rules.map(({ model, limits }) => `${model}: ${limitTexts(limits).join(' and ')}`),
+  ];
+  return texts.join(', ') || '–';
+}
+
+function limitTexts(limits: Readonly<Partial<Record<QuotaName, number | string | null>>>): string[] {
+  return QUOTA_NAMES.flatMap((name) => {
+    const limit = limits[name] ?? null;
     return limit === null ? [] : [`${amountText(limit)} ${name.replaceAll('_', ' ')}`];
   });
-  return quotas.join(', ') || '–';
 }
 
 const MODEL_COLUMNS: readonly Column<ModelView>[] = [
