@@ -7,6 +7,8 @@ import { queryOf, useView } from './api.js';
 import { Badge, ErrorText, Icon, Name } from './controls.js';
 import { DeleteKeyDialog, NewKeyDialog, RotateKeyDialog, ShownKeyDialog, SwitchDialog } from './dialogs.js';
 import { ago, moment } from './format.js';
+import { KeyLimitsDialog } from './quota-dialogs.js';
+import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
 /** Last uses are written with each flush, and another operator may make a key. */
@@ -16,7 +18,7 @@ const KEYS_SHOWN_MAX = 1_000;
 
 type Question =
   | { readonly kind: 'new' }
-  | { readonly kind: 'rotate' | 'switch' | 'delete'; readonly key: KeyView }
+  | { readonly kind: 'rotate' | 'limits' | 'switch' | 'delete'; readonly key: KeyView }
   | { readonly kind: 'shown'; readonly key: CreatedKeyView };
 
 export function AccountKeys({ account }: { readonly account: AccountView }) {
@@ -35,7 +37,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       reload();
     },
   };
-  const action = (key: KeyView, text: string, kind: 'rotate' | 'switch' | 'delete') => (
+  const action = (key: KeyView, text: string, kind: 'rotate' | 'limits' | 'switch' | 'delete') => (
     <button
       type="button"
       class="quiet"
@@ -63,7 +65,15 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           rows={view.data}
           keyOf={({ id }) => id}
           columns={[
-            ['Name', ({ name }) => <Name text={name} />],
+            [
+              'Name',
+              ({ name, quotas }) => (
+                <>
+                  <Name text={name} />
+                  <QuotaLine quotas={quotas} />
+                </>
+              ),
+            ],
             ['Begins with', ({ prefix }) => <code>{prefix}</code>],
             ['State', (key) => <KeyState item={key} />],
             ['Last used', (key) => <LastUsed at={key.last_used} />],
@@ -72,6 +82,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
               (key) => (
                 <>
                   {action(key, 'Rotate', 'rotate')}
+                  {action(key, 'Limits', 'limits')}
                   {action(key, key.active ? 'Disable' : 'Enable', 'switch')}
                   {action(key, 'Delete', 'delete')}
                 </>
@@ -83,6 +94,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       )}
       {question?.kind === 'new' ? <NewKeyDialog account={account} {...answering} /> : null}
       {question?.kind === 'rotate' ? <RotateKeyDialog item={question.key} {...answering} /> : null}
+      {question?.kind === 'limits' ? <KeyLimitsDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'switch' ? <SwitchDialog what="key" item={question.key} {...answering} /> : null}
       {question?.kind === 'delete' ? <DeleteKeyDialog item={question.key} {...answering} /> : null}
       {question?.kind === 'shown' ? <ShownKeyDialog created={question.key} onClose={onClose} /> : null}

@@ -18,12 +18,15 @@ import {
   Icon,
   idsOf,
   Money,
+  Name,
   StatusBadge,
   TextField,
   useInput,
 } from './controls.js';
 import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dialogs.js';
 import { counted, moment, money, number, short } from './format.js';
+import { AccountGroupDialog } from './quota-dialogs.js';
+import { QuotaBars } from './quotas.js';
 import { type Tile, Tiles } from './table.js';
 
 interface AccountsProps {
@@ -117,7 +120,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const path = `/accounts/${encodeURIComponent(id)}`;
   const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
   // Which dialog is open. `switch` disables or enables the account.
-  const [dialog, setDialog] = useState<'credit' | 'plan' | 'switch'>();
+  const [dialog, setDialog] = useState<'credit' | 'plan' | 'group' | 'switch'>();
   const onClose = (): void => setDialog(undefined);
   // What each dialog of the account gets.
   const dialogProps = {
@@ -143,6 +146,11 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
             <p class="marks">
               <StatusBadge account={account} />
               <Badge tone="plain">{account.plan}</Badge>
+              {account.group === null ? null : (
+                <a href={addressOf('groups', account.group)}>
+                  <Name text={account.group_name ?? account.group} />
+                </a>
+              )}
               <code>{account.id}</code>
               <CopyButton text={account.id} what="the account’s id" />
             </p>
@@ -153,6 +161,9 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <button type="button" onClick={() => setDialog('plan')}>
                 Change plan
               </button>
+              <button type="button" onClick={() => setDialog('group')}>
+                Change group
+              </button>
               <button type="button" onClick={() => setDialog('switch')}>
                 {account.active ? 'Disable' : 'Enable'}
               </button>
@@ -160,6 +171,10 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           </div>
           <ErrorText text={account.plan_missing === true ? planMissingText(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
+          <section>
+            <h3>Quotas</h3>
+            <QuotaBars quotas={account.quotas} label="Quotas of the account" />
+          </section>
           <AccountKeys account={account} />
           {/* Charts of calls, tokens and spend over the chosen range, 5 minutes to 24 hours. */}
           <AccountCourse account={account.id} />
@@ -167,6 +182,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           <AccountHours account={account.id} />
           {dialog === 'credit' ? <CreditDialog account={account} {...dialogProps} /> : null}
           {dialog === 'plan' ? <PlanDialog account={account} plans={plans} {...dialogProps} /> : null}
+          {dialog === 'group' ? <AccountGroupDialog account={account} {...dialogProps} /> : null}
           {dialog === 'switch' ? <SwitchDialog what="account" item={account} {...dialogProps} /> : null}
         </>
       )}

@@ -12,6 +12,7 @@ const ICON_PATHS = {
   overview: 'M3 12h4l3-8 4 16 3-8h4',
   accounts:
     'M9 11a4 4 0 1 0 0-8 4 4 0 0 0 0 8zM2 21v-1a6 6 0 0 1 14 0v1M17 4a4 4 0 0 1 0 7M19 15a6 6 0 0 1 3 5v1',
+  groups: 'M9 3h6v5H9zM3 16h6v5H3zM15 16h6v5h-6zM12 8v4M6 16v-4h12v4',
   usage: 'M4 20V10M10 20V4M16 20v-8M21 20H2',
   playground: 'M4 5h16v11H9l-5 4z',
   upstreams: 'M12 3v6M12 9l-7 6v6M12 9l7 6v6M12 9v12',

@@ -7,9 +7,10 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { AccountView, CreatedKeyView, KeyView, PlanView } from '../admin/views.js';
 import { post, remove, useAction } from './api.js';
 import { Choice, CopyButton, ErrorText, idsOf, type Input, TextField, useInput } from './controls.js';
-import { counted, money } from './format.js';
+import { money } from './format.js';
+import { limitsText } from './quotas.js';
 
-interface Closable {
+export interface Closable {
   readonly onClose: () => void;
 }
 
@@ -52,7 +53,7 @@ interface QuestionProps extends DialogProps {
   readonly act: () => Promise<void>;
 }
 
-function Question({ title, verb = title, harmful = false, onClose, act, children }: QuestionProps) {
+export function Question({ title, verb = title, harmful = false, onClose, act, children }: QuestionProps) {
   const { error, busy, run } = useAction(act);
   return (
     <Dialog title={title} onClose={onClose}>
@@ -77,14 +78,11 @@ function Question({ title, verb = title, harmful = false, onClose, act, children
   );
 }
 
-const LongName = ({ text }: { readonly text: string }) => <bdi class="long-name">{text}</bdi>;
+export const LongName = ({ text }: { readonly text: string }) => <bdi class="long-name">{text}</bdi>;
 
 function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly PlanView[] }) {
   const plan = plans.find(({ id }) => id === input.value);
-  const hint =
-    plan &&
-    `${counted(plan.requests_per_minute, 'request')} a minute, ${counted(plan.calls_per_day, 'call')} a day`;
-  return <Choice label="Plan" hint={hint} options={idsOf(plans)} {...input} />;
+  return <Choice label="Plan" hint={plan && limitsText(plan)} options={idsOf(plans)} {...input} />;
 }
 
 interface NewAccountProps extends Closable {

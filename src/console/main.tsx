@@ -12,6 +12,7 @@ import './style/pages.css';
 import { AccountsPage } from './accounts-page.js';
 import { isSignedIn, signOut, whenSignedOut } from './api.js';
 import { addressOf, applyTheme, storedTheme, usePageAddress } from './browser.js';
+import { GroupsPage } from './groups-page.js';
 import { type Range, useLive } from './live.js';
 import { OverviewPage } from './overview-page.js';
 import { PlaygroundPage } from './playground-page.js';
@@ -40,6 +41,7 @@ function Console({ onSignedOut }: { readonly onSignedOut: () => void }) {
   const pages: Readonly<Record<string, () => preact.JSX.Element>> = {
     overview: () => <OverviewPage live={live} onRange={setRange} />,
     accounts: () => <AccountsPage item={item} count={status?.accounts} />,
+    groups: () => <GroupsPage item={item} />,
     usage: () => <UsagePage />,
     playground: () => <PlaygroundPage />,
     upstreams: () => <UpstreamsPage snapshots={live.snapshots} />,

@@ -10,7 +10,15 @@ import { addressOf, chooseTheme, storedTheme, themeOf, THEMES } from './browser.
 import { Badge, ErrorText, Icon, type IconName, TextField, type Tone, useInput } from './controls.js';
 import { duration } from './format.js';
 
-const PAGES: readonly IconName[] = ['overview', 'accounts', 'usage', 'playground', 'upstreams', 'settings'];
+const PAGES: readonly IconName[] = [
+  'overview',
+  'accounts',
+  'groups',
+  'usage',
+  'playground',
+  'upstreams',
+  'settings',
+];
 
 const titled = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 

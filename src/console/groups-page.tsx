@@ -1,0 +1,227 @@
+/**
+ * The page of groups: the tree with what is used of each quota, a panel for the open group with its limits
+ * and its accounts, and the limits of the plans. Browser.
+ */
+import { useState } from 'preact/hooks';
+import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
+import { queryOf, useView } from './api.js';
+import { addressOf, go } from './browser.js';
+import { CopyButton, ErrorText, Icon, Money, Name, StatusBadge, TextField, useInput } from './controls.js';
+import { counted } from './format.js';
+import { AddAccountDialog, DeleteGroupDialog, GroupLimitsDialog, NewGroupDialog } from './quota-dialogs.js';
+import { PlanTable, QuotaBars, QuotaLine } from './quotas.js';
+import { Table } from './table.js';
+
+/** How often the tree and the open group are fetched again, for what is used. */
+const REFRESH_MS = 5_000;
+/** Rows of the tree, and accounts of a group. */
+const GROUPS_SHOWN_MAX = 1_000;
+const ACCOUNTS_SHOWN_MAX = 100;
+
+/** `item`: id or name of the group that is open; empty if none is. */
+export function GroupsPage({ item }: { readonly item: string }) {
+  const path = `/group-tree${queryOf({ limit: GROUPS_SHOWN_MAX })}`;
+  const { view, error, reload } = useView<ListView<GroupView>>(path, REFRESH_MS);
+  const plans = useView<ListView<PlanView>>('/plans');
+  const text = useInput();
+  const [making, setMaking] = useState(false);
+  const wanted = text.value.trim().toLowerCase();
+  const groups = (view?.data ?? []).filter(({ path: names }) =>
+    names.some((name) => name.toLowerCase().includes(wanted)),
+  );
+  return (
+    <>
+      <div class={`groups ${item === '' ? '' : 'with-panel'}`}>
+        <section class="account-finder" aria-label="All groups">
+          <div class="head">
+            <h1>Groups</h1>
+            <button type="button" class="primary" onClick={() => setMaking(true)}>
+              <Icon name="plus" /> New group
+            </button>
+          </div>
+          <TextField label="Search" type="search" placeholder="Part of a name" maxLength={100} {...text} />
+          <ErrorText text={error ?? plans.error} />
+          {view === undefined ? null : view.data.length === 0 ? (
+            <p class="empty">
+              No groups yet. Accounts in a group share its quotas, beside those of their plans.
+            </p>
+          ) : (
+            <>
+              <p class="count muted" role="status">
+                {counted(groups.length, 'group')}
+                {view.next === null ? '' : `: the first ${GROUPS_SHOWN_MAX} are shown`}
+              </p>
+              <Tree groups={groups} open={item} />
+            </>
+          )}
+        </section>
+        {item === '' ? null : <GroupPanel key={item} id={item} onChanged={reload} />}
+      </div>
+      <section>
+        <h2>Plans</h2>
+        <p class="muted">What each account on a plan may use by itself. The settings have them.</p>
+        <PlanTable plans={plans.view?.data ?? []} />
+      </section>
+      {making ? (
+        <NewGroupDialog
+          parent={undefined}
+          onClose={() => setMaking(false)}
+          onMade={({ id }) => {
+            setMaking(false);
+            reload();
+            go('groups', id);
+          }}
+        />
+      ) : null}
+    </>
+  );
+}
+
+interface TreeProps {
+  readonly groups: readonly GroupView[];
+  readonly open: string;
+}
+
+/** Groups stand below the one that they are in. */
+function Tree({ groups, open }: TreeProps) {
+  return (
+    <ul class="tree" aria-label="Groups">
+      {groups.map((group) => (
+        <li key={group.id} style={{ '--depth': group.path.length - 1 }}>
+          <a
+            href={addressOf('groups', group.id)}
+            aria-current={group.id === open || group.name === open ? 'true' : undefined}
+          >
+            <span class="tree-name">
+              <Name text={group.name} />
+              <small class="muted">{counted(group.accounts, 'account')}</small>
+            </span>
+            <QuotaLine quotas={group.quotas} />
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+interface GroupPanelProps {
+  readonly id: string;
+  readonly onChanged: () => void;
+}
+
+function GroupPanel({ id, onChanged }: GroupPanelProps) {
+  const { view: group, error, reload } = useView<GroupView>(`/groups/${encodeURIComponent(id)}`, REFRESH_MS);
+  const [dialog, setDialog] = useState<'limits' | 'delete' | 'inner' | 'account'>();
+  const onClose = (): void => setDialog(undefined);
+  const onDone = (): void => {
+    onClose();
+    reload();
+    onChanged();
+  };
+  return (
+    <section class="panel" aria-label="Group">
+      <a class="back" href={addressOf('groups')}>
+        <Icon name="back" /> All groups
+      </a>
+      <ErrorText text={error} />
+      {group === undefined ? null : (
+        <>
+          <div class="panel-head">
+            <h2>
+              <bdi class="long-name">{group.name}</bdi>
+            </h2>
+            <p class="marks">
+              {group.path.length > 1 ? (
+                <span class="muted">
+                  in <bdi>{group.path.slice(0, -1).join(' / ')}</bdi>
+                </span>
+              ) : null}
+              <code>{group.id}</code>
+              <CopyButton text={group.id} what="the group’s id" />
+            </p>
+            <p class="actions">
+              <button type="button" onClick={() => setDialog('limits')}>
+                Change limits
+              </button>
+              <button type="button" onClick={() => setDialog('inner')}>
+                New group in it
+              </button>
+              <button
+                type="button"
+                disabled={group.accounts + group.groups > 0}
+                title={group.accounts + group.groups > 0 ? 'Only an empty group can be deleted.' : undefined}
+                onClick={() => setDialog('delete')}
+              >
+                Delete
+              </button>
+            </p>
+          </div>
+          <QuotaBars quotas={group.quotas} label="Quotas of the group" />
+          <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
+          {dialog === 'limits' ? (
+            <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />
+          ) : null}
+          {dialog === 'inner' ? <NewGroupDialog parent={group} onClose={onClose} onMade={onDone} /> : null}
+          {dialog === 'account' ? (
+            <AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />
+          ) : null}
+          {dialog === 'delete' ? (
+            <DeleteGroupDialog
+              item={group}
+              onClose={onClose}
+              onDeleted={() => {
+                onChanged();
+                go('groups');
+              }}
+            />
+          ) : null}
+        </>
+      )}
+    </section>
+  );
+}
+
+interface GroupAccountsProps {
+  readonly group: GroupView;
+  readonly onAdd: () => void;
+}
+
+/** Accounts of the group and of the groups below it. */
+function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
+  const path = `/accounts${queryOf({ group: group.id, limit: ACCOUNTS_SHOWN_MAX })}`;
+  const { view, error } = useView<ListView<AccountView>>(path, REFRESH_MS);
+  return (
+    <section>
+      <div class="head">
+        <h3>Accounts</h3>
+        <button type="button" onClick={onAdd}>
+          <Icon name="plus" /> Put an account here
+        </button>
+      </div>
+      <ErrorText text={error} />
+      {view === undefined ? null : view.data.length === 0 ? (
+        <p class="empty">No accounts are in this group.</p>
+      ) : (
+        <Table
+          label="Accounts of the group"
+          class="cards"
+          rows={view.data}
+          keyOf={({ id }) => id}
+          columns={[
+            ['Name', ({ id, name }) => <a href={addressOf('accounts', id)}>{<Name text={name} />}</a>],
+            ['State', (account) => <StatusBadge account={account} />],
+            ['Plan', ({ plan }) => <Name text={plan} />],
+            [
+              'Group',
+              (account) => (account.group === group.id ? '–' : <Name text={account.group_name ?? ''} />),
+            ],
+            ['Balance', ({ balance }) => <Money amount={balance} decimalsMax={4} />, 'figure'],
+          ]}
+        />
+      )}
+      {view?.next == null ? null : (
+        <p class="muted">The first {ACCOUNTS_SHOWN_MAX} are shown; the command tells all.</p>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,162 @@
+/**
+ * What can be done with groups and quotas, each with its question. The pages of accounts and of groups open
+ * them. Browser.
+ */
+import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
+import { post, queryOf, remove, useView } from './api.js';
+import { Choice, ErrorText, TextField, useInput } from './controls.js';
+import { type Closable, LongName, Question } from './dialogs.js';
+import { LimitFields, useLimits } from './quotas.js';
+
+/** The groups that a choice offers. An operator who has more types the name. */
+const GROUPS_OFFERED_MAX = 1_000;
+
+const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
+
+interface NewGroupProps extends Closable {
+  /** Undefined for a group at the top. */
+  readonly parent: GroupView | undefined;
+  readonly onMade: (group: GroupView) => void;
+}
+
+export function NewGroupDialog({ parent, onClose, onMade }: NewGroupProps) {
+  const name = useInput();
+  const limits = useLimits();
+  const body = { name: name.value, ...(parent && { parent: parent.id }), ...limits.body };
+  return (
+    <Question
+      title={parent === undefined ? 'New group' : 'New group in this one'}
+      verb="Create group"
+      onClose={onClose}
+      act={async () => onMade(await post<GroupView>('/groups', body))}
+    >
+      {parent === undefined ? null : (
+        <p>
+          In <LongName text={parent.path.join(' / ')} />, whose quotas hold for it too. It stays there.
+        </p>
+      )}
+      <TextField label="Name" hint="Unique among groups; it cannot be changed later." required {...name} />
+      <LimitFields limits={limits} />
+    </Question>
+  );
+}
+
+interface LimitsProps<View> extends Closable {
+  readonly item: View;
+  readonly onChanged: (item: View) => void;
+}
+
+export function GroupLimitsDialog({ item, onClose, onChanged }: LimitsProps<GroupView>) {
+  const limits = useLimits(item.quotas);
+  return (
+    <Question
+      title="Change limits"
+      onClose={onClose}
+      act={async () => onChanged(await post<GroupView>(`${pathTo(item)}/set-limits`, limits.body))}
+    >
+      <p>
+        For all accounts in <LongName text={item.name} /> together. What was used stays used.
+      </p>
+      <LimitFields limits={limits} />
+    </Question>
+  );
+}
+
+export function KeyLimitsDialog({ item, onClose, onChanged }: LimitsProps<KeyView>) {
+  const limits = useLimits(item.quotas);
+  return (
+    <Question
+      title="Limits of the key"
+      verb="Change limits"
+      onClose={onClose}
+      act={async () => onChanged(await post<KeyView>(`/keys/${item.id}/set-limits`, limits.body))}
+    >
+      <p>
+        For <LongName text={item.name} />, within what its account may use. What was used stays used.
+      </p>
+      <LimitFields limits={limits} />
+    </Question>
+  );
+}
+
+interface DeleteGroupProps extends Closable {
+  readonly item: GroupView;
+  readonly onDeleted: () => void;
+}
+
+export function DeleteGroupDialog({ item, onClose, onDeleted }: DeleteGroupProps) {
+  return (
+    <Question
+      title="Delete group"
+      verb="Delete for good"
+      harmful
+      onClose={onClose}
+      act={async () => {
+        await remove(pathTo(item));
+        onDeleted();
+      }}
+    >
+      <p>
+        <LongName text={item.name} /> is empty. Its limits go with it.
+      </p>
+    </Question>
+  );
+}
+
+interface AccountGroupProps extends Closable {
+  readonly account: AccountView;
+  readonly onChanged: (account: AccountView) => void;
+}
+
+const moved = (account: string, group: string | null): Promise<AccountView> =>
+  post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
+
+export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroupProps) {
+  const { view, error } = useView<ListView<GroupView>>(
+    `/group-tree${queryOf({ limit: GROUPS_OFFERED_MAX })}`,
+  );
+  const group = useInput(account.group ?? '');
+  const offered = (view?.data ?? []).map(({ id, path }) => [id, path.join(' / ')] as const);
+  // The group that the account is in may be beyond those that are offered, or not loaded yet.
+  const present = account.group !== null && !offered.some(([id]) => id === account.group);
+  const own = present ? [[account.group, account.group_name ?? account.group] as const] : [];
+  return (
+    <Question
+      title="Change group"
+      onClose={onClose}
+      act={async () => onChanged(await moved(account.id, group.value === '' ? null : group.value))}
+    >
+      <p>
+        <LongName text={account.name} /> shares the quotas of its group and of those above it. What it has
+        used stays with the former group.
+      </p>
+      <ErrorText text={error} />
+      <Choice label="Group" options={[['', 'None'], ...own, ...offered]} {...group} />
+    </Question>
+  );
+}
+
+interface AddAccountProps extends Closable {
+  readonly group: GroupView;
+  readonly onChanged: () => void;
+}
+
+export function AddAccountDialog({ group, onClose, onChanged }: AddAccountProps) {
+  const account = useInput();
+  return (
+    <Question
+      title="Put an account in this group"
+      verb="Put it here"
+      onClose={onClose}
+      act={async () => {
+        await moved(account.value.trim(), group.id);
+        onChanged();
+      }}
+    >
+      <p>
+        It leaves the group that it is in, and shares the quotas of <LongName text={group.name} />.
+      </p>
+      <TextField label="Account" hint="Its name or id." required {...account} />
+    </Question>
+  );
+}
