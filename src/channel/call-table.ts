@@ -1,7 +1,7 @@
 /**
  * The words that a listener and a worker share about one call in flight: credits and the cancel flag.
  *
- * One record of 20 bytes a call slot, all records in one SharedArrayBuffer:
+ * One record of 24 bytes a call slot, all records in one SharedArrayBuffer:
  *
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
  *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
@@ -10,6 +10,7 @@
  *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it with the window
  *     word 4  upstream      1 + the slot of the upstream that got the call last, 0 for none; the worker sets
  *                           it, the listener reads it at the end and clears it before the next call
+ *     word 5  queued        milliseconds of waiting for room in the limits of upstreams; as word 4
  *
  * `postMessage` has no back-pressure, so these credits bound the bytes between the two threads. A slot
  * belongs to one call from `open` by its listener until the worker's last frame for it.
@@ -18,12 +19,13 @@ import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
 import type { CallSlot } from '../core/units.js';
 
-const WORDS_PER_CALL = 5;
+const WORDS_PER_CALL = 6;
 const CREDIT_BYTES = 0;
 const WAITING = 1;
 const CANCELLED = 2;
 const RESUME_BYTES = 3;
 const UPSTREAM = 4;
+const QUEUED_MS = 5;
 
 /**
  * What the windows of a listener's calls add up to, roughly, before new calls get smaller ones. 43 calls have
@@ -113,6 +115,16 @@ export class CallTable {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, 1 + upstreamSlot);
   }
 
+  /** Worker: the call has waited so long. */
+  noteQueued(slot: CallSlot, queuedMs: number): void {
+    Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, Math.ceil(queuedMs));
+  }
+
+  /** Listener: how long the call waited for room in the limits of its upstreams; 0 if it did not. */
+  queuedMsOf(slot: CallSlot): number {
+    return Atomics.load(this.#words, slot * WORDS_PER_CALL + QUEUED_MS);
+  }
+
   /** Listener: the upstream that was noted last; undefined if none was. */
   upstreamOf(slot: CallSlot): number | undefined {
     const word = Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM);
@@ -122,6 +134,7 @@ export class CallTable {
   /** Listener: the slot is taken for a call that no upstream has seen. */
   forgetUpstream(slot: CallSlot): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + UPSTREAM, 0);
+    Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, 0);
   }
 
   /** Listener: the client has gone. */

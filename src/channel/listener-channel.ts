@@ -123,6 +123,11 @@ export class ListenerChannel {
     return this.#table.upstreamOf(slot);
   }
 
+  /** How long a slot's call has waited for room in the limits of its upstreams; as long as `upstreamOf`. */
+  queuedMsOf(slot: CallSlot): number {
+    return this.#table.queuedMsOf(slot);
+  }
+
   /** Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;

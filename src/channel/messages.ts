@@ -96,6 +96,8 @@ export interface DownstreamHandle {
   data(bytes: Uint8Array): boolean;
   /** The call is given to an upstream, by its slot among the metrics; the last one counts. Sends no frame. */
   noteUpstream(upstreamSlot: number): void;
+  /** For how long the call has waited so far for room in its upstreams' limits. Sends no frame. */
+  noteQueued(queuedMs: number): void;
   /**
    * Ends a call that is billed. `upstreamWaitMs`: how long the call waited for its upstreams before the first
    * byte of its response could be sent.

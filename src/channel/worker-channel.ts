@@ -104,6 +104,10 @@ class SessionHandle implements DownstreamHandle {
     this.#table.noteUpstream(this.#slot, upstreamSlot);
   }
 
+  noteQueued(queuedMs: number): void {
+    this.#table.noteQueued(this.#slot, queuedMs);
+  }
+
   end(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): void {
     this.#finish({ kind: FRAME_END, id: this.#id, bytes, usage, upstreamWaitMs });
   }

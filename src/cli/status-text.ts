@@ -295,6 +295,9 @@ function outcomesOf({ outcomes }: StatusStats, columns: number): string[] {
   );
 }
 
+/** The fullest of an upstream's limits, and the calls that wait for room. Only if an upstream has limits. */
+const USED_COLUMN: Column<UpstreamStatus> = { title: 'USED', text: usedText, align: 'right' };
+
 function upstreamsOf(upstreams: readonly UpstreamStatus[], columns: number): string[] {
   if (upstreams.length === 0) return [];
   return tableLines<UpstreamStatus>(
@@ -306,10 +309,17 @@ function upstreamsOf(upstreams: readonly UpstreamStatus[], columns: number): str
       { title: 'BREAKER', text: ({ breaker }) => breaker.replace('_', ' '), align: 'left' },
       { title: 'TRIES', text: ({ attempts }) => countText(attempts), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
+      ...(upstreams.some(({ quotas }) => quotas.length > 0) ? [USED_COLUMN] : []),
     ],
     upstreams,
     columns,
   );
+}
+
+function usedText({ quotas, waiting_calls: waiting }: UpstreamStatus): string {
+  if (quotas.length === 0) return '-';
+  const percent = Math.round(100 * Math.max(...quotas.map(({ used, limit }) => used / limit)));
+  return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
 function threadsOf(threads: readonly ThreadStatus[], columns: number): string[] {

@@ -4,6 +4,7 @@
  * threads and commands.
  */
 import { Type } from 'typebox';
+import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';
 
 /** A request's body is in memory until it is checked: a few callers times this. */
 export const BODY_BYTES_MAX = 256 * 1024 * 1024;
@@ -71,6 +72,17 @@ export const identifier = (description: string) =>
     description,
     'x-want': 'a name of 1 to 128 visible ASCII characters without *',
   } satisfies Annotations);
+
+/** A whole number without a default. */
+export const limit = (minimum: number, maximum: number, unit: string, description: string) =>
+  Type.Integer({ minimum, maximum, description, 'x-unit': unit } satisfies Annotations);
+
+/** The limit of a quota that is no money. */
+export const quota = (
+  name: Exclude<QuotaName, 'spend_per_day' | 'spend_per_month'>,
+  unit: string,
+  description: string,
+) => limit(1, QUOTA_LIMITS_MAX[QUOTA_FIELDS[name]], unit, description);
 
 /** A whole number with a default. */
 export const whole = (

@@ -11,11 +11,12 @@ import { crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './examples.js';
 import { WANTED_SECRET, webhookKeyOf } from './notify-schema.js';
 import { type Environment, type Override, SettingsReader } from './settings-reader.js';
-import { CA_BYTES_MAX, isCertificates } from './catalog-schema.js';
+import { CA_BYTES_MAX, isCertificates } from './upstream-schema.js';
 import { ConfigError, formatPath, type SettingPath } from './config-error.js';
 import { settingsDeclaration, type Settings, type SettingsDraft } from './schema.js';
 import { isWritten, settingsInForce, type SettingInForce } from './settings-in-force.js';
 import type { TlsSettings } from './listen-schema.js';
+import { checkUpstreamLimits } from './upstream-scopes.js';
 import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yaml-source.js';
 
 const CONFIG_FILE_NAME = 'tollgate.yaml';
@@ -92,6 +93,7 @@ export function loadSettings(
   if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
     if (!errors.some(({ text }) => text.includes('notify.secret')))
       report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
+  if (secrets) checkUpstreamLimits(draft, report);
   readCaFiles(draft, folder, report);
   if (secrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 

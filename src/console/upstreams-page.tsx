@@ -101,6 +101,8 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
           },
         ],
         ['In flight', ({ now }) => short(now.calls_in_flight), 'figure'],
+        ['Limits', ({ now }) => <Limits of={now} />],
+        ['Waiting', ({ now }) => short(now.waiting_calls), 'figure'],
         ['Calls/s', ({ attempts }) => (seconds > 0 ? number(attempts / seconds) : '–'), 'figure'],
         ['Calls', ({ now }) => short(now.attempts), 'figure'],
         ['Failed', ({ now }) => short(now.failures), 'figure'],
@@ -109,6 +111,19 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
         ['Weight', ({ now }) => now.weight, 'figure'],
       ]}
     />
+  );
+}
+
+function Limits({ of: { quotas } }: { readonly of: UpstreamStatus }) {
+  if (quotas.length === 0) return <>–</>;
+  return (
+    <>
+      {quotas.map(({ quota, limit, used }) => (
+        <div key={quota}>
+          {words(quota)}: {number(used)} of {number(limit)}
+        </div>
+      ))}
+    </>
   );
 }
 

@@ -1,6 +1,7 @@
 /**
  * A bounded queue that serves its owners in turn, so that an owner with many items delays only itself. The
- * main thread queues the jobs of counter threads in it, by account. Pure.
+ * main thread queues the jobs of counter threads in it, an upstream worker the calls that wait for an
+ * upstream with room, both by account. Pure.
  *
  * An owner has a lane while an item of it waits. The lanes stand in a Map in the order of their turns: the
  * first one gives one item, and goes to the end if it has more. So an owner with one item waits for at most
@@ -91,6 +92,29 @@ export class FairQueue<Owner, T> {
       return this.#takeOut(owner, 0);
     }
     return undefined;
+  }
+
+  /**
+   * Every value with its owner, in the order in which `take` would return them. Start anew once the queue has
+   * changed.
+   */
+  *inTurn(): Generator<readonly [Owner, T]> {
+    for (let round = 0, isMore = true; isMore; round++) {
+      isMore = false;
+      for (const [owner, { items }] of this.#lanes) {
+        const item = items[round];
+        if (item !== undefined) yield [owner, item.value];
+        isMore ||= items.length > round + 1;
+      }
+    }
+  }
+
+  /** Takes out a value that had its turn: if its owner has more, they wait for the others. */
+  serve(owner: Owner, value: T): void {
+    const lane = this.#lanes.get(owner);
+    if (!this.remove(owner, value) || lane === undefined || lane.items.length === 0) return;
+    this.#lanes.delete(owner);
+    this.#lanes.set(owner, lane);
   }
 
   /** Takes a value out before its turn; false if it was not there. */

@@ -34,6 +34,19 @@ export const GROUP_DEPTH_MAX = 4;
 export const KEYS_MAX = 16_777_216;
 
 /**
+ * Scopes of upstreams with quotas since the start of a process: a provider's key at an address is one. Their
+ * records take 1 MiB of addresses; those that are not used take no memory.
+ */
+export const UPSTREAM_SCOPES_MAX = 1_024;
+
+/**
+ * What the calls may weigh that wait in one worker for an upstream with room: their bodies, and so much for
+ * each call, which makes at most 1,024 of them.
+ */
+export const UPSTREAM_QUEUE_BYTES_MAX = 64 * 1024 * 1024;
+export const UPSTREAM_QUEUE_CALL_BYTES = 64 * 1024;
+
+/**
  * Bytes of one event of an upstream's stream. The longest seen is a tool call of some 100 KB.
  */
 export const SSE_EVENT_BYTES_MAX = 1024 * 1024;

@@ -79,6 +79,17 @@ export const QUOTA_LIMITS_MAX = {
   spendPerMonth: BALANCE_PICO_UNITS_MAX,
 } as const satisfies QuotaLimits;
 
+/** The quotas that an upstream may have. */
+export const UPSTREAM_QUOTA_NAMES = [
+  'requests_per_minute',
+  'tokens_per_minute',
+  'calls_in_flight',
+] as const satisfies readonly QuotaName[];
+export type UpstreamQuotaName = (typeof UPSTREAM_QUOTA_NAMES)[number];
+
+/** The limits of a scope of upstreams. */
+export type UpstreamLimits = Pick<QuotaLimits, (typeof QUOTA_FIELDS)[UpstreamQuotaName]>;
+
 export const NO_QUOTAS: QuotaLimits = {
   requestsPerMinute: undefined,
   tokensPerMinute: undefined,

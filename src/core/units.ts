@@ -12,6 +12,8 @@ export type AccountIndex = Branded<number, 'AccountIndex'>;
 export type KeyIndex = Branded<number, 'KeyIndex'>;
 /** Slot of a group of accounts in the ledger, from 0. */
 export type GroupIndex = Branded<number, 'GroupIndex'>;
+/** Slot of a scope of upstreams, from 0: what one provider's key may use. */
+export type UpstreamScopeIndex = Branded<number, 'UpstreamScopeIndex'>;
 /** Slot of a call in flight: its index in the ledger's reservations and in the channel's table of calls. */
 export type CallSlot = Branded<number, 'CallSlot'>;
 /** Money: 10^-12 of one unit of the operator's currency. */
@@ -24,6 +26,7 @@ export type WallMs = Branded<number, 'WallMs'>;
 export const asAccountIndex = (value: number): AccountIndex => value as AccountIndex;
 export const asKeyIndex = (value: number): KeyIndex => value as KeyIndex;
 export const asGroupIndex = (value: number): GroupIndex => value as GroupIndex;
+export const asUpstreamScopeIndex = (value: number): UpstreamScopeIndex => value as UpstreamScopeIndex;
 export const asCallSlot = (value: number): CallSlot => value as CallSlot;
 export const asPicoUnits = (value: bigint): PicoUnits => value as PicoUnits;
 export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicMs;

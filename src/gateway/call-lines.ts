@@ -8,7 +8,7 @@
  *      "request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
  *      "upstream":"api.openai.com","stream":true,"status":200,"code":null,"prompt_tokens":9,
  *      "cached_tokens":0,"completion_tokens":12,"source":"reported","cost":"0.00000855",
- *      "first_token_ms":310.4,"duration_ms":640.2,"message":"call"}
+ *      "first_token_ms":310.4,"duration_ms":640.2,"queued_ms":0,"message":"call"}
  *
  * Usage log, for every record of the journal:
  *
@@ -20,7 +20,8 @@
  * In both, `time` is when the call ended. In the access log a field is null if it is unknown (account and key
  * of an invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that
  * was not charged; `status` if the caller left before its response began, and `code` is then `client_gone`).
- * `upstream` is the one that was tried last. In the usage log `outcome` is `served`, an error code,
+ * `upstream` is the one that was tried last, `queued_ms` the time of waiting for room in the limits of
+ * upstreams. In the usage log `outcome` is `served`, an error code,
  * `reversed` (the line takes back the charge of an earlier line of the same request) or `collected` (it
  * charges what an earlier line left uncovered); `source` is null if nothing was served.
  *
@@ -69,7 +70,7 @@ export function accessLine(names: AccessNames, listener: number, record: AccessR
     `"stream":${record.stream},"status":${httpStatusOf(record)},` +
     `"code":${outcome === 'ok' ? 'null' : `"${outcome}"`},${charge},` +
     `"first_token_ms":${firstTokenMs === undefined ? 'null' : roundedMs(firstTokenMs)},` +
-    `"duration_ms":${roundedMs(record.durationMs)},"message":"call"}`
+    `"duration_ms":${roundedMs(record.durationMs)},"queued_ms":${record.queuedMs},"message":"call"}`
   );
 }
 

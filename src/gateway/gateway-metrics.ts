@@ -4,6 +4,7 @@
  */
 import { packageVersion } from '../core/version.js';
 import type { Settings } from '../config/schema.js';
+import type { UpstreamCounters } from '../ledger/upstream-counters.js';
 import type { Registry } from '../registry/registry.js';
 import type { LedgerFlush } from '../store/flush.js';
 import type { GroupQuotas } from './group-quotas.js';
@@ -57,12 +58,14 @@ export class GatewayMetrics {
   readonly threads: readonly string[];
   readonly #settings: Settings;
   readonly #health: ThreadHealth;
+  readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
   #groupQuotas: MetricsScopes['groupQuotas'] | undefined;
   #exposition: Exposition | undefined;
 
-  constructor(settings: Settings, log: LogSwitchBuffer) {
+  constructor(settings: Settings, log: LogSwitchBuffer, counters: Pick<UpstreamCounters, 'useOf'>) {
     this.#settings = settings;
+    this.upstreamUse = ({ index, limits }) => counters.useOf(index, limits);
     const { listeners } = settings.listen;
     this.buffers = createMetrics(listeners, settings.workers, log);
     this.reader = new MetricsReader(this.buffers);
@@ -102,6 +105,7 @@ export class GatewayMetrics {
       models: () => registry.catalog.models,
       knownUpstreams: () => this.upstreams.known,
       upstreams: () => this.upstreams.current,
+      upstreamUse: this.upstreamUse,
       threads: this.threads,
       callsInFlightMax: this.#settings.limits.calls_in_flight,
       bodies,

@@ -9,6 +9,8 @@
 import { setFlagsFromString } from 'node:v8';
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
+import { SystemClock } from '../core/clock.js';
+import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { createBodyBudget } from '../request/body-budget.js';
 import { createCallTable } from '../channel/call-table.js';
 import { createAccessRing } from '../telemetry/access-ring.js';
@@ -23,8 +25,8 @@ import { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayOptions, GatewayState } from './gateway-options.js';
 import { Listeners, RequestIds } from './listeners.js';
 import type { GatewayReady, Snapshot, SnapshotKind } from './messages.js';
-import { UpstreamWorkers } from './pools.js';
 import { Notifications } from './notifications.js';
+import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 
@@ -51,7 +53,12 @@ export class Gateway {
     this.#log = log;
     const state = (this.#state = { ready: false, port: 0, inForce, traces: undefined });
     const requestIds = new RequestIds();
-    const metrics = (this.#metrics = new GatewayMetrics(settings, logSwitch));
+    const upstreamBuffers = createUpstreamBuffers(settings.workers);
+    const upstreams: UpstreamUse = {
+      buffers: upstreamBuffers,
+      counters: new UpstreamCounters(upstreamBuffers, new SystemClock()),
+    };
+    const metrics = (this.#metrics = new GatewayMetrics(settings, logSwitch, upstreams.counters));
     const live = (this.#live = new LiveSettings(settings, metrics.upstreams));
     const accounting = (this.#accounting = openAccounting({
       settings,
@@ -84,6 +91,7 @@ export class Gateway {
       routes: live.routes,
       calls,
       metrics,
+      upstreams,
       counter,
       state,
       log,

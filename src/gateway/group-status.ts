@@ -122,7 +122,13 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
     listeners: 0,
     workers: 0,
     calls_in_flight: 0,
-    upstreams: status.upstreams.map((upstream) => ({ ...upstream, calls_in_flight: 0, breaker: 'closed' })),
+    upstreams: status.upstreams.map((upstream) => ({
+      ...upstream,
+      calls_in_flight: 0,
+      breaker: 'closed',
+      quotas: [],
+      waiting_calls: 0,
+    })),
     threads: [],
     store: { ok: true, last_error: null, unflushed_accounts: 0 },
     sharing: endedSharing(status.sharing),
@@ -219,6 +225,12 @@ function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatu
     attempts: left.attempts + right.attempts,
     failures: left.failures + right.failures,
     last_failure: laterOf(left.last_failure, right.last_failure),
+    // Each process knows what all use together, or less.
+    quotas: left.quotas.map((quota, at) => ({
+      ...quota,
+      used: Math.max(quota.used, right.quotas[at]?.used ?? 0),
+    })),
+    waiting_calls: left.waiting_calls + right.waiting_calls,
   };
 }
 

@@ -11,6 +11,7 @@ import { SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
 import { createPool } from './thread-pool.js';
+import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import type { Log } from '../telemetry/log.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
@@ -26,12 +27,20 @@ const WORKER_PAUSE_MS = 100;
 /** The time that workers have to abort their calls and close their sockets. */
 const WORKER_CLOSE_MS = 2_000;
 
+/** The counters of upstreams' limits, and the main thread's view of them. */
+export interface UpstreamUse {
+  readonly buffers: UpstreamBuffers;
+  readonly counters: UpstreamCounters;
+}
+
 export interface UpstreamWorkersOptions {
   /** The number of workers. */
   readonly workers: number;
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
   readonly metrics: Pick<GatewayMetrics, 'buffers' | 'firstWorkerThread'>;
+  /** Counts what is used of the upstreams' limits. */
+  readonly upstreams: UpstreamUse;
   readonly counter: CounterPool;
   /** Has the traces, if spans are exported; each new worker sends its spans there. */
   readonly state: Pick<GatewayState, 'traces'>;
@@ -133,6 +142,7 @@ export class UpstreamWorkers {
       // The worker's successor starts with the new routes.
       this.#controls.get(index)?.taken.replyToAll(true);
       this.#controls.delete(index);
+      this.#options.upstreams.counters.releaseWorker(index);
       if (this.#isClosing()) return;
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
         worker: index,
@@ -157,13 +167,14 @@ export class UpstreamWorkers {
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     this.#controls.set(index, { port: control.port1, taken });
     control.port1.on('message', ({ turn }: FromUpstreamWorker) => taken.reply(turn, true));
-    const { calls, metrics, state } = this.#options;
+    const { calls, metrics, upstreams, state } = this.#options;
     const spans = state.traces?.newOutlet();
     const task: UpstreamTask = {
       index,
       routes: this.#routes,
       calls,
       metrics: metrics.buffers,
+      upstreams: upstreams.buffers,
       thread: metrics.firstWorkerThread + index,
       controlPort: control.port2,
       counterPort: counter.port2,

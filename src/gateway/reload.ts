@@ -26,6 +26,7 @@ import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute } from '../upstream/target.js';
+import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 
 /** What a reload changes. */
@@ -41,6 +42,8 @@ export interface ReloadContext {
 
 export class LiveSettings {
   readonly #names: UpstreamNames;
+  /** The scopes of upstreams with limits. */
+  readonly scopes = new UpstreamScopes();
   #settings: Settings;
   #catalog: Catalog;
   #routes: readonly ModelRoute[];
@@ -49,7 +52,7 @@ export class LiveSettings {
     this.#settings = settings;
     this.#names = names;
     this.#catalog = catalogOf(settings);
-    this.#routes = routesOf(settings, names);
+    this.#routes = routesOf(settings, names, this.scopes);
   }
 
   get settings(): Settings {
@@ -82,6 +85,7 @@ export class LiveSettings {
               `${list}: ${merged[list].length} since the start, removed ones counted, and ${CATALOG_ENTRIES_MAX} are possible: restart`,
             ],
       ),
+      ...this.scopes.problemsOf(next),
     ];
   }
 
@@ -92,7 +96,7 @@ export class LiveSettings {
     if (errors.length > 0) return errors;
     const before = this.#catalog;
     const catalog = mergeCatalogs(before, catalogOf(next));
-    const routes = mergeById(this.#routes, routesOf(next, this.#names));
+    const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes));
     registry.catalog = retireMissingPlans(before, catalog);
     const lateWorkers = await parts.replaceRoutes(routes);
     if (lateWorkers.length > 0) {

@@ -15,7 +15,8 @@ import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
-import type { ModelRoute, UpstreamTarget } from '../upstream/target.js';
+import type { ModelRoute, TargetQuotas, UpstreamTarget } from '../upstream/target.js';
+import type { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { readFileSync } from 'node:fs';
 import { join, posix } from 'node:path';
 
@@ -143,7 +144,12 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
 }
 
 /** Returns the upstreams of each model, with the providers' keys. Only upstream workers get them. */
-export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[] {
+export function routesOf(settings: Settings, names: UpstreamNames, scopes: UpstreamScopes): ModelRoute[] {
+  const scopeOf = scopes.assign(settings);
+  const quotasOf = (upstream: UpstreamSettings, model: ModelSettings): TargetQuotas | undefined => {
+    const scope = scopeOf(upstream, model.id);
+    return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
+  };
   const slots = names.assign(
     settings.models.flatMap((model) =>
       model.upstreams.map((upstream) => ({
@@ -151,6 +157,7 @@ export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[]
         name: nameOf(new URL(upstream.url)),
         priority: upstream.priority,
         weight: upstream.weight,
+        scope: scopeOf(upstream, model.id),
       })),
     ),
   );
@@ -161,7 +168,7 @@ export function routesOf(settings: Settings, names: UpstreamNames): ModelRoute[]
     tokenizer: model.tokenizer,
     outputTokensMax: model.max_output_tokens,
     targets: model.upstreams
-      .map((upstream) => targetOf(upstream, model, slots[next++]!.slot))
+      .map((upstream) => targetOf(upstream, model, slots[next++]!.slot, quotasOf(upstream, model)))
       .sort((left, right) => left.priority - right.priority),
   }));
 }
@@ -201,7 +208,12 @@ function nameOf(url: URL): string {
   return url.protocol === 'echo:' ? 'echo' : url.host;
 }
 
-function targetOf(upstream: UpstreamSettings, model: ModelSettings, slot: number): UpstreamTarget {
+function targetOf(
+  upstream: UpstreamSettings,
+  model: ModelSettings,
+  slot: number,
+  quotas: TargetQuotas | undefined,
+): UpstreamTarget {
   const url = new URL(upstream.url);
   const isEcho = url.protocol === 'echo:';
   return {
@@ -221,6 +233,7 @@ function targetOf(upstream: UpstreamSettings, model: ModelSettings, slot: number
     connectionsMax: upstream.connections_max,
     breakerFailuresMax: upstream.breaker_failures,
     parkMsMax: upstream.park_max_ms,
+    quotas,
     ca: upstream.ca,
   };
 }

@@ -17,7 +17,7 @@ import {
   type BreakerState,
   type Outcome,
 } from '../telemetry/metrics-layout.js';
-import type { MetricsReader, ModelSnapshot } from '../telemetry/metrics-reader.js';
+import type { ModelSnapshot } from '../telemetry/metrics-reader.js';
 import type { SharingSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { HistogramView, UpstreamStatus } from '../telemetry/status-document.js';
 import type { NamedUpstream } from '../telemetry/metrics-source.js';
@@ -83,7 +83,7 @@ export function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessSt
     ),
     overhead_ms: merged(OVERHEAD_BOUNDS_MS, [reader.overheadMs(false), reader.overheadMs(true)]),
     models: known.flatMap((model, index) => modelOf(facts.modelIds[index]!, model)),
-    upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, reader)),
+    upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, metrics)),
     threads: reader.threads().map(({ thread, delayP99Ms, heapBytes }) => ({
       name: metrics.threads[thread]!,
       event_loop_delay_ms_p99: delayP99Ms,
@@ -130,10 +130,10 @@ function costOf(models: readonly ModelSnapshot[]): number {
 }
 
 function upstreamOf(
-  { model, name, priority, weight, slot }: NamedUpstream,
-  reader: MetricsReader,
+  { model, name, priority, weight, slot, scope }: NamedUpstream,
+  { reader, upstreamUse }: GatewayMetrics,
 ): UpstreamStatus {
-  const { attempts, callsInFlight, failures, lastFailure, breakers } = reader.upstream(slot);
+  const { attempts, callsInFlight, failures, lastFailure, breakers, waits } = reader.upstream(slot);
   return {
     model,
     name,
@@ -145,6 +145,8 @@ function upstreamOf(
     failures: [...failures.values()].reduce((sum, count) => sum + count, 0),
     last_failure:
       lastFailure === undefined ? null : { kind: lastFailure.kind, at: Math.floor(lastFailure.atMs / 1_000) },
+    quotas: scope === undefined ? [] : upstreamUse(scope),
+    waiting_calls: waits.now,
   };
 }
 

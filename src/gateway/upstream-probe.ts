@@ -13,6 +13,7 @@ import { UpstreamNames } from '../telemetry/metrics-source.js';
 import { isHtml, UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
+import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { routesOf } from './snapshot.js';
 
 /** What came back: a response as far as it was read, or an error. */
@@ -191,7 +192,7 @@ export async function probeUpstreams(
 ): Promise<ProbeView[] | undefined> {
   const id = settings.models.find(({ id, aliases }) => id === model || aliases.includes(model ?? ''))?.id;
   if (model !== undefined && id === undefined) return undefined;
-  const jobs = routesOf(settings, new UpstreamNames())
+  const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes())
     .filter((route) => model === undefined || route.id === id)
     .flatMap((route) => route.targets.map((target) => ({ model: route.id, target: hurried(target) })));
   const http = new Http1Client({ clock: new SystemClock(), version: packageVersion() });

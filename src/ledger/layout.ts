@@ -284,12 +284,7 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
     accounts: countedViews(buffers.accounts, buffers.dirty),
     keys: countedViews(buffers.keys, buffers.dirtyKeys),
     groups: countedViews(buffers.groups, buffers.dirtyGroups),
-    quotas: {
-      words64: new BigInt64Array(buffers.quotas),
-      words32: new Int32Array(buffers.quotas),
-      floats: new Float64Array(buffers.quotas),
-      used: new Int32Array(buffers.quotasUsed),
-    },
+    quotas: quotaViews(buffers.quotas, buffers.quotasUsed),
     reservations64: new BigInt64Array(buffers.reservations),
     reservations32: new Int32Array(buffers.reservations),
     reservationBytes: new Uint8Array(buffers.reservations),
@@ -303,5 +298,36 @@ function countedViews(records: SharedArrayBuffer, dirty: SharedArrayBuffer): Cou
     records64: new BigInt64Array(records),
     records32: new Int32Array(records),
     dirty: new Int32Array(dirty),
+  };
+}
+
+/** Records of `count` scopes that are neither accounts, keys nor groups. Each has its quota record. */
+export interface ScopeBuffers {
+  readonly records: SharedArrayBuffer;
+  readonly dirty: SharedArrayBuffer;
+  readonly quotas: SharedArrayBuffer;
+}
+
+export function createScopeBuffers(count: number): ScopeBuffers {
+  return {
+    records: new SharedArrayBuffer(count * COUNTED_BYTES),
+    dirty: new SharedArrayBuffer(ceilDiv(count, DIRTY_BITS_PER_WORD) * 4),
+    quotas: new SharedArrayBuffer(count * QUOTA_BYTES),
+  };
+}
+
+export function openScopeViews({ records, dirty, quotas }: ScopeBuffers): {
+  readonly counted: CountedViews;
+  readonly quotas: QuotaViews;
+} {
+  return { counted: countedViews(records, dirty), quotas: quotaViews(quotas, new SharedArrayBuffer(4)) };
+}
+
+function quotaViews(quotas: SharedArrayBuffer, used: SharedArrayBuffer): QuotaViews {
+  return {
+    words64: new BigInt64Array(quotas),
+    words32: new Int32Array(quotas),
+    floats: new Float64Array(quotas),
+    used: new Int32Array(used),
   };
 }

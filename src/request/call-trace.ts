@@ -47,6 +47,8 @@ export interface CallEnd {
   /** The first piece of a response that came in pieces. */
   readonly responseMs: number | undefined;
   readonly endedMs: number;
+  /** See AccessRecord. */
+  readonly queuedMs: number;
   readonly settled: Settled | undefined;
 }
 
@@ -67,7 +69,10 @@ export class CallTrace {
   }
 
   /** Called once, last, if the trace is recorded. Some 1 µs. */
-  ended(context: CallContext, { outcome, receivedMs, responseMs, endedMs, settled }: CallEnd): void {
+  ended(
+    context: CallContext,
+    { outcome, receivedMs, responseMs, endedMs, queuedMs, settled }: CallEnd,
+  ): void {
     const span = this.#span;
     if (span === undefined) return;
     const { admission, requestId } = context;
@@ -93,6 +98,7 @@ export class CallTrace {
         ? [settled.usage.promptTokens, settled.usage.cachedTokens, settled.usage.completionTokens]
         : null,
       costPicoUnits: settled?.charged ?? null,
+      queuedMs,
     });
   }
 }

@@ -140,6 +140,7 @@ export class ChatExchange extends CallContext {
       receivedMs: this.#receivedMs,
       responseMs: this.#responseMs,
       endedMs: this.#listener.clock.monotonicMs(),
+      queuedMs: this.#queuedMs,
       settled: this.#settled,
     });
   }
@@ -161,6 +162,12 @@ export class ChatExchange extends CallContext {
     metrics.observeOverhead(isStream, Math.max(0, responseMs - this.#bodyMs - this.#upstreamWaitMs));
   }
 
+  /** For how long the call waited for an upstream with room in its limits. */
+  get #queuedMs(): number {
+    const { admission } = this;
+    return admission === undefined ? 0 : this.#listener.channel.queuedMsOf(admission.slot);
+  }
+
   #log(outcome: Outcome): void {
     const { accessLog, clock, channel } = this.#listener;
     const { admission } = this;
@@ -176,6 +183,7 @@ export class ChatExchange extends CallContext {
       key: this.caller?.key,
       model: this.modelIndex,
       upstream: admission === undefined ? undefined : channel.upstreamOf(admission.slot),
+      queuedMs: this.#queuedMs,
       usage: this.#settled === undefined ? undefined : usageOf(this.#settled),
       firstTokenMs: stream && responseMs !== undefined ? responseMs - this.#receivedMs : undefined,
       durationMs: clock.monotonicMs() - this.#receivedMs,

@@ -21,6 +21,7 @@
  *       80    32  outcome      index into OUTCOMES
  *       84    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
  *       88    32  flags        see STREAM
+ *       92    32  queuedMs     milliseconds of waiting for room in the limits of upstreams
  */
 import { FIELDS_AT, SpscReader, SpscWriter, createSpscRing } from '../core/spsc-ring.js';
 import {
@@ -37,7 +38,7 @@ import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 const CALL = 1;
-const RECORD_BYTES = FIELDS_AT + 92;
+const RECORD_BYTES = FIELDS_AT + 96;
 /**
  * The main thread looks ten times a second under load: 200,000 calls a second fit, more than a listener can
  * refuse. Pages that were never used cost no memory.
@@ -62,6 +63,7 @@ const UPSTREAM = 19;
 const OUTCOME = 20;
 const SOURCE = 21;
 const FLAGS = 22;
+const QUEUED_MS = 23;
 /**
  * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise.
  */
@@ -84,6 +86,8 @@ export interface AccessRecord {
   readonly usage: AccessUsage | undefined;
   readonly firstTokenMs: number | undefined;
   readonly durationMs: number;
+  /** Time of it in which the call waited for room in the limits of its upstreams. */
+  readonly queuedMs: number;
 }
 
 export interface AccessUsage {
@@ -164,6 +168,7 @@ export class AccessWriter {
     ints[first32 + OUTCOME] = OUTCOMES.indexOf(record.outcome);
     ints[first32 + SOURCE] = usage?.source ?? NOTHING;
     ints[first32 + FLAGS] = (record.stream ? STREAM : 0) | (record.begun ? BEGUN : 0);
+    ints[first32 + QUEUED_MS] = record.queuedMs;
     this.#ring.publish();
   }
 }
@@ -231,6 +236,7 @@ export class AccessReader {
             },
       firstTokenMs: valueOf(floats[first64 + FIRST_TOKEN_MS]!),
       durationMs: floats[first64 + DURATION_MS]!,
+      queuedMs: ints[first32 + QUEUED_MS]!,
     };
   }
 }

@@ -1,9 +1,9 @@
 /**
- * Metrics of all but the requests (request-families.ts): upstreams, accounting, spans, threads, the process,
- * single accounts, and what is shared with other processes or hosts. exposition.ts reads them at a scrape.
- * Main thread.
+ * Metrics of all but the requests (request-families.ts) and the upstreams (upstream-families.ts): accounting,
+ * spans, threads, the process, single accounts, and what is shared with other processes or hosts.
+ * exposition.ts reads them at a scrape. Main thread.
  */
-import type { ThreadSnapshot, UpstreamSnapshot } from './metrics-reader.js';
+import type { ThreadSnapshot } from './metrics-reader.js';
 import { REGISTRY_STATES, SHARING_STATES, type SharingSnapshot } from './metrics-snapshot.js';
 import {
   type AccountSample,
@@ -11,87 +11,10 @@ import {
   histogramSamples,
   type MetricFamily,
   type MetricsSource,
-  type NamedUpstream,
   type Sample,
   secondsOf,
 } from './metrics-source.js';
-
-const UPSTREAM_LABELS = ['model', 'upstream'];
-
-function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapshot) => number): Sample[] {
-  return source.knownUpstreams().map(({ model, name, slot }) => ({
-    value: value(source.reader.upstream(slot)),
-    labels: { model, upstream: name },
-  }));
-}
-
-/** Returns one sample for each name of the row. */
-function upstreamRows(
-  source: MetricsSource,
-  upstreams: readonly NamedUpstream[],
-  label: string,
-  row: (snapshot: UpstreamSnapshot) => ReadonlyMap<string, number>,
-): Sample[] {
-  return upstreams.flatMap(({ model, name, slot }) =>
-    [...row(source.reader.upstream(slot))].map(([key, value]) => ({
-      value,
-      labels: { model, upstream: name, [label]: key },
-    })),
-  );
-}
-
-export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
-  {
-    name: 'tollgate_upstream_attempts_total',
-    type: 'counter',
-    help: 'Attempts of chat calls on an upstream, the first and further ones. upstream is its host and port.',
-    labels: UPSTREAM_LABELS,
-    collect: (source) => upstreamSamples(source, ({ attempts }) => attempts),
-  },
-  {
-    name: 'tollgate_upstream_retries_total',
-    type: 'counter',
-    help: 'Attempts on an upstream that followed a failed attempt of the same call, here or elsewhere.',
-    labels: UPSTREAM_LABELS,
-    collect: (source) => upstreamSamples(source, ({ retries }) => retries),
-  },
-  {
-    name: 'tollgate_upstream_failures_total',
-    type: 'counter',
-    help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 409, 413, 422: handed to the caller).',
-    labels: [...UPSTREAM_LABELS, 'kind'],
-    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
-  },
-  {
-    name: 'tollgate_upstream_credentials_refused_total',
-    type: 'counter',
-    help: 'Attempts that an upstream answered with 401, 402 or 403: our key or account there does not serve, and somebody has to act.',
-    labels: UPSTREAM_LABELS,
-    collect: (source) => upstreamSamples(source, ({ failures }) => failures.get('credentials')!),
-  },
-  {
-    name: 'tollgate_usage_disbelieved_total',
-    type: 'counter',
-    help: 'Reports of usage that were not believed, so that tokens were counted here, by reason: malformed, contradictory, too_much_output (than the model can give), beyond_max_tokens, too_much_input (than the body holds), zero (beside a prompt or a text).',
-    labels: [...UPSTREAM_LABELS, 'reason'],
-    collect: (source) =>
-      upstreamRows(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
-  },
-  {
-    name: 'tollgate_upstream_calls_in_flight',
-    type: 'gauge',
-    help: 'Attempts in work on an upstream.',
-    labels: UPSTREAM_LABELS,
-    collect: (source) => upstreamSamples(source, ({ callsInFlight }) => callsInFlight),
-  },
-  {
-    name: 'tollgate_upstream_breaker_workers',
-    type: 'gauge',
-    help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes) or open (it is left alone). Each worker judges for itself.',
-    labels: [...UPSTREAM_LABELS, 'state'],
-    collect: (source) => upstreamRows(source, source.upstreams(), 'state', ({ breakers }) => breakers),
-  },
-];
+import { UPSTREAM_FAMILIES } from './upstream-families.js';
 
 const ACCOUNT_LABELS = ['account', 'account_name'];
 

@@ -158,7 +158,13 @@ export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
  */
 export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
 export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
-export const UPSTREAM_WORDS = wholeLines(UPSTREAM_FAILED_KIND + 1);
+/** Calls that wait for room in the limits of their upstreams; each counts at one of these. */
+export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
+/** Waits that have ended, those that ended in vain, and milliseconds of all. */
+export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
+export const UPSTREAM_WAITS_REFUSED = UPSTREAM_WAITS + 1;
+export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REFUSED + 1;
+export const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /**

@@ -41,6 +41,10 @@ import {
   UPSTREAM_IN_FLIGHT,
   UPSTREAM_RETRIES,
   UPSTREAM_STRIPE_WORDS,
+  UPSTREAM_WAITED_MS,
+  UPSTREAM_WAITING,
+  UPSTREAM_WAITS,
+  UPSTREAM_WAITS_REFUSED,
   modelAt,
   openStripes,
   upstreamAt,
@@ -75,6 +79,13 @@ export interface UpstreamSnapshot {
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
+  /** Calls that wait for room in the limits of upstreams, and their waits that have ended. */
+  readonly waits: {
+    readonly now: number;
+    readonly ended: number;
+    readonly refused: number;
+    readonly ms: number;
+  };
   /** Number of workers by the state of their breaker. */
   readonly breakers: ReadonlyMap<BreakerState, number>;
 }
@@ -148,6 +159,12 @@ export class MetricsReader {
       callsInFlight: sum(this.#workers, at + UPSTREAM_IN_FLIGHT),
       failures: row(this.#workers, at + UPSTREAM_FAILURES, FAILURE_KINDS),
       lastFailure,
+      waits: {
+        now: sum(this.#workers, at + UPSTREAM_WAITING),
+        ended: sum(this.#workers, at + UPSTREAM_WAITS),
+        refused: sum(this.#workers, at + UPSTREAM_WAITS_REFUSED),
+        ms: sum(this.#workers, at + UPSTREAM_WAITED_MS),
+      },
       disbelieved: row(this.#workers, at + UPSTREAM_DISBELIEVED, DISBELIEF_REASONS),
       breakers,
     };

@@ -2,6 +2,8 @@
  * What a scrape reads (gateway/gateway-metrics.ts gives it), the shape of families and samples, and the names
  * of upstreams in labels. Main thread.
  */
+import type { UpstreamLimits, UpstreamQuotaName } from '../core/quotas.js';
+import type { UpstreamScopeIndex } from '../core/units.js';
 import type { FlushSnapshot, HistogramSnapshot } from './histogram.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { MetricsReader } from './metrics-reader.js';
@@ -50,6 +52,8 @@ export interface MetricsSource {
   readonly knownUpstreams: () => readonly NamedUpstream[];
   /** Upstreams of the present settings. */
   readonly upstreams: () => readonly NamedUpstream[];
+  /** What is used of each limit of a scope of upstreams. */
+  readonly upstreamUse: (scope: UpstreamScopeLimits) => readonly UpstreamQuotaUse[];
   /** Names, in the order of the stripes. */
   readonly threads: readonly string[];
   readonly callsInFlightMax: number;
@@ -128,6 +132,21 @@ export interface UpstreamSetting {
   readonly name: string;
   readonly priority: number;
   readonly weight: number;
+  /** Undefined if it has no limits. */
+  readonly scope?: UpstreamScopeLimits | undefined;
+}
+
+/** The upstreams that share limits, and the limits. */
+export interface UpstreamScopeLimits {
+  readonly index: UpstreamScopeIndex;
+  readonly limits: UpstreamLimits;
+}
+
+export interface UpstreamQuotaUse {
+  readonly quota: UpstreamQuotaName;
+  readonly limit: number;
+  /** With what calls hold. */
+  readonly used: number;
 }
 
 export interface NamedUpstream extends UpstreamSetting {

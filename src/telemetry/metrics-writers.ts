@@ -42,6 +42,10 @@ import {
   UPSTREAM_RETRIES,
   UPSTREAM_SLOTS_MAX,
   UPSTREAM_STRIPE_WORDS,
+  UPSTREAM_WAITED_MS,
+  UPSTREAM_WAITING,
+  UPSTREAM_WAITS,
+  UPSTREAM_WAITS_REFUSED,
   modelAt,
   openStripe,
   upstreamAt,
@@ -132,6 +136,7 @@ export class UpstreamMetrics {
       const at = upstreamAt(slot);
       // Storing a zero into each block would make the kernel give it a page.
       if (this.#words[at + UPSTREAM_ATTEMPTS] !== 0) this.#words[at + UPSTREAM_IN_FLIGHT] = 0;
+      if (this.#words[at + UPSTREAM_WAITING] !== 0) this.#words[at + UPSTREAM_WAITING] = 0;
     }
   }
 
@@ -154,6 +159,20 @@ export class UpstreamMetrics {
     // A reader between the two stores takes this failure's kind for that of the one before.
     this.#words[at + UPSTREAM_FAILED_KIND] = kindIndex;
     this.#words[at + UPSTREAM_FAILED_AT] = nowMs;
+  }
+
+  /** A call waits for room in the limits of upstreams; `slot` is one of them. */
+  waitBegun(slot: number): void {
+    this.#words[upstreamAt(slot) + UPSTREAM_WAITING]! += 1;
+  }
+
+  /** `refused`: no room came in time. */
+  waitEnded(slot: number, waitedMs: number, refused: boolean): void {
+    const at = upstreamAt(slot);
+    this.#words[at + UPSTREAM_WAITING]! -= 1;
+    this.#words[at + UPSTREAM_WAITS]! += 1;
+    this.#words[at + UPSTREAM_WAITED_MS]! += waitedMs;
+    if (refused) this.#words[at + UPSTREAM_WAITS_REFUSED]! += 1;
   }
 
   /** Counts a report of usage that was not believed. */

@@ -99,6 +99,7 @@ function callAttributes(record: CallSpanRecord, accountId: string | undefined): 
     'tollgate.request.id': record.requestId,
     ...(accountId === undefined ? {} : { 'tollgate.account.id': accountId }),
     ...(costPicoUnits === null ? {} : { 'tollgate.cost': currencyOf(costPicoUnits) }),
+    ...(record.queuedMs === 0 ? {} : { 'tollgate.upstream.queued_ms': record.queuedMs }),
   };
 }
 

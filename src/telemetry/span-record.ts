@@ -40,6 +40,8 @@ export interface CallSpanRecord {
   /** Not in the spans of attempts: a sum of tokens over spans would count them twice. */
   readonly tokens: SpanTokens | null;
   readonly costPicoUnits: bigint | null;
+  /** Time of waiting for room in the limits of upstreams. */
+  readonly queuedMs: number;
 }
 
 /** One attempt on an upstream. */

@@ -19,22 +19,33 @@ import type {
 } from '../channel/messages.js';
 import type { Usage } from '../protocol/usage.js';
 import type { Log } from '../telemetry/log.js';
-import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { ResponseBudgetBuffer, ResponseBudget } from './response-reader.js';
 import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
-import { countOrEstimate, type CountTokens } from './token-count.js';
-import { ErrorLog, unavailableError, type AttemptFailure } from './error-mapping.js';
-import { RetryPlan } from './target-choice.js';
+import { usageOf } from './call-usage.js';
+import type { CountTokens } from './token-count.js';
+import {
+  beyondQuota,
+  ErrorLog,
+  noRoomError,
+  tokensUsedBy,
+  unavailableError,
+  type AttemptFailure,
+} from './error-mapping.js';
+import { RetryPlan } from './retry-plan.js';
 import type { RouteTable } from './route-table.js';
-import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from './target.js';
-import { doubtOf, withinHold } from './usage-shapes.js';
+import { QuotaWait } from './quota-wait.js';
+import { ECHO_ORIGIN, type UpstreamTarget } from './target.js';
+import type { NoRoom } from './target-choice.js';
+import type { UpstreamQuotas } from './upstream-quotas.js';
+import { bodyBytesOf, tokensMaxOf } from './usage-shapes.js';
 
 interface SessionDeps {
   readonly routes: RouteTable;
+  readonly quotas: UpstreamQuotas;
   readonly http: HttpClient;
   readonly echo: HttpClient;
   readonly count: CountTokens;
@@ -93,6 +104,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #state: State = 'calling';
   #attempt: Attempt | undefined;
   #pause: NodeJS.Timeout | undefined;
+  /** Exists if the call has waited for room. */
+  #wait: QuotaWait | undefined;
   #relayed = false;
   #upstreamWaitMs = 0;
   /** The client has gone. */
@@ -113,7 +126,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#request = request;
     this.#downstream = downstream;
     this.budget = new ResponseBudget(shared.answers);
-    this.#plan = new RetryPlan(shared.routes.choiceOf(request.modelIndex), shared.clock);
+    const choice = shared.routes.choiceOf(request.modelIndex);
+    this.#plan = new RetryPlan(choice, shared.clock, () =>
+      tokensMaxOf(request, shared.routes.routeOf(request.modelIndex).outputTokensMax),
+    );
   }
 
   start(): void {
@@ -140,8 +156,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state === 'settling') return;
     const attempt = this.#attempt;
     attempt?.abort();
-    if (attempt?.sent === true) this.#settleSoon();
-    else this.#fail(CLIENT_GONE);
+    if (attempt?.sent === true) {
+      this.#settleSoon();
+      return;
+    }
+    attempt?.taken.settle(0);
+    this.#fail(CLIENT_GONE);
   }
 
   relay(bytes: Uint8Array): void {
@@ -161,6 +181,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const attempt = this.#attempt!;
     this.#attempt = undefined;
     this.budget.clear();
+    attempt.taken.settle(tokensUsedBy(failure, attempt.sent));
     this.#shared.metrics.countFailure(attempt.taken.target.slot, failure.kind, this.#shared.clock.wallMs());
     if (failure.callerError !== undefined) {
       if (failure.ours)
@@ -176,7 +197,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
     this.#reason = failure.reason;
     const pauseMs = this.#relayed ? undefined : this.#plan.pauseMs(attempt.taken, failure, attempt.sent);
-    this.#note(attempt, failure, pauseMs !== undefined);
+    this.#shared.errors.writeFailure(attempt.taken.target, failure, pauseMs !== undefined);
     if (pauseMs === undefined) this.#fail(unavailableError(failure.reason, this.#retryAfterSeconds));
     else this.#tryAfter(pauseMs);
   }
@@ -200,6 +221,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
     this.#shared.errors.write('error', 'gateway', 'a call failed inside of the gateway', cause);
     this.#attempt?.abort();
+    this.#attempt?.taken.settle();
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
@@ -212,21 +234,66 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#pause = setTimeout(again, pauseMs);
   }
 
-  #try(): void {
+  /** `queued`: the call has waited, and it is its turn. Returns false if it goes on waiting. */
+  #try(queued = false): boolean {
     const { echo, http, clock } = this.#shared;
-    const taken = this.#plan.take();
-    if (taken === undefined) {
-      this.#failResting();
-      return;
-    }
+    const taken = this.#plan.take(queued);
+    if (taken === undefined) return this.#notTaken(queued);
+    if (queued) this.#wait!.ended(true);
     this.#downstream.noteUpstream(taken.target.slot);
     const client = taken.target.origin === ECHO_ORIGIN ? echo : http;
     try {
       this.#attempt = new Attempt(client, taken, this.#request, this.#newSpan(taken.target), clock, this);
     } catch (error) {
       taken.release();
+      taken.settle(0);
       throw error;
     }
+    return true;
+  }
+
+  #notTaken(queued: boolean): boolean {
+    const noRoom = this.#plan.noRoom();
+    if (noRoom !== undefined) {
+      if (!queued) this.#queue(noRoom);
+      return false;
+    }
+    if (queued) this.#wait!.ended(false);
+    const { tokensBeyond } = this.#plan;
+    if (tokensBeyond === undefined) this.#failResting();
+    else this.#fail(beyondQuota(this.#plan.tokens, tokensBeyond));
+    return true;
+  }
+
+  /** Waits for room; if the call may not wait any longer, or the queue is full, it fails now. */
+  #queue(noRoom: NoRoom): void {
+    const { quotas, clock, metrics } = this.#shared;
+    const { account } = this.#request;
+    this.#wait ??= new QuotaWait(quotas.queue, clock, metrics, {
+      account,
+      bytes: bodyBytesOf(this.#request),
+      waitsFor: () => this.#plan.noRoom()?.scopes ?? [],
+      tryNow: () => this.#tryQueued(),
+      giveUp: () => this.#failNoRoom(),
+      noteQueued: (ms) => this.#downstream.noteQueued(ms),
+    });
+    this.#wait.begin(noRoom);
+  }
+
+  #tryQueued(): boolean {
+    try {
+      return this.#try(true);
+    } catch (error) {
+      this.crash(error);
+      return true;
+    }
+  }
+
+  #failNoRoom(): void {
+    const noRoom = this.#plan.noRoom();
+    const seconds = Math.max(1, ceilDiv(Math.ceil(noRoom?.freeInMs ?? 0), 1_000));
+    if (this.#reason === undefined) this.#fail(noRoomError(noRoom?.quota, seconds));
+    else this.#fail(unavailableError(this.#reason, shorter(this.#retryAfterSeconds, seconds)));
   }
 
   #newSpan(target: UpstreamTarget): AttemptSpan | undefined {
@@ -255,23 +322,6 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#fail(unavailableError(this.#reason ?? reason, seconds));
   }
 
-  #note(attempt: Attempt, failure: AttemptFailure, again: boolean): void {
-    const { target } = attempt.taken;
-    const { name } = target;
-    const { errors } = this.#shared;
-    if (failure.wrongAddress)
-      errors.write(
-        'warn',
-        name,
-        'an upstream has no chat interface at its address, or not this model: check url and model',
-        `${failure.cause}, at ${addressOf(target)}`,
-      );
-    else if (failure.kind === 'credentials')
-      errors.write('error', name, 'an upstream refuses our key or account', failure.cause);
-    else if (again) errors.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
-    else errors.write('error', name, 'an upstream failed, the call was lost', failure.cause);
-  }
-
   /**
    * At the end of the event-loop turn: if many clients leave together, each upstream call is aborted before
    * the first one is counted.
@@ -287,51 +337,15 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state === 'calling', 'a call is settled once');
     this.#state = 'settling';
     this.#rest = rest;
-    const { meter } = this.#attempt!;
-    const doubt = this.#doubtOf(this.#attempt!);
-    const reported = doubt === undefined ? meter.reported : undefined;
-    if (reported !== undefined && !meter.isReportOld) {
-      this.#settled(reported);
-      return;
-    }
-    const { routes, count, errors } = this.#shared;
-    const { tokenizer, outputTokensMax } = routes.routeOf(this.#request.modelIndex);
-    const wanted = meter.countRequest(tokenizer, this.#request.largeBody ?? this.#request.body);
-    countOrEstimate(count, wanted, this.#request.account, errors)
-      .then((counted) => {
-        const usage =
-          doubt === undefined ? counted : withinHold(counted, doubt, this.#request, outputTokensMax);
-        this.#settled(reported === undefined ? usage : atLeast(reported, usage));
-      })
-      .catch((error: unknown) => this.crash(error));
-  }
-
-  /**
-   * Why the upstream's usage report is not believed; also counted and logged. Undefined if it is believed or
-   * there is none.
-   */
-  #doubtOf({ meter, taken: { target } }: Attempt): DisbeliefReason | undefined {
-    const { routes, metrics, errors } = this.#shared;
-    const { outputTokensMax } = routes.routeOf(this.#request.modelIndex);
-    const { tokens } = meter;
-    const doubt =
-      tokens === undefined
-        ? meter.fault
-        : doubtOf(tokens, this.#request, outputTokensMax, () => meter.hasText());
-    if (doubt === undefined) return undefined;
-    metrics.countDisbelieved(target.slot, doubt);
-    const cause = tokens === undefined ? doubt : `${doubt}: ${JSON.stringify(tokens)}`;
-    errors.write(
-      'warn',
-      target.name,
-      'an upstream reported usage that cannot be, it was counted here',
-      cause,
-    );
-    return doubt;
+    const usage = usageOf(this.#attempt!, this.#request, this.#shared);
+    if (usage instanceof Promise)
+      usage.then((counted) => this.#settled(counted)).catch((error: unknown) => this.crash(error));
+    else this.#settled(usage);
   }
 
   #settled(usage: Usage): void {
     const isLeft = this.#cancelled || this.#cut;
+    this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
     this.#attempt = undefined;
     this.#state = 'delivering';
     this.#usage = isLeft && usage.source !== 'reported' ? { ...usage, source: 'estimated' } : usage;
@@ -365,20 +379,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#rest = EMPTY;
     this.budget.clear();
     clearTimeout(this.#pause);
+    this.#wait?.leave();
     this.#downstream.fail(error);
   }
-}
-
-/**
- * For a report that came before the last of the text. A count of the text does not include hidden reasoning.
- */
-function atLeast(reported: Usage, counted: Usage): Usage {
-  return {
-    promptTokens: reported.promptTokens,
-    cachedTokens: reported.cachedTokens,
-    completionTokens: Math.max(reported.completionTokens, counted.completionTokens),
-    source: 'estimated',
-  };
 }
 
 /** The shortest wait that any of the upstreams asked for. */

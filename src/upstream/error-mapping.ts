@@ -5,6 +5,7 @@
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
+import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { WallMs } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
 import type { Log } from '../telemetry/log.js';
@@ -12,6 +13,7 @@ import type { FailureKind } from '../telemetry/metrics-layout.js';
 import type { HttpFault } from '../http1/http-client.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { SecretTraces } from './secret-traces.js';
+import { addressOf, type UpstreamTarget } from './target.js';
 
 /** Why an attempt failed. */
 export interface AttemptFailure {
@@ -240,6 +242,39 @@ export function unavailableError(reason: string, seconds: number | undefined): E
   };
 }
 
+/** No upstream has room in its limits, nor had for as long as the call could wait. */
+export function noRoomError(quota: UpstreamQuotaName | undefined, seconds: number): ErrorRecord {
+  const what = quota === undefined ? '' : ` (${quota})`;
+  return {
+    code: 'overloaded',
+    message: `what the gateway may ask of the provider of this model is used up${what}; retry after ${seconds} seconds. This call is not billed.`,
+    retryAfterSeconds: seconds,
+  };
+}
+
+/** The call may use more tokens than any of its upstreams allows in a minute, so waiting would be in vain. */
+export function beyondQuota(tokens: number, tokensMax: number): ErrorRecord {
+  return {
+    code: 'invalid_parameters',
+    message: `this call may use ${tokens} tokens, and the providers of this model allow ${tokensMax} a minute: shorten it, or lower max_tokens. It is not billed.`,
+  };
+}
+
+/** Whether the upstream has done no work that its limits count. */
+const UNWORKED: ReadonlySet<FailureKind> = new Set([
+  'connect',
+  'no_connection_free',
+  'rate_limited',
+  'credentials',
+  'status',
+  'rejected',
+]);
+
+/** Tokens that a failed attempt used; undefined if nobody knows, so that all count that it may have used. */
+export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean): 0 | undefined {
+  return !sent || repeatable || UNWORKED.has(kind) ? 0 : undefined;
+}
+
 /**
  * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a number or a date), within 1..3600; undefined if it is
  * neither.
@@ -286,6 +321,22 @@ export class ErrorLog {
   constructor(log: Log, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
+  }
+
+  /** Why an attempt failed; `again`: the call is tried once more. */
+  writeFailure(target: UpstreamTarget, failure: AttemptFailure, again: boolean): void {
+    const { name } = target;
+    if (failure.wrongAddress)
+      this.write(
+        'warn',
+        name,
+        'an upstream has no chat interface at its address, or not this model: check url and model',
+        `${failure.cause}, at ${addressOf(target)}`,
+      );
+    else if (failure.kind === 'credentials')
+      this.write('error', name, 'an upstream refuses our key or account', failure.cause);
+    else if (again) this.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
+    else this.write('error', name, 'an upstream failed, the call was lost', failure.cause);
   }
 
   /** `subject` is an upstream's name or another fixed word, `message` a fixed text; only `cause` varies. */

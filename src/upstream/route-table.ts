@@ -7,20 +7,29 @@ import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { TargetChoice } from './target-choice.js';
 import type { ModelRoute, UpstreamTarget } from './target.js';
+import type { UpstreamQuotas } from './upstream-quotas.js';
 
 export class RouteTable {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #metrics: UpstreamMetrics;
+  readonly #quotas: UpstreamQuotas;
   #routes: readonly ModelRoute[] = [];
   /** By the same index as the routes. */
   readonly #choices: TargetChoice[] = [];
 
   /** `routes` by the model's index in the catalogue. */
-  constructor(routes: readonly ModelRoute[], clock: Clock, log: Log, metrics: UpstreamMetrics) {
+  constructor(
+    routes: readonly ModelRoute[],
+    clock: Clock,
+    log: Log,
+    metrics: UpstreamMetrics,
+    quotas: UpstreamQuotas,
+  ) {
     this.#clock = clock;
     this.#log = log;
     this.#metrics = metrics;
+    this.#quotas = quotas;
     this.replace(routes);
   }
 
@@ -41,7 +50,7 @@ export class RouteTable {
     for (const [index, { targets }] of routes.entries()) {
       const choice = this.#choices[index];
       if (choice === undefined)
-        this.#choices.push(new TargetChoice(targets, this.#clock, this.#log, this.#metrics));
+        this.#choices.push(new TargetChoice(targets, this.#clock, this.#log, this.#metrics, this.#quotas));
       else choice.replace(targets);
     }
   }

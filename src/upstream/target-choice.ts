@@ -1,16 +1,19 @@
 /**
- * Chooses the upstream of a model for a call: the best priority that was not tried and is not cooling down;
- * within it, the one with the least calls in flight for its weight. Sessions use it through a RetryPlan.
- * Upstream worker; one choice a model, which counts the calls of its worker alone.
+ * Chooses the upstream of a model for a call: the best priority that was not tried, is not cooling down and
+ * has room in its limits; within it, the one with the least calls in flight for its weight. Sessions use it
+ * through a RetryPlan (retry-plan.ts). Upstream worker; one choice a model, which counts the calls of its
+ * worker alone, but for the limits.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { MonotonicMs } from '../core/units.js';
+import type { UpstreamQuotaName } from '../core/quotas.js';
+import type { MonotonicMs, UpstreamScopeIndex } from '../core/units.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { Breaker, type BreakerChange, type BreakerPass } from './breaker.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { isSameUpstream, type UpstreamTarget } from './target.js';
+import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
  * While others take its calls, an upstream's Retry-After is respected for so long; then it is asked again,
@@ -33,10 +36,25 @@ interface TargetState {
 }
 
 /** Why no upstream takes a call, and for how long. */
-interface Cooldown {
+export interface Cooldown {
   readonly restMs: number;
   /** For the caller. */
   readonly reason: string;
+}
+
+/** Upstreams would take a call, but none has room in its limits. */
+export interface NoRoom {
+  /** Of the upstream that has room first. */
+  readonly quota: UpstreamQuotaName | undefined;
+  /** Its slot among the metrics. */
+  readonly slot: number;
+  /** Until one has room, if nobody else takes it; 0 if that is now, or not known. */
+  readonly freeInMs: number;
+  /** How long a call may wait for it. */
+  readonly queueMs: number;
+  readonly scopes: readonly UpstreamScopeIndex[];
+  /** The coordinator, which was not asked, may have room for one of `scopes`. */
+  readonly asks: boolean;
 }
 
 export class TargetChoice {
@@ -45,18 +63,28 @@ export class TargetChoice {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #metrics: UpstreamMetrics;
+  readonly #quotas: UpstreamQuotas;
+  #limitsTokens = false;
 
   /** `targets` sorted by priority, best first. */
-  constructor(targets: readonly UpstreamTarget[], clock: Clock, log: Log, metrics: UpstreamMetrics) {
+  constructor(
+    targets: readonly UpstreamTarget[],
+    clock: Clock,
+    log: Log,
+    metrics: UpstreamMetrics,
+    quotas: UpstreamQuotas,
+  ) {
     this.#clock = clock;
     this.#log = log;
     this.#metrics = metrics;
+    this.#quotas = quotas;
     this.replace(targets);
   }
 
   /** The next `take` chooses from these, sorted as before. Upstreams that stay keep their state. */
   replace(targets: readonly UpstreamTarget[]): void {
     invariant(targets.length > 0, 'a model has an upstream');
+    this.#limitsTokens = targets.some(({ quotas }) => quotas?.limits.tokensPerMinute !== undefined);
     const known = [...this.#states];
     this.#states = targets.map((target) => {
       const at = known.findIndex((state) => isSameUpstream(state.target, target));
@@ -84,6 +112,11 @@ export class TargetChoice {
     return state;
   }
 
+  /** Whether a target limits tokens, so that those of a call must be known. */
+  get limitsTokens(): boolean {
+    return this.#limitsTokens;
+  }
+
   get targets(): number {
     return this.#states.length;
   }
@@ -99,16 +132,55 @@ export class TargetChoice {
   }
 
   /**
-   * Takes the best target whose index is not in `tried`; undefined if all were tried or cool down. `retry`:
-   * an earlier attempt of the call has failed. O(targets).
+   * Takes the best target whose index is not in `tried`; undefined if all were tried, cool down, or have no
+   * room in their limits. `retry`: an earlier attempt of the call has failed. `tokens`: what the call may use
+   * at most. `queued`: it has waited, so what others wait for is not closed to it. O(targets).
    */
-  take(tried: readonly number[], retry = false): TakenTarget | undefined {
+  take(tried: readonly number[], retry = false, tokens = 0, queued = false): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
-    const best = this.#best(tried, nowMs);
-    if (best === undefined) return undefined;
-    best.inFlight++;
-    this.#metrics.attemptBegun(best.target.slot, retry);
-    return new TakenTarget(best, this.#clock, this.#metrics);
+    for (let passed = tried; ;) {
+      const best = this.#best(passed, nowMs);
+      if (best === undefined) return undefined;
+      const { quotas } = best.target;
+      const hold = quotas && this.#quotas.take(quotas, tokens, queued);
+      if (quotas !== undefined && hold === undefined) {
+        passed = [...passed, best.index];
+        continue;
+      }
+      best.inFlight++;
+      this.#metrics.attemptBegun(best.target.slot, retry);
+      return new TakenTarget(best, this.#clock, this.#metrics, hold);
+    }
+  }
+
+  /** After `take` gave nothing: undefined if no target would take the call even if it had room. */
+  noRoom(tried: readonly number[], tokens: number): NoRoom | undefined {
+    const nowMs = this.#clock.monotonicMs();
+    let first: { quota: UpstreamQuotaName | undefined; slot: number; freeInMs: number } | undefined;
+    let queueMs = 0;
+    let asks = false;
+    const scopes: UpstreamScopeIndex[] = [];
+    for (let passed = tried; ;) {
+      const state = this.#best(passed, nowMs);
+      if (state === undefined) break;
+      passed = [...passed, state.index];
+      const { slot, quotas } = state.target;
+      const shortage = quotas && this.#quotas.shortageOf(quotas, tokens);
+      const freeInMs = shortage?.freeInMs ?? 0;
+      if (freeInMs === Infinity) continue;
+      if (first === undefined || freeInMs < first.freeInMs)
+        first = { quota: shortage?.quota, slot, freeInMs };
+      if (quotas === undefined) continue;
+      queueMs = Math.max(queueMs, quotas.queueMs);
+      asks ||= shortage?.asks === true;
+      scopes.push(quotas.scope);
+    }
+    return first && { ...first, queueMs, scopes, asks };
+  }
+
+  /** The most tokens that a call may use to find room at some target; Infinity if one sets no such limit. */
+  get tokensMax(): number {
+    return Math.max(...this.#states.map(({ target }) => target.quotas?.limits.tokensPerMinute ?? Infinity));
   }
 
   /** How long until one of the targets takes a call. */
@@ -150,7 +222,7 @@ export class TargetChoice {
   }
 }
 
-/** One call on a target. It ends once, with the outcome of the call. */
+/** One attempt on a target. It ends once, with its outcome; what it used of the tokens is settled apart. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
@@ -160,14 +232,16 @@ export class TakenTarget {
   readonly #pass: BreakerPass;
   /** The call finds out whether a parked target must still be left alone. */
   readonly #isParkProbe: boolean;
+  readonly #hold: QuotaHold | undefined;
   #released = false;
 
-  constructor(state: TargetState, clock: Clock, metrics: UpstreamMetrics) {
+  constructor(state: TargetState, clock: Clock, metrics: UpstreamMetrics, hold: QuotaHold | undefined) {
     this.target = state.target;
     this.index = state.index;
     this.#state = state;
     this.#clock = clock;
     this.#metrics = metrics;
+    this.#hold = hold;
     const nowMs = clock.monotonicMs();
     if (state.breaker.isOpen) metrics.setBreaker(state.target.slot, 'half_open');
     this.#pass = state.breaker.begin(nowMs);
@@ -204,6 +278,14 @@ export class TakenTarget {
     if (this.#give()) this.#endUnheard(this.#clock.monotonicMs());
   }
 
+  /**
+   * Says how many tokens the attempt used; undefined: perhaps all that the call may use. The first call
+   * counts; each attempt needs one.
+   */
+  settle(tokens?: number): void {
+    this.#hold?.settle(tokens);
+  }
+
   /** A call that began earlier does not shorten the wait that a later one was told. */
   #park(ms: number, nowMs: MonotonicMs): void {
     const state = this.#state;
@@ -223,6 +305,7 @@ export class TakenTarget {
     if (this.#released) return false;
     this.#released = true;
     this.#state.inFlight--;
+    this.#hold?.ended();
     this.#metrics.attemptEnded(this.target.slot);
     return true;
   }
@@ -250,73 +333,4 @@ function noteChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, c
   else if (change === 'opened')
     log.warn('an upstream keeps failing and is left alone', { subject: name, restMs: cooldownMs });
   else log.warn('an upstream that was left alone still fails', { subject: name, restMs: cooldownMs });
-}
-
-/** Further attempts on an only upstream; their pauses add up to 0.3 s at most. */
-const REPEATS_MAX = 2;
-/**
- * No further attempt begins later: a caller that waited seconds for a connection would wait as long again.
- */
-const REPEAT_WITHIN_MS = 1_000;
-/** The longest first pause; the second is twice as long. */
-const PAUSE_MS = 100;
-
-/**
- * The attempts of one call: each upstream once. If a model has only one upstream, it is tried again after a
- * pause, if that repeats no work there. The session makes no attempt once a byte was sent to the client.
- */
-export class RetryPlan {
-  readonly #choice: TargetChoice;
-  readonly #clock: Clock;
-  readonly #startMs: number;
-  readonly #tried: number[] = [];
-  #tries = 0;
-  #repeats = 0;
-
-  constructor(choice: TargetChoice, clock: Clock) {
-    this.#choice = choice;
-    this.#clock = clock;
-    this.#startMs = clock.monotonicMs();
-  }
-
-  /** Takes the next upstream; undefined if all were tried or cool down. */
-  take(): TakenTarget | undefined {
-    const taken = this.#choice.take(this.#tried, this.#tries > 0);
-    if (taken === undefined) return undefined;
-    this.#tried.push(taken.index);
-    this.#tries++;
-    return taken;
-  }
-
-  /** Attempts so far. */
-  get tries(): number {
-    return this.#tries;
-  }
-
-  /** Milliseconds since the call came. */
-  spentMs(): number {
-    return this.#clock.monotonicMs() - this.#startMs;
-  }
-
-  rest(): Cooldown {
-    return this.#choice.rest();
-  }
-
-  /**
-   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. `sent`: a byte
-   * had reached the upstream.
-   */
-  pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
-    const spentMs = this.spentMs();
-    if (spentMs >= taken.target.totalTimeoutMs) return undefined;
-    if (this.#choice.isAnyLeft(this.#tried)) return 0;
-    if (this.#choice.targets > 1 || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
-    if (this.#repeats === REPEATS_MAX) return undefined;
-    this.#tried.length = 0;
-    this.#repeats++;
-    // That a kept connection was closed says nothing about the upstream.
-    if (sent && this.#repeats === 1) return 0;
-    // Random, so that calls that failed together do not come again together.
-    return PAUSE_MS * this.#repeats * (0.5 + Math.random() / 2);
-  }
 }

@@ -3,7 +3,17 @@
  * upstream workers alone, never to a listener, a log or a response.
  */
 import { isDeepStrictEqual } from 'node:util';
+import type { UpstreamLimits } from '../core/quotas.js';
+import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpTarget } from '../http1/http-client.js';
+
+/** The limits of an upstream, which it may share with others. */
+export interface TargetQuotas {
+  readonly scope: UpstreamScopeIndex;
+  readonly limits: UpstreamLimits;
+  /** How long a call may wait for room in them, in milliseconds. */
+  readonly queueMs: number;
+}
 
 export interface UpstreamTarget extends HttpTarget {
   /** Of its counters in the metrics. */
@@ -16,6 +26,8 @@ export interface UpstreamTarget extends HttpTarget {
   readonly breakerFailuresMax: number;
   /** How long its Retry-After is respected if no other upstream is left; 0: it is never respected. */
   readonly parkMsMax: number;
+  /** Undefined if it has no limits. */
+  readonly quotas: TargetQuotas | undefined;
 }
 
 /** Origin of the built-in model. */

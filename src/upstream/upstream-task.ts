@@ -18,8 +18,10 @@ import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { ErrorLog } from './error-mapping.js';
 import { Http1Client } from '../http1/client.js';
+import { UpstreamCounters } from '../ledger/upstream-counters.js';
 import { RouteTable } from './route-table.js';
 import { addressOf } from './target.js';
+import { UpstreamQuotas } from './upstream-quotas.js';
 import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
 
 /** For the log alone: the call is billed by an estimate. */
@@ -46,10 +48,12 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
       ),
   });
   const metrics = new UpstreamMetrics(task.metrics, task.index);
-  const routes = new RouteTable(task.routes, clock, log, metrics);
+  const quotas = new UpstreamQuotas(new UpstreamCounters(task.upstreams, clock, task.index), clock);
+  const routes = new RouteTable(task.routes, clock, log, metrics, quotas);
   const spans = task.spans && (await openSpanOutbox(task.spans));
   const startSession = createStartSession({
     routes,
+    quotas,
     http,
     echo: new EchoClient(clock),
     count: (request, account) =>

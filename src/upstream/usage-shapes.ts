@@ -195,6 +195,11 @@ function askedOf({ outputTokensMax, choices }: UpstreamRequest, modelOutputToken
   return Math.min(outputTokensMax, modelOutputTokensMax) * choices;
 }
 
+/** The most tokens that the call can use, as its caller's quotas hold them. */
+export function tokensMaxOf(request: UpstreamRequest, modelOutputTokensMax: number): number {
+  return bodyBytesOf(request) + askedOf(request, modelOutputTokensMax);
+}
+
 /** Tokenizers differ, and some count the marks between messages. */
 function withSlack(tokens: number): number {
   return Math.ceil(tokens * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
@@ -209,6 +214,6 @@ function promptTokensMaxOf(request: UpstreamRequest): number {
   return most + parts * PROMPT_TOKENS_OF_PART;
 }
 
-function bodyBytesOf({ body, bodyIsAscii, largeBody }: UpstreamRequest): number {
+export function bodyBytesOf({ body, bodyIsAscii, largeBody }: UpstreamRequest): number {
   return largeBody?.length ?? (bodyIsAscii ? body.length : Buffer.byteLength(body));
 }

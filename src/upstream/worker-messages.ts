@@ -6,6 +6,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { AccountIndex } from '../core/units.js';
 import type { CallTableBuffer } from '../channel/call-table.js';
 import type { FrameChannel } from '../channel/frame-port.js';
+import type { UpstreamBuffers } from '../ledger/upstream-counters.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
@@ -19,6 +20,7 @@ export interface UpstreamTask {
   readonly routes: readonly ModelRoute[];
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
+  readonly upstreams: UpstreamBuffers;
   /** The worker's stripe in the metrics of threads. */
   readonly thread: number;
   readonly controlPort: MessagePort;

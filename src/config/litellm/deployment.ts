@@ -1,12 +1,12 @@
 /** Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. */
 import { picoUnitsPerToken } from '../../core/money.js';
+import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import {
   HEADER_NAMES,
   HEADER_NAMES_REFUSED,
   HEADER_NAMES_SECRET,
-  OUTPUT_TOKENS_MAX,
   TIMEOUT_MS_MAX,
-} from '../catalog-schema.js';
+} from '../upstream-schema.js';
 import {
   azureAddress,
   openaiAddress,

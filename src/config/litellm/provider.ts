@@ -3,7 +3,7 @@
  * variable has the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
  * (github.com/BerriAI/litellm, MIT). Pure.
  */
-import { isUpstreamUrl } from '../catalog-schema.js';
+import { isUpstreamUrl } from '../upstream-schema.js';
 import type { ImportMap } from './remarks.js';
 
 export interface Provider {

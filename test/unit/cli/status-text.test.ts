@@ -26,6 +26,8 @@ const STATUS: StatusView = {
     attempts: 10,
     failures: at,
     last_failure: null,
+    quotas: [],
+    waiting_calls: 0,
   })),
   threads: Array.from({ length: 6 }, (_, at) => ({
     name: `listener-${at}`,
@@ -64,6 +66,15 @@ void t.test('what it shows', (t) => {
   t.match(
     lines.join('\n'),
     /\na{8}a*… +api\.example\.com .*\nb +api\.example\.com +1 +1 +half open +10 +1\n/,
+  );
+  const limited = STATUS.upstreams!.map((upstream, at) => ({
+    ...upstream,
+    quotas: at === 0 ? [] : [{ quota: 'requests_per_minute', limit: 8, used: 2 }],
+    waiting_calls: at === 2 ? 7 : 0,
+  }));
+  t.match(
+    linesOf({ ...STATUS, upstreams: limited }, 120).join('\n'),
+    / USED\n.* 10 +0 +-\nb .* 25 %\n.* 25 %, 7 wait\n/,
   );
   t.match(linesOf(STATUS, 60).join('\n'), /\ncost .*\n +P50 +P90 +P99\nwhole call /, 'times below counters');
   t.end();

@@ -38,6 +38,8 @@ void t.test('no file: the demo, with every default', (t) => {
             connections_max: 10000,
             breaker_failures: 10,
             park_max_ms: 5000,
+            quota_scope: 'key',
+            queue_ms: 5000,
           },
         ],
       },

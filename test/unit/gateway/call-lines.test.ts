@@ -27,6 +27,7 @@ const RECORD: AccessRecord = {
   },
   firstTokenMs: 310.4,
   durationMs: 640.20004,
+  queuedMs: 0,
 };
 
 const names = {
@@ -62,6 +63,7 @@ void t.test('a call is one line with all that is known of it', (t) => {
     cost: '0.00000855',
     first_token_ms: 310.4,
     duration_ms: 640.2,
+    queued_ms: 0,
     message: 'call',
   });
   t.end();

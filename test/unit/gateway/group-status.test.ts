@@ -45,6 +45,8 @@ function statusOf(place: number, calls: number, more: Partial<ProcessStatus> = {
         attempts: calls,
         failures: 1,
         last_failure: { kind: 'timeout', at: 1_000 - place },
+        quotas: [{ quota: 'requests_per_minute', limit: 10, used: calls }],
+        waiting_calls: 2,
       },
     ],
     threads: [{ name: 'main', event_loop_delay_ms_p99: 1, heap_bytes: 2 }],

@@ -26,6 +26,7 @@ const NOTHING_KNOWN: AccessRecord = {
   usage: undefined,
   firstTokenMs: undefined,
   durationMs: 0.25,
+  queuedMs: 0,
 };
 const ALL_KNOWN: AccessRecord = {
   request: 2 ** 40,
@@ -40,6 +41,7 @@ const ALL_KNOWN: AccessRecord = {
   usage: { promptTokens: 9, cachedTokens: 4, completionTokens: 12, source: 2, charged: asPicoUnits(5n) },
   firstTokenMs: 0,
   durationMs: 640.125,
+  queuedMs: 250,
 };
 
 function bed() {

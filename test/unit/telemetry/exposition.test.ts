@@ -3,6 +3,7 @@
  * other work.
  */
 import t from 'tap';
+import { asUpstreamScopeIndex } from '#src/core/units.js';
 import { Exposition, METRIC_FAMILIES, formatOf } from '#src/telemetry/exposition.js';
 import { emptyHistogram } from '#src/telemetry/histogram.js';
 import { ListenerMetrics } from '#src/telemetry/metrics-writers.js';
@@ -21,7 +22,9 @@ import { Scrape } from '../../support/metrics.js';
 import { HAS_PROMTOOL, promtool } from '../../support/prometheus.js';
 
 const LISTENERS = 2;
-const UPSTREAM = { model: 'm', name: 'host:1', priority: 1, weight: 1, slot: 0 };
+const LIMITS = { requestsPerMinute: 8, tokensPerMinute: undefined, callsInFlight: undefined };
+const SCOPE = { index: asUpstreamScopeIndex(0), limits: LIMITS };
+const UPSTREAM = { model: 'm', name: 'host:1', priority: 1, weight: 1, slot: 0, scope: SCOPE };
 
 const SHARING: SharingSnapshot = {
   with: 'hosts',
@@ -43,6 +46,7 @@ function world(models: number) {
     models: () => Array.from({ length: models }, (_, index) => ({ id: `model-"${index}\\`, ownedBy: 'me' })),
     knownUpstreams: () => [UPSTREAM],
     upstreams: () => [UPSTREAM],
+    upstreamUse: () => [{ quota: 'requests_per_minute', limit: 8, used: 2 }],
     threads: threadNames(LISTENERS, 1),
     callsInFlightMax: 7,
     flush: () => ({ durations: emptyHistogram([1, 2]), errors: 3, lagMs: 1_500 }),

@@ -31,6 +31,7 @@ const call: CallSpanRecord = {
   stream: false,
   tokens: [9, 0, 12],
   costPicoUnits: 8_550_000n,
+  queuedMs: 0,
 };
 const attempt: AttemptSpanRecord = {
   kind: SPAN_OF_ATTEMPT,

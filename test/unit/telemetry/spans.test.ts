@@ -35,6 +35,7 @@ const record = (index: number): CallSpanRecord => ({
   stream: false,
   tokens: [1, 2, 3],
   costPicoUnits: 2n ** 60n,
+  queuedMs: 0,
 });
 
 void t.test('20,000 spans that nobody reads', (t) => {

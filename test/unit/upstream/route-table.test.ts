@@ -9,7 +9,7 @@ import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { RouteTable } from '#src/upstream/route-table.js';
 import type { ModelRoute, UpstreamTarget } from '#src/upstream/target.js';
-import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
+import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
 
 const CLOCK: Clock = { monotonicMs: () => asMonotonicMs(1_000), wallMs: () => asWallMs(0) };
 const NONE: readonly number[] = [];
@@ -24,7 +24,13 @@ const routeOf = (...targets: UpstreamTarget[]): ModelRoute => ({
   targets,
 });
 const tableOf = (...routes: ModelRoute[]): RouteTable =>
-  new RouteTable(routes, CLOCK, new FakeLog(), new UpstreamMetrics(createMetrics(1, 1), 0));
+  new RouteTable(
+    routes,
+    CLOCK,
+    new FakeLog(),
+    new UpstreamMetrics(createMetrics(1, 1), 0),
+    upstreamQuotas(CLOCK),
+  );
 
 void t.test('calls in flight, breakers and pauses outlive a change of weight, priority or time', (t) => {
   const table = tableOf(

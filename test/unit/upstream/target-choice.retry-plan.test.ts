@@ -5,8 +5,9 @@ import { asMonotonicMs, asWallMs } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure } from '#src/upstream/error-mapping.js';
-import { RetryPlan, TargetChoice } from '#src/upstream/target-choice.js';
-import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
+import { RetryPlan } from '#src/upstream/retry-plan.js';
+import { TargetChoice } from '#src/upstream/target-choice.js';
+import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
 
 class HeldClock implements Clock {
   ms = 1_000;
@@ -20,7 +21,13 @@ function planOf(targets: number) {
   return {
     clock,
     plan: new RetryPlan(
-      new TargetChoice(list, clock, new FakeLog(), new UpstreamMetrics(createMetrics(1, 1), 0)),
+      new TargetChoice(
+        list,
+        clock,
+        new FakeLog(),
+        new UpstreamMetrics(createMetrics(1, 1), 0),
+        upstreamQuotas(clock),
+      ),
       clock,
     ),
   };

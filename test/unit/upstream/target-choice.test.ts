@@ -8,7 +8,7 @@ import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { UpstreamTarget } from '#src/upstream/target.js';
-import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
+import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
 
 const target = (name: string, priority: number, weight: number, changes: Partial<UpstreamTarget> = {}) =>
   targetOf('http://x', { name, priority, weight, ...changes });
@@ -25,9 +25,12 @@ function choiceOf(targets: readonly UpstreamTarget[]) {
   const buffers = createMetrics(1, 1);
   const metrics = new UpstreamMetrics(buffers, 0);
   const reader = new MetricsReader(buffers);
-  return { clock, log, reader, choice: new TargetChoice(targets, clock, log, metrics) };
+  const quotas = upstreamQuotas(clock);
+  return { clock, log, reader, quotas, choice: new TargetChoice(targets, clock, log, metrics, quotas) };
 }
 
+/** For targets without limits. */
+const NO_QUOTAS = upstreamQuotas(new HeldClock());
 const NONE: readonly number[] = [];
 const bad = garbageFailure('x');
 const paused = (seconds: string) => statusFailure(429, seconds, asWallMs(0));
@@ -212,7 +215,7 @@ void t.test(
               target('ab'[index]!, 1 + index, 1, { parkMsMax, breakerFailuresMax, slot: index }),
             );
             const clock = new HeldClock();
-            const choice = new TargetChoice(targets, clock, new FakeLog(), metrics);
+            const choice = new TargetChoice(targets, clock, new FakeLog(), metrics, NO_QUOTAS);
             const story: string[] = [];
             for (let rest = number, step = 0; step < DEPTH; step++, rest = Math.floor(rest / EVENTS.length)) {
               const event = EVENTS[rest % EVENTS.length]!;

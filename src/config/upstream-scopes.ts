@@ -1,0 +1,92 @@
+/**
+ * Which upstreams share their limits: those with one url and one key, because a provider limits what a key
+ * may use. Several models may name the same key, so limits that differ are an error. load.ts calls the check;
+ * gateway/snapshot.ts gives each scope its counters. Pure.
+ */
+import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
+import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';
+import { HEADER_NAMES_SECRET } from './upstream-schema.js';
+import { formatPath, type SettingPath } from './config-error.js';
+import type { Settings, SettingsDraft } from './schema.js';
+
+type UpstreamSettings = Settings['models'][number]['upstreams'][number];
+type UpstreamDraft = { readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined };
+
+/** The limits that upstreams of one scope declare. A limit that only one of them declares holds for all. */
+export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
+
+const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
+
+/**
+ * A text that is the same for upstreams that share their limits. It has the key in it: never show or store
+ * it. Some providers take the key in a header or in the url's query.
+ */
+export function scopeTextOf(
+  { url = '', key, headers = {}, model, quota_scope: by }: UpstreamDraft,
+  modelId: string | undefined,
+): string {
+  const { origin, pathname, search } = new URL(url);
+  const secrets = Object.entries(headers)
+    .filter(([name]) => SECRET_NAME.test(name))
+    .map(([name, value]) => [name.toLowerCase(), value])
+    .sort(([one], [other]) => (one! < other! ? -1 : 1));
+  const address = [origin, pathname.replace(/\/$/, ''), search];
+  return JSON.stringify([...address, key ?? null, secrets, by === 'model' ? (model ?? modelId) : null]);
+}
+
+/** The limits of each scope that has any, by `scopeTextOf`. */
+export function limitsByScope(models: Settings['models']): Map<string, DeclaredLimits> {
+  const scopes = new Map<string, DeclaredLimits>();
+  for (const model of models) {
+    for (const upstream of model.upstreams) {
+      const declared = declaredOf(upstream);
+      if (declared.length === 0) continue;
+      const text = scopeTextOf(upstream, model.id);
+      scopes.set(text, { ...scopes.get(text), ...Object.fromEntries(declared) });
+    }
+  }
+  return scopes;
+}
+
+/**
+ * Reports limits that differ within a scope, and keys that are counted by key in one place and by model in
+ * another. Call it when the keys are known.
+ */
+export function checkUpstreamLimits(
+  { models }: SettingsDraft,
+  report: (path: SettingPath, text: string) => void,
+): void {
+  const scopes = new Set<string>();
+  const first = new Map<string, { readonly path: SettingPath; readonly value: number | string }>();
+  models?.forEach((model, modelIndex) => {
+    model?.upstreams?.forEach((draft, index) => {
+      const upstream = draft as UpstreamDraft | undefined;
+      if (upstream?.url === undefined) return;
+      const path: SettingPath = ['models', modelIndex, 'upstreams', index];
+      const declared = declaredOf(upstream);
+      const check = (scope: string, name: string, value: number | string): void => {
+        const known = first.get(`${name} ${scope}`);
+        if (known === undefined) first.set(`${name} ${scope}`, { path: [...path, name], value });
+        else if (known.value !== value)
+          report(
+            [...path, name],
+            `got ${value}, but ${formatPath(known.path)} says ${known.value} for the same url and key, which share one limit (quota_scope)`,
+          );
+      };
+      if (declared.length === 0) return;
+      scopes.add(scopeTextOf(upstream, model.id));
+      const { quota_scope: by = 'key' } = upstream;
+      check(scopeTextOf({ ...upstream, quota_scope: 'key' }, undefined), 'quota_scope', by);
+      for (const [name, value] of declared) check(scopeTextOf(upstream, model.id), name, value);
+    });
+  });
+  if (scopes.size > UPSTREAM_SCOPES_MAX)
+    report(['models'], `${scopes.size} keys of upstreams have limits, want at most ${UPSTREAM_SCOPES_MAX}`);
+}
+
+function declaredOf(upstream: UpstreamDraft): [UpstreamQuotaName, number][] {
+  return UPSTREAM_QUOTA_NAMES.flatMap((name) => {
+    const value = upstream[name];
+    return value === undefined ? [] : [[name, value] satisfies [UpstreamQuotaName, number]];
+  });
+}

@@ -1,0 +1,141 @@
+/**
+ * Metrics of upstreams: attempts, failures, breakers, and their limits. exposition.ts reads them at a scrape,
+ * among those of gateway-families.ts. Main thread.
+ */
+import type { UpstreamSnapshot } from './metrics-reader.js';
+import {
+  type MetricFamily,
+  type MetricsSource,
+  type NamedUpstream,
+  type Sample,
+  secondsOf,
+} from './metrics-source.js';
+
+const UPSTREAM_LABELS = ['model', 'upstream'];
+
+function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapshot) => number): Sample[] {
+  return source.knownUpstreams().map(({ model, name, slot }) => ({
+    value: value(source.reader.upstream(slot)),
+    labels: { model, upstream: name },
+  }));
+}
+
+/** Returns one sample for each name of the row. */
+function upstreamRows(
+  source: MetricsSource,
+  upstreams: readonly NamedUpstream[],
+  label: string,
+  row: (snapshot: UpstreamSnapshot) => ReadonlyMap<string, number>,
+): Sample[] {
+  return upstreams.flatMap(({ model, name, slot }) =>
+    [...row(source.reader.upstream(slot))].map(([key, value]) => ({
+      value,
+      labels: { model, upstream: name, [label]: key },
+    })),
+  );
+}
+
+const MODEL_LABELS = ['model'];
+
+/** Waits are for any upstream of a model; `value` is summed over them. */
+function waitSamples(source: MetricsSource, value: (waits: UpstreamSnapshot['waits']) => number): Sample[] {
+  const sums = new Map<string, number>();
+  for (const { model, slot } of source.knownUpstreams())
+    sums.set(model, (sums.get(model) ?? 0) + value(source.reader.upstream(slot).waits));
+  return [...sums].map(([model, sum]) => ({ value: sum, labels: { model } }));
+}
+
+export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
+  {
+    name: 'tollgate_upstream_attempts_total',
+    type: 'counter',
+    help: 'Attempts of chat calls on an upstream, the first and further ones. upstream is its host and port.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ attempts }) => attempts),
+  },
+  {
+    name: 'tollgate_upstream_retries_total',
+    type: 'counter',
+    help: 'Attempts on an upstream that followed a failed attempt of the same call, here or elsewhere.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ retries }) => retries),
+  },
+  {
+    name: 'tollgate_upstream_failures_total',
+    type: 'counter',
+    help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 409, 413, 422: handed to the caller).',
+    labels: [...UPSTREAM_LABELS, 'kind'],
+    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
+  },
+  {
+    name: 'tollgate_upstream_credentials_refused_total',
+    type: 'counter',
+    help: 'Attempts that an upstream answered with 401, 402 or 403: our key or account there does not serve, and somebody has to act.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ failures }) => failures.get('credentials')!),
+  },
+  {
+    name: 'tollgate_usage_disbelieved_total',
+    type: 'counter',
+    help: 'Reports of usage that were not believed, so that tokens were counted here, by reason: malformed, contradictory, too_much_output (than the model can give), beyond_max_tokens, too_much_input (than the body holds), zero (beside a prompt or a text).',
+    labels: [...UPSTREAM_LABELS, 'reason'],
+    collect: (source) =>
+      upstreamRows(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
+  },
+  {
+    name: 'tollgate_upstream_calls_in_flight',
+    type: 'gauge',
+    help: 'Attempts in work on an upstream.',
+    labels: UPSTREAM_LABELS,
+    collect: (source) => upstreamSamples(source, ({ callsInFlight }) => callsInFlight),
+  },
+  {
+    name: 'tollgate_upstream_breaker_workers',
+    type: 'gauge',
+    help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes) or open (it is left alone). Each worker judges for itself.',
+    labels: [...UPSTREAM_LABELS, 'state'],
+    collect: (source) => upstreamRows(source, source.upstreams(), 'state', ({ breakers }) => breakers),
+  },
+  {
+    name: 'tollgate_upstream_quota_used_ratio',
+    type: 'gauge',
+    help: 'How much of a limit of an upstream is in use, by all who share it: requests_per_minute, tokens_per_minute (held ones included) or calls_in_flight. 1: no room.',
+    labels: [...UPSTREAM_LABELS, 'quota'],
+    across: 'max',
+    collect: (source) =>
+      source.upstreams().flatMap(({ model, name, scope }) =>
+        (scope === undefined ? [] : source.upstreamUse(scope)).map(({ quota, limit, used }) => ({
+          value: used / limit,
+          labels: { model, upstream: name, quota },
+        })),
+      ),
+  },
+  {
+    name: 'tollgate_upstream_queue_calls',
+    type: 'gauge',
+    help: 'Calls that wait for room in the limits of their upstreams.',
+    labels: MODEL_LABELS,
+    collect: (source) => waitSamples(source, ({ now }) => now),
+  },
+  {
+    name: 'tollgate_upstream_queue_waits_total',
+    type: 'counter',
+    help: 'Waits for room in the limits of upstreams that have ended, however they did.',
+    labels: MODEL_LABELS,
+    collect: (source) => waitSamples(source, ({ ended }) => ended),
+  },
+  {
+    name: 'tollgate_upstream_queue_refused_total',
+    type: 'counter',
+    help: 'Waits that ended with 503, because no room came in queue_ms or the queue was full.',
+    labels: MODEL_LABELS,
+    collect: (source) => waitSamples(source, ({ refused }) => refused),
+  },
+  {
+    name: 'tollgate_upstream_queue_wait_seconds_total',
+    type: 'counter',
+    help: 'Time that calls have waited for room in the limits of upstreams.',
+    labels: MODEL_LABELS,
+    collect: (source) => waitSamples(source, ({ ms }) => secondsOf(ms)),
+  },
+];

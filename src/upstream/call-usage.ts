@@ -1,0 +1,66 @@
+/**
+ * The usage that a call is billed for: what its upstream reported if that can be true, else what is counted
+ * here. The session asks once, when an attempt is over. Upstream worker.
+ */
+import type { UpstreamRequest } from '../channel/messages.js';
+import type { Usage } from '../protocol/usage.js';
+import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
+import type { Attempt } from './attempt.js';
+import type { ErrorLog } from './error-mapping.js';
+import type { RouteTable } from './route-table.js';
+import { countOrEstimate, type CountTokens } from './token-count.js';
+import { doubtOf, withinHold } from './usage-shapes.js';
+
+interface UsageDeps {
+  readonly routes: RouteTable;
+  readonly count: CountTokens;
+  readonly metrics: UpstreamMetrics;
+  readonly errors: ErrorLog;
+}
+
+/** At once if the report is believed; a promise if tokens are to be counted. */
+export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
+  const { meter } = attempt;
+  const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
+  const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
+  const reported = doubt === undefined ? meter.reported : undefined;
+  if (reported !== undefined && !meter.isReportOld) return reported;
+  const wanted = meter.countRequest(tokenizer, request.largeBody ?? request.body);
+  return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {
+    const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, outputTokensMax);
+    return reported === undefined ? usage : atLeast(reported, usage);
+  });
+}
+
+/**
+ * Why the upstream's usage report is not believed; also counted and logged. Undefined if it is believed or
+ * there is none.
+ */
+function doubtAbout(
+  { meter, taken: { target } }: Attempt,
+  request: UpstreamRequest,
+  outputTokensMax: number,
+  { metrics, errors }: UsageDeps,
+): DisbeliefReason | undefined {
+  const { tokens } = meter;
+  const doubt =
+    tokens === undefined ? meter.fault : doubtOf(tokens, request, outputTokensMax, () => meter.hasText());
+  if (doubt === undefined) return undefined;
+  metrics.countDisbelieved(target.slot, doubt);
+  const cause = tokens === undefined ? doubt : `${doubt}: ${JSON.stringify(tokens)}`;
+  errors.write('warn', target.name, 'an upstream reported usage that cannot be, it was counted here', cause);
+  return doubt;
+}
+
+/**
+ * For a report that came before the last of the text. A count of the text does not include hidden reasoning.
+ */
+function atLeast(reported: Usage, counted: Usage): Usage {
+  return {
+    promptTokens: reported.promptTokens,
+    cachedTokens: reported.cachedTokens,
+    completionTokens: Math.max(reported.completionTokens, counted.completionTokens),
+    source: 'estimated',
+  };
+}

@@ -1,0 +1,89 @@
+/**
+ * The time that one call spends in the queue for an upstream with room, and what is told about it. It may
+ * wait several times, if upstreams fail in between; its time in all is bounded. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
+import type { QuotaQueue, WaitingCall } from './quota-queue.js';
+import type { NoRoom } from './target-choice.js';
+
+/**
+ * If limits are shared with other processes, a call that may not wait still waits so long for the coordinator
+ * to grant what nobody uses. Most exchanges take some milliseconds.
+ */
+const ASK_MS = 1_000;
+
+/** The session, as its wait sees it. */
+export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
+  noteQueued(queuedMs: number): void;
+}
+
+export class QuotaWait implements WaitingCall {
+  readonly account: AccountIndex;
+  readonly bytes: number;
+  readonly #queue: QuotaQueue;
+  readonly #clock: Clock;
+  readonly #metrics: UpstreamMetrics;
+  readonly #owner: WaitOwner;
+  endMs = 0;
+  /** In all waits that have ended. */
+  #waitedMs = 0;
+  /** Undefined while it does not wait. */
+  #since: { readonly ms: number; readonly slot: number } | undefined;
+
+  constructor(queue: QuotaQueue, clock: Clock, metrics: UpstreamMetrics, owner: WaitOwner) {
+    this.account = owner.account;
+    this.bytes = owner.bytes;
+    this.#queue = queue;
+    this.#clock = clock;
+    this.#metrics = metrics;
+    this.#owner = owner;
+  }
+
+  /** May call `giveUp` or `tryNow` of the owner before it returns. */
+  begin({ slot, queueMs, asks }: NoRoom): void {
+    const nowMs = this.#clock.monotonicMs();
+    const leftMs = Math.max(queueMs, asks ? ASK_MS : 0) - this.#waitedMs;
+    this.#since = { ms: nowMs, slot };
+    this.#metrics.waitBegun(slot);
+    this.endMs = nowMs + leftMs;
+    if (leftMs > 0) this.#queue.add(this);
+    else this.giveUp();
+  }
+
+  waitsFor(): readonly UpstreamScopeIndex[] {
+    return this.#owner.waitsFor();
+  }
+
+  tryNow(): boolean {
+    return this.#owner.tryNow();
+  }
+
+  giveUp(): void {
+    this.#end('refused');
+    this.#owner.giveUp();
+  }
+
+  /** It is not in the queue any more: an upstream took the call, or none would even if it had room. */
+  ended(served: boolean): void {
+    this.#end(served ? 'served' : 'left');
+  }
+
+  /** The call is over. */
+  leave(): void {
+    if (this.#since === undefined) return;
+    this.#queue.remove(this);
+    this.#end('left');
+  }
+
+  #end(how: 'served' | 'refused' | 'left'): void {
+    if (this.#since === undefined) return;
+    const { ms, slot } = this.#since;
+    this.#since = undefined;
+    const waitedMs = this.#clock.monotonicMs() - ms;
+    this.#waitedMs += waitedMs;
+    this.#owner.noteQueued(this.#waitedMs);
+    this.#metrics.waitEnded(slot, waitedMs, how === 'refused');
+  }
+}

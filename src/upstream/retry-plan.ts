@@ -1,0 +1,95 @@
+/**
+ * The attempts of one call on the upstreams of its model. Each session has one. Upstream worker.
+ */
+import type { Clock } from '../core/clock.js';
+import type { AttemptFailure } from './error-mapping.js';
+import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choice.js';
+
+/** Further attempts on an only upstream; their pauses add up to 0.3 s at most. */
+const REPEATS_MAX = 2;
+/**
+ * No further attempt begins later: a caller that waited seconds for a connection would wait as long again.
+ */
+const REPEAT_WITHIN_MS = 1_000;
+/** The longest first pause; the second is twice as long. */
+const PAUSE_MS = 100;
+
+/**
+ * The attempts of one call: each upstream once. If a model has only one upstream, it is tried again after a
+ * pause, if that repeats no work there. The session makes no attempt once a byte was sent to the client.
+ */
+export class RetryPlan {
+  readonly #choice: TargetChoice;
+  readonly #clock: Clock;
+  readonly #tokensOf: () => number;
+  #tokens: number | undefined;
+  readonly #startMs: number;
+  readonly #tried: number[] = [];
+  #tries = 0;
+  #repeats = 0;
+
+  /** `tokensOf` is called if an upstream limits tokens: how many the call may use at most. */
+  constructor(choice: TargetChoice, clock: Clock, tokensOf = () => 0) {
+    this.#choice = choice;
+    this.#clock = clock;
+    this.#tokensOf = tokensOf;
+    this.#startMs = clock.monotonicMs();
+  }
+
+  /** Takes the next upstream; undefined if all were tried, cool down or have no room. */
+  take(queued = false): TakenTarget | undefined {
+    const taken = this.#choice.take(this.#tried, this.#tries > 0, this.tokens, queued);
+    if (taken === undefined) return undefined;
+    this.#tried.push(taken.index);
+    this.#tries++;
+    return taken;
+  }
+
+  /** After `take` gave nothing: undefined if it is not for want of room. */
+  noRoom(): NoRoom | undefined {
+    return this.#choice.noRoom(this.#tried, this.tokens);
+  }
+
+  /** What the call may use at most; 0 if no upstream limits tokens. */
+  get tokens(): number {
+    return (this.#tokens ??= this.#choice.limitsTokens ? this.#tokensOf() : undefined) ?? 0;
+  }
+
+  /** The most tokens that a call may use here, if this one may use more; else undefined. */
+  get tokensBeyond(): number | undefined {
+    const { tokensMax } = this.#choice;
+    return this.tokens > tokensMax ? tokensMax : undefined;
+  }
+
+  /** Attempts so far. */
+  get tries(): number {
+    return this.#tries;
+  }
+
+  /** Milliseconds since the call came. */
+  spentMs(): number {
+    return this.#clock.monotonicMs() - this.#startMs;
+  }
+
+  rest(): Cooldown {
+    return this.#choice.rest();
+  }
+
+  /**
+   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. `sent`: a byte
+   * had reached the upstream.
+   */
+  pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
+    const spentMs = this.spentMs();
+    if (spentMs >= taken.target.totalTimeoutMs) return undefined;
+    if (this.#choice.isAnyLeft(this.#tried)) return 0;
+    if (this.#choice.targets > 1 || !failure.repeatable || spentMs >= REPEAT_WITHIN_MS) return undefined;
+    if (this.#repeats === REPEATS_MAX) return undefined;
+    this.#tried.length = 0;
+    this.#repeats++;
+    // That a kept connection was closed says nothing about the upstream.
+    if (sent && this.#repeats === 1) return 0;
+    // Random, so that calls that failed together do not come again together.
+    return PAUSE_MS * this.#repeats * (0.5 + Math.random() / 2);
+  }
+}

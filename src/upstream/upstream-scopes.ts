@@ -1,0 +1,80 @@
+/**
+ * Gives each scope of upstreams with limits a slot among the counters, and an id under which hosts share it.
+ * A scope keeps its slot for the life of the process, also over reloads. Main thread of a gateway process.
+ */
+import { createHash } from 'node:crypto';
+import type { Settings } from '../config/schema.js';
+import { type DeclaredLimits, limitsByScope, scopeTextOf } from '../config/upstream-scopes.js';
+import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
+import type { UpstreamLimits } from '../core/quotas.js';
+import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
+
+/** Twice as many bits as keep a million keys apart. The text that is hashed has a provider's key in it. */
+const ID_HEX_CHARS = 20;
+
+/** A scope of the settings. */
+export interface UpstreamScope {
+  readonly index: UpstreamScopeIndex;
+  /** `up_` and 20 hexadecimal digits: the same for the same url and key at every host. */
+  readonly id: string;
+  readonly limits: UpstreamLimits;
+}
+
+type UpstreamSettings = Settings['models'][number]['upstreams'][number];
+
+/** The scopes of some settings. */
+export type ScopeOf = (upstream: UpstreamSettings, modelId: string) => UpstreamScope | undefined;
+
+export class UpstreamScopes {
+  /** By id. Nothing is ever removed; UPSTREAM_SCOPES_MAX bounds it. */
+  readonly #known = new Map<string, UpstreamScope>();
+  readonly #byIndex: UpstreamScope[] = [];
+
+  /** How many scopes there are since the start. */
+  get size(): number {
+    return this.#known.size;
+  }
+
+  /** The scope with the limits that were last in force; undefined if no scope has the slot. */
+  at(index: UpstreamScopeIndex): UpstreamScope | undefined {
+    return this.#byIndex[index];
+  }
+
+  /** Reasons against `settings`, a line each: there are no slots for so many scopes. Changes nothing. */
+  problemsOf(settings: Settings): string[] {
+    const ids = new Set([...this.#known.keys(), ...[...limitsByScope(settings.models).keys()].map(idOf)]);
+    if (ids.size <= UPSTREAM_SCOPES_MAX) return [];
+    return [
+      `upstreams: ${ids.size} keys with limits since the start, removed ones counted, and ${UPSTREAM_SCOPES_MAX} are possible: restart`,
+    ];
+  }
+
+  /**
+   * Takes all scopes of new settings, whose limits hold from now on. Returns how to find the scope of an
+   * upstream; it is undefined if the upstream has no limits.
+   */
+  assign(settings: Settings): ScopeOf {
+    const scopes = new Map<string, UpstreamScope>();
+    for (const [text, declared] of limitsByScope(settings.models)) {
+      const id = idOf(text);
+      const index = this.#known.get(id)?.index ?? asUpstreamScopeIndex(this.#known.size);
+      const scope = { index, id, limits: limitsOf(declared) };
+      this.#known.set(id, scope);
+      this.#byIndex[index] = scope;
+      scopes.set(text, scope);
+    }
+    return (upstream, modelId) => scopes.get(scopeTextOf(upstream, modelId));
+  }
+}
+
+function idOf(scopeText: string): string {
+  return `up_${createHash('sha256').update(`tollgate upstream ${scopeText}`).digest('hex').slice(0, ID_HEX_CHARS)}`;
+}
+
+function limitsOf(declared: DeclaredLimits): UpstreamLimits {
+  return {
+    requestsPerMinute: declared.requests_per_minute,
+    tokensPerMinute: declared.tokens_per_minute,
+    callsInFlight: declared.calls_in_flight,
+  };
+}

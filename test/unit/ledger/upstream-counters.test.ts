@@ -1,0 +1,98 @@
+/** What workers take of the limits of upstreams, together, and what a dead one leaves. */
+import t from 'tap';
+import type { Clock } from '#src/core/clock.js';
+import type { UpstreamLimits } from '#src/core/quotas.js';
+import { asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
+import { createUpstreamBuffers, UpstreamCounters } from '#src/ledger/upstream-counters.js';
+
+class HeldClock implements Clock {
+  ms = 1_000_000;
+  monotonicMs = () => asMonotonicMs(this.ms);
+  wallMs = () => asWallMs(this.ms);
+}
+
+const SCOPE = asUpstreamScopeIndex(3);
+const OTHER = asUpstreamScopeIndex(1_023);
+const limitsOf = (limits: Partial<UpstreamLimits>): UpstreamLimits => ({
+  requestsPerMinute: undefined,
+  tokensPerMinute: undefined,
+  callsInFlight: undefined,
+  ...limits,
+});
+const ALL = limitsOf({ requestsPerMinute: 3, tokensPerMinute: 100, callsInFlight: 2 });
+
+function world() {
+  const clock = new HeldClock();
+  const buffers = createUpstreamBuffers(2);
+  const [one, two] = [0, 1].map((worker) => new UpstreamCounters(buffers, clock, worker));
+  const main = new UpstreamCounters(buffers, clock);
+  const used = (limits: UpstreamLimits) => main.useOf(SCOPE, limits).map(({ used }) => used);
+  return { clock, one: one!, two: two!, main, used };
+}
+
+void t.test('two workers take from one scope, all or nothing', (t) => {
+  const { one, two, used } = world();
+  t.equal(one.take(SCOPE, ALL, 40), undefined);
+  t.equal(two.take(SCOPE, ALL, 40), undefined);
+  t.same(used(ALL), [2, 80, 2]);
+  t.match(one.take(SCOPE, ALL, 10), { quota: 'calls_in_flight', freeInMs: 0 });
+  two.giveBackCall(SCOPE);
+  t.match(one.take(SCOPE, ALL, 21), { quota: 'tokens_per_minute' });
+  t.same(used(ALL), [2, 80, 1], 'nothing was taken');
+  t.equal(one.take(SCOPE, ALL, 20), undefined);
+  t.same(used(ALL), [3, 100, 2]);
+  one.giveBackCall(SCOPE);
+  one.settle(SCOPE, 20, 0);
+  t.match(one.take(SCOPE, ALL, 1), { quota: 'requests_per_minute' });
+  t.same(used(ALL), [3, 80, 1]);
+  t.equal(two.take(OTHER, ALL, 100), undefined, 'another scope is another');
+  t.end();
+});
+
+void t.test('when there is room again, and that it can be never', (t) => {
+  const { clock, one } = world();
+  for (let n = 0; n < 3; n++) one.take(SCOPE, limitsOf({ requestsPerMinute: 3 }), 0);
+  const short = one.take(SCOPE, limitsOf({ requestsPerMinute: 3 }), 0)!;
+  t.equal(short.quota, 'requests_per_minute');
+  t.ok(short.freeInMs > 60_000 && short.freeInMs < 61_500, `${short.freeInMs} ms`);
+  clock.ms += short.freeInMs;
+  t.equal(one.take(SCOPE, limitsOf({ requestsPerMinute: 3 }), 0), undefined);
+
+  const tokens = limitsOf({ tokensPerMinute: 50 });
+  t.match(one.take(OTHER, tokens, 51), { quota: 'tokens_per_minute', freeInMs: Infinity });
+  t.equal(one.take(OTHER, tokens, 50), undefined);
+  one.settle(OTHER, 50, 30);
+  t.equal(one.take(OTHER, tokens, 20), undefined);
+  one.settle(OTHER, 20, 20);
+  const full = one.take(OTHER, tokens, 1)!;
+  clock.ms += full.freeInMs;
+  t.equal(one.take(OTHER, tokens, 50), undefined, 'after the time it said');
+  t.end();
+});
+
+void t.test('a dead worker gives its calls back, and its tokens count as used for a minute', (t) => {
+  const { clock, one, two, main, used } = world();
+  t.equal(one.take(SCOPE, ALL, 40), undefined);
+  t.equal(two.take(SCOPE, ALL, 40), undefined);
+  main.releaseWorker(1);
+  t.same(used(ALL), [2, 80, 1]);
+  main.releaseWorker(1);
+  t.same(used(ALL), [2, 80, 1], 'once');
+  one.giveBackCall(SCOPE);
+  one.settle(SCOPE, 40, 0);
+  t.same(used(ALL), [2, 40, 0]);
+  clock.ms += 61_500;
+  t.same(used(ALL), [0, 0, 0]);
+  t.end();
+});
+
+void t.test('what is not limited is not counted', (t) => {
+  const { one, main } = world();
+  t.equal(one.take(SCOPE, limitsOf({}), 1_000), undefined);
+  t.same(main.useOf(SCOPE, limitsOf({})), []);
+  t.same(
+    main.useOf(SCOPE, ALL).map(({ used }) => used),
+    [0, 0, 0],
+  );
+  t.end();
+});

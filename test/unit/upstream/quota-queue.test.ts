@@ -1,0 +1,139 @@
+/** Who is served first, who has to leave, and that nobody is forgotten. */
+import t from 'tap';
+import type { Clock } from '#src/core/clock.js';
+import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '#src/core/limits.js';
+import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
+import { QuotaQueue, type WaitingCall } from '#src/upstream/quota-queue.js';
+
+class HeldClock implements Clock {
+  ms = 1_000;
+  monotonicMs = () => asMonotonicMs(this.ms);
+  wallMs = () => asWallMs(this.ms);
+}
+
+/** Upstreams with so much room in each scope, and calls that take it. */
+function world() {
+  const clock = new HeldClock();
+  const queue = new QuotaQueue(clock);
+  const room = new Map<number, number>();
+  const served: string[] = [];
+  const refused: string[] = [];
+  const call = (
+    name: string,
+    { account = 0, scopes = [0], bytes = 0, endMs = Infinity, needs = 1 } = {},
+  ): WaitingCall => {
+    const waiting: WaitingCall = {
+      account: asAccountIndex(account),
+      bytes,
+      endMs,
+      waitsFor: () => scopes.map(asUpstreamScopeIndex),
+      tryNow() {
+        const scope = scopes.find((scope) => (room.get(scope) ?? 0) >= needs);
+        if (scope === undefined) return false;
+        room.set(scope, room.get(scope)! - needs);
+        served.push(name);
+        return true;
+      },
+      giveUp: () => void refused.push(name),
+    };
+    queue.add(waiting);
+    return waiting;
+  };
+  return { clock, queue, room, served, refused, call };
+}
+
+const scope = asUpstreamScopeIndex;
+
+void t.test('accounts take turns, and the calls of one keep their order', (t) => {
+  const { queue, room, served, call } = world();
+  for (const name of ['a1', 'a2', 'a3']) call(name, { account: 1 });
+  call('b1', { account: 2 });
+  call('c1', { account: 3 });
+  call('b2', { account: 2 });
+  t.equal(queue.size, 6);
+  room.set(0, 4);
+  queue.look();
+  t.same(served, ['a1', 'b1', 'c1', 'a2']);
+  t.ok(queue.isAwaited(scope(0)));
+  room.set(0, 10);
+  queue.look();
+  t.same(served.slice(4), ['b2', 'a3']);
+  t.equal(queue.size, 0);
+  t.notOk(queue.isAwaited(scope(0)));
+  t.end();
+});
+
+void t.test('who needs more is not overtaken for what it waits for, and holds up nothing else', (t) => {
+  const { queue, room, served, call } = world();
+  call('large', { account: 1, needs: 5 });
+  call('small', { account: 2 });
+  call('elsewhere', { account: 3, scopes: [1] });
+  call('either', { account: 4, scopes: [0, 1] });
+  room.set(0, 4);
+  room.set(1, 2);
+  queue.look();
+  t.same(served, ['elsewhere', 'either']);
+  room.set(0, 6);
+  queue.look();
+  t.same(served.slice(2), ['large', 'small']);
+  t.end();
+});
+
+void t.test('a call whose time is over is tried once more and leaves', (t) => {
+  const { clock, queue, room, served, refused, call } = world();
+  call('first', { endMs: 1_100 });
+  call('second', { endMs: 1_100 });
+  call('third', { endMs: 1_200 });
+  clock.ms = 1_100;
+  room.set(0, 1);
+  queue.look();
+  t.same([served, refused], [['first'], ['second']]);
+  t.equal(queue.size, 1);
+  clock.ms = 1_200;
+  queue.look();
+  t.same(refused, ['second', 'third']);
+  t.end();
+});
+
+void t.test('a call that leaves is not served', (t) => {
+  const { queue, room, served, refused, call } = world();
+  const gone = call('gone');
+  call('stays', { account: 2 });
+  queue.remove(gone);
+  queue.remove(gone);
+  room.set(0, 2);
+  queue.look();
+  t.same([served, refused, queue.size], [['stays'], [], 0]);
+  t.end();
+});
+
+void t.test('number and bytes are bounded; the heaviest account gives way', (t) => {
+  const { queue, refused, call } = world();
+  const most = UPSTREAM_QUEUE_BYTES_MAX / UPSTREAM_QUEUE_CALL_BYTES;
+  for (let n = 0; n < most; n++) call(`a${n}`, { account: 1 });
+  t.equal(queue.size, most);
+  call('one too many', { account: 1 });
+  t.same(refused, ['one too many']);
+  call('b', { account: 2 });
+  t.same(refused.slice(1), [`a${most - 1}`], 'the last of the account with most');
+  call('larger than all', { account: 3, bytes: UPSTREAM_QUEUE_BYTES_MAX });
+  t.equal(refused.at(-1), 'larger than all');
+  call('half', { account: 2, bytes: UPSTREAM_QUEUE_BYTES_MAX / 4 });
+  t.equal(refused.length, 3 + most / 4 + 1);
+  t.equal(queue.size, most - most / 4);
+  t.end();
+});
+
+void t.test('nobody waits longer than a look for room that others gave', async (t) => {
+  const { queue, room, served, call } = world();
+  call('waits');
+  room.set(0, 1);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  t.same(served, ['waits']);
+  call('is told');
+  room.set(0, 1);
+  queue.roomCame();
+  t.same(served, ['waits'], 'at the end of the turn');
+  await new Promise((resolve) => setImmediate(resolve));
+  t.same(served, ['waits', 'is told']);
+});
