@@ -19,6 +19,7 @@ import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { openLeaseFile } from '#src/sharing/lease-file.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import { Store } from '#src/store/store.js';
+import { askOf } from '../../test/support/plain-asks.js';
 import { machineLine } from '../support/machine.js';
 
 const smoke = process.argv.includes('--smoke');
@@ -44,14 +45,15 @@ function seed(path: string): Promise<void> {
   return store.close();
 }
 
-const askOf = (index: number): LeaseAsk => ({
-  scope: subjectOf(index % SUBJECTS),
-  limits: { requestsPerMinute: 100_000, callsPerDay: 1_000_000, callsInFlight: 1_000 },
-  minute: { least: 1, most: 1, forMs: 0, returned: [] },
-  day: { dayNumber: 0, used: 0, unused: 0, least: 1, most: 1 },
-  slots: { outstanding: 0, least: 1, most: 1 },
-  money: { outstanding: asPicoUnits(0n), least: asPicoUnits(1n), most: asPicoUnits(1_000_000n) },
-});
+const asksOf = (index: number): LeaseAsk =>
+  askOf({
+    scope: subjectOf(index % SUBJECTS),
+    limits: { requestsPerMinute: 100_000, callsPerDay: 1_000_000, callsInFlight: 1_000 },
+    minute: { least: 1, most: 1, forMs: 0, returned: [] },
+    day: { dayNumber: 1, used: 0, unused: 0, least: 1, most: 1 },
+    slots: { outstanding: 0, least: 1, most: 1 },
+    money: { outstanding: 0n, least: 1n, most: 1_000_000n },
+  });
 
 async function openAuthority(path: string, slot: number): Promise<LmdbCoordinator> {
   const node = { host: 'bench', slot, incarnation: `${process.pid}` };
@@ -73,9 +75,10 @@ async function round(authority: LmdbCoordinator, size: number): Promise<Micros> 
   const startCpu = process.cpuUsage();
   const startMs = performance.now();
   for (let exchange = 0; exchange < exchanges; exchange++) {
-    const asks = Array.from({ length: size }, () => askOf(next++));
+    const asks = Array.from({ length: size }, () => asksOf(next++));
     const { answers } = await authority.exchange(asks);
-    if (answers.some(({ slots }) => slots?.granted !== 1)) throw new Error('nothing was lent');
+    if (answers.some(({ stocks }) => stocks?.calls_in_flight?.granted !== 1n))
+      throw new Error('nothing was lent');
   }
   const wall = ((performance.now() - startMs) * 1_000) / exchanges;
   const { user, system } = process.cpuUsage(startCpu);
@@ -96,7 +99,7 @@ async function contend(path: string, slot: number): Promise<never> {
   const authority = await openAuthority(path, slot);
   process.send!('ready');
   for (let at = 0; ; at++) {
-    await authority.exchange([askOf(at)]);
+    await authority.exchange([asksOf(at)]);
     if (at % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
   }
 }

@@ -12,6 +12,7 @@ import { asPicoUnits } from '#src/core/units.js';
 import type { LeaseAsk } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
+import { askOf, dayNumberOf } from '../../test/support/plain-asks.js';
 import { machineLine } from '../support/machine.js';
 
 const PORT = 16_399;
@@ -36,20 +37,25 @@ function cpuMsOf(pid: number): number {
   return ((Number(fields[11]) + Number(fields[12])) * 1_000) / CLOCK_TICKS_PER_SECOND;
 }
 
-function askOf(subject: number): LeaseAsk {
-  return {
-    scope: `acct_bench${subject}`,
-    limits: { requestsPerMinute: 1_000_000, callsPerDay: 1_440_000_000, callsInFlight: 1_000_000 },
-    minute: { least: 1, most: 2, forMs: 16_000, returned: [] },
-    day: { dayNumber: 0, used: 5, unused: 1, least: 1, most: 2 },
-    slots: { outstanding: 1, least: 1, most: 2 },
-    money: {
-      outstanding: asPicoUnits(7n),
-      least: asPicoUnits(1n),
-      most: asPicoUnits(9n),
-      spent: { totalPicoUnits: asPicoUnits(5n), version: 1 },
+const TODAY = dayNumberOf(clock.wallMs());
+
+function asksOf(subject: number): LeaseAsk {
+  return askOf(
+    {
+      scope: `acct_bench${subject}`,
+      limits: { requestsPerMinute: 1_000_000, callsPerDay: 1_440_000_000, callsInFlight: 1_000_000 },
+      minute: { least: 1, most: 2, forMs: 16_000, returned: [] },
+      day: { dayNumber: TODAY, used: 5, unused: 1, least: 1, most: 2 },
+      slots: { outstanding: 1, least: 1, most: 2 },
+      money: {
+        outstanding: 7n,
+        least: 1n,
+        most: 9n,
+        spent: { totalPicoUnits: asPicoUnits(5n), version: 1 },
+      },
     },
-  };
+    TODAY,
+  );
 }
 
 async function connected(node: number): Promise<ValkeyCoordinator> {
@@ -91,7 +97,7 @@ const authorities: ValkeyCoordinator[] = [];
 for (const nodes of NODES) {
   while (authorities.length < nodes) authorities.push(await connected(authorities.length));
   for (const batch of BATCHES) {
-    const asks = Array.from({ length: batch }, (_, subject) => askOf(subject));
+    const asks = Array.from({ length: batch }, (_, subject) => asksOf(subject));
     // All hold something of each scope.
     for (const authority of authorities) await authority.exchange(asks);
     const before = { node: process.cpuUsage(), server: server?.pid === undefined ? 0 : cpuMsOf(server.pid) };

@@ -13,18 +13,27 @@ import { AskPort, type Question } from '../core/ask-port.js';
 import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
 import type { LowLeases } from '../ledger/counters.js';
 
+export type ScopeKind = 'account' | 'key' | 'group' | 'model' | 'upstream';
+
+/** A scope by its index in the ledger. */
+export interface LeaseScope {
+  readonly kind: ScopeKind;
+  readonly index: number;
+}
+
 /**
- * What the request could not take: a permit; or what admission takes, a call of the day, a call slot and a
- * hold.
+ * What the request could not take: a permit; what admission takes, a call of each stock of calls, a hold and
+ * tokens; or both, of an upstream.
  */
 export type LeaseNeed =
-  { readonly kind: 'minute' } | { readonly kind: 'admission'; readonly hold: PicoUnits };
+  | { readonly kind: 'minute' }
+  | { readonly kind: 'admission'; readonly hold: PicoUnits; readonly tokens?: number }
+  | { readonly kind: 'upstream'; readonly hold?: undefined; readonly tokens?: number };
 
-/** A request of this account, and of this key, lacks what `need` names. */
+/** A request lacks what `need` names, of one of these scopes. */
 export interface LeaseAsk {
-  readonly account: AccountIndex;
-  /** Undefined if the key has no limits of its own. */
-  readonly key: KeyIndex | undefined;
+  /** All from which it takes, but for the groups of the account, which the main thread adds. */
+  readonly scopes: readonly LeaseScope[];
   readonly need: LeaseNeed;
 }
 
@@ -37,10 +46,8 @@ export type LeaseEnd =
   /** The coordinator does not reply, too many requests wait already, or the process ends. */
   | 'lost';
 
-/** A lease of this account or key runs low. */
-type LowLease =
-  | { readonly kind: 'account'; readonly account: AccountIndex }
-  | { readonly kind: 'key'; readonly key: KeyIndex };
+/** A lease of this scope runs low. */
+type LowLease = LeaseScope;
 
 /** One message: all that the listener sent in one event-loop turn. */
 export type LeaseMessages = readonly (Question<LeaseAsk> | LowLease)[];
@@ -59,20 +66,25 @@ export class LeaseChannel implements LowLeases {
 
   /**
    * Waits until the request can take what it needs, or cannot have it. After `try` the caller takes it again,
-   * which may fail again. `key` is given if it has limits of its own. Never rejects. Rate limiting and
-   * admission call it.
+   * which may fail again. `scopes` are all that have limits. Never rejects. Rate limiting, admission and
+   * upstream workers call it.
    */
-  ask(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
-    return this.#asks.ask({ account, key, need });
+  ask(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
+    return this.#asks.ask({ scopes, need });
   }
 
-  /** Has the main thread refill the account's lease; nothing waits for it. The ledger calls it. */
+  /** Has the main thread refill the lease; nothing waits for it. */
+  low(kind: ScopeKind, index: number): void {
+    this.#asks.tell({ kind, index });
+  }
+
+  /** The ledger calls it. */
   account(account: AccountIndex): void {
-    this.#asks.tell({ kind: 'account', account });
+    this.low('account', account);
   }
 
-  /** The same for the lease of a key. */
+  /** The ledger calls it. */
   key(key: KeyIndex): void {
-    this.#asks.tell({ kind: 'key', key });
+    this.low('key', key);
   }
 }

@@ -7,22 +7,22 @@
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../core/clock.js';
-import type { AccountIndex, KeyIndex } from '../core/units.js';
+import { Calendar, type QuotaLimits } from '../core/quotas.js';
+import { type AccountIndex, asAccountIndex, asKeyIndex, type KeyIndex } from '../core/units.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases } from '../ledger/leases.js';
 import { SharedUses } from '../registry/registry-context.js';
 import { ChangeApplier } from '../registry/live-buffers.js';
 import { Registry, type RegistryService } from '../registry/registry.js';
 import { UncoveredCharges } from '../sharing/uncovered-charges.js';
-import type { ScopeLimits } from '../sharing/coordinator.js';
 import { ChangeFollower } from '../sharing/change-follower.js';
 import { DebitService } from '../sharing/debits.js';
 import { LeaseManager, serveLeases } from '../sharing/lease-manager.js';
 import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
-import type { ScopeAddress } from '../sharing/leased-scope.js';
+import type { AddressOf, ScopeAddress } from '../sharing/leased-scope.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
-import type { SpentAccounting } from '../sharing/stock-leases.js';
+import { balanceWords, dayWords, slotWords, type SpentAccounting } from '../sharing/stock-words.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';
@@ -198,7 +198,7 @@ export class SharedAccounting implements Sharing {
   callsUses(accounts: readonly string[]): CallsUse[] {
     return accounts.flatMap((id) => {
       const account = this.#store.findAccount(id);
-      return (account && this.#manager.callsUse(account.index)) ?? [];
+      return (account && this.#manager.callsUse({ kind: 'account', index: account.index })) ?? [];
     });
   }
 
@@ -243,31 +243,44 @@ function managerOf(
   const addressOfAccount = (account: AccountIndex): ScopeAddress | undefined => {
     const scope = idNames.accountIdOf(account);
     if (scope === null) return undefined;
-    const limits = (): ScopeLimits => limitsOfPlan(live, ledger.planIndexOf(account));
     return {
-      scope,
-      leases: leases.accounts,
+      kind: 'account',
       index: account,
-      limits,
-      account: { index: account, leases, accounting },
+      scope,
+      minute: leases.accounts,
+      minuteIndex: account,
+      stocks: {
+        calls_in_flight: slotWords(leases, account),
+        calls_per_day: dayWords(leases.accounts, account),
+        balance: balanceWords(leases, account, accounting),
+      },
+      limits: () => limitsOfPlan(live, ledger.planIndexOf(account)),
     };
   };
   const addressOfKey = (key: KeyIndex): ScopeAddress | undefined => {
     const scope = idNames.keyIdOf(key);
     if (scope === null) return undefined;
-    const limits = (): ScopeLimits => {
-      const { requestsPerMinute = 0, callsPerDay = 0 } = ledger.keys.limitsOf(key);
-      return { requestsPerMinute, callsPerDay, callsInFlight: 0 };
+    return {
+      kind: 'key',
+      index: key,
+      scope,
+      minute: leases.keys,
+      minuteIndex: key,
+      stocks: { calls_per_day: dayWords(leases.keys, key) },
+      limits: () => ledger.keys.limitsOf(key),
     };
-    return { scope, leases: leases.keys, index: key, limits, account: undefined };
+  };
+  const addressOf: AddressOf = ({ kind, index }) => {
+    if (kind === 'account') return addressOfAccount(asAccountIndex(index));
+    return kind === 'key' ? addressOfKey(asKeyIndex(index)) : undefined;
   };
   return new LeaseManager({
     coordinator,
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
-    addressOfAccount,
-    addressOfKey,
+    addressOf,
+    calendar: new Calendar(),
     onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
     onContact: ({ lost }) => {
       if (lost === undefined) log.warn('those who share the limits can be reached again', {});
@@ -281,10 +294,10 @@ function managerOf(
   });
 }
 
-/** All limits are 0 if the account's plan is gone: the account is then disabled. */
-function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): ScopeLimits {
+/** Nothing is limited if the account's plan is gone: the account is then disabled. */
+function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): Partial<QuotaLimits> {
   const plan = catalog.plans[planIndex];
-  if (plan === undefined) return { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
+  if (plan === undefined) return {};
   const { requestsPerMinute, callsPerDay, callsInFlightMax: callsInFlight } = plan;
   return { requestsPerMinute, callsPerDay, callsInFlight };
 }

@@ -24,6 +24,7 @@ import {
 import type { Clock } from '../core/clock.js';
 import type { Balance, Settlement } from './balance.js';
 import { type DayCalls, resetOfDay } from './day.js';
+import type { LowLeases } from './counters.js';
 import type { DirtySet } from './dirty-set.js';
 import type { InFlight } from './in-flight.js';
 import type { LimitedScopes } from './limited-scopes.js';
@@ -87,7 +88,8 @@ export interface CallsOptions {
   readonly balance: Balance;
   readonly dirty: DirtySet;
   readonly clock: Clock;
-  readonly isShared: boolean;
+  /** Undefined unless limits are shared. */
+  readonly low: LowLeases | undefined;
 }
 
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
@@ -319,7 +321,7 @@ export class Calls {
 
   /** Takes of one quota of one scope; true if it has none. */
   #take(scope: number, quota: number, { account, plan }: CallScopes): boolean {
-    const { keys, groups } = this.#options;
+    const { keys, groups, low } = this.#options;
     const taken = this.#taken;
     const { index, record, mask, callsPerDay } = this.#links[scope]!;
     if (quota !== CALLS_PER_DAY) {
@@ -327,6 +329,7 @@ export class Calls {
       if ((mask & bit) === 0) return true;
       const limit = scope === ACCOUNT_SCOPE ? this.#planLimits[quota]! : this.#quotas.limitOf(record, quota);
       if (!this.#quotas.take(record, quota, limit, this.#held, taken)) return false;
+      if (low !== undefined && this.#quotas.ranLow()) tell(low, scope, index);
       taken.masks[scope]! |= bit;
       return true;
     }
@@ -420,14 +423,15 @@ export class Calls {
       limit: this.#quotas.amountIn(quota, limit),
       left: this.#quotas.amountIn(quota, left),
       resetsMs,
-      asks: this.#options.isShared,
+      asks: this.#options.low !== undefined,
       never: false,
     };
   }
 
   #refusalOf(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
     const { account, plan } = scopes;
-    const { keys, groups, clock, isShared: asks } = this.#options;
+    const { keys, groups, clock, low } = this.#options;
+    const asks = low !== undefined;
     const nowMs = clock.wallMs();
     if (quota === 'balance') {
       const left = this.#balance.balance(account);
@@ -473,4 +477,10 @@ export class Calls {
     const limit = scope === ACCOUNT_SCOPE ? this.#planLimits[quota]! : this.#quotas.limitOf(record, quota);
     return this.#quotaRefusal(scope, quota, limit, this.#held);
   }
+}
+
+function tell(low: LowLeases, scope: number, index: number): void {
+  if (scope === KEY_SCOPE) low.key(index as KeyIndex);
+  else if (scope === ACCOUNT_SCOPE) low.account(index as AccountIndex);
+  else low.group?.(index as GroupIndex);
 }

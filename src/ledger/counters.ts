@@ -11,6 +11,7 @@ import { InFlight, LeasedInFlight } from './in-flight.js';
 import { LimitedScopes } from './limited-scopes.js';
 import type { LedgerBuffers, LedgerViews } from './layout.js';
 import { LeasedBalance, LeasedDay } from './leased-stock.js';
+import { LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { ScopeQuotas } from './scope-quotas.js';
 import { Stocks } from './stocks.js';
@@ -70,7 +71,7 @@ export function countersOf(
   const onLow = (account: AccountIndex): void => low.account(account);
   const onLowKey = (key: KeyIndex): void => low.key(key);
   const onLowGroup = (group: GroupIndex): void => low.group?.(group);
-  const stocks = new Stocks(views.quotas.words64);
+  const stocks = new LeasedStocks(views.quotas.words64, clock);
   const quotas = new ScopeQuotas(views.quotas, { stocks, window: undefined }, clock, timezone);
   return {
     quotas,

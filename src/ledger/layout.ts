@@ -57,7 +57,8 @@
  *       56    32  mask       main thread                bit n: the quota n has a limit
  *       60    32  last       any thread (CAS)           last tick with a mark: token-window.ts
  *       64 14×64  stocks     any thread (CAS, add)      `taken` and `settled` of each quota: stocks.ts
- *      176 51×64  marks      any thread (CAS)           tokens settled as a tick began: token-window.ts
+ *      176 51×64  marks      any thread (CAS)           tokens settled as a tick began: token-window.ts; if
+ *                                                       limits are shared, leases: leased-stocks.ts
  *
  * If limits are shared with other processes, a record holds what the coordinator granted to this process, and
  * has no marks. leases.ts writes it:
@@ -75,7 +76,7 @@
  *      100  3×32  low           main thread             of permits, calls of the day, slots: as low money
  *      112    32  others' min.  main thread             permits left at the coordinator, as reported
  */
-import { ceilDiv } from '../core/units.js';
+import { type AccountIndex, ceilDiv, type GroupIndex, type KeyIndex } from '../core/units.js';
 import { invariant } from '../core/errors.js';
 import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, GROUPS_MAX, KEYS_MAX } from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
@@ -144,6 +145,8 @@ export const EXTENDED_QUOTAS = [
   'spend_per_month',
 ] as const satisfies readonly QuotaName[];
 
+export type ExtendedQuota = (typeof EXTENDED_QUOTAS)[number];
+
 /** Length and fields of a quota record, in 64-bit words. */
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
 export const LIMITS = 0;
@@ -154,7 +157,11 @@ export const STOCK_SETTLED = 1;
 export const TOKENS_OF_MINUTE = STOCKS + EXTENDED_QUOTAS.indexOf('tokens_per_minute') * STOCK_WORDS;
 export const TOKEN_MARKS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
 export const TOKEN_MARK_COUNT = 51;
+/** If limits are shared, in place of the marks: what was granted of each quota; words of one. */
+export const LEASES = TOKEN_MARKS;
+export const LEASE_WORDS = 5;
 invariant(TOKEN_MARKS + TOKEN_MARK_COUNT <= QUOTA_WORDS64, 'the marks of tokens fit the record');
+invariant(EXTENDED_QUOTAS.length * LEASE_WORDS <= TOKEN_MARK_COUNT, 'leases fit in place of the marks');
 
 /** Length and fields of a quota record, in 32-bit words. */
 export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
@@ -291,6 +298,20 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
     reservationFloats: new Float64Array(buffers.reservations),
     besides: new Int32Array(buffers.besides),
   };
+}
+
+/** An account, a key or a group. */
+export type Scope =
+  | { readonly kind: 'account'; readonly index: AccountIndex }
+  | { readonly kind: 'key'; readonly index: KeyIndex }
+  | { readonly kind: 'group'; readonly index: GroupIndex };
+
+/** The quota record of a scope; undefined if it has none. */
+export function recordOf(views: LedgerViews, { kind, index }: Scope): number | undefined {
+  const words = kind === 'account' ? views.besides : views[`${kind}s`].records32;
+  const at = kind === 'account' ? index * BESIDE_WORDS32 + ACCOUNT_RECORD : index * COUNTED_WORDS32 + RECORD;
+  const record = Atomics.load(words, at);
+  return record === 0 ? undefined : record - 1;
 }
 
 function countedViews(records: SharedArrayBuffer, dirty: SharedArrayBuffer): CountedViews {

@@ -5,6 +5,7 @@
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
  */
+import type { Clock } from '../core/clock.js';
 import {
   type AccountIndex,
   asPicoUnits,
@@ -13,6 +14,7 @@ import {
   type PicoUnits,
 } from '../core/units.js';
 import { DAY_SHIFT, dayWordOf } from './day.js';
+import { stockOf } from './scope-quotas.js';
 import {
   BESIDE_WORDS32,
   COUNTED_WORDS32,
@@ -35,8 +37,14 @@ import {
   SPENT,
   WINDOW,
   type CountedViews,
+  EXTENDED_QUOTAS,
+  type ExtendedQuota,
   type LedgerBuffers,
+  type LedgerViews,
+  recordOf,
+  type Scope,
 } from './layout.js';
+import { StockLeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
@@ -158,6 +166,7 @@ export class CountedLeases<Index extends number> {
 }
 
 export class Leases {
+  readonly #views: LedgerViews;
   readonly accounts: CountedLeases<AccountIndex>;
   readonly keys: CountedLeases<KeyIndex>;
   readonly groups: CountedLeases<GroupIndex>;
@@ -167,12 +176,24 @@ export class Leases {
 
   constructor(buffers: LedgerBuffers) {
     const views = openLedgerViews(buffers);
+    this.#views = views;
     this.accounts = new CountedLeases(views.accounts);
     this.keys = new CountedLeases(views.keys);
     this.groups = new CountedLeases(views.groups);
     this.#words64 = views.accounts.records64;
     this.#words32 = views.accounts.records32;
     this.#besides = views.besides;
+  }
+
+  /**
+   * The lease of one of a scope's quotas; undefined if the scope has none. Calls in flight of an account are
+   * not among them.
+   */
+  stockOf(scope: Scope, quota: ExtendedQuota, clock: Clock): StockLeaseWords | undefined {
+    const record = recordOf(this.#views, scope);
+    if (record === undefined) return undefined;
+    const stock = stockOf(record, EXTENDED_QUOTAS.indexOf(quota));
+    return new StockLeaseWords(this.#views.quotas.words64, stock, clock);
   }
 
   /** Calls in flight now, including those that are just being rejected. */

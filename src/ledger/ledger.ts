@@ -17,7 +17,6 @@ import {
   type AccountIndex,
   type CallSlot,
   type GroupIndex,
-  type KeyIndex,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
@@ -32,8 +31,11 @@ import {
   COUNTED_WORDS32,
   GROUP,
   openLedgerViews,
+  recordOf,
+  type Scope,
   STATUS,
   type LedgerBuffers,
+  type LedgerViews,
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import type { Taken } from './reservations.js';
@@ -61,18 +63,12 @@ export interface AccountSnapshot extends Funds {
   readonly callsInFlight: number;
 }
 
-/** An account, a key or a group. */
-export type Scope =
-  | { readonly kind: 'account'; readonly index: AccountIndex }
-  | { readonly kind: 'key'; readonly index: KeyIndex }
-  | { readonly kind: 'group'; readonly index: GroupIndex };
-
 const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined };
 
 export class Ledger {
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
-  readonly #besides: Int32Array;
+  readonly #views: LedgerViews;
   readonly #quotas: ScopeQuotas;
   readonly #accountsMax: number;
   readonly #status: Int32Array;
@@ -93,7 +89,7 @@ export class Ledger {
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
     this.groups = groups;
-    this.#besides = views.besides;
+    this.#views = views;
     this.#quotas = quotas;
     this.#status = views.accounts.records32;
     this.#clock = clock;
@@ -110,7 +106,7 @@ export class Ledger {
       balance,
       dirty: this.#dirty,
       clock,
-      isShared: buffers.calendar !== undefined,
+      low: buffers.calendar === undefined ? undefined : low,
     });
   }
 
@@ -292,13 +288,13 @@ export class Ledger {
 
   /** The account's own group. Any thread. */
   groupOf(account: AccountIndex): GroupIndex | undefined {
-    const group = Atomics.load(this.#besides, account * BESIDE_WORDS32 + GROUP);
+    const group = Atomics.load(this.#views.besides, account * BESIDE_WORDS32 + GROUP);
     return group === 0 ? undefined : asGroupIndex(group - 1);
   }
 
   /** What is in flight stays on the groups that it was taken of. Main thread. */
   setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
-    Atomics.store(this.#besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
+    Atomics.store(this.#views.besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
   }
 
   /**
@@ -306,7 +302,7 @@ export class Ledger {
    * account. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
-    const record = this.#recordOf(scope);
+    const record = recordOf(this.#views, scope);
     if (plan !== undefined) {
       const { mask, limits } = this.#quotas.planOf(plan);
       return this.#quotas.useOf(record, mask, (quota) => limits[quota]!);
@@ -319,7 +315,7 @@ export class Ledger {
 
   /** What the store keeps of a scope's quotas; undefined if it has none. Main thread. */
   settledOf(scope: Scope): SettledQuotas | undefined {
-    const record = this.#recordOf(scope);
+    const record = recordOf(this.#views, scope);
     return record === undefined ? undefined : this.#quotas.settledOf(record);
   }
 
@@ -327,16 +323,9 @@ export class Ledger {
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'
-        ? this.#quotas.recordAt(this.#besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
-        : this.#recordOf(scope);
+        ? this.#quotas.recordAt(this.#views.besides, scope.index * BESIDE_WORDS32 + ACCOUNT_RECORD)
+        : recordOf(this.#views, scope);
     if (record !== undefined) this.#quotas.restore(record, settled, ageMs);
-  }
-
-  #recordOf({ kind, index }: Scope): number | undefined {
-    if (kind === 'key') return this.keys.recordOf(index);
-    if (kind === 'group') return this.groups.recordOf(index);
-    const record = Atomics.load(this.#besides, index * BESIDE_WORDS32 + ACCOUNT_RECORD);
-    return record === 0 ? undefined : record - 1;
   }
 
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {

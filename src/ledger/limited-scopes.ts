@@ -135,6 +135,8 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   ): void {
     invariant(index >= 0 && index < this.#max, `scope ${index} is within the ledger`);
     this.setLimits(index, limits);
+    const record = this.recordOf(index);
+    if (record !== undefined) this.#quotas.clear(record);
     Atomics.store(this.#words32, index * COUNTED_WORDS32 + PARENT, parent === undefined ? 0 : parent + 1);
     this.#window.clear(index);
     this.#day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);

@@ -9,7 +9,14 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { Calendar, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits, type QuotaName } from '../core/quotas.js';
+import {
+  Calendar,
+  type Period,
+  QUOTA_FIELDS,
+  QUOTA_KINDS,
+  type QuotaLimits,
+  type QuotaName,
+} from '../core/quotas.js';
 import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import {
   EXTENDED_QUOTAS,
@@ -129,6 +136,13 @@ export class ScopeQuotas {
     return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
   }
 
+  /** Whether a lease ran low since the last look. */
+  ranLow(): boolean {
+    if (!this.#stocks.ranLow) return false;
+    this.#stocks.ranLow = false;
+    return true;
+  }
+
   /** Sets `into` to now. */
   readPeriods(into: Periods): void {
     const nowMs = this.#clock.wallMs();
@@ -188,14 +202,15 @@ export class ScopeQuotas {
 
   /** What is left of a quota, and when a call that was refused `amounts` of it may come again. */
   leftOf(record: number, quota: number, limit: number, amounts: Amounts): { left: number; resetsMs: WallMs } {
-    const use = this.#useOf(record, quota);
     const nowMs = this.#clock.wallMs();
-    const waitMs =
-      quota === TOKENS_PER_MINUTE ? (this.#window?.msUntil(record, amounts.tokens, limit) ?? 0) : 0;
-    return {
-      left: Math.max(0, limit - use.taken),
-      resetsMs: use.resetsMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1),
-    };
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
+      const waitMs = this.#window.msUntil(record, amounts.tokens, limit);
+      const left = Math.max(0, limit - this.#window.read(record).taken);
+      return { left, resetsMs: asWallMs(nowMs + Math.ceil(waitMs) + 1) };
+    }
+    const period = this.#periodAt(quota, nowMs);
+    const { left, waitMs } = this.#stocks.leftOf(stockOf(record, quota), period?.number ?? 0, limit);
+    return { left, resetsMs: period?.endMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1) };
   }
 
   /** Those quotas of a record that have limits, and what of them is used. */
@@ -289,6 +304,12 @@ export class ScopeQuotas {
     return other === 0 ? record : other - 1;
   }
 
+  /** Forgets what was used of a record, whose slot had another scope before. Main thread. */
+  clear(record: number): void {
+    for (let quota = 0; quota < COUNT; quota++) this.#stocks.clear(stockOf(record, quota));
+    this.#window?.set(record, 0, 0);
+  }
+
   #nextRecord(): number | undefined {
     const { used, words64 } = this.#views;
     const record = Atomics.add(used, 0, 1);
@@ -304,15 +325,16 @@ export class ScopeQuotas {
       const { taken, held } = this.#window.read(record);
       return { taken, settled: taken - held, resetsMs: undefined };
     }
-    const nowMs = this.#clock.wallMs();
-    const period =
-      per === 'day'
-        ? this.#calendar.dayAt(nowMs)
-        : per === 'month'
-          ? this.#calendar.monthAt(nowMs)
-          : undefined;
+    const period = this.#periodAt(quota, this.#clock.wallMs());
     const { taken, settled } = this.#stocks.read(stockOf(record, quota), period?.number ?? 0);
     return { taken, settled: unit === 'calls' && per === 'month' ? taken : settled, resetsMs: period?.endMs };
+  }
+
+  /** Undefined for a quota that no calendar refills. */
+  #periodAt(quota: number, nowMs: WallMs): Period | undefined {
+    const { per } = KINDS[quota]!;
+    if (per === 'day') return this.#calendar.dayAt(nowMs);
+    return per === 'month' ? this.#calendar.monthAt(nowMs) : undefined;
   }
 }
 
@@ -327,7 +349,7 @@ function fill(into: Float64Array, first: number, limits: Partial<QuotaLimits>): 
   return mask;
 }
 
-function stockOf(record: number, quota: number): number {
+export function stockOf(record: number, quota: number): number {
   return record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 }
 

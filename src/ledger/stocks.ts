@@ -28,6 +28,7 @@
  * lowered.
  */
 import { invariant } from '../core/errors.js';
+import { STOCK_SETTLED } from './layout.js';
 
 const AMOUNT_BITS = 53;
 /** An amount that a provider's report would take beyond stays there. */
@@ -36,22 +37,19 @@ const PERIOD_SHIFT = BigInt(AMOUNT_BITS);
 const PERIOD_BITS = 11;
 const PERIOD_MASK = (1 << PERIOD_BITS) - 1;
 
-/** The second word of a stock, after `taken`. */
-const SETTLED = 1;
-
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
-function wordOf(period: number, amount: number): bigint {
+export function wordOf(period: number, amount: number): bigint {
   return (BigInt(period & PERIOD_MASK) << PERIOD_SHIFT) | BigInt.asUintN(AMOUNT_BITS, BigInt(amount));
 }
 
-function amountOf(word: bigint): number {
+export function amountOf(word: bigint): number {
   return Number(BigInt.asIntN(AMOUNT_BITS, word));
 }
 
 /** Periods by which `period` is after that of the word; negative if it is before. */
-function periodsSince(word: bigint, period: number): number {
+export function periodsSince(word: bigint, period: number): number {
   // A word of zeros is of no period.
   if (word === 0n) return 1;
   return ((period - Number(word >> PERIOD_SHIFT)) << (32 - PERIOD_BITS)) >> (32 - PERIOD_BITS);
@@ -65,12 +63,21 @@ export interface StockUse {
   readonly settled: number;
 }
 
+/** What a refused call is told. */
+export interface StockLeft {
+  readonly left: number;
+  /** How long until more may be left; 0 if that is not known. */
+  readonly waitMs: number;
+}
+
 export class Stocks {
-  readonly #words: BigInt64Array;
+  /** The last take left so little of a lease that more is to be asked for. Set by it, cleared by its caller. */
+  ranLow = false;
+  protected readonly words: BigInt64Array;
 
   /** `words`: where the stocks lie. A stock is named by the index of its first word. */
   constructor(words: BigInt64Array) {
-    this.#words = words;
+    this.words = words;
   }
 
   /**
@@ -79,7 +86,7 @@ export class Stocks {
    */
   take(stock: number, period: number, amount: number, limit: number): number | undefined {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.#words, stock);
+      const word = Atomics.load(this.words, stock);
       const since = periodsSince(word, period);
       if (since < -1) {
         this.#rename(stock, word, period);
@@ -89,7 +96,7 @@ export class Stocks {
       if (taken >= limit || taken + amount > limit) return undefined;
       const counted = since < 0 ? period + 1 : period;
       const next = wordOf(counted, taken + amount);
-      if (Atomics.compareExchange(this.#words, stock, word, next) === word) return counted;
+      if (Atomics.compareExchange(this.words, stock, word, next) === word) return counted;
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
@@ -97,54 +104,64 @@ export class Stocks {
   /** Replaces `held` by `used` for a call that took of `period`. Nothing if that is over. */
   settle(stock: number, period: number, held: number, used: number): void {
     if (used > held) this.#add(stock, period, used - held);
-    if (used !== 0) this.#add(stock + SETTLED, period, used, true);
+    if (used !== 0) this.#add(stock + STOCK_SETTLED, period, used, true);
     if (used < held) this.#add(stock, period, used - held);
   }
 
   /** Takes back what `settle` counted as used. */
   reverse(stock: number, period: number, used: number): void {
-    this.#add(stock + SETTLED, period, -used);
+    this.#add(stock + STOCK_SETTLED, period, -used);
     this.#add(stock, period, -used);
   }
 
   /** What counts in `period`. */
   read(stock: number, period: number): StockUse {
-    const settled = this.#amountIn(stock + SETTLED, period);
+    const settled = this.#amountIn(stock + STOCK_SETTLED, period);
     return { taken: Math.max(settled, this.#amountIn(stock, period)), settled };
   }
 
   /** Sets what was used in `period`; nothing is held. Main thread, before the scope is first used. */
   set(stock: number, period: number, settled: number): void {
     invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
-    Atomics.store(this.#words, stock + SETTLED, wordOf(period, settled));
-    Atomics.store(this.#words, stock, wordOf(period, settled));
+    Atomics.store(this.words, stock + STOCK_SETTLED, wordOf(period, settled));
+    Atomics.store(this.words, stock, wordOf(period, settled));
+  }
+
+  /** Forgets everything. Main thread, before the scope is first used. */
+  clear(stock: number): void {
+    Atomics.store(this.words, stock, 0n);
+    Atomics.store(this.words, stock + STOCK_SETTLED, 0n);
+  }
+
+  leftOf(stock: number, period: number, limit: number): StockLeft {
+    return { left: Math.max(0, limit - this.read(stock, period).taken), waitMs: 0 };
   }
 
   /** Adds to the amount of `period`, if the word is of it or, with `starts`, if it is of an earlier one. */
   #add(at: number, period: number, amount: number, starts = false): void {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const word = Atomics.load(this.#words, at);
+      const word = Atomics.load(this.words, at);
       const since = periodsSince(word, period);
       if (since < 0 || (since > 0 && !starts)) return;
       const sum = (since > 0 ? 0 : amountOf(word)) + amount;
       const next = wordOf(period, Math.min(sum, AMOUNT_MAX));
-      if (Atomics.compareExchange(this.#words, at, word, next) === word) return;
+      if (Atomics.compareExchange(this.words, at, word, next) === word) return;
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');
   }
 
   #amountIn(at: number, period: number): number {
-    const word = Atomics.load(this.#words, at);
+    const word = Atomics.load(this.words, at);
     return periodsSince(word, period) > 0 ? 0 : amountOf(word);
   }
 
   /** The stock's period was a mistake: what was counted counts for `period`. */
   #rename(stock: number, word: bigint, period: number): void {
-    const settled = Atomics.load(this.#words, stock + SETTLED);
+    const settled = Atomics.load(this.words, stock + STOCK_SETTLED);
     if (periodsSince(settled, period) < -1) {
       const renamed = wordOf(period, amountOf(settled));
-      Atomics.compareExchange(this.#words, stock + SETTLED, settled, renamed);
+      Atomics.compareExchange(this.words, stock + STOCK_SETTLED, settled, renamed);
     }
-    Atomics.compareExchange(this.#words, stock, word, wordOf(period, amountOf(word)));
+    Atomics.compareExchange(this.words, stock, word, wordOf(period, amountOf(word)));
   }
 }

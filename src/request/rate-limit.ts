@@ -5,7 +5,7 @@
  * must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the key has a limit of
  * its own.
  */
-import type { LeaseChannel, LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
+import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type AccountIndex, ceilDiv, type KeyIndex } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -108,7 +108,9 @@ export function askLease(
   need: LeaseNeed,
   leases: LeaseChannel,
 ): Promise<LeaseEnd> {
-  return leases.ask(account, keyLimit === undefined ? undefined : key, need);
+  const scopes: LeaseScope[] = [{ kind: 'account', index: account }];
+  if (keyLimit !== undefined) scopes.push({ kind: 'key', index: key });
+  return leases.ask(scopes, need);
 }
 
 /** After `limitRate` has set `context.asksLease`: resolves with the final rejection, or undefined. */

@@ -12,12 +12,14 @@
  *   of tick E as used at the end of E, and it weighs for a minute after that. So any validity is exact, and a
  *   longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order that the
  *   node has not heard of it, and the grant is taken back.
- * - Calls of the day, call slots and money are granted by state. Every ask says what the node holds now, and
- *   the coordinator records that and what it grants more. The next ask thereby takes back a lost grant.
+ * - Stocks, which are all other resources, are granted by state. Every ask says what the node has used and
+ *   holds now, and the coordinator records that and what it grants more. The next ask thereby takes back a
+ *   lost grant.
  *
  * A node makes one exchange at a time and numbers them. A coordinator ignores an exchange that is not newer
  * than the last one of that node, so a delayed duplicate does no harm.
  */
+import type { QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
 /** The most asks in one exchange: some 100 KB, and some milliseconds of a coordinator's time. */
@@ -33,11 +35,41 @@ export interface NodeIdentity {
   readonly incarnation: string;
 }
 
-/** The limits in force at the node that asks; 0 means no limit, and that resource is then never asked for. */
-export interface ScopeLimits {
-  readonly requestsPerMinute: number;
-  readonly callsPerDay: number;
-  readonly callsInFlight: number;
+/** The money of an account, or a quota. */
+export type StockName = 'balance' | Exclude<QuotaName, 'requests_per_minute'>;
+
+/**
+ * What becomes of a stock that was used, and of one that an ended life held:
+ * - `balance`: the host's store has what was spent; what was held is free.
+ * - `flight`: call slots come back when calls end; what was held is free.
+ * - `window`: what was used weighs for a minute from the tick in which the coordinator hears of it. What was
+ *   held counts as used when the life ends.
+ * - `period`: what was used or held stays used until the period ends.
+ */
+export type StockKind = 'balance' | 'flight' | 'window' | 'period';
+
+export const STOCK_KINDS: Readonly<Record<StockName, StockKind>> = {
+  balance: 'balance',
+  calls_in_flight: 'flight',
+  tokens_per_minute: 'window',
+  calls_per_day: 'period',
+  tokens_per_day: 'period',
+  calls_per_month: 'period',
+  tokens_per_month: 'period',
+  spend_per_day: 'period',
+  spend_per_month: 'period',
+};
+export const STOCK_NAMES = Object.keys(STOCK_KINDS) as StockName[];
+
+/** Spending is leased in whole nano-units, so that sums of it are exact as numbers. */
+export const SPEND_UNIT = 1_000n;
+
+/** By name. A stock that is left out is neither read nor answered. */
+export type Stocks<Of> = Readonly<Partial<Record<StockName, Of>>>;
+
+/** The entries of `stocks` that are there. */
+export function entriesOf<Of>(stocks: Stocks<Of>): [StockName, Of][] {
+  return Object.entries(stocks) as [StockName, Of][];
 }
 
 /** Permits of an earlier grant that were not used and will not be. They may have expired since. */
@@ -65,6 +97,8 @@ export interface Wanted<Amount> {
 }
 
 export interface MinuteAsk extends Wanted<number> {
+  /** The limit in force at the node that asks. */
+  readonly limit: number;
   /** How long the permits should be valid; the coordinator decides. */
   readonly forMs: number;
   /** For a fallback quota, which is hardly ever used: valid for long, however busy the account is. */
@@ -74,20 +108,6 @@ export interface MinuteAsk extends Wanted<number> {
   readonly order?: AskOrder;
 }
 
-export interface DayAsk extends Wanted<number> {
-  /** The day of the counts, in days since 1970-01-01 UTC+8; 0 if the node has none. */
-  readonly dayNumber: number;
-  /** Calls of that day that this life has used, less those that were taken back. */
-  readonly used: number;
-  /** Calls of that day that it was granted and has not used. */
-  readonly unused: number;
-}
-
-export interface SlotsAsk extends Wanted<number> {
-  /** Call slots that the node holds, taken or not. */
-  readonly outstanding: number;
-}
-
 /** What all processes of a host have charged an account, by the host's store. */
 export interface HostSpent {
   readonly totalPicoUnits: PicoUnits;
@@ -95,28 +115,36 @@ export interface HostSpent {
   readonly version: number;
 }
 
-export interface MoneyAsk extends Wanted<PicoUnits> {
+/** Amounts are calls, tokens, SPEND_UNIT, or pico-units of the balance. */
+export interface StockAsk extends Wanted<bigint> {
+  /** The limit in force at the node that asks. Of the balance it is 0: what was credited counts. */
+  readonly limit: bigint;
   /**
-   * Money that this node was granted and that no store has as spent: unspent, held by calls in flight, or
-   * charged and not yet flushed. It is read before what the host has spent, so that a charge which is flushed
-   * in between is counted twice for a moment, never not at all.
+   * The number of the day or month of the counts, by the node's calendar; 0 for stocks without a period. The
+   * coordinator has no calendar: the latest that anybody has named counts.
    */
-  readonly outstanding: PicoUnits;
-  /** For a coordinator that does not read the host's store itself. */
+  readonly period: number;
+  /**
+   * What this life has used in the period, less what was taken back. Of a `window`: since it began, so that a
+   * message that comes twice does no harm. Of `flight` and `balance`: 0.
+   */
+  readonly used: bigint;
+  /**
+   * What this node was granted and has not used; what calls hold is in it. Of the balance: what no store has
+   * as spent. It is read before what the host has spent, so that a charge which is flushed in between is
+   * counted twice for a moment, never not at all.
+   */
+  readonly unused: bigint;
+  /** Of the balance, for a coordinator that does not read the host's store itself. */
   readonly spent?: HostSpent;
 }
 
 /** What one node reports and wants of one scope. A resource that is left out is neither read nor answered. */
 export interface LeaseAsk {
-  /** The id of an account, or of a key that has limits of its own. */
+  /** The id of an account, a key or a group, or the name of an upstream. */
   readonly scope: string;
-  readonly limits: ScopeLimits;
   readonly minute?: MinuteAsk;
-  readonly day?: DayAsk;
-  /** Only of accounts. */
-  readonly slots?: SlotsAsk;
-  /** Only of accounts. */
-  readonly money?: MoneyAsk;
+  readonly stocks?: Stocks<StockAsk>;
 }
 
 interface Grant<Amount> {
@@ -125,8 +153,8 @@ interface Grant<Amount> {
   /** What the coordinator could still grant to anybody, after this grant. */
   readonly remaining: Amount;
   /**
-   * Other nodes hold some that they may give back, so a request may wait for it: unexpired permits, unused
-   * calls or money, any slots. True if that is not known.
+   * Other nodes hold some that they may give back, so a request may wait for it: unexpired permits, or a
+   * stock that they have not used. True if that is not known.
    */
   readonly heldByOthers: boolean;
 }
@@ -140,22 +168,17 @@ export interface MinuteGrant extends Grant<number> {
   readonly freeInMs: number;
 }
 
-export interface DayGrant extends Grant<number> {
-  /** The day of the grant: the coordinator's today, or a later day that an ask has named. */
-  readonly dayNumber: number;
-  /** When that day ends. */
-  readonly endsInMs: number;
+export interface StockGrant extends Grant<bigint> {
+  /** The period of the grant: that of the ask, or a later one that another node has named. */
+  readonly period: number;
+  /** Of a `window`: when `least` will be free if nobody gives any back; 0 if it is now or is not known. */
+  readonly freeInMs: number;
 }
-
-export type SlotsGrant = Grant<number>;
-export type MoneyGrant = Grant<PicoUnits>;
 
 /** One of each resource that was asked for. */
 export interface LeaseReply {
   readonly minute?: MinuteGrant;
-  readonly day?: DayGrant;
-  readonly slots?: SlotsGrant;
-  readonly money?: MoneyGrant;
+  readonly stocks?: Stocks<StockGrant>;
   /** Something that was wanted is not here, and the coordinator, which would know, cannot be asked. */
   readonly isUnknown?: boolean;
 }
@@ -173,18 +196,22 @@ export interface JoinReply {
   readonly wallMs: WallMs;
 }
 
+/** What all nodes together have of a stock, as far as they have reported. */
+export interface StockView {
+  readonly period: number;
+  /** Of a `window`: what weighs now. */
+  readonly used: bigint;
+  /** Granted and not used. */
+  readonly unused: bigint;
+}
+
 /** What all nodes together use of a scope, for an operator. */
 export interface ScopeView {
   readonly scope: string;
   /** Permits that weigh in the current minute, granted and unused ones included. */
   readonly minuteUsed: number;
-  /** The day that was last counted. */
-  readonly dayNumber: number;
-  /** Calls of that day, granted and unused ones included. */
-  readonly dayUsed: number;
-  readonly callsInFlight: number;
-  /** Granted to all nodes and not yet spent, as far as they have reported. */
-  readonly moneyOutstanding: PicoUnits;
+  /** Those that were ever asked for. */
+  readonly stocks: Stocks<StockView>;
   /** Spent by all hosts: by this one as its store says, by the others as far as they have reported. */
   readonly spent: PicoUnits;
 }
@@ -235,9 +262,9 @@ export function unknownNode(): CoordinatorLost {
 /** A node's end. The implementation bounds every wait to some seconds, then rejects with CoordinatorLost. */
 export interface Coordinator {
   /**
-   * Makes this life of the node known and ends earlier lives at the same place: their slots and money are
-   * free at once, their permits expire, their calls of the day stay counted. Call it before the first
-   * exchange, and again after `unknown_node`. One round trip. Rejects with CoordinatorLost.
+   * Makes this life of the node known and ends earlier lives at the same place; StockKind says what becomes
+   * of what they held. Their permits expire. Call it before the first exchange, and again after
+   * `unknown_node`. One round trip. Rejects with CoordinatorLost.
    */
   join(): Promise<JoinReply>;
   /**
@@ -254,7 +281,7 @@ export interface Coordinator {
    * during an exchange. Rejects with CoordinatorLost.
    */
   look(scopes: readonly string[]): Promise<ScopeView[]>;
-  /** Ends the node: what it holds is free, its calls of the day stay used. Rejects with CoordinatorLost. */
+  /** Ends the node and this life. Rejects with CoordinatorLost. */
   leave(): Promise<void>;
   /** Closes connections and files, and sends nothing. Pending calls reject with CoordinatorLost. */
   close(): Promise<void>;

@@ -8,7 +8,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { WrittenRow } from '../store/row-recorder.js';
-import { CoordinatorLost, type Coordinator, type LeaseAsk, type MoneyGrant } from './coordinator.js';
+import { CoordinatorLost, type Coordinator, type LeaseAsk, type StockGrant } from './coordinator.js';
 
 export interface Debit {
   readonly accountId: string;
@@ -19,8 +19,6 @@ export interface Debit {
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
 
-const NO_LIMITS = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
-
 /** Expected: the money is not there. */
 export class DebitNotCovered extends Error {
   /** What could have been taken. */
@@ -28,9 +26,9 @@ export class DebitNotCovered extends Error {
   /** Other processes hold more, which they may give back. */
   readonly heldByOthers: boolean;
 
-  constructor({ remaining, heldByOthers }: MoneyGrant) {
+  constructor({ remaining, heldByOthers }: StockGrant) {
     super('the balance does not cover the debit');
-    this.available = remaining;
+    this.available = asPicoUnits(remaining);
     this.heldByOthers = heldByOthers;
   }
 }
@@ -90,12 +88,12 @@ export class DebitService {
   }
 
   /** Joins again if the coordinator has forgotten this node: nothing is held then, so nothing was lost. */
-  async #exchange(asks: readonly LeaseAsk[]): Promise<MoneyGrant[]> {
+  async #exchange(asks: readonly LeaseAsk[]): Promise<StockGrant[]> {
     if (!this.#joined) await this.#coordinator.join();
     this.#joined = true;
-    const exchange = async (): Promise<MoneyGrant[]> => {
+    const exchange = async (): Promise<StockGrant[]> => {
       const { answers: replies } = await this.#coordinator.exchange(asks);
-      return replies.map(({ money }) => money!);
+      return replies.map(({ stocks }) => stocks!.balance!);
     };
     try {
       return await exchange();
@@ -131,12 +129,8 @@ export function areSameDebits(one: readonly Debit[], other: readonly Debit[]): b
 
 /** Nothing is held of the account yet; an `amount` of 0 gives back what was leased. */
 function askOf(scope: string, amount: bigint): LeaseAsk {
-  const wanted = asPicoUnits(amount);
-  return {
-    scope,
-    limits: NO_LIMITS,
-    money: { outstanding: asPicoUnits(0n), least: wanted, most: wanted },
-  };
+  const balance = { limit: 0n, period: 0, used: 0n, unused: 0n, least: amount, most: amount };
+  return { scope, stocks: { balance } };
 }
 
 /** Reads the packed record of an account, see store/record-codec.ts. */

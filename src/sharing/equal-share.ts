@@ -6,9 +6,9 @@
  * for every node.
  *
  * With `on_authority_loss: equal_share`, calls of a node that is cut off are granted from their fallback
- * quota (fallback-coordinator.ts). When it is used up, there is no more of the day, of slots and of money
- * until the server is back. Of the minute there is: a node that has been cut off for long gives itself an
- * equal share of each limit.
+ * quota (fallback-coordinator.ts). When it is used up, there is no more of any stock until the server is
+ * back. Of the minute there is: a node that has been cut off for long gives itself an equal share of each
+ * limit.
  *
  * Why the limit holds while some nodes are cut off: the server holds the share of a node back once it has not
  * heard the node for SILENT_MS, until the node expires or has been back for a window. Grants from before
@@ -20,11 +20,11 @@
  * A node that has not joined in its life has no share: its earlier life may have used it.
  */
 import type { Clock } from '../core/clock.js';
-import { asPicoUnits } from '../core/units.js';
 import { CoordinatorContact } from './coordinator-contact.js';
 import {
   type Coordinator,
   CoordinatorLost,
+  entriesOf,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
   type JoinReply,
@@ -34,6 +34,9 @@ import {
   type MinuteGrant,
   type NodeIdentity,
   type ScopeView,
+  type StockAsk,
+  type StockGrant,
+  type StockName,
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
@@ -46,10 +49,6 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** An idle node sends so often that its share is not held back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-
-const NOTHING = asPicoUnits(0n);
-/** What a node that is cut off replies to itself: nothing is left, and others may hold some. */
-const CUT_OFF = { remaining: 0, heldByOthers: true };
 
 /**
  * Permits of the own share have ticks below 0 and are none that the server knows. This tick, below all
@@ -263,16 +262,13 @@ export class EqualShare implements Coordinator {
   }
 
   /** The ask to the own share, with the permits of the own share that it returns. */
-  #ownAsk({ scope, limits, minute }: LeaseAsk): LeaseAsk {
-    const requestsPerMinute = Math.floor(limits.requestsPerMinute / this.#options.shares);
-    const returned = (minute?.returned ?? [])
+  #ownAsk({ scope, minute }: LeaseAsk): LeaseAsk {
+    if (minute === undefined) return { scope };
+    const limit = Math.floor(minute.limit / this.#options.shares);
+    const returned = minute.returned
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
-    return {
-      scope,
-      limits: { ...limits, requestsPerMinute },
-      ...(minute && { minute: { ...minute, returned } }),
-    };
+    return { scope, minute: { ...minute, limit, returned } };
   }
 }
 
@@ -284,31 +280,26 @@ function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
 }
 
 /**
- * What a node that is cut off replies to its own calls. Permits come from the own share if there is one, else
- * from the fallback quota. If that is too little, the reply says that it is unknown whether there is more:
- * only the server knows.
+ * What a node that is cut off replies to its own calls: nothing is left, and others may hold some. Permits
+ * come from the own share if there is one, else from the fallback quota. If that is too little, the reply
+ * says that it is unknown whether there is more: only the server knows.
  */
 function replyAlone(
   ask: LeaseAsk,
   own: LeaseReply | undefined,
   granted: FallbackGrant | undefined,
 ): LeaseReply {
-  const { minute, day, slots, money } = ask;
+  const { minute, stocks = {} } = ask;
   const minuteGrant = minute && minuteAlone(minute, own?.minute, granted?.minute);
-  const dayGranted = granted?.day?.count ?? 0;
-  const slotsGranted = granted?.slots ?? 0;
-  const moneyGranted = granted?.money ?? 0n;
-  const isUnknown =
-    (minute !== undefined && own === undefined && minute.least > minuteGrant!.granted) ||
-    (day !== undefined && day.least > dayGranted) ||
-    (slots !== undefined && slots.least > slotsGranted) ||
-    (money !== undefined && money.least > moneyGranted);
-  const dayNumber = granted?.day?.dayNumber ?? day?.dayNumber ?? 0;
+  let isUnknown = minute !== undefined && own === undefined && minute.least > minuteGrant!.granted;
+  const grants = entriesOf(stocks).map(([name, { least, period }]): [StockName, StockGrant] => {
+    const amount = granted?.stocks[name] ?? 0n;
+    isUnknown ||= least > amount;
+    return [name, { granted: amount, remaining: 0n, heldByOthers: true, period, freeInMs: 0 }];
+  });
   return {
     ...(minuteGrant && { minute: minuteGrant }),
-    ...(day && { day: { ...CUT_OFF, granted: dayGranted, dayNumber, endsInMs: 0 } }),
-    ...(slots && { slots: { ...CUT_OFF, granted: slotsGranted } }),
-    ...(money && { money: { ...CUT_OFF, granted: asPicoUnits(moneyGranted), remaining: NOTHING } }),
+    stocks: Object.fromEntries(grants),
     ...(isUnknown && { isUnknown }),
   };
 }
@@ -320,11 +311,11 @@ function minuteAlone(
 ): MinuteGrant {
   if (own !== undefined) return { ...own, tick: -1 - own.tick, heldByOthers: false };
   const { count, validMs } = granted ?? { count: 0, validMs: forMs };
-  return { ...CUT_OFF, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
+  return { remaining: 0, heldByOthers: true, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
 }
 
 /**
- * What a node holds of day, slots and money while it is cut off, to be reported to the coordinator before
+ * What a node holds of stocks while it is cut off, to be reported to the coordinator before
  * anything else: the newest ask of each scope, with what was granted since. Bounded by the accounts and keys
  * of the ledger.
  */
@@ -336,25 +327,13 @@ class UnreportedAsks {
   }
 
   /** `ask` was replied to here. */
-  record({ scope, limits, day, slots, money }: LeaseAsk, reply: LeaseReply): void {
-    const nothing = { least: 0, most: 0 };
-    this.#asks.set(scope, {
-      ...this.#asks.get(scope),
-      scope,
-      limits,
-      ...(day && { day: { ...day, ...nothing, unused: day.unused + (reply.day?.granted ?? 0) } }),
-      ...(slots && {
-        slots: { ...nothing, outstanding: slots.outstanding + (reply.slots?.granted ?? 0) },
-      }),
-      ...(money && {
-        money: {
-          ...money,
-          outstanding: asPicoUnits(money.outstanding + (reply.money?.granted ?? 0n)),
-          least: NOTHING,
-          most: NOTHING,
-        },
-      }),
+  record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
+    const held = entriesOf(stocks).map(([name, ask]): [StockName, StockAsk] => {
+      const granted = reply.stocks?.[name]?.granted ?? 0n;
+      return [name, { ...ask, unused: ask.unused + granted, least: 0n, most: 0n }];
     });
+    const before = this.#asks.get(scope)?.stocks;
+    this.#asks.set(scope, { scope, stocks: { ...before, ...Object.fromEntries(held) } });
   }
 
   /** The next ones to report, as many as one exchange carries. */

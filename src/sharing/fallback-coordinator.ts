@@ -1,5 +1,5 @@
 /**
- * Sets a fallback quota aside for each account and key that this process served lately, so that the process
+ * Sets a fallback quota aside for each scope that this process served lately, so that the process
  * can go on when the coordinator cannot be reached. `EqualShare` reports what was served, and grants calls
  * from here once the coordinator is lost. Main thread.
  *
@@ -11,7 +11,6 @@
  * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
  */
 import type { Clock } from '../core/clock.js';
-import { dayNumberOf } from '../ledger/day.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
@@ -59,7 +58,7 @@ export class FallbackCoordinator {
     let quota = this.#quotas.get(ask.scope);
     if (quota === undefined) {
       if (this.#quotas.size >= SCOPES_MAX) return;
-      quota = new FallbackQuota(ask, this.#options.shares, nowMs);
+      quota = new FallbackQuota(ask.scope, this.#options.shares, nowMs);
       this.#quotas.set(ask.scope, quota);
     }
     if (quota.serve(ask, reply, nowMs)) this.#reportAfter(0);
@@ -77,8 +76,7 @@ export class FallbackCoordinator {
   /** Grants to the calls' node, which has to report it to the coordinator; undefined if there is nothing. */
   grant(ask: LeaseAsk): FallbackGrant | undefined {
     if (this.#isExpired) return undefined;
-    const dayNumber = dayNumberOf(this.#options.clock.wallMs());
-    return this.#quotas.get(ask.scope)?.grant(ask, dayNumber, this.#nowMs);
+    return this.#quotas.get(ask.scope)?.grant(ask, this.#nowMs);
   }
 
   /** Gives all back. Rejects with CoordinatorLost. */

@@ -1,13 +1,23 @@
 /**
- * The fallback quota of one scope: a part of its permits, calls of the day, slots and money that is set aside
- * for the time when the coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that
+ * The fallback quota of one scope: a part of its permits and stocks that is set aside for the time when the
+ * coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that
  * was served lately, sends its asks, and grants calls from it. Main thread.
  *
  * The coordinator counts it as held by a node of its own. Invariant: that record is never less than what is
  * held here.
  */
-import { asPicoUnits, ceilDiv } from '../core/units.js';
-import type { LeaseReply, LeaseAsk, MinuteAsk, ReturnedPermits } from './coordinator.js';
+import { ceilDiv } from '../core/units.js';
+import {
+  entriesOf,
+  type LeaseAsk,
+  type LeaseReply,
+  type MinuteAsk,
+  type ReturnedPermits,
+  type StockAsk,
+  type StockGrant,
+  type StockName,
+  type Stocks,
+} from './coordinator.js';
 import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
@@ -20,13 +30,10 @@ const VALID_MS = LONG_TICKS * TICK_MS;
 
 /** At least so many are set aside, otherwise what calls needed lately: never a million for a large limit. */
 const PERMITS_LEAST = 60;
-const CALLS_LEAST = 1_000;
-const SLOTS_LEAST = 64;
+const CALLS_LEAST = 1_000n;
+const SLOTS_LEAST = 64n;
 /** Calls ask for the permits of two seconds; permits that are set aside are valid for eight times as long. */
 const PERMITS_TIMES = 8;
-
-const RESOURCES = ['minute', 'day', 'slots', 'money'] as const;
-type Resource = (typeof RESOURCES)[number];
 
 interface Permits extends ReturnedPermits {
   readonly expiresMs: number;
@@ -35,77 +42,116 @@ interface Permits extends ReturnedPermits {
 /** What calls were granted of a fallback quota; undefined if they did not ask for it. */
 export interface FallbackGrant {
   readonly minute: { readonly count: number; readonly validMs: number } | undefined;
-  readonly day: { readonly dayNumber: number; readonly count: number } | undefined;
-  readonly slots: number | undefined;
-  readonly money: bigint | undefined;
+  readonly stocks: Stocks<bigint>;
 }
 
-/** What is set aside of calls of the day, of slots or of money. Counts are bigints here, as money is. */
+/** What is set aside of one stock. */
 class StockQuota {
-  held = 0n;
+  readonly #name: StockName;
+  readonly #parts: bigint;
+  /** The last ask of calls that wanted more. */
+  #need: StockAsk;
+  #period = 0;
+  #held = 0n;
   /** What the coordinator could still grant to anybody when it last said so. */
   left = 0n;
-  readonly #parts: bigint;
+  /** Calls lacked it, so none of it is set aside until then. */
+  #releasedUntilMs = 0;
 
-  constructor(parts: number) {
+  constructor(name: StockName, parts: number, need: StockAsk) {
+    this.#name = name;
     this.#parts = BigInt(parts);
+    this.#need = need;
+  }
+
+  get holdsAny(): boolean {
+    return this.#held > 0n;
+  }
+
+  /** Takes note of what the coordinator replied to calls; returns whether they lack what is here. */
+  serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
+    // An ask that only reports says nothing of what calls need at once.
+    const { least, most } = ask.most > 0n ? ask : this.#need;
+    this.#need = { ...ask, least, most };
+    const wasDenied = ask.most > 0n && (reply?.granted ?? 0n) <= 0n;
+    if (wasDenied) this.#releasedUntilMs = nowMs + RELEASED_MS;
+    return nowMs < this.#releasedUntilMs && this.holdsAny;
   }
 
   /**
-   * Gives back what is more than this node's part, at most `most`; returns how much of the part is missing.
-   * The part is nothing if others lack the rest: if less is left than half of what is held here, or less than
-   * calls ask for at once.
+   * Gives back what is more than this node's part, and asks for what is missing. The part is nothing if
+   * others lack the rest: if less is left than half of what is held here, or less than calls ask for at once.
    */
-  shrink(isReleased: boolean, most: bigint, atOnce: bigint): bigint {
-    const isScarce = this.left * 2n < this.held || this.left < atOnce;
-    const share = (this.held + this.left) / this.#parts;
-    const part = isReleased || isScarce ? 0n : share < most ? share : most;
-    if (part < this.held) this.held = part;
-    return part - this.held;
+  ask(all: boolean, nowMs: number): StockAsk {
+    const { limit, period } = this.#need;
+    if (period > this.#period) this.#held = 0n;
+    this.#period = Math.max(this.#period, period);
+    const isReleased = all || nowMs < this.#releasedUntilMs;
+    const isScarce = this.left * 2n < this.#held || this.left < this.#atOnce;
+    const share = (this.#held + this.left) / this.#parts;
+    const part = isReleased || isScarce ? 0n : share < this.#most ? share : this.#most;
+    if (part < this.#held) this.#held = part;
+    const most = part - this.#held;
+    const unused = this.#held;
+    return { limit, period: this.#period, used: 0n, unused, least: most > 0n ? 1n : 0n, most };
   }
 
   /** What was granted is added to what is here now, which may be less than when the ask left. */
-  add(granted: number | bigint, remaining: number | bigint): void {
-    this.held += BigInt(granted);
-    this.left = BigInt(remaining);
+  take({ granted, remaining, period }: StockGrant): void {
+    if (period !== this.#period) this.#held = 0n;
+    this.#period = period;
+    this.#held += granted;
+    this.left = remaining;
   }
 
-  /** Takes out between `least` and `most`, or nothing. */
-  takeOut(least: number | bigint, most: number | bigint): bigint {
-    if (most <= 0 || this.held < least) return 0n;
-    const taken = this.held < most ? this.held : BigInt(most);
-    this.held -= taken;
+  /** Grants calls between `least` and `most`, or nothing. */
+  grant({ period, least, most }: StockAsk): bigint {
+    if (period !== this.#period || most <= 0n || this.#held < least) return 0n;
+    const taken = this.#held < most ? this.#held : most;
+    this.#held -= taken;
     return taken;
+  }
+
+  drop(): void {
+    this.#held = 0n;
+  }
+
+  /** Calls take one call or slot each, but what they take of another stock may be much of what is left. */
+  get #atOnce(): bigint {
+    return this.#name.startsWith('calls_') ? 0n : this.#need.most;
+  }
+
+  /** The most that is set aside. */
+  get #most(): bigint {
+    const { used, unused } = this.#need;
+    if (this.#name === 'calls_in_flight') return unused * 2n > SLOTS_LEAST ? unused * 2n : SLOTS_LEAST;
+    if (this.#name.startsWith('calls_')) return used > CALLS_LEAST ? used : CALLS_LEAST;
+    return this.#held + this.left;
   }
 }
 
 export class FallbackQuota {
-  /** The last ask of calls: which resources there are, and their limits. */
-  #need: LeaseAsk;
+  readonly #scope: string;
   readonly #parts: number;
   servedMs: number;
+  /** The last ask of calls for permits. */
+  #minute: MinuteAsk | undefined;
   #permits: Permits | undefined;
   /** Permits that newer ones replace; the next ask returns them. */
   #replaced: Permits[] = [];
   #minuteLeft = 0;
-  #dayNumber = 0;
-  readonly #day: StockQuota;
-  readonly #slots: StockQuota;
-  readonly #money: StockQuota;
+  /** The most that calls need, by their asks. */
+  #minuteMost = PERMITS_LEAST;
+  /** Calls lacked permits, so none is set aside until then. */
+  #minuteReleasedUntilMs = 0;
+  readonly #stocks = new Map<StockName, StockQuota>();
   #askedForNothing = false;
-  /** The most that calls need of each, by their asks. */
-  readonly #most = { minute: PERMITS_LEAST, day: CALLS_LEAST, slots: SLOTS_LEAST };
-  /** Calls lacked the resource, so none of it is set aside until then. */
-  readonly #releasedUntilMs: Record<Resource, number> = { minute: 0, day: 0, slots: 0, money: 0 };
 
   /** `shares`: how many nodes share the limits. */
-  constructor(need: LeaseAsk, shares: number, nowMs: number) {
-    this.#need = need;
+  constructor(scope: string, shares: number, nowMs: number) {
+    this.#scope = scope;
     // A single node sets half aside: the other half serves its calls.
     this.#parts = Math.max(2, shares);
-    this.#day = new StockQuota(this.#parts);
-    this.#slots = new StockQuota(this.#parts);
-    this.#money = new StockQuota(this.#parts);
     this.servedMs = nowMs;
   }
 
@@ -113,34 +159,31 @@ export class FallbackQuota {
    * Takes note of what the coordinator replied to calls. What they lack is given back with the next ask;
    * returns true if there is some of it here. A resource that the ask leaves out is as it was.
    */
-  serve(ask: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
-    const { money = ask.money } = this.#need;
-    // An ask that only reports says nothing of what calls cost.
-    const onlyReports = ask.money?.most === 0n;
-    this.#need = { ...this.#need, ...ask, ...(onlyReports && money !== undefined ? { money } : {}) };
+  serve({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     this.servedMs = nowMs;
-    const { minute, day, slots } = ask;
-    if (minute !== undefined && minute.most > 0)
-      this.#most.minute = Math.max(PERMITS_LEAST, minute.most * PERMITS_TIMES);
-    if (day !== undefined) this.#most.day = Math.max(CALLS_LEAST, day.used);
-    if (slots !== undefined) this.#most.slots = Math.max(SLOTS_LEAST, slots.outstanding * 2);
-    for (const resource of RESOURCES) {
-      const wasDenied = (ask[resource]?.most ?? 0) > 0 && (reply[resource]?.granted ?? 0) <= 0;
-      if (wasDenied) this.#releasedUntilMs[resource] = nowMs + RELEASED_MS;
+    if (minute !== undefined) {
+      this.#minute = minute;
+      if (minute.most > 0) this.#minuteMost = Math.max(PERMITS_LEAST, minute.most * PERMITS_TIMES);
+      if (minute.most > 0 && (reply.minute?.granted ?? 0) === 0)
+        this.#minuteReleasedUntilMs = nowMs + RELEASED_MS;
     }
-    return RESOURCES.some(
-      (resource) => nowMs < this.#releasedUntilMs[resource] && this.#has(resource, nowMs),
-    );
+    let isLacking = nowMs < this.#minuteReleasedUntilMs && this.#hasPermits(nowMs);
+    for (const [name, ask] of entriesOf(stocks)) {
+      const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#parts, ask);
+      this.#stocks.set(name, stock);
+      isLacking = stock.serve(ask, reply.stocks?.[name], nowMs) || isLacking;
+    }
+    return isLacking;
   }
 
   /** Whether there is anything that calls could be granted. */
   holds(nowMs: number): boolean {
-    return RESOURCES.some((resource) => this.#has(resource, nowMs));
+    return this.#hasPermits(nowMs) || this.#holdsStock;
   }
 
   /** The coordinator has nothing of it on record, or soon will have nothing. */
   get isEmpty(): boolean {
-    return this.#stocks.every(({ held }) => held === 0n) && this.#permits === undefined;
+    return !this.#holdsStock && this.#permits === undefined;
   }
 
   /** There are permits that the next ask will return. */
@@ -150,42 +193,19 @@ export class FallbackQuota {
 
   /** Reports what is set aside and asks for what is missing. `all`: gives all back and asks for nothing. */
   ask(nowMs: number, all: boolean): LeaseAsk {
-    const { scope, limits, minute, day, slots, money } = this.#need;
-    const isReleased = (resource: Resource): boolean => all || nowMs < this.#releasedUntilMs[resource];
-    const calls = this.#day.shrink(isReleased('day'), BigInt(this.#most.day), 0n);
-    const places = this.#slots.shrink(isReleased('slots'), BigInt(this.#most.slots), 0n);
-    const atOnce = money?.most ?? 0n;
-    const amount = this.#money.shrink(isReleased('money'), this.#money.held + this.#money.left, atOnce);
-    const hasMinute = minute !== undefined && limits.requestsPerMinute > 0;
-    // Permits of a limit that is gone are not returned to anybody.
-    if (!hasMinute) this.#forgetPermits();
-    const permits = hasMinute ? this.#minuteAsk(nowMs, isReleased('minute')) : undefined;
-    this.#askedForNothing = calls + places + amount === 0n && (permits?.most ?? 0) === 0;
+    const isReleased = all || nowMs < this.#minuteReleasedUntilMs;
+    const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, isReleased);
+    const stocks = Array.from(this.#stocks, ([name, stock]) => [name, stock.ask(all, nowMs)] as const);
+    this.#askedForNothing = (minute?.most ?? 0) === 0 && stocks.every(([, { most }]) => most === 0n);
     return {
-      scope,
-      limits,
-      ...(permits && { minute: permits }),
-      ...(day && {
-        day: {
-          dayNumber: this.#dayNumber,
-          used: 0,
-          unused: Number(this.#day.held),
-          ...wanted(Number(calls)),
-        },
-      }),
-      ...(slots && { slots: { outstanding: Number(this.#slots.held), ...wanted(Number(places)) } }),
-      ...(money && {
-        money: {
-          outstanding: asPicoUnits(this.#money.held),
-          least: asPicoUnits(amount > 0n ? 1n : 0n),
-          most: asPicoUnits(amount),
-        },
-      }),
+      scope: this.#scope,
+      ...(minute && { minute }),
+      stocks: Object.fromEntries(stocks),
     };
   }
 
   /** Takes over the reply to the ask that left at `sentMs`; returns whether more should be asked for now. */
-  take({ minute, day, slots, money }: LeaseReply, sentMs: number): boolean {
+  take({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
     if (minute !== undefined) {
       this.#minuteLeft = minute.remaining;
       if (minute.granted > 0) {
@@ -194,47 +214,38 @@ export class FallbackQuota {
         this.#permits = { tick: minute.tick, count: minute.granted, expiresMs };
       }
     }
-    if (day !== undefined) {
-      if (day.dayNumber !== this.#dayNumber) this.#day.held = 0n;
-      this.#dayNumber = day.dayNumber;
-      this.#day.add(day.granted, day.remaining);
-    }
-    if (slots !== undefined) this.#slots.add(slots.granted, slots.remaining);
-    if (money !== undefined) this.#money.add(money.granted, money.remaining);
+    for (const [name, grant] of entriesOf(stocks)) this.#stocks.get(name)?.take(grant);
     // The first reply is the first to say how much there is.
-    const isLeft = this.#minuteLeft > 0 || this.#stocks.some(({ left }) => left > 0n);
+    const isLeft = this.#minuteLeft > 0 || [...this.#stocks.values()].some(({ left }) => left > 0n);
     return this.#askedForNothing && this.isEmpty && isLeft;
   }
 
   /** Nothing is set aside any more, whatever the coordinator has on record. */
   drop(): void {
-    this.#forgetPermits();
-    for (const stock of this.#stocks) stock.held = 0n;
+    this.#permits = undefined;
+    this.#replaced = [];
+    for (const stock of this.#stocks.values()) stock.drop();
   }
 
-  /** Grants calls what they ask for, as far as it goes. `dayNumber` is today. */
-  grant({ minute, day, slots, money }: LeaseAsk, dayNumber: number, nowMs: number): FallbackGrant {
-    const isToday = this.#dayNumber === dayNumber;
+  /** Grants calls what they ask for, as far as it goes. */
+  grant({ minute, stocks = {} }: LeaseAsk, nowMs: number): FallbackGrant {
+    const granted = entriesOf(stocks).map(([name, ask]) => [name, this.#stocks.get(name)?.grant(ask) ?? 0n]);
     return {
       minute: minute && this.#grantMinute(minute, nowMs),
-      day: day && {
-        dayNumber: this.#dayNumber,
-        count: isToday ? Number(this.#day.takeOut(day.least, day.most)) : 0,
-      },
-      slots: slots && Number(this.#slots.takeOut(slots.least, slots.most)),
-      money: money && this.#money.takeOut(money.least, money.most),
+      stocks: Object.fromEntries(granted) as Stocks<bigint>,
     };
   }
 
-  get #stocks(): readonly StockQuota[] {
-    return [this.#day, this.#slots, this.#money];
+  get #holdsStock(): boolean {
+    for (const stock of this.#stocks.values()) if (stock.holdsAny) return true;
+    return false;
   }
 
-  #minuteAsk(nowMs: number, isReleased: boolean): MinuteAsk {
+  #minuteAsk(limit: number, nowMs: number, isReleased: boolean): MinuteAsk {
     const { count = 0, expiresMs = 0 } = isReleased ? {} : (this.#permits ?? {});
     const left = this.#minuteLeft;
     const share = left * 2 < count ? 0 : Math.floor((count + left) / this.#parts);
-    const own = Math.min(share, this.#most.minute);
+    const own = Math.min(share, this.#minuteMost);
     // Newer permits take the place of older ones, so no more are wanted than are granted at once.
     const part = Math.min(own, ceilDiv(left, SHARE));
     const isScarce = own < count;
@@ -243,12 +254,7 @@ export class FallbackQuota {
     this.#replaced = [];
     const renews = expiresMs - nowMs < RENEW_MS || part > count + count / 4;
     const most = isReleased || isScarce || !renews ? 0 : part;
-    return { ...wanted(most), forMs: VALID_MS, isFallback: true, returned };
-  }
-
-  #forgetPermits(): void {
-    this.#permits = undefined;
-    this.#replaced = [];
+    return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 
   #replace(): void {
@@ -256,10 +262,7 @@ export class FallbackQuota {
     this.#permits = undefined;
   }
 
-  #has(resource: Resource, nowMs: number): boolean {
-    if (resource === 'day') return this.#day.held > 0n;
-    if (resource === 'slots') return this.#slots.held > 0n;
-    if (resource === 'money') return this.#money.held > 0n;
+  #hasPermits(nowMs: number): boolean {
     return this.#permits !== undefined && this.#permits.count > 0 && this.#permits.expiresMs > nowMs;
   }
 
@@ -270,9 +273,4 @@ export class FallbackQuota {
     this.#permits = { ...permits, count: permits.count - count };
     return { count, validMs: permits.expiresMs - nowMs };
   }
-}
-
-/** An ask for `most`, or for any part of it. */
-function wanted(most: number): { readonly least: number; readonly most: number } {
-  return { least: most > 0 ? 1 : 0, most };
 }

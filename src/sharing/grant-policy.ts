@@ -41,8 +41,8 @@ export function shareOf(left: number, { least, most }: Wanted<number>): number {
   return Math.min(most, Math.max(least, ceilDiv(left, SHARE)));
 }
 
-/** How many of `left` pico-units are granted: none if `least` is not there. */
-export function moneyShareOf(left: bigint, { least, most }: Wanted<bigint>): bigint {
+/** How much of the `left` of a stock is granted: nothing if `least` is not there. */
+export function stockShareOf(left: bigint, { least, most }: Wanted<bigint>): bigint {
   if (most <= 0n || left <= 0n || left < least) return 0n;
   const share = (left + BigInt(SHARE) - 1n) / BigInt(SHARE);
   const wanted = share > least ? share : least;

@@ -1,89 +1,83 @@
 /**
- * The most that a node can hold of day, slots and money. `ValkeyCoordinator` records each ask and reply here,
+ * The most that a node can have used and hold of stocks. `ValkeyCoordinator` records each ask and reply here,
  * so that a server that has lost its data can be told. Between two asks the node can only hold less. Main
  * thread.
  *
- * An entry takes some 200 bytes and lasts while something is held, so accounts and keys bound the entries.
+ * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on. So
+ * accounts, keys and groups bound the entries.
  */
-import { asPicoUnits, type PicoUnits } from '../core/units.js';
-import type { LeaseReply, LeaseAsk } from './coordinator.js';
+import {
+  entriesOf,
+  type LeaseAsk,
+  type LeaseReply,
+  type StockAsk,
+  type StockGrant,
+  type StockName,
+  type Stocks,
+} from './coordinator.js';
 
-export interface HeldDay {
-  readonly dayNumber: number;
-  readonly used: number;
-  readonly unused: number;
-  /** What all nodes together had used and held of the day when the coordinator last said so. */
-  readonly seen: number;
+export interface HeldStock {
+  readonly period: number;
+  readonly used: bigint;
+  readonly unused: bigint;
+  /** What all nodes together had used and held in the period when the coordinator last said so. */
+  readonly seen: bigint;
 }
 
-export interface HeldLease {
-  readonly day: HeldDay | undefined;
-  readonly slots: number;
-  readonly money: PicoUnits;
-}
-
-const NOTHING: HeldLease = { day: undefined, slots: 0, money: asPicoUnits(0n) };
+export type HeldScope = Stocks<HeldStock>;
 
 export class HeldLeases {
-  readonly #held = new Map<string, HeldLease>();
-  /** The newest day; what was held of older days is dropped when it changes. */
-  #dayNumber = 0;
+  readonly #held = new Map<string, HeldScope>();
+  /** The newest of each stock; what was held of older ones is dropped when it changes. */
+  readonly #periods = new Map<StockName, number>();
 
   /** How many scopes something is held of. */
   get size(): number {
     return this.#held.size;
   }
 
-  of(scope: string): HeldLease {
-    return this.#held.get(scope) ?? NOTHING;
+  of(scope: string): HeldScope {
+    return this.#held.get(scope) ?? {};
   }
 
   /** Takes in an ask and its reply. `reply` is undefined if none came: then the node can use no grant. */
-  record(ask: LeaseAsk, reply: LeaseReply | undefined): void {
-    const before = this.of(ask.scope);
-    const money =
-      ask.money === undefined
-        ? before.money
-        : asPicoUnits(ask.money.outstanding + (reply?.money?.granted ?? 0n));
-    const slots =
-      ask.slots === undefined ? before.slots : ask.slots.outstanding + (reply?.slots?.granted ?? 0);
-    const day = ask.day === undefined ? before.day : dayOf(ask, reply, before.day);
-    if (day !== undefined && day.dayNumber > this.#dayNumber) this.#turnTo(day.dayNumber);
-    const today = day?.dayNumber === this.#dayNumber ? day : undefined;
-    if (money === 0n && slots === 0 && today === undefined) this.#held.delete(ask.scope);
-    else this.#held.set(ask.scope, { day: today, slots, money });
+  record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply | undefined): void {
+    const before = this.of(scope);
+    const held: Stocks<HeldStock> = Object.fromEntries(
+      entriesOf(stocks).map(([name, ask]) => [name, heldOf(ask, reply?.stocks?.[name], before[name])]),
+    );
+    for (const [name, { period }] of entriesOf(held)) this.#turnTo(name, period);
+    this.#keep(scope, { ...before, ...held });
   }
 
-  entries(): IterableIterator<[string, HeldLease]> {
+  entries(): IterableIterator<[string, HeldScope]> {
     return this.#held.entries();
   }
 
-  #turnTo(dayNumber: number): void {
-    this.#dayNumber = dayNumber;
-    for (const [scope, held] of this.#held) {
-      if (held.money === 0n && held.slots === 0) this.#held.delete(scope);
-      else this.#held.set(scope, { ...held, day: undefined });
-    }
+  #turnTo(name: StockName, period: number): void {
+    if (period <= (this.#periods.get(name) ?? 0)) return;
+    this.#periods.set(name, period);
+    for (const [scope, held] of this.#held) if (held[name] !== undefined) this.#keep(scope, held);
+  }
+
+  /** Without what is of an earlier period, and what is nothing. */
+  #keep(scope: string, held: HeldScope): void {
+    const kept = entriesOf(held).filter(
+      ([name, { period, used, unused }]) =>
+        period === (this.#periods.get(name) ?? 0) && (unused > 0n || used > 0n),
+    );
+    if (kept.length === 0) this.#held.delete(scope);
+    else this.#held.set(scope, Object.fromEntries(kept));
   }
 }
 
-function dayOf(
-  { day: asked, limits }: LeaseAsk,
-  reply: LeaseReply | undefined,
-  before: HeldDay | undefined,
-): HeldDay | undefined {
-  const said = reply?.day;
-  if (asked === undefined) return undefined;
-  if (said === undefined) {
-    const { dayNumber, used, unused } = asked;
-    const seen = before?.dayNumber === dayNumber ? before.seen : 0;
-    return dayNumber === 0 ? before : { dayNumber, used, unused, seen };
+function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
+  const { limit, period, used, unused } = ask;
+  if (grant === undefined) {
+    const seen = before?.period === period ? before.seen : 0n;
+    return { period, used, unused, seen };
   }
-  const same = asked.dayNumber === said.dayNumber;
-  return {
-    dayNumber: said.dayNumber,
-    used: same ? asked.used : 0,
-    unused: (same ? asked.unused : 0) + said.granted,
-    seen: Math.max(0, limits.callsPerDay - said.remaining),
-  };
+  const said = grant.period === period ? ask : { used: 0n, unused: 0n };
+  const seen = limit > grant.remaining && grant.period > 0 ? limit - grant.remaining : 0n;
+  return { period: grant.period, used: said.used, unused: said.unused + grant.granted, seen };
 }

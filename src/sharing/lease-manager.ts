@@ -7,22 +7,29 @@
  * coordinator is lost: an idle gateway sends nothing.
  */
 import type { MessagePort } from 'node:worker_threads';
-import type { LeaseEnd, LeaseMessages, LeaseNeed } from '../channel/lease-channel.js';
+import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import type { AskReply } from '../core/ask-port.js';
 import type { Clock } from '../core/clock.js';
-import { type AccountIndex, asWallMs, type KeyIndex, type PicoUnits, type WallMs } from '../core/units.js';
-import { dayNumberOf } from '../ledger/day.js';
+import { Calendar } from '../core/quotas.js';
+import type { AccountIndex, PicoUnits, WallMs } from '../core/units.js';
 import { CoordinatorContact, type ContactState } from './coordinator-contact.js';
 import {
   type Coordinator,
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
-  type LeaseReply,
   type LeaseAsk,
+  type LeaseReply,
+  STOCK_KINDS,
 } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { LeaseWaits } from './lease-waits.js';
-import { type LeasedScope, LeasedScopes, type ScopeAddresses } from './leased-scope.js';
+import {
+  type AddressOf,
+  type Asking,
+  type LeasedScope,
+  LeasedScopes,
+  type PeriodOf,
+} from './leased-scope.js';
 import type { CallsUse } from './sharing-stats.js';
 
 /** How often waits ask again for what others may have given back, and deadlines are checked. */
@@ -31,10 +38,17 @@ const RETRY_MS = 60;
 const LOOK_MS = 250;
 /** A process that holds something shows after so long a silence that it lives. */
 const HEARTBEAT_MS = 5_000;
+/** After so long without the coordinator tokens of the minute are not taken: see `drop_silent`. */
+const CUT_OFF_MS = 30_000;
 /** A reply that took longer says too little about the coordinator's calendar. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
-export interface LeaseManagerOptions extends ScopeAddresses {
+export interface LeaseManagerOptions {
+  readonly addressOf: AddressOf;
+  /** The groups that the account is in, from the leaf up. */
+  readonly groupsOf?: (account: number) => readonly number[];
+  /** Of the days and months that the specification does not fix. */
+  readonly calendar: Calendar;
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
@@ -67,14 +81,15 @@ export class LeaseManager {
   #closed = false;
   /** How far the coordinator's calendar is ahead of the host's. */
   #aheadMs = 0;
+  readonly #specified = new Calendar();
 
   constructor(options: LeaseManagerOptions) {
     this.#options = options;
     this.#contact = new CoordinatorContact(options.random);
-    this.#scopes = new LeasedScopes(options);
+    this.#scopes = new LeasedScopes(options.addressOf);
     this.#waits = new LeaseWaits({
       nowMs: () => this.#nowMs,
-      dayNumber: () => this.#dayNumber,
+      periodOf: this.#periodOf,
       isLost: () => this.#contact.isLost,
       ask: (scope) => {
         this.#due.add(scope);
@@ -96,33 +111,38 @@ export class LeaseManager {
     };
   }
 
-  /** Resolves when the need is met or cannot be. `key` is given if it has its own limits. Never rejects. */
-  wait(account: AccountIndex, key: KeyIndex | undefined, need: LeaseNeed): Promise<LeaseEnd> {
-    const scopes = [
-      this.#scopes.account(account, this.#nowMs),
-      key === undefined ? undefined : this.#scopes.key(key, this.#nowMs),
-    ].filter((scope) => scope !== undefined);
-    if (this.#closed || scopes.length === 0) return Promise.resolve('lost');
-    const end = this.#waits.add(need, scopes);
+  /** Resolves when the need is met or cannot be. Never rejects. */
+  wait(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
+    const { groupsOf } = this.#options;
+    const groups = scopes.flatMap(({ kind, index }) => (kind === 'account' ? (groupsOf?.(index) ?? []) : []));
+    const known = [...scopes, ...groups.map((index): LeaseScope => ({ kind: 'group', index }))]
+      .map((scope) => this.#scopes.open(scope, this.#nowMs))
+      .filter((scope) => scope !== undefined);
+    if (this.#closed || known.length === 0) return Promise.resolve('lost');
+    const end = this.#waits.add(need, known);
     this.#keepTime();
     return end;
   }
 
-  /** Listeners have used most of what is leased of these. */
-  low(accounts: readonly AccountIndex[], keys: readonly KeyIndex[]): void {
-    for (const account of accounts) this.#markLow(this.#scopes.account(account, this.#nowMs));
-    for (const key of keys) this.#markLow(this.#scopes.key(key, this.#nowMs));
+  /** Threads have used most of what is leased of these. */
+  low(scopes: readonly LeaseScope[]): void {
+    for (const of of scopes) {
+      const scope = this.#scopes.open(of, this.#nowMs);
+      if (scope === undefined) continue;
+      scope.low = true;
+      this.#due.add(scope);
+    }
     this.#schedule();
   }
 
-  /** What calls of this process use of the account now; undefined if nothing is leased. */
-  callsUse(account: AccountIndex): CallsUse | undefined {
-    return this.#scopes.findAccount(account)?.callsUse;
+  /** What calls of this process use of the scope now; undefined if nothing is leased. */
+  callsUse(scope: LeaseScope): CallsUse | undefined {
+    return this.#scopes.find(scope)?.callsUse;
   }
 
   /** Gives back at once the account's money that no call holds: an operator takes it out. */
   recallMoney(account: AccountIndex): void {
-    const scope = this.#scopes.findAccount(account);
+    const scope = this.#scopes.find({ kind: 'account', index: account });
     if (scope === undefined) return;
     scope.giveBackMoney();
     this.#due.add(scope);
@@ -131,10 +151,10 @@ export class LeaseManager {
 
   /** Sets how much of the account's uncovered charges is to be collected; 0 ends that. */
   setUncovered(account: AccountIndex, amount: PicoUnits): void {
-    const scope =
-      amount > 0n ? this.#scopes.account(account, this.#nowMs) : this.#scopes.findAccount(account);
+    const of: LeaseScope = { kind: 'account', index: account };
+    const scope = amount > 0n ? this.#scopes.open(of, this.#nowMs) : this.#scopes.find(of);
     if (scope === undefined || this.#closed) return;
-    scope.setUncovered(amount);
+    scope.setUncovered(amount, this.#nowMs);
     this.#due.add(scope);
     this.#schedule();
     this.#keepTime();
@@ -158,15 +178,13 @@ export class LeaseManager {
     return this.#options.clock.monotonicMs();
   }
 
-  get #dayNumber(): number {
-    return dayNumberOf(asWallMs(this.#options.clock.wallMs() + this.#aheadMs));
-  }
-
-  #markLow(scope: LeasedScope | undefined): void {
-    if (scope === undefined) return;
-    scope.low = true;
-    this.#due.add(scope);
-  }
+  readonly #periodOf: PeriodOf = (name) => {
+    if (STOCK_KINDS[name] !== 'period') return 0;
+    const wallMs = this.#options.clock.wallMs() + this.#aheadMs;
+    if (name === 'calls_per_day') return this.#specified.dayAt(wallMs).number;
+    const { calendar } = this.#options;
+    return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
+  };
 
   #schedule(): void {
     if (this.#scheduled || this.#exchanging !== undefined || this.#closed || this.#due.size === 0) return;
@@ -193,15 +211,15 @@ export class LeaseManager {
     const asked: LeasedScope[] = [];
     const wasLost = this.#contact.isLost;
     try {
-      if (!this.#joined) await coordinator.join();
-      this.#joined = true;
+      if (!this.#joined) await this.#join();
       const asks: LeaseAsk[] = [];
       const sentMs = this.#nowMs;
       this.#exchanges += 1;
+      const asking = this.#asking(sentMs, this.#saysAll);
       for (const scope of this.#due) {
         if (asks.length === EXCHANGE_ASKS_MAX) break;
         this.#due.delete(scope);
-        const ask = scope.ask(sentMs, this.#dayNumber, this.#saysAll, this.#exchanges);
+        const ask = scope.ask(asking);
         if (ask === undefined) continue;
         asked.push(scope);
         asks.push(ask);
@@ -218,6 +236,18 @@ export class LeaseManager {
       if (!(error instanceof CoordinatorLost)) throw error;
       this.#lose(error, asked, wasLost);
     }
+  }
+
+  /** The coordinator's calendar is known before anything is asked of a day. */
+  async #join(): Promise<void> {
+    const sentMs = this.#nowMs;
+    const { wallMs } = await this.#options.coordinator.join();
+    this.#follow(wallMs, this.#options.clock.wallMs(), this.#nowMs - sentMs);
+    this.#joined = true;
+  }
+
+  #asking(nowMs: number, all: boolean): Asking {
+    return { nowMs, periodOf: this.#periodOf, all, number: this.#exchanges };
   }
 
   #take(asked: readonly LeasedScope[], replies: readonly LeaseReply[], sentMs: number, nowMs: number): void {
@@ -267,7 +297,9 @@ export class LeaseManager {
   }
 
   #look(nowMs: number): void {
+    const isCutOff = nowMs - this.#contact.state.answeredMs >= CUT_OFF_MS;
     for (const scope of this.#scopes) {
+      if (isCutOff) scope.dropWindow();
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }
@@ -290,9 +322,10 @@ export class LeaseManager {
     const nowMs = this.#nowMs;
     const asks: LeaseAsk[] = [];
     this.#exchanges += 1;
+    const asking = this.#asking(nowMs, true);
     for (const scope of this.#scopes) {
       scope.giveBackAll(nowMs);
-      const ask = scope.ask(nowMs, this.#dayNumber, true, this.#exchanges);
+      const ask = scope.ask(asking);
       if (ask !== undefined) asks.push(ask);
     }
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {
@@ -303,8 +336,8 @@ export class LeaseManager {
 }
 
 /**
- * Answers the requests for leases that a listener sends through `port`. The port closes when the listener's
- * thread ends; replies after that go nowhere.
+ * Answers the requests for leases that a listener or a worker sends through `port`. The port closes when the
+ * listener's thread ends; replies after that go nowhere.
  */
 export function serveLeases(manager: LeaseManager, port: MessagePort): void {
   let replies: AskReply<LeaseEnd>[] = [];
@@ -317,15 +350,13 @@ export function serveLeases(manager: LeaseManager, port: MessagePort): void {
     });
   };
   port.on('message', (messages: LeaseMessages) => {
-    const accounts: AccountIndex[] = [];
-    const keys: KeyIndex[] = [];
+    const low: LeaseScope[] = [];
     for (const message of messages) {
       if ('ask' in message) {
-        const { account, key, need } = message.ask;
-        void manager.wait(account, key, need).then((end) => reply(message.id, end));
-      } else if (message.kind === 'account') accounts.push(message.account);
-      else keys.push(message.key);
+        const { scopes, need } = message.ask;
+        void manager.wait(scopes, need).then((end) => reply(message.id, end));
+      } else low.push(message);
     }
-    if (accounts.length > 0 || keys.length > 0) manager.low(accounts, keys);
+    if (low.length > 0) manager.low(low);
   });
 }

@@ -3,13 +3,13 @@
  * adds them and says when the coordinator has replied. Main thread.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
-import { type Lack, type LeasedScope, worse } from './leased-scope.js';
+import { type Lack, type LeasedScope, type PeriodOf, worse } from './leased-scope.js';
 
 /** A request that waits for a lease. */
 export interface Wait {
   readonly need: LeaseNeed;
   readonly sinceMs: number;
-  /** The account, and the key if it has limits of its own. */
+  /** All from which it takes. */
   readonly scopes: readonly LeasedScope[];
   /** It is refused then, whatever others may give back. */
   readonly deadlineMs: number;
@@ -25,8 +25,8 @@ const DENIED_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
   readonly nowMs: () => number;
-  /** Today, by the coordinator's calendar. */
-  readonly dayNumber: () => number;
+  /** By the coordinator's calendar. */
+  readonly periodOf: PeriodOf;
   /** Whether the coordinator is lost. */
   readonly isLost: () => boolean;
   /** Puts the scope into the next exchange. */
@@ -88,11 +88,11 @@ export class LeaseWaits {
 
   /** Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts waits by scope. */
   #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
-    const { nowMs: now, dayNumber, isLost, ask } = this.#options;
+    const { nowMs: now, periodOf, isLost, ask } = this.#options;
     const nowMs = now();
     let lack: Lack = 'nothing';
     for (const scope of wait.scopes) {
-      lack = worse(lack, scope.promise(wait, this.#round, dayNumber(), nowMs));
+      lack = worse(lack, scope.promise(wait, this.#round, periodOf, nowMs));
     }
     if (lack === 'nothing') {
       this.#end(wait, 'try');

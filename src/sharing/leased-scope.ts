@@ -1,17 +1,25 @@
 /**
- * What this process leases of one account, or of one key with limits of its own, and the requests that wait
- * for it. `LeaseManager` sends the asks of all scopes in one exchange and hands the replies back. Main
- * thread.
+ * What this process leases of one scope, and the requests that wait for it. `LeaseManager` sends the asks of
+ * all scopes in one exchange and hands the replies back. Main thread.
  */
-import type { LeaseNeed } from '../channel/lease-channel.js';
-import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
-import type { CountedLeases, Leases } from '../ledger/leases.js';
-import type { LeaseReply, LeaseAsk, ScopeLimits } from './coordinator.js';
+import type { LeaseNeed, LeaseScope, ScopeKind } from '../channel/lease-channel.js';
+import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
+import type { PicoUnits } from '../core/units.js';
+import type { CountedLeases } from '../ledger/leases.js';
+import {
+  entriesOf,
+  type LeaseAsk,
+  type LeaseReply,
+  SPEND_UNIT,
+  type StockAsk,
+  type StockName,
+  type Stocks,
+} from './coordinator.js';
 import type { Denial } from './lease-terms.js';
 import type { Wait } from './lease-waits.js';
 import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
-import { DayLease, MoneyLease, SlotsLease, type SpentAccounting } from './stock-leases.js';
+import { StockLease, type StockWords } from './stock-leases.js';
 
 /** A refusal holds for so long: a client that hammers a refused account costs four exchanges a second. */
 const DENIED_MS = 250;
@@ -34,26 +42,37 @@ export function worse(one: Lack, other: Lack): Lack {
   return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
 }
 
+/** Which scope it is, and where its leases lie in shared memory. */
+export interface ScopeAddress extends LeaseScope {
+  /** By which the coordinator knows it. */
+  readonly scope: string;
+  readonly minute: CountedLeases<number>;
+  /** In `minute`. */
+  readonly minuteIndex: number;
+  /** Those that it may have. The balance has no limit; another stock is leased if `limits` has it. */
+  readonly stocks: Stocks<StockWords>;
+  /** The limits in force now. 0 is no limit, too. */
+  readonly limits: () => Partial<QuotaLimits>;
+}
+
+/** The number of the day or month that a stock is counted in now; 0 if it has no period. */
+export type PeriodOf = (name: StockName) => number;
+
+/** When and how the asks of an exchange are made. */
+export interface Asking {
+  readonly nowMs: number;
+  readonly periodOf: PeriodOf;
+  /** Say also what the coordinator knows, because it may have forgotten. */
+  readonly all: boolean;
+  /** Grows from exchange to exchange. */
+  readonly number: number;
+}
+
 /** What may still be promised in a round: what waits take of it is unknown until they have tried. */
 interface Budget {
   round: number;
   minute: number;
-  day: number;
-  slots: number;
-  money: bigint;
-}
-
-/** Which scope it is, and where its leases lie in shared memory. */
-export interface ScopeAddress {
-  readonly scope: string;
-  readonly leases: CountedLeases<number>;
-  readonly index: number;
-  /** The limits in force now. */
-  readonly limits: () => ScopeLimits;
-  /** Undefined for a key. */
-  readonly account:
-    | { readonly index: AccountIndex; readonly leases: Leases; readonly accounting: SpentAccounting }
-    | undefined;
+  readonly stocks: Map<StockName, bigint>;
 }
 
 export class LeasedScope {
@@ -64,113 +83,103 @@ export class LeasedScope {
   /** The coordinator could not be asked for what was last wanted and not granted. */
   isUnknown = false;
   readonly #minute: MinuteLease<number>;
-  readonly #day: DayLease<number>;
-  readonly #slots: SlotsLease | undefined;
-  readonly #money: MoneyLease | undefined;
-  /** Those three that there are. */
-  readonly #stocks: readonly (DayLease<number> | SlotsLease | MoneyLease)[];
-  readonly #budget: Budget = { round: -1, minute: 0, day: 0, slots: 0, money: 0n };
+  /** Those that have been needed. */
+  readonly #stocks = new Map<StockName, StockLease>();
+  readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
   #sent: LeaseAsk | undefined;
 
   constructor(address: ScopeAddress, nowMs: number) {
-    const { leases, index, account } = address;
     this.address = address;
-    this.#minute = new MinuteLease(leases, index, nowMs);
-    this.#day = new DayLease(leases, index, nowMs);
-    this.#slots = account && new SlotsLease(account.leases, account.index, nowMs);
-    this.#money = account && new MoneyLease(account.leases, account.index, account.accounting, nowMs);
-    this.#stocks = [this.#day, this.#slots, this.#money].filter((stock) => stock !== undefined);
+    this.#minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
+    for (const [name, words] of entriesOf(address.stocks))
+      if (words.read().granted > 0n) this.#stocks.set(name, new StockLease(name, words, nowMs));
   }
 
-  /**
-   * The ask for the next exchange; undefined if there is nothing to say. `all`: say also what the coordinator
-   * knows, because it may have forgotten. `number` grows from exchange to exchange, `dayNumber` is today's.
-   */
-  ask(nowMs: number, dayNumber: number, all: boolean, number: number): LeaseAsk | undefined {
+  /** The ask for the next exchange; undefined if there is nothing to say. */
+  ask({ nowMs, periodOf, all, number }: Asking): LeaseAsk | undefined {
+    const { scope, stocks: words } = this.address;
     const limits = this.address.limits();
-    let minutes = 0;
-    let calls = 0;
-    const holds: PicoUnits[] = [];
-    for (const { need } of this.waits) {
-      if (need.kind === 'minute') {
-        minutes += 1;
-      } else {
-        calls += 1;
-        holds.push(need.hold);
-      }
-    }
-    // A request that gets a permit of the minute needs its admission next: one exchange asks for both.
-    calls += minutes;
     const { low } = this;
     this.low = false;
-    const minute = limits.requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, low, nowMs, number);
-    const day = limits.callsPerDay === 0 ? undefined : this.#day.ask(calls, low, dayNumber, nowMs, all);
-    const slots = limits.callsInFlight === 0 ? undefined : this.#slots?.ask(calls, low, all);
-    const money = this.#money?.ask(holds, low, all);
-    if (minute === undefined && day === undefined && slots === undefined && money === undefined)
-      return undefined;
+    const { requestsPerMinute = 0 } = limits;
+    const waiting = [...this.waits].map(({ need }) => need);
+    const minutes = waiting.filter(({ kind }) => kind !== 'admission').length;
+    const minute =
+      requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, requestsPerMinute, low, nowMs, number);
+    const asks: [StockName, StockAsk][] = [];
+    for (const [name, stockWords] of entriesOf(words)) {
+      const limit = limitOf(limits, name);
+      let lease = this.#stocks.get(name);
+      if (limit === undefined) lease?.giveBack();
+      else if (lease === undefined) {
+        lease = new StockLease(name, stockWords, nowMs);
+        this.#stocks.set(name, lease);
+      }
+      const needs = limit === undefined ? [] : waiting.map((need) => needOf(name, need)).filter(Boolean);
+      const wants = { needs, low: low && limit !== undefined, all };
+      const ask = lease?.ask(wants, limit ?? 0n, periodOf(name), nowMs);
+      if (ask !== undefined) asks.push([name, ask]);
+    }
+    if (minute === undefined && asks.length === 0) return undefined;
     this.#sent = {
-      scope: this.address.scope,
-      limits,
+      scope,
       ...(minute && { minute }),
-      ...(day && { day }),
-      ...(slots && { slots }),
-      ...(money && { money }),
+      ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }),
     };
     return this.#sent;
   }
 
   /** Takes over the reply to the last ask, which left at `sentMs`. */
-  take(reply: LeaseReply, sentMs: number, nowMs: number): void {
+  take({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
-    const { minute, day, slots, money } = reply;
-    this.isUnknown = reply.isUnknown === true;
-    if (minute !== undefined && sent.minute !== undefined) {
-      this.#minute.take(minute, sent.minute.most > 0, sent.limits.requestsPerMinute, sentMs, nowMs);
+    this.isUnknown = isUnknown;
+    if (minute !== undefined && sent.minute !== undefined)
+      this.#minute.take(minute, sent.minute, sentMs, nowMs);
+    for (const [name, ask] of entriesOf(sent.stocks ?? {})) {
+      const grant = stocks[name];
+      if (grant !== undefined) this.#stocks.get(name)?.take(grant, ask, sentMs, nowMs);
     }
-    if (day !== undefined && sent.day !== undefined) this.#day.take(day, sent.day, sentMs, nowMs);
-    if (slots !== undefined && sent.slots !== undefined) this.#slots?.take(slots, sent.slots, sentMs, nowMs);
-    if (money !== undefined && sent.money !== undefined) this.#money?.take(money, sent.money, sentMs, nowMs);
     this.#sent = undefined;
   }
 
   /** Promises the wait what it needs, once a round, and returns 'nothing'; or returns what it lacks. */
-  promise({ need, sinceMs }: Wait, round: number, dayNumber: number, nowMs: number): Lack {
-    const budget = this.#budgetOf(round, dayNumber, nowMs);
+  promise({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
     const limits = this.address.limits();
-    if (need.kind === 'minute') {
-      if (limits.requestsPerMinute === 0) return 'nothing';
-      if (budget.minute < 1) return lackOf(this.#minute, sinceMs, nowMs);
-      budget.minute -= 1;
-      return 'nothing';
-    }
+    const budget = this.#budgetOf(round, periodOf, nowMs);
+    const takesPermit = need.kind !== 'admission' && (limits.requestsPerMinute ?? 0) > 0;
     let lack: Lack = 'nothing';
-    if (limits.callsPerDay > 0 && budget.day < 1) lack = lackOf(this.#day, sinceMs, nowMs);
-    if (this.#slots !== undefined && limits.callsInFlight > 0 && budget.slots < 1) {
-      lack = worse(lack, lackOf(this.#slots, sinceMs, nowMs));
-    }
-    if (this.#money !== undefined && budget.money < need.hold) {
-      // The denial was about a larger hold, so this one has not been asked for yet.
-      const isDenied = need.hold >= this.#money.deniedPicoUnits;
-      lack = worse(lack, isDenied ? lackOf(this.#money, sinceMs, nowMs) : 'unasked');
+    if (takesPermit && budget.minute < 1) lack = lackOf(this.#minute, sinceMs, nowMs);
+    const needs: [StockName, bigint][] = [];
+    if (need.kind !== 'minute') {
+      for (const [name] of entriesOf(this.address.stocks)) {
+        const amount = needOf(name, need);
+        if (amount === 0n || limitOf(limits, name) === undefined) continue;
+        needs.push([name, amount]);
+        const here = budget.stocks.get(name) ?? 0n;
+        const lease = this.#stocks.get(name);
+        if (here >= amount) continue;
+        // If the denial was about a larger need, this one has not been asked for yet.
+        const isAsked = lease !== undefined && amount + lease.left(periodOf(name)) - here >= lease.denied;
+        lack = worse(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
+      }
     }
     if (lack !== 'nothing') return lack;
-    budget.day -= 1;
-    budget.slots -= 1;
-    budget.money -= need.hold;
+    if (takesPermit) budget.minute -= 1;
+    for (const [name, amount] of needs) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return 'nothing';
   }
 
-  /** A wait was refused: its like is refused for a moment, and money that was too little is given back. */
+  /** A wait was refused: its like is refused for a moment, and stocks that were too little are given back. */
   refuse(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
-    if (need.kind === 'minute') {
-      if (this.#minute.denial !== undefined) this.#minute.refuse(untilMs);
-      return;
+    if (need.kind !== 'admission' && this.#minute.denial !== undefined) this.#minute.refuse(untilMs);
+    if (need.kind === 'minute') return;
+    for (const stock of this.#stocks.values()) {
+      if (stock.denial === undefined) continue;
+      stock.deniedUntilMs = untilMs;
+      stock.giveBack();
     }
-    for (const stock of this.#stocks) if (stock.denial !== undefined) stock.deniedUntilMs = untilMs;
-    if (this.#money?.denial !== undefined) this.#money.giveBack();
   }
 
   /**
@@ -180,55 +189,87 @@ export class LeasedScope {
   look(nowMs: number, isAlone: boolean): boolean {
     let isDue = this.#minute.look(nowMs);
     if (isAlone) return isDue;
-    for (const stock of this.#stocks) isDue = stock.look(nowMs) || isDue;
-    // When an account has come to rest, one ask says so for all its resources.
+    for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
+    // When a scope has come to rest, one ask says so for all its resources.
     if (isDue && this.waits.size === 0 && this.#minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }
 
-  /** See `MoneyLease.setUncovered`. */
-  setUncovered(amount: PicoUnits): void {
-    this.#money?.setUncovered(amount);
+  /** See `StockLease.setUncovered`. */
+  setUncovered(amount: PicoUnits, nowMs: number): void {
+    const words = this.address.stocks.balance;
+    if (words === undefined) return;
+    const lease = this.#stocks.get('balance') ?? new StockLease('balance', words, nowMs);
+    this.#stocks.set('balance', lease);
+    lease.setUncovered(amount);
   }
 
   /** Gives back the money that no call holds: somebody else wants it. */
   giveBackMoney(): void {
-    this.#money?.giveBack();
+    this.#stocks.get('balance')?.giveBack();
+  }
+
+  /** The coordinator was not reached for so long that others may count the tokens of the minute as used. */
+  dropWindow(): void {
+    this.#stocks.get('tokens_per_minute')?.giveBack();
   }
 
   /** Gives back all that is unused. */
   giveBackAll(nowMs: number): void {
     this.#minute.giveBack(nowMs);
-    for (const stock of this.#stocks) stock.giveBack();
+    for (const stock of this.#stocks.values()) stock.giveBack();
   }
 
-  /** What calls use of an account now; undefined for a key. */
-  get callsUse(): CallsUse | undefined {
-    const { scope, account } = this.address;
-    if (account === undefined || this.#money === undefined) return undefined;
+  /** What calls of this process use of the scope now. */
+  get callsUse(): CallsUse {
+    const stocks = Array.from(this.#stocks.values(), (stock) => [
+      stock.name,
+      { held: stock.inUse, ...stock.unused },
+    ]);
     return {
-      account: scope,
-      callsInFlight: account.leases.inFlightOf(account.index),
-      held: this.#money.inUse,
+      scope: this.address.scope,
       minuteUnused: this.#minute.unused,
-      ...this.#day.unused,
+      stocks: Object.fromEntries(stocks) as CallsUse['stocks'],
     };
   }
 
   /** Nothing is held, nothing has to be said, and nobody waits: the scope can be forgotten. */
   get isEmpty(): boolean {
-    return this.waits.size === 0 && this.#minute.isEmpty && this.#stocks.every(({ isEmpty }) => isEmpty);
+    if (this.waits.size > 0 || !this.#minute.isEmpty) return false;
+    for (const stock of this.#stocks.values()) if (!stock.isEmpty) return false;
+    return true;
   }
 
-  #budgetOf(round: number, dayNumber: number, nowMs: number): Budget {
+  #budgetOf(round: number, periodOf: PeriodOf, nowMs: number): Budget {
     const budget = this.#budget;
     if (budget.round === round) return budget;
     budget.round = round;
     budget.minute = this.#minute.left(nowMs);
-    budget.day = this.#day.left(dayNumber);
-    budget.slots = this.#slots?.left ?? 0;
-    budget.money = this.#money?.left ?? 0n;
+    for (const stock of this.#stocks.values())
+      budget.stocks.set(stock.name, stock.left(periodOf(stock.name)));
     return budget;
+  }
+}
+
+/** In the unit of the stock; undefined if there is no limit. The balance is always leased. */
+function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefined {
+  if (name === 'balance') return 0n;
+  const limit = limits[QUOTA_FIELDS[name]];
+  if (!limit) return undefined;
+  return typeof limit === 'bigint' ? limit / SPEND_UNIT : BigInt(limit);
+}
+
+/** What a call takes of the stock. A request that waits for its permit needs its admission next. */
+function needOf(name: StockName, need: LeaseNeed): bigint {
+  const { hold = 0n, tokens = 0 } = need.kind === 'minute' ? {} : need;
+  if (name === 'balance') return hold;
+  switch (QUOTA_KINDS[name].unit) {
+    case 'calls':
+      return 1n;
+    case 'tokens':
+      return BigInt(tokens);
+    case 'money':
+      return (hold + SPEND_UNIT - 1n) / SPEND_UNIT;
   }
 }
 
@@ -242,65 +283,48 @@ function lackOf(
   return denial.heldByOthers ? 'denied' : 'refused';
 }
 
-export interface ScopeAddresses {
-  /** Undefined for an account that is not known. */
-  readonly addressOfAccount: (account: AccountIndex) => ScopeAddress | undefined;
-  /** Undefined for a key that is not known. */
-  readonly addressOfKey: (key: KeyIndex) => ScopeAddress | undefined;
-}
+/** Undefined for a scope that is not known. */
+export type AddressOf = (scope: LeaseScope) => ScopeAddress | undefined;
 
 /**
- * The accounts and keys of which this process holds something, or for which a request waits. Bounded by the
- * accounts and keys of the ledger; `LeaseManager` forgets those that have come to rest.
+ * The scopes of which this process holds something, or for which a request waits. Bounded by the scopes of
+ * the ledger; `LeaseManager` forgets those that have come to rest.
  */
 export class LeasedScopes {
-  readonly #addresses: ScopeAddresses;
-  readonly #accounts = new Map<AccountIndex, LeasedScope>();
-  readonly #keys = new Map<KeyIndex, LeasedScope>();
+  readonly #addressOf: AddressOf;
+  readonly #scopes = new Map<ScopeKind, Map<number, LeasedScope>>();
 
-  constructor(addresses: ScopeAddresses) {
-    this.#addresses = addresses;
+  constructor(addressOf: AddressOf) {
+    this.#addressOf = addressOf;
   }
 
   get size(): number {
-    return this.#accounts.size + this.#keys.size;
+    let size = 0;
+    for (const scopes of this.#scopes.values()) size += scopes.size;
+    return size;
   }
 
-  account(account: AccountIndex, nowMs: number): LeasedScope | undefined {
-    return (
-      this.#accounts.get(account) ?? open(account, this.#accounts, this.#addresses.addressOfAccount, nowMs)
-    );
+  open(of: LeaseScope, nowMs: number): LeasedScope | undefined {
+    const known = this.find(of);
+    if (known !== undefined) return known;
+    const address = this.#addressOf(of);
+    if (address === undefined) return undefined;
+    const scope = new LeasedScope(address, nowMs);
+    const scopes = this.#scopes.get(of.kind) ?? new Map<number, LeasedScope>();
+    this.#scopes.set(of.kind, scopes.set(of.index, scope));
+    return scope;
   }
 
-  /** Undefined if nothing is held of the account and nobody waits. */
-  findAccount(account: AccountIndex): LeasedScope | undefined {
-    return this.#accounts.get(account);
-  }
-
-  key(key: KeyIndex, nowMs: number): LeasedScope | undefined {
-    return this.#keys.get(key) ?? open(key, this.#keys, this.#addresses.addressOfKey, nowMs);
+  /** Undefined if nothing is held of it and nobody waits. */
+  find({ kind, index }: LeaseScope): LeasedScope | undefined {
+    return this.#scopes.get(kind)?.get(index);
   }
 
   *[Symbol.iterator](): Iterator<LeasedScope> {
-    yield* this.#accounts.values();
-    yield* this.#keys.values();
+    for (const scopes of this.#scopes.values()) yield* scopes.values();
   }
 
   forget({ address }: LeasedScope): void {
-    if (address.account === undefined) this.#keys.delete(address.index as KeyIndex);
-    else this.#accounts.delete(address.account.index);
+    this.#scopes.get(address.kind)?.delete(address.index);
   }
-}
-
-function open<Index extends number>(
-  index: Index,
-  scopes: Map<Index, LeasedScope>,
-  addressOf: (index: Index) => ScopeAddress | undefined,
-  nowMs: number,
-): LeasedScope | undefined {
-  const address = addressOf(index);
-  if (address === undefined) return undefined;
-  const scope = new LeasedScope(address, nowMs);
-  scopes.set(index, scope);
-  return scope;
 }

@@ -172,10 +172,10 @@ export class LmdbCoordinator implements Coordinator {
   }
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
-    const { node, file, clock } = this.#options;
+    const { node, file } = this.#options;
     const leases = this.#leasesOf(ask.scope, nowMs);
-    if (ask.money !== undefined) this.#readMoney(ask.scope, leases);
-    const reply = leases.reply(life, node.host, ask, nowMs, clock.wallMs());
+    if (ask.stocks?.balance !== undefined) this.#readMoney(ask.scope, leases);
+    const reply = leases.reply(life, node.host, ask, nowMs);
     file.subjects.putSync(ask.scope, leases.state(nowMs));
     return reply;
   }
@@ -186,7 +186,7 @@ export class LmdbCoordinator implements Coordinator {
     // Rows are not checked: this program wrote them since the machine was started.
     if (state === undefined) return ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs);
     const leases = ScopeGrants.of(state as ScopeState);
-    leases.keepOnly((life) => this.#nodes.isAlive(life));
+    leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
     return leases;
   }
 

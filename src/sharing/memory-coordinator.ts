@@ -92,7 +92,7 @@ export class MemoryCoordinator {
     const place = placeOf(node);
     return {
       wallMs,
-      answers: asks.map((ask) => this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs, wallMs)),
+      answers: asks.map((ask) => this.#scopeOf(ask.scope).reply(place, node.host, ask, nowMs)),
     };
   }
 
@@ -109,7 +109,8 @@ export class MemoryCoordinator {
   #forget(node: NodeIdentity): void {
     const place = placeOf(node);
     if (!this.#nodes.delete(place)) return;
-    for (const scope of this.#scopes.values()) scope.forget(place);
+    const nowMs = this.#clock.monotonicMs();
+    for (const scope of this.#scopes.values()) scope.forget(place, nowMs);
   }
 
   #scopeOf(scope: string): ScopeGrants {

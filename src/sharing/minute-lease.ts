@@ -62,7 +62,7 @@ export class MinuteLease<Index extends number> {
    * What to say for `waiting` requests, or ahead of need if the lease runs low; undefined if there is nothing
    * to say. `number` grows from exchange to exchange.
    */
-  ask(waiting: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
+  ask(waiting: number, limit: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
     const wants = waiting > this.left(nowMs) || low;
     if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
@@ -70,20 +70,21 @@ export class MinuteLease<Index extends number> {
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     this.#heardNumber ??= number - 1;
     this.#unheard = { number, returned };
-    const order = { number, heardNumber: this.#heardNumber };
-    if (!wants) return { least: 0, most: 0, forMs: 0, returned, order };
+    const report = { limit, returned, order: { number, heardNumber: this.#heardNumber } };
+    if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_PART) / 1_000);
-    return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, returned, order };
+    return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
   }
 
-  /** Takes over the reply to an ask that left at `sentMs`; `asked`: it wanted permits. */
-  take(grant: MinuteGrant, asked: boolean, limit: number, sentMs: number, nowMs: number): void {
+  /** Takes over the reply to an ask that left at `sentMs`. */
+  take(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
     this.#heardNumber = this.#unheard?.number;
     this.#unheard = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
     this.#plentiful = grant.remaining * 2 > limit;
-    if (asked) this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
+    if (most > 0)
+      this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
     if (grant.granted > 0) this.#install(grant, sentMs + grant.validMs - VALIDITY_MARGIN_MS, nowMs);
     this.#publish();
   }

@@ -4,26 +4,29 @@
  * same arithmetic on hashes of the server. Main thread.
  */
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
-import { dayNumberOf, endOfDay } from '../ledger/day.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 import type { KeyUseRecord } from '../registry/key-record.js';
 import type { Store } from '../store/store.js';
-import type {
-  DayAsk,
-  DayGrant,
-  HostSpent,
-  LeaseReply,
-  LeaseAsk,
-  MinuteAsk,
-  MinuteGrant,
-  MoneyAsk,
-  MoneyGrant,
-  ReturnedPermits,
-  SlotsAsk,
-  SlotsGrant,
-  ScopeView,
+import {
+  entriesOf,
+  type HostSpent,
+  type LeaseAsk,
+  type LeaseReply,
+  type MinuteAsk,
+  type MinuteGrant,
+  type ReturnedPermits,
+  type ScopeView,
+  type StockAsk,
+  type StockGrant,
+  type StockName,
+  type StockView,
+  type Stocks,
 } from './coordinator.js';
-import { expiryTickOf, moneyShareOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import { GrantedStock, type StockState } from './granted-stock.js';
+import { expiryTickOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+
+/** Stands for lives that have ended, and for what was used before there were any. */
+const NO_NODE = '';
 
 type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
 
@@ -54,7 +57,8 @@ class MinuteBuckets {
   }
 
   /** Takes back what `ask` returns, and grants what it wants of what is left of the limit. */
-  reply(node: string, limit: number, ask: MinuteAsk, nowMs: number): MinuteGrant {
+  reply(node: string, ask: MinuteAsk, nowMs: number): MinuteGrant {
+    const { limit } = ask;
     const nowTick = Math.floor(nowMs / TICK_MS);
     for (const tick of this.#buckets.keys()) {
       if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
@@ -86,9 +90,13 @@ class MinuteBuckets {
     };
   }
 
-  /** The node's life has ended; its last grant stays counted, for it may have been used. */
+  /** The node's life has ended; what it was granted stays counted, for it may have been used. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
+    for (const bucket of this.#buckets.values()) {
+      const count = bucket.get(node) ?? 0;
+      if (bucket.delete(node)) bucket.set(NO_NODE, (bucket.get(NO_NODE) ?? 0) + count);
+    }
   }
 
   /** Never more than the node was granted: what is missing was in a bucket that has no weight any more. */
@@ -125,69 +133,57 @@ class MinuteBuckets {
   }
 }
 
-interface DayHeld {
-  readonly used: number;
-  readonly unused: number;
+/** A scope's row in the lease file. */
+export interface ScopeState {
+  readonly buckets: readonly BucketState[];
+  readonly stocks: readonly StockState[];
 }
 
-/**
- * A scope's row in the lease file; short, because each ask reads and writes it. An amount of money comes back
- * from the file as a number or as a bigint, by its size.
- */
-export interface ScopeState {
+/** A row that a version without other stocks has written since the machine was started. */
+interface FormerState {
   readonly buckets: readonly BucketState[];
   readonly dayNumber: number;
   readonly dayUsedBefore: number;
   readonly days: readonly (readonly [node: string, used: number, unused: number])[];
-  readonly slots: readonly (readonly [node: string, count: number])[];
-  readonly money: readonly (readonly [node: string, picoUnits: bigint | number])[];
 }
 
 /** What was used of a scope before anything was granted of it. */
 export interface UsedBefore {
-  readonly dayNumber: number;
-  readonly dayCalls: number;
   readonly minuteUsed: number;
   /** How long ago `minuteUsed` was counted. */
   readonly ageMs: number;
+  readonly stocks: Stocks<{ readonly period: number; readonly used: bigint }>;
 }
-
-/** Stands for what was used before there were nodes. */
-const NO_NODE = '';
 
 export class ScopeGrants {
   credited = asPicoUnits(0n);
   /** Spent by stores whose total is not in the asks. */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
-  #dayNumber = 0;
-  /** Calls of the day of nodes whose life has ended. */
-  #dayUsedBefore = 0;
-  readonly #days = new Map<string, DayHeld>();
-  readonly #slots = new Map<string, number>();
-  readonly #money = new Map<string, PicoUnits>();
+  readonly #stocks = new Map<StockName, GrantedStock>();
   readonly #hostSpent = new Map<string, HostSpent>();
 
   /** From what `state` returned; what is credited and spent has to be set. */
-  static of({ buckets, dayNumber, dayUsedBefore, days, slots, money }: ScopeState): ScopeGrants {
+  static of(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
-    for (const [tick, granted] of buckets) grants.#minute.put(tick, granted);
-    grants.#dayNumber = dayNumber;
-    grants.#dayUsedBefore = dayUsedBefore;
-    for (const [node, used, unused] of days) grants.#days.set(node, { used, unused });
-    for (const [node, count] of slots) grants.#slots.set(node, count);
-    for (const [node, picoUnits] of money) grants.#money.set(node, asPicoUnits(BigInt(picoUnits)));
+    for (const [tick, granted] of state.buckets) grants.#minute.put(tick, granted);
+    if ('stocks' in state) for (const row of state.stocks) grants.#put(GrantedStock.of(row));
+    else {
+      // All its nodes have ended, because nodes of two versions do not run at once.
+      const used = state.days.reduce((all, [, calls, unused]) => all + calls + unused, state.dayUsedBefore);
+      grants.#put(new GrantedStock('calls_per_day', state.dayNumber, BigInt(used)));
+    }
     return grants;
   }
 
   /** For a scope of which nothing was granted yet. */
-  static after({ dayNumber, dayCalls, minuteUsed, ageMs }: UsedBefore, nowMs: number): ScopeGrants {
+  static after({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
     const grants = new ScopeGrants();
-    grants.#dayNumber = dayNumber;
-    grants.#dayUsedBefore = dayCalls;
     // If the clock was set back since, the use seems younger than it is, which errs on refusing.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
     if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
+    for (const [name, { period, used }] of entriesOf(stocks))
+      grants.#put(new GrantedStock(name, period, used));
     return grants;
   }
 
@@ -195,117 +191,60 @@ export class ScopeGrants {
   state(nowMs: number): ScopeState {
     return {
       buckets: this.#minute.state(nowMs),
-      dayNumber: this.#dayNumber,
-      dayUsedBefore: this.#dayUsedBefore,
-      days: Array.from(this.#days, ([node, { used, unused }]) => [node, used, unused]),
-      slots: [...this.#slots],
-      money: [...this.#money],
+      stocks: Array.from(this.#stocks.values(), (stock) => stock.state),
     };
   }
 
   /** Forgets nodes whose life has ended. */
-  keepOnly(isAlive: (node: string) => boolean): void {
-    const known = new Set([...this.#days.keys(), ...this.#slots.keys(), ...this.#money.keys()]);
-    for (const node of known) if (!isAlive(node)) this.forget(node);
+  keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
+    const known = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
+    for (const node of known) if (!isAlive(node)) this.forget(node, nowMs);
   }
 
-  reply(node: string, host: string, ask: LeaseAsk, nowMs: number, wallMs: WallMs): LeaseReply {
-    const { limits, minute, day, slots, money } = ask;
+  reply(node: string, host: string, { minute, stocks }: LeaseAsk, nowMs: number): LeaseReply {
+    const replies =
+      stocks &&
+      entriesOf(stocks).map(([name, ask]) => [name, this.#replyStock(name, node, host, ask, nowMs)] as const);
     return {
-      ...(minute && { minute: this.#minute.reply(node, limits.requestsPerMinute, minute, nowMs) }),
-      ...(day && { day: this.#replyDay(node, limits.callsPerDay, day, wallMs) }),
-      ...(slots && { slots: this.#replySlots(node, limits.callsInFlight, slots) }),
-      ...(money && { money: this.#replyMoney(node, host, money) }),
+      ...(minute && { minute: this.#minute.reply(node, minute, nowMs) }),
+      ...(replies && { stocks: Object.fromEntries(replies) }),
     };
   }
 
   view(scope: string, nowMs: number): ScopeView {
+    const stocks = Array.from(this.#stocks.values(), (stock) => [stock.name, stock.view(nowMs)]);
     return {
       scope,
       minuteUsed: this.#minute.weighing(nowMs),
-      dayNumber: this.#dayNumber,
-      dayUsed: this.#dayOutstanding(),
-      callsInFlight: sum(this.#slots.values()),
-      moneyOutstanding: this.#moneyOutstanding(),
+      stocks: Object.fromEntries(stocks) as Stocks<StockView>,
       spent: this.#spentByAll(),
     };
   }
 
-  /** The node's life has ended. Its calls of the day stay counted, because nobody knows how many it used. */
-  forget(node: string): void {
-    const day = this.#days.get(node);
-    if (day !== undefined) this.#dayUsedBefore += day.used + day.unused;
-    this.#days.delete(node);
-    this.#slots.delete(node);
-    this.#money.delete(node);
+  /** The node's life has ended. */
+  forget(node: string, nowMs: number): void {
+    for (const stock of this.#stocks.values()) stock.forget(node, nowMs);
     this.#minute.forget(node);
   }
 
-  #replyDay(node: string, limit: number, ask: DayAsk, wallMs: WallMs): DayGrant {
-    const dayNumber = Math.max(this.#dayNumber, dayNumberOf(wallMs), ask.dayNumber);
-    if (dayNumber > this.#dayNumber) {
-      this.#dayNumber = dayNumber;
-      this.#dayUsedBefore = 0;
-      this.#days.clear();
-    }
-    const said = ask.dayNumber === dayNumber ? ask : { used: 0, unused: 0 };
-    this.#days.set(node, said);
-    const left = limit - this.#dayOutstanding();
-    const granted = shareOf(left, ask);
-    this.#days.set(node, { used: said.used, unused: said.unused + granted });
-    return {
-      granted,
-      remaining: Math.max(0, left - granted),
-      heldByOthers: [...this.#days].some(([holder, { unused }]) => holder !== node && unused > 0),
-      dayNumber,
-      endsInMs: endOfDay(dayNumber) - wallMs,
-    };
-  }
-
-  #dayOutstanding(): number {
-    let outstanding = this.#dayUsedBefore;
-    for (const { used, unused } of this.#days.values()) outstanding += used + unused;
-    return outstanding;
-  }
-
-  #replySlots(node: string, limit: number, ask: SlotsAsk): SlotsGrant {
-    this.#slots.set(node, ask.outstanding);
-    const left = limit - sum(this.#slots.values());
-    const granted = shareOf(left, ask);
-    keep(this.#slots, node, ask.outstanding + granted, 0);
-    return {
-      granted,
-      remaining: Math.max(0, left - granted),
-      heldByOthers: [...this.#slots].some(([holder, count]) => holder !== node && count > 0),
-    };
-  }
-
-  #replyMoney(node: string, host: string, ask: MoneyAsk): MoneyGrant {
+  #replyStock(name: StockName, node: string, host: string, ask: StockAsk, nowMs: number): StockGrant {
+    const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
     const { spent } = ask;
-    if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1)) {
+    if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1))
       this.#hostSpent.set(host, spent);
-    }
-    this.#money.set(node, ask.outstanding);
-    const left = this.credited - this.#spentByAll() - this.#moneyOutstanding();
-    const granted = asPicoUnits(moneyShareOf(left, ask));
-    keep(this.#money, node, asPicoUnits(ask.outstanding + granted), asPicoUnits(0n));
-    return {
-      granted,
-      remaining: asPicoUnits(left - granted > 0n ? left - granted : 0n),
-      heldByOthers: [...this.#money].some(([holder, amount]) => holder !== node && amount > 0n),
-    };
+    const limit = name === 'balance' ? this.credited - this.#spentByAll() : ask.limit;
+    return stock.reply(node, limit, ask, nowMs);
+  }
+
+  #put(stock: GrantedStock): GrantedStock {
+    this.#stocks.set(stock.name, stock);
+    return stock;
   }
 
   #spentByAll(): PicoUnits {
     let spent: bigint = this.spent;
     for (const { totalPicoUnits } of this.#hostSpent.values()) spent += totalPicoUnits;
     return asPicoUnits(spent);
-  }
-
-  #moneyOutstanding(): PicoUnits {
-    let outstanding = 0n;
-    for (const amount of this.#money.values()) outstanding += amount;
-    return asPicoUnits(outstanding);
   }
 }
 
@@ -315,13 +254,7 @@ function sum(counts: Iterable<number>): number {
   return total;
 }
 
-/** Sets an entry, or deletes it if it would hold nothing. */
-function keep<Amount>(held: Map<string, Amount>, node: string, amount: Amount, nothing: Amount): void {
-  if (amount === nothing) held.delete(node);
-  else held.set(node, amount);
-}
-
-const NOTHING: UsedBefore = { dayNumber: 0, dayCalls: 0, minuteUsed: 0, ageMs: 0 };
+const NOTHING: UsedBefore = { minuteUsed: 0, ageMs: 0, stocks: {} };
 
 /**
  * What the store says was used of an account, or of a key with limits of its own, of which nothing is granted
@@ -335,8 +268,12 @@ export function usedBefore(
 ): UsedBefore {
   const use = useOf(store, scope);
   if (use === undefined) return NOTHING;
-  const { dayNumber, dayCalls, minuteUsed, takenMs } = use;
-  return { dayNumber, dayCalls, minuteUsed, ageMs: nowMs - takenMs };
+  const { dayNumber: period, dayCalls, minuteUsed, takenMs } = use;
+  return {
+    minuteUsed,
+    ageMs: nowMs - takenMs,
+    stocks: { calls_per_day: { period, used: BigInt(dayCalls) } },
+  };
 }
 
 function useOf(

@@ -18,7 +18,7 @@ import type { Registry } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
-import { byAccount, useOf, type CallsUse } from './sharing-stats.js';
+import { byScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, areSameDebits, debitsOf, type Debit, type DebitService } from './debits.js';
 
@@ -151,7 +151,7 @@ export class SharedRegistry implements RegistryService {
         const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
         // Asked before the coordinator: a charge that is written in between is counted twice for a moment,
         // never lost.
-        const calls = byAccount(await this.#options.callsUses(page));
+        const calls = byScope(await this.#options.callsUses(page));
         const views = await this.#options.coordinator.look(page);
         for (const view of views) uses.set(view.scope, useOf(view, calls.get(view.scope)));
       }

@@ -3,10 +3,10 @@
  * calls use of an account beside what processes were granted of it in advance. Status page, metrics and the
  * admin interface read it. Pure; main thread.
  */
-import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import { asPicoUnits } from '../core/units.js';
 import type { AccountUse } from '../registry/account-statement.js';
 import type { RegistryState, SharingSnapshot, SharingState } from '../telemetry/metrics-snapshot.js';
-import type { ScopeView } from './coordinator.js';
+import type { ScopeView, Stocks, StockName, StockView } from './coordinator.js';
 import type { EqualShare } from './equal-share.js';
 import type { LeaseManager } from './lease-manager.js';
 import type { RegistryContactState } from './registry-contact.js';
@@ -43,57 +43,79 @@ function registryOf(state: RegistryContactState): { state: RegistryState; reason
   return { state: state.kind, reason: state.kind === 'following' ? undefined : state.reason };
 }
 
-/** What the calls of one process use of one account. */
+/** What the calls of one process use of one scope. */
 export interface CallsUse {
-  readonly account: string;
-  readonly callsInFlight: number;
-  /** Held by calls in flight, or charged and not in the store yet. */
-  readonly held: PicoUnits;
+  readonly scope: string;
   /** Permits that the coordinator counts as used, and no request has used. */
   readonly minuteUnused: number;
-  readonly dayNumber: number;
-  /** Calls of that day that the coordinator counts as used, and no call has used. */
-  readonly dayUnused: number;
+  readonly stocks: Stocks<{
+    readonly period: number;
+    /** By calls in flight. Of the balance also what was charged and is not in the store yet. */
+    readonly held: bigint;
+    /** What the coordinator counts in the period, and no call uses. */
+    readonly unused: bigint;
+  }>;
 }
 
-/** By the account's id. */
-export function byAccount(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
+/** By the scope's id. */
+export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
   const found = new Map<string, CallsUse[]>();
-  for (const use of uses) found.set(use.account, [...(found.get(use.account) ?? []), use]);
+  for (const use of uses) found.set(use.scope, [...(found.get(use.scope) ?? []), use]);
   return found;
 }
 
+/** What is used of a stock by all: by calls of this host that hold it, and otherwise. */
+export interface StockUse {
+  readonly period: number;
+  /** Of other hosts it includes what they were granted and have not used, because only they know. */
+  readonly used: bigint;
+  readonly held: bigint;
+  /** Granted to this host, and no call uses it. */
+  readonly leased: bigint;
+}
+
+const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
+
 /**
- * Parts `view`, in which the coordinator counts all that it granted as used, into what calls use and what is
- * leased. `calls` is what the processes of this host know. What other hosts' calls use stays leased, and what
- * other hosts have not used of minute and day stays used, because only they know.
+ * Parts what the coordinator counts of a stock into what calls use and what is leased. `calls` is what the
+ * processes of this host know.
  */
+export function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[] = []): StockUse {
+  const { period, used, unused } = view.stocks[name] ?? UNKNOWN;
+  let [held, leased] = [0n, 0n];
+  for (const { stocks } of calls) {
+    const own = stocks[name];
+    if (own?.period !== period) continue;
+    held += own.held;
+    leased += own.unused;
+  }
+  const all = used + unused;
+  if (leased > all) leased = all;
+  const others = all - leased - held;
+  return { period, used: others > 0n ? others : 0n, held, leased };
+}
+
+/** For an account: what other hosts' calls use of slots and money stays leased. */
 export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
-  const { minuteUsed, dayNumber, dayUsed, spent, moneyOutstanding } = view;
-  const sum = (count: (use: CallsUse) => number): number => calls.reduce((all, use) => all + count(use), 0);
-  const callsInFlight = sum((use) => use.callsInFlight);
-  const held = calls.reduce((all, use) => all + use.held, 0n);
-  const leasedMoney = moneyOutstanding - held;
   const minuteUnused = Math.min(
-    minuteUsed,
-    sum((use) => use.minuteUnused),
+    view.minuteUsed,
+    calls.reduce((all, use) => all + use.minuteUnused, 0),
   );
-  const dayUnused = Math.min(
-    dayUsed,
-    sum((use) => (use.dayNumber === dayNumber ? use.dayUnused : 0)),
-  );
+  const day = stockUseOf('calls_per_day', view, calls);
+  const slots = stockUseOf('calls_in_flight', view, calls);
+  const money = stockUseOf('balance', view, calls);
   return {
-    held: asPicoUnits(held),
-    spent,
-    minuteUsed: minuteUsed - minuteUnused,
-    dayNumber,
-    dayCalls: dayUsed - dayUnused,
-    callsInFlight,
+    held: asPicoUnits(money.held),
+    spent: view.spent,
+    minuteUsed: view.minuteUsed - minuteUnused,
+    dayNumber: day.period,
+    dayCalls: Number(day.used + day.held),
+    callsInFlight: Number(slots.held),
     leased: {
       minute: minuteUnused,
-      dayCalls: dayUnused,
-      callsInFlight: Math.max(0, view.callsInFlight - callsInFlight),
-      money: asPicoUnits(leasedMoney < 0n ? 0n : leasedMoney),
+      dayCalls: Number(day.leased),
+      callsInFlight: Number(slots.leased + slots.used),
+      money: asPicoUnits(money.leased + money.used),
     },
   };
 }

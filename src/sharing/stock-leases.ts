@@ -1,14 +1,12 @@
 /**
- * The stock leases of this process: calls of the day, call slots and money. Every ask reports how much is
- * outstanding, and the coordinator adds what it grants. One lease is of one resource of one scope.
- * `LeasedScope` owns it and puts together its asks, and `LeaseManager` sends them. Main thread.
+ * `StockLease` is what this process leases of one stock of one scope. Every ask reports how much was used and
+ * how much is held, and the coordinator adds what it grants. `LeasedScope` owns it and puts together its
+ * asks, and `LeaseManager` sends them. Main thread.
  *
- * Invariant: `reported`, what the coordinator has on record, is never less than what is outstanding. So the
- * coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
+ * Invariant: what the coordinator has on record of this node is never less than what is outstanding here. So
+ * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
  */
-import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
-import type { CountedLeases, Leases } from '../ledger/leases.js';
-import type { DayAsk, DayGrant, MoneyAsk, MoneyGrant, SlotsAsk, SlotsGrant } from './coordinator.js';
+import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
   COVERED_MS,
   type Denial,
@@ -17,354 +15,255 @@ import {
   IDLE_MS_SCARCE,
   IdleFloor,
   isPlentiful,
-  lowOf,
   UseRate,
 } from './lease-terms.js';
 
-/** What the leases of day, slots and money have in common; `Amount` is calls, slots or pico-units. */
-abstract class StockLease<Amount extends number | bigint> {
-  /** The coordinator's last refusal; undefined after a grant. Set by `replied`. */
-  denial: Denial | undefined;
-  /** New waits are refused without an ask until then. Set by `LeasedScope.refuse`. */
-  deniedUntilMs = 0;
-  /** The coordinator has plenty left, so idle amounts may stay here for longer. */
-  protected isPlentiful = false;
-  /** What the coordinator has on record of this node. */
-  protected reported: Amount;
-
-  constructor(reported: Amount) {
-    this.reported = reported;
-  }
-
-  /** Granted, and not yet given back or recorded as spent: the next ask reports it. */
-  protected abstract get outstanding(): Amount;
-  /**
-   * Takes what no call uses out of the ledger (`takeBack…`). The coordinator has it back when the next ask
-   * reports that less is outstanding.
-   */
-  abstract giveBack(): void;
-  /**
-   * Gives back what nobody has used for long enough. Returns true if an ask should be sent now. `LeasedScope`
-   * calls it every 250 ms, as long as the coordinator can be reached.
-   */
-  abstract look(nowMs: number): boolean;
-  /** Nothing is held, and the coordinator knows that. */
-  abstract get isEmpty(): boolean;
-
-  /** The coordinator has more on record than is outstanding, so there is something to report. */
-  protected get isOverreported(): boolean {
-    return this.outstanding < this.reported;
-  }
-
-  /**
-   * Records the reply to an ask that left at `sentMs`. `wanted`: the ask was for more. `reported`: what the
-   * coordinator has on record with its grant.
-   */
-  protected replied(
-    { granted, heldByOthers }: { readonly granted: Amount; readonly heldByOthers: boolean },
-    wanted: boolean,
-    reported: Amount,
-    sentMs: number,
-  ): void {
-    if (wanted) this.denial = granted <= 0 ? { sentMs, heldByOthers } : undefined;
-    this.reported = reported;
-  }
+/** What this process has of a stock. What calls hold is `granted` - `used` - `available`. */
+export interface StockHeld {
+  /** 0 if the stock has none. */
+  readonly period: number;
+  /** In the period, less what was given back. */
+  readonly granted: bigint;
+  /** Of a window: since the process began. */
+  readonly used: bigint;
+  readonly available: bigint;
 }
 
-/**
- * The lease of a scope's calls of the day. Calls use them up, so an ask wants as many as the recent rate uses
- * in the next `COVERED_MS`.
- */
-export class DayLease<Index extends number> extends StockLease<number> {
-  readonly #leases: CountedLeases<Index>;
-  /** The account or key, in `#leases`. */
-  readonly #index: Index;
-  readonly #rate: UseRate;
-  #usedMs: number;
-
-  constructor(leases: CountedLeases<Index>, index: Index, nowMs: number) {
-    // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. Its used
-    // calls are still outstanding, in the ledger and on the coordinator's record, so the new lease begins
-    // with them. Slots and money are forgotten only with nothing outstanding: they begin at 0.
-    const { used, unused } = leases.dayHeld(index);
-    super(used + unused);
-    this.#leases = leases;
-    this.#index = index;
-    this.#rate = new UseRate(used, nowMs);
-    this.#usedMs = nowMs;
-  }
-
-  /** Calls left of `dayNumber` or a later day: those left of an earlier day are worth nothing. */
-  left(dayNumber: number): number {
-    const held = this.#leases.dayHeld(this.#index);
-    return held.dayNumber >= dayNumber ? held.unused : 0;
-  }
-
+/** A leased stock in shared memory, from which other threads take meanwhile. */
+export interface StockWords {
+  read(): StockHeld;
   /**
-   * The next ask, if `waiting` calls wait for this lease; undefined if nothing is wanted or to be reported.
-   * `low`: the lease runs low, so more is wanted although nobody waits. `today`: the day's number. `all`:
-   * report also what the coordinator has on record, because it may have lost it.
+   * Adds what was granted; what is left of another period is dropped. `low`: the thread that leaves so little
+   * tells the lease manager; 0 if none should.
    */
-  ask(waiting: number, low: boolean, today: number, nowMs: number, all: boolean): DayAsk | undefined {
-    const { dayNumber, used, unused } = this.#leases.dayHeld(this.#index);
-    if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
-    // All are of `dayNumber`, the day that was last granted of.
-    const held = { dayNumber, used, unused };
-    const usable = this.left(today);
-    if (waiting <= usable && !low)
-      return all || this.isOverreported ? { ...held, least: 0, most: 0 } : undefined;
-    const need = Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000) - usable;
-    return { ...held, least: 1, most: Math.max(waiting, need, FIRST_BATCH) };
-  }
-
-  take(grant: DayGrant, ask: DayAsk, sentMs: number, nowMs: number): void {
-    const { granted, remaining, dayNumber } = grant;
-    // The coordinator counts a new day from 0: nothing of the day before is on its record of this one.
-    const former = dayNumber === ask.dayNumber ? ask : { used: 0, unused: 0 };
-    this.replied(grant, ask.most > 0, former.used + former.unused + granted, sentMs);
-    const unused = former.unused + granted;
-    this.isPlentiful = isPlentiful(unused, remaining);
-    if (granted === 0) return;
-    this.#leases.addDay(this.#index, dayNumber, granted, lowOf(unused, remaining));
-    this.#usedMs = nowMs;
-  }
-
-  look(nowMs: number): boolean {
-    const { used, unused } = this.#leases.dayHeld(this.#index);
-    if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
-    const idleMs = this.isPlentiful ? IDLE_MS_PLENTIFUL : IDLE_MS_SCARCE;
-    if (unused > 0 && nowMs - this.#usedMs >= idleMs) this.giveBack();
-    return this.isOverreported;
-  }
-
-  giveBack(): void {
-    this.#leases.takeBackDay(this.#index);
-  }
-
-  /**
-   * For `CallsUse`, by its names. `dayUnused`: calls of `dayNumber` that the coordinator counts as used,
-   * although no call has used them.
-   */
-  get unused(): { readonly dayNumber: number; readonly dayUnused: number } {
-    const { dayNumber, used } = this.#leases.dayHeld(this.#index);
-    return { dayNumber, dayUnused: Math.max(0, this.reported - used) };
-  }
-
-  get isEmpty(): boolean {
-    return this.#leases.dayHeld(this.#index).unused === 0 && !this.isOverreported;
-  }
-
-  protected get outstanding(): number {
-    const { used, unused } = this.#leases.dayHeld(this.#index);
-    return used + unused;
-  }
+  add(period: number, amount: bigint, low: bigint): void;
+  /** Takes at most `most` of what is available out of what was granted; returns how much. */
+  takeBack(most: bigint): bigint;
+  /** Tells listeners what the coordinator could still grant, and when what was asked for will be free. */
+  tell?(remaining: bigint, freeInMs: number): void;
+  /** Charges uncovered charges to what is available, at most `most`; returns how much. Of the balance. */
+  collect?(most: bigint): bigint;
 }
 
 /** The slots that a first ask wants: a client's usual concurrency. */
 const FIRST_SLOTS = 8;
 /** Slots come back when calls end, so a slot that stayed free for the length of some calls is not needed. */
 const IDLE_MS_SLOTS = 8_000;
-
-/**
- * The lease of an account's call slots. Slots that no call has taken for `IDLE_MS_SLOTS`, or `IDLE_MS_SCARCE`
- * if the coordinator has few, are given back.
- */
-export class SlotsLease extends StockLease<number> {
-  readonly #leases: Leases;
-  readonly #account: AccountIndex;
-  readonly #idle: IdleFloor<number>;
-
-  constructor(leases: Leases, account: AccountIndex, nowMs: number) {
-    super(0);
-    this.#leases = leases;
-    this.#account = account;
-    this.#idle = new IdleFloor(0, nowMs);
-  }
-
-  get left(): number {
-    return this.outstanding - this.#leases.inFlightOf(this.#account);
-  }
-
-  /** As `DayLease.ask`. */
-  ask(waiting: number, low: boolean, all: boolean): SlotsAsk | undefined {
-    const { outstanding } = this;
-    const missing = waiting - this.left;
-    if (missing <= 0 && !low)
-      return all || this.isOverreported ? { outstanding, least: 0, most: 0 } : undefined;
-    // As many again as calls have taken, so that a growing account asks seldom.
-    return {
-      outstanding,
-      least: 1,
-      most: Math.max(missing, this.#leases.inFlightOf(this.#account), FIRST_SLOTS),
-    };
-  }
-
-  take(grant: SlotsGrant, ask: SlotsAsk, sentMs: number, nowMs: number): void {
-    this.replied(grant, ask.most > 0, ask.outstanding + grant.granted, sentMs);
-    this.isPlentiful = isPlentiful(this.reported, grant.remaining);
-    if (grant.granted === 0) return;
-    this.#leases.addSlots(this.#account, grant.granted, lowOf(this.reported, grant.remaining));
-    this.#idle.restart(nowMs);
-  }
-
-  look(nowMs: number): boolean {
-    const idle = this.#idle.look(this.left, this.isPlentiful ? IDLE_MS_SLOTS : IDLE_MS_SCARCE, nowMs);
-    if (idle > 0) {
-      this.#leases.takeBackSlots(this.#account, idle);
-      this.#idle.restart(nowMs);
-    }
-    return this.isOverreported;
-  }
-
-  giveBack(): void {
-    this.#leases.takeBackSlots(this.#account, this.left);
-  }
-
-  get isEmpty(): boolean {
-    return this.outstanding === 0 && !this.isOverreported;
-  }
-
-  protected get outstanding(): number {
-    return this.#leases.slotsHeld(this.#account);
-  }
-}
-
-/** What a money lease needs to know of charges and their flush. Main thread. */
-export interface SpentAccounting {
-  /**
-   * What this process has charged the account since it started, as far as the store has recorded it as spent.
-   */
-  flushedOf(account: AccountIndex): PicoUnits;
-  /**
-   * Charges the account's uncovered charges to what is leased, at most `most`; returns how much. Left out
-   * only by tests that have no uncovered charges.
-   */
-  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
-}
-
-const NOTHING = asPicoUnits(0n);
-/** A listener says that money runs low when a quarter of it is left. */
+/** What was used of a window weighs from when the coordinator hears of it, so it hears soon. */
+const IDLE_MS_WINDOW = 4_000;
+/** A thread tells that a stock runs low when a quarter of it is left. */
 const LOW_PART = 4n;
 
-/**
- * The lease of an account's money. A call gives back the part of its hold that it did not cost, so money
- * comes back. What no call has held for `IDLE_MS_SCARCE`, or `IDLE_MS_PLENTIFUL`, is given back to the
- * coordinator.
- */
-export class MoneyLease extends StockLease<bigint> {
-  readonly #leases: Leases;
-  readonly #account: AccountIndex;
-  readonly #accounting: SpentAccounting;
+const NO_WAITS: readonly bigint[] = [];
+
+export class StockLease {
+  readonly name: StockName;
+  readonly #words: StockWords;
   readonly #idle: IdleFloor<bigint>;
+  readonly #rate: UseRate;
+  #usedMs: number;
+  /** The coordinator's last refusal; undefined after a grant. */
+  denial: Denial | undefined;
+  /** New waits are refused without an ask until then. Set by `LeasedScope.refuse`. */
+  deniedUntilMs = 0;
+  /** What the last denial was about, with what was left here: smaller amounts may still be granted. */
+  denied = 0n;
+  /** The coordinator has plenty left, so idle amounts may stay here for longer. */
+  #isPlentiful = false;
+  /** What the coordinator has on record of this node as outstanding. */
+  #reported: { readonly period: number; readonly amount: bigint };
+  /** Something was given back since the last ask. */
+  #gaveBack = false;
   /** When the last reply came; at first, when the lease was made. */
   #repliedMs: number;
   /** How much of the account's uncovered charges is still to be collected from this lease. */
   #uncovered = 0n;
-  /** The largest hold of the calls that waited at the last ask for which any waited. It sizes the asks. */
-  #largestHold = 0n;
-  /** What the last denial was about: smaller holds may still be granted. `LeasedScope` reads it. */
-  deniedPicoUnits = 0n;
+  /** The largest need of the calls that waited at the last ask for which any waited. It sizes the asks. */
+  #largest: bigint;
 
-  constructor(leases: Leases, account: AccountIndex, accounting: SpentAccounting, nowMs: number) {
-    super(0n);
-    this.#leases = leases;
-    this.#account = account;
-    this.#accounting = accounting;
+  constructor(name: StockName, words: StockWords, nowMs: number) {
+    const { period, granted, used } = words.read();
+    this.name = name;
+    this.#words = words;
+    // A scope that has nothing unused is forgotten, and gets a new lease when it is next needed. What it used
+    // of a period is still on the coordinator's record.
+    this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n };
     this.#idle = new IdleFloor(0n, nowMs);
+    this.#rate = new UseRate(Number(used), nowMs);
+    this.#usedMs = nowMs;
     this.#repliedMs = nowMs;
+    this.#largest = name === 'calls_in_flight' || name === 'calls_per_day' ? 1n : 0n;
   }
 
-  get left(): PicoUnits {
-    return this.#leases.available(this.#account);
+  /** Available of `period` or a later one: what is left of an earlier one is worth nothing. */
+  left(period: number): bigint {
+    const held = this.#words.read();
+    return held.period >= period ? held.available : 0n;
   }
 
-  /** Held by calls, or charged and not in the store yet. */
-  get inUse(): PicoUnits {
-    return asPicoUnits(this.outstanding - this.left);
+  /** Held by calls; of the balance also what was charged and is not in the store yet. */
+  get inUse(): bigint {
+    const { granted, used, available } = this.#words.read();
+    return granted - used - available;
+  }
+
+  /** What the coordinator counts in `period`, and no call has used. */
+  get unused(): { readonly period: number; readonly unused: bigint } {
+    const { period, used } = this.#words.read();
+    const unused = period === this.#reported.period ? this.#reported.amount - used - this.inUse : 0n;
+    return { period, unused: unused > 0n ? unused : 0n };
   }
 
   /**
    * Sets how much of the account's uncovered charges is to be collected: at once what is available here, the
    * rest from later grants. 0 ends it.
    */
-  setUncovered(amount: PicoUnits): void {
+  setUncovered(amount: bigint): void {
     this.#uncovered = amount;
     this.#collect();
   }
 
   /**
-   * As `DayLease.ask`; `holds` are those of the calls that wait.
+   * The next ask, if calls with these needs wait for this lease; undefined if nothing is wanted or to be
+   * reported. `low`: the lease runs low, so more is wanted although nobody waits. `today`: the number of the
+   * period by the calendar. `all`: report also what the coordinator has on record, because it may have lost
+   * it.
    *
    * The sender reads the host's spent total after this ask is made. A charge flushed in between is counted
    * twice until the next ask; the other order could miss it.
    */
-  ask(holds: readonly PicoUnits[], low: boolean, all: boolean): MoneyAsk | undefined {
-    const { outstanding, left } = this;
+  ask(
+    { needs = NO_WAITS, low = false, all = false }: AskReason,
+    limit: bigint,
+    today: number,
+    nowMs: number,
+  ): StockAsk | undefined {
+    const held = this.#words.read();
+    if (this.#rate.read(Number(held.used), nowMs)) this.#usedMs = nowMs;
+    this.#gaveBack = false;
+    const isOver = held.period < today;
+    const period = isOver ? today : held.period;
+    const { granted, used, available } = isOver ? { granted: 0n, used: 0n, available: 0n } : held;
+    const unused = granted > used ? granted - used : 0n;
+    const report = { limit, period, used, unused };
     let sum = this.#uncovered;
     let least: bigint | undefined;
-    if (holds.length > 0) this.#largestHold = 0n;
-    for (const hold of holds) {
-      sum += hold;
-      if (hold > left && (least === undefined || hold < least)) least = hold;
-      if (hold > this.#largestHold) this.#largestHold = hold;
+    if (needs.length > 0) this.#largest = 0n;
+    for (const need of needs) {
+      sum += need;
+      if (need > available && (least === undefined || need < least)) least = need;
+      if (need > this.#largest) this.#largest = need;
     }
-    if (sum <= left && !low)
-      return all || this.isOverreported ? { outstanding, least: NOTHING, most: NOTHING } : undefined;
-    const missing = least === undefined ? 1n : least - left;
-    const ahead = this.#largestHold * BigInt(FIRST_BATCH);
-    // What all that waits lacks; some holds for calls to come; as much again as is in use, so that an account
-    // that grows asks seldom; and never less than the least.
-    const wanted = [sum - left, ahead, outstanding - left, missing];
-    const most = wanted.reduce((larger, amount) => (amount > larger ? amount : larger));
-    return { outstanding, least: asPicoUnits(missing), most: asPicoUnits(most) };
+    if (sum <= available && !low) {
+      if (!all && !this.#isOverreported(held)) return undefined;
+      return { ...report, least: 0n, most: 0n };
+    }
+    const missing = least === undefined ? 1n : least - available;
+    const batch = BigInt(this.name === 'calls_in_flight' ? FIRST_SLOTS : FIRST_BATCH);
+    // What all that waits lacks; some needs for calls to come; what is used in the time to be covered; as
+    // much again as is in use, so that a scope that grows asks seldom; and never less than the least.
+    const wanted = [
+      sum - available,
+      this.#largest * batch,
+      this.#covered - available,
+      unused - available,
+      missing,
+    ];
+    return {
+      ...report,
+      least: missing,
+      most: wanted.reduce((most, amount) => (amount > most ? amount : most)),
+    };
   }
 
-  take(grant: MoneyGrant, ask: MoneyAsk, sentMs: number, nowMs: number): void {
-    const { granted, remaining } = grant;
-    this.replied(grant, ask.most > 0n, ask.outstanding + granted, sentMs);
-    // A grant leaves this as it is: until `deniedUntilMs` holds of so much are refused, smaller ones not.
-    if (ask.most > 0n && granted === 0n) this.deniedPicoUnits = this.left + ask.least;
+  /** Takes over the reply to `ask`, which left at `sentMs`. */
+  take(grant: StockGrant, ask: StockAsk, sentMs: number, nowMs: number): void {
+    const { granted, remaining, heldByOthers, period, freeInMs } = grant;
+    // The coordinator counts a new period from 0: nothing of the one before is on its record of this one.
+    const said = period === ask.period ? ask : { used: 0n, unused: 0n };
+    const unused = said.unused + granted;
+    if (ask.most > 0n) {
+      this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
+      // A grant leaves this as it is: until `deniedUntilMs` needs of so much are refused, smaller ones not.
+      if (granted === 0n) this.denied = this.left(period) + ask.least;
+    }
+    this.#reported = { period, amount: this.#outstandingOf(said.used, unused) };
     this.#repliedMs = nowMs;
-    this.isPlentiful = isPlentiful(this.reported, remaining);
-    this.#leases.tellMoney(this.#account, remaining);
+    this.#isPlentiful = isPlentiful(unused, remaining);
+    this.#words.tell?.(remaining, freeInMs);
     if (granted === 0n) return;
     // If the coordinator has no more, running low is not worth an ask.
-    const low = remaining === 0n ? NOTHING : asPicoUnits(this.reported / LOW_PART);
-    this.#leases.addMoney(this.#account, granted, low);
+    this.#words.add(period, granted, remaining === 0n ? 0n : unused / LOW_PART);
     this.#collect();
+    this.#usedMs = nowMs;
     this.#idle.restart(nowMs);
   }
 
+  /**
+   * Gives back what nobody has used for long enough. Returns true if an ask should be sent now. `LeasedScope`
+   * calls it every 250 ms, as long as the coordinator can be reached.
+   */
   look(nowMs: number): boolean {
-    const idleMs = this.isPlentiful ? IDLE_MS_PLENTIFUL : IDLE_MS_SCARCE;
-    const idle = this.#idle.look(this.left, idleMs, nowMs);
+    const held = this.#words.read();
+    if (this.#rate.read(Number(held.used), nowMs)) this.#usedMs = nowMs;
+    const idleMs = this.#isPlentiful ? this.#plentifulMs : IDLE_MS_SCARCE;
+    const keep = nowMs - this.#usedMs >= idleMs ? 0n : this.#covered;
+    const idle = this.#idle.look(held.available, idleMs, nowMs) - keep;
     if (idle > 0n) {
-      this.#leases.takeBackMoney(this.#account, asPicoUnits(idle));
+      this.#giveBack(idle);
       this.#idle.restart(nowMs);
     }
-    // Every flush of a charge makes less outstanding, so unlike the other stocks a lease in use nearly always
-    // has something to report. It does so once in `idleMs`, and at once if money lay idle or is to be
-    // collected.
-    const isDue = idle > 0n || nowMs - this.#repliedMs >= idleMs;
-    return this.#uncovered > 0n || (isDue && this.isOverreported);
+    // Use makes less of a window or a balance outstanding, so a lease in use nearly always has something to
+    // report. It does so once in `idleMs`, and at once if something lay idle or is to be collected.
+    const isDue = this.#gaveBack || nowMs - this.#repliedMs >= idleMs;
+    return this.#uncovered > 0n || (isDue && this.#isOverreported(this.#words.read()));
   }
 
+  /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */
   giveBack(): void {
-    this.#leases.takeBackMoney(this.#account, this.left);
+    this.#giveBack(this.#words.read().available);
   }
 
+  /** Nothing is held, and the coordinator knows that. */
   get isEmpty(): boolean {
-    return this.outstanding === 0n && !this.isOverreported && this.#uncovered === 0n;
+    const held = this.#words.read();
+    return held.granted <= held.used && !this.#isOverreported(held) && this.#uncovered === 0n;
   }
 
-  protected get outstanding(): PicoUnits {
-    const granted = this.#leases.moneyGranted(this.#account);
-    return asPicoUnits(granted - this.#accounting.flushedOf(this.#account));
+  get #plentifulMs(): number {
+    if (this.name === 'calls_in_flight') return IDLE_MS_SLOTS;
+    return STOCK_KINDS[this.name] === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
+  }
+
+  /** What is used in the time that a lease covers. */
+  get #covered(): bigint {
+    return BigInt(Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000));
+  }
+
+  #outstandingOf(used: bigint, unused: bigint): bigint {
+    return STOCK_KINDS[this.name] === 'period' ? used + unused : unused;
+  }
+
+  /** The coordinator has more on record than is outstanding, so there is something to report. */
+  #isOverreported({ period, granted, used }: StockHeld): boolean {
+    if (period !== this.#reported.period) return false;
+    return this.#outstandingOf(used, granted - used) < this.#reported.amount;
+  }
+
+  #giveBack(amount: bigint): void {
+    if (amount > 0n && this.#words.takeBack(amount) > 0n) this.#gaveBack = true;
   }
 
   /** Collects uncovered charges from what is available here. */
   #collect(): void {
-    if (this.#uncovered === 0n) return;
-    this.#uncovered -= this.#accounting.collect?.(this.#account, asPicoUnits(this.#uncovered)) ?? 0n;
+    if (this.#uncovered > 0n) this.#uncovered -= this.#words.collect?.(this.#uncovered) ?? 0n;
   }
+}
+
+/** Why there may be something to ask. */
+export interface AskReason {
+  /** What calls wait for. */
+  readonly needs?: readonly bigint[];
+  readonly low?: boolean;
+  readonly all?: boolean;
 }

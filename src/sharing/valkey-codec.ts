@@ -5,7 +5,16 @@
 import { Packr } from 'msgpackr';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { InheritedUse } from '../registry/key-record.js';
-import type { HostSpent, LeaseReply, LeaseAsk, ScopeView, SlotsGrant } from './coordinator.js';
+import {
+  entriesOf,
+  type HostSpent,
+  type LeaseAsk,
+  type LeaseReply,
+  type ScopeView,
+  type StockAsk,
+  type StockName,
+  type Stocks,
+} from './coordinator.js';
 import { MONEY_BASE } from './valkey-lua.js';
 
 /** Plain MessagePack for the server's `cmsgpack`: no records or extensions; 64-bit integers below 2^53. */
@@ -17,6 +26,25 @@ export function packed(value: unknown): Buffer {
 
 export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
+}
+
+/** Counted stocks by the code of valkey-lua.ts. The balance has a form of its own. */
+type CountedName = Exclude<StockName, 'balance'>;
+export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
+  calls_in_flight: 'f',
+  tokens_per_minute: 'w',
+  calls_per_day: 'dc',
+  tokens_per_day: 'dt',
+  spend_per_day: 'ds',
+  calls_per_month: 'mc',
+  tokens_per_month: 'mt',
+  spend_per_month: 'ms',
+};
+const NAMES = new Map(Object.entries(STOCK_CODES).map(([name, code]) => [code, name as CountedName]));
+
+/** The entries of `stocks` that are counted. */
+export function countedOf<Of>(stocks: Stocks<Of>): [CountedName, Of][] {
+  return entriesOf(stocks).filter((entry): entry is [CountedName, Of] => entry[0] !== 'balance');
 }
 
 /** How much was ever credited to an account, by this host's copy of the registry. */
@@ -44,15 +72,17 @@ export function versioned(total: HostSpent | Credited | undefined): readonly num
  * scope is a key that was rotated.
  */
 export function encodeAsk(
-  { scope, limits, minute, day, slots, money }: LeaseAsk,
+  { scope, minute, stocks = {} }: LeaseAsk,
   spent: HostSpent | undefined,
   credited: Credited | undefined,
   inherited: InheritedUse | undefined,
 ): unknown {
+  const counted = countedOf(stocks);
+  const { balance } = stocks;
   return [
     scope,
     minute !== undefined && [
-      limits.requestsPerMinute,
+      minute.limit,
       minute.least,
       minute.most,
       minute.forMs,
@@ -60,56 +90,68 @@ export function encodeAsk(
       minute.isFallback === true,
       minute.order !== undefined && [minute.order.number, minute.order.heardNumber],
     ],
-    day !== undefined && [limits.callsPerDay, day.dayNumber, day.used, day.unused, day.least, day.most],
-    slots !== undefined && [limits.callsInFlight, slots.outstanding, slots.least, slots.most],
-    money !== undefined && [
-      ...moneyPair(money.outstanding),
-      ...moneyPair(money.least),
-      ...moneyPair(money.most),
+    counted.length > 0 && counted.map(([name, ask]) => encodeStock(name, ask)),
+    balance !== undefined && [
+      ...moneyPair(balance.unused),
+      ...moneyPair(balance.least),
+      ...moneyPair(balance.most),
       versioned(spent),
       versioned(credited),
     ],
     inherited !== undefined && [
-      inherited.dayNumber,
-      inherited.dayCalls,
       inherited.minuteUsed,
       inherited.takenMs,
+      [[STOCK_CODES.calls_per_day, inherited.dayNumber, inherited.dayCalls]],
     ],
   ];
 }
 
-type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
-type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
-type RawDay = readonly [...RawCount, dayNumber: number, endsInMs: number];
-type RawMoney = readonly [number, number, number, number, boolean];
-export type RawReply = readonly [RawMinute | false, RawDay | false, RawCount | false, RawMoney | false];
-
-export function decodeReply([minute, day, slots, money]: RawReply): LeaseReply {
-  return {
-    ...(minute && {
-      minute: { ...countOf(minute), tick: minute[3], validMs: minute[4], freeInMs: minute[5] },
-    }),
-    ...(day && { day: { ...countOf(day), dayNumber: day[3], endsInMs: day[4] } }),
-    ...(slots && { slots: countOf(slots) }),
-    ...(money && {
-      money: {
-        granted: moneyOf(money[0], money[1]),
-        remaining: moneyOf(money[2], money[3]),
-        heldByOthers: money[4],
-      },
-    }),
-  };
+function encodeStock(name: CountedName, { limit, period, used, unused, least, most }: StockAsk): unknown {
+  const counts = [used, unused, least, most].map(Number);
+  return [STOCK_CODES[name], Number(limit), period, ...counts];
 }
 
-function countOf([granted, remaining, heldByOthers]: RawCount | RawMinute | RawDay): SlotsGrant {
-  return { granted, remaining, heldByOthers };
+type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
+type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
+type RawStock = readonly [...RawCount, period: number, freeInMs: number];
+type RawMoney = readonly [number, number, number, number, boolean];
+export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
+
+/** The reply to `ask`. */
+export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]: RawReply): LeaseReply {
+  const replies = countedOf(stocks).map(([name], at) => {
+    const [granted, remaining, heldByOthers, period, freeInMs] = (counted as readonly RawStock[])[at]!;
+    return [name, { granted: BigInt(granted), remaining: BigInt(remaining), heldByOthers, period, freeInMs }];
+  });
+  return {
+    ...(minute && {
+      minute: {
+        granted: minute[0],
+        remaining: minute[1],
+        heldByOthers: minute[2],
+        tick: minute[3],
+        validMs: minute[4],
+        freeInMs: minute[5],
+      },
+    }),
+    stocks: {
+      ...(Object.fromEntries(replies) as LeaseReply['stocks']),
+      ...(money && {
+        balance: {
+          granted: moneyOf(money[0], money[1]),
+          remaining: moneyOf(money[2], money[3]),
+          heldByOthers: money[4],
+          period: 0,
+          freeInMs: 0,
+        },
+      }),
+    },
+  };
 }
 
 export type RawView = readonly [
   minuteUsed: number,
-  dayNumber: number,
-  dayUsed: number,
-  callsInFlight: number,
+  stocks: readonly (readonly [code: string, period: number, used: number, unused: number])[],
   outstandingHigh: number,
   outstandingLow: number,
   spentHigh: number,
@@ -120,17 +162,20 @@ export type RawView = readonly [
 
 /** `spentHere` is by the host's store; the server counts what of it was not reported as outstanding. */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
-  const [minuteUsed, dayNumber, dayUsed, callsInFlight, high, low, spentHigh, spentLow, toldHigh, toldLow] =
-    view;
+  const [minuteUsed, counted, high, low, spentHigh, spentLow, toldHigh, toldLow] = view;
   const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(toldHigh, toldLow);
   const outstanding = moneyOf(high, low) - (unreported < 0n ? 0n : unreported);
+  const stocks = counted.map(([code, period, used, unused]) => [
+    NAMES.get(code)!,
+    { period, used: BigInt(used), unused: BigInt(unused) },
+  ]);
   return {
     scope,
     minuteUsed,
-    dayNumber,
-    dayUsed,
-    callsInFlight,
-    moneyOutstanding: asPicoUnits(outstanding < 0n ? 0n : outstanding),
+    stocks: {
+      ...(Object.fromEntries(stocks) as ScopeView['stocks']),
+      balance: { period: 0, used: 0n, unused: outstanding < 0n ? 0n : outstanding },
+    },
     spent: asPicoUnits(moneyOf(spentHigh, spentLow) + unreported),
   };
 }

@@ -1,6 +1,6 @@
 /**
  * What the Lua scripts of the coordinator have in common: constants, exact money, time, and the grants of
- * day, slots and money. Redis 7 and Valkey run Lua 5.1, and every script is atomic. valkey-scripts.ts builds
+ * stocks and money. Redis 7 and Valkey run Lua 5.1, and every script is atomic. valkey-scripts.ts builds
  * the scripts from it. Main thread.
  *
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
@@ -19,9 +19,9 @@
  *                       equal shares of which it has one or 0,
  *                       and from the 8th on what valkey-marks.ts says]
  *     T:awaited   set   places that have to report, or to show their marks, before anything is granted
- *     T:held:P    set   scopes of which the node at P holds day, slots or money
- *     T:s:S       hash  of scope S: m = minute of all, d = day and slots of all, n:P = those of P.
- *                       It expires when nothing of it weighs
+ *     T:held:P    set   scopes of which the node at P holds stocks or money
+ *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P;
+ *                       d = the day as a former version wrote it. It expires when nothing of it weighs
  *     T:m:S       hash  money of scope S: a = credited, spent, outstanding of all, h:H = spent by host H,
  *                       n:P = outstanding of P. It does not expire
  *
@@ -56,7 +56,7 @@ export const LUA_PRELUDE = `
 local TICK, WEIGHING, SHORT, LONG = ${TICK_MS}, ${WEIGHING_TICKS}, ${SHORT_TICKS}, ${LONG_TICKS}
 local QUIET, SHARE, BASE = ${QUIET_PART}, ${SHARE}, ${MONEY_BASE}
 local QUARANTINE, SILENT, CHECK, AGE = ${QUARANTINE_MS}, ${SILENT_MS}, ${SERVER_CHECK_MS}, ${EXCHANGE_AGE_MS_MAX}
-local DAY, ZONE = 86400000, 28800000
+local DAY = 86400000
 local call, pack, floor, ceil = redis.call, cmsgpack.pack, math.floor, math.ceil
 local max, min = math.max, math.min
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
@@ -98,74 +98,138 @@ local function drop_silent_awaited(meta, awaited, epoch)
     if host and call('HGET', meta, 'host:' .. host) == epoch then call('SREM', awaited, place) end
   end
 end
-local function expire_subject(key, d, now)
-  local forMs = (LONG + WEIGHING + 2) * TICK
-  if d[2] + d[3] + d[4] > 0 then forMs = max(forMs, (d[1] + 1) * DAY - ZONE - now + DAY / 24) end
-  -- A call lasts no longer than a day, and its end is reported.
-  if d[5] > 0 then forMs = max(forMs, 2 * DAY) end
-  call('PEXPIRE', key, ceil(forMs))
-end
 `;
 
-const SHARE_OF = `
+/**
+ * Stocks are granted by state: what a node says that it has used and holds replaces what was known, and what
+ * it is granted is added. A stock is named by a code (valkey-codec.ts): `f` call slots, `w` the tokens of the
+ * minute; `d?` and `m?` are stocks of a day and of a month.
+ *
+ *     of all, by code       [period, used by ended lives, used, unused, total that was seen before a loss,
+ *                           of w: what was used, by tick]
+ *     of the node, by code  [period, used, unused]; left out if that is nothing
+ *     p:P                   [buckets of the minute, last grant of the minute or false: {life, number of the
+ *                           ask, tick, count}, stocks of the node]
+ *
+ * Counts by tick, ascending, are one flat list of tick and count: of the minute by the tick in which permits
+ * expire, of `w` by that in which the use was heard of.
+ */
+export const STOCKS_LUA = `
 local function share_of(left, least, most)
   if most <= 0 or left < max(1, least) then return 0 end
   return min(most, max(least, ceil(left / SHARE)))
 end
-`;
-
-/**
- * Grants by state: what a node says that it holds replaces what was known, and what it is granted is added.
- *
- *     d, of all       [day, used by ended lives, used, unused, slots, total that was seen before a loss]
- *     n, of the node  [day, used, unused, slots, its buckets of the minute, its last grant of the minute:
- *                     {life, number of the ask, tick, count}]
- */
-const DAY_AND_SLOTS = `
-local function answer_day(d, n, ask, now)
-  local limit, said_day, used, unused, least, most = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6]
-  local day = max(d[1], floor((now + ZONE) / DAY), said_day)
-  if day > d[1] then
-    d[1], d[2], d[3], d[4], d[6] = day, 0, 0, 0, 0
+local function weigh(list, tick)
+  local weighing, unexpired, kept = 0, 0, {}
+  for i = 1, #list, 2 do
+    if list[i] + WEIGHING >= tick and list[i + 1] > 0 then
+      kept[#kept + 1] = list[i]
+      kept[#kept + 1] = list[i + 1]
+      weighing = weighing + list[i + 1]
+      if list[i] >= tick then unexpired = unexpired + list[i + 1] end
+    end
   end
-  if n[1] == d[1] then
-    d[3], d[4] = d[3] - n[2], d[4] - n[3]
+  return kept, weighing, unexpired
+end
+local function put(list, tick, count)
+  for i = 1, #list, 2 do
+    if list[i] == tick then
+      list[i + 1] = max(0, list[i + 1] + count)
+      return
+    end
+    if list[i] > tick then
+      if count > 0 then
+        table.insert(list, i, count)
+        table.insert(list, i, tick)
+      end
+      return
+    end
   end
-  if said_day ~= day then used, unused = 0, 0 end
-  d[3], d[4] = d[3] + used, d[4] + unused
+  if count > 0 then
+    list[#list + 1] = tick
+    list[#list + 1] = count
+  end
+end
+-- When the missing count has no weight any more, oldest first; 0 if nothing is missing or it never has.
+local function free_in(list, missing, now)
+  if missing <= 0 then return 0 end
+  for i = 1, #list, 2 do
+    missing = missing - list[i + 1]
+    if missing <= 0 then return (list[i] + WEIGHING + 1) * TICK - now end
+  end
+  return 0
+end
+local function read_scope(key, place)
+  local got = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
+  local all = unpack_or(got[2], {})
+  if got[4] and not got[2] then
+    local d = cmsgpack.unpack(got[4])
+    all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
+  end
+  return unpack_or(got[1], {}), all, unpack_or(got[3], {{}, false, {}}), not got[2] and not got[4]
+end
+local function write_scope(key, place, list, all, node)
+  call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(node))
+  local forMs = (LONG + WEIGHING + 2) * TICK
+  for code, s in pairs(all) do
+    local kind = string.sub(code, 1, 1)
+    -- A call lasts no longer than a day, and its end is reported.
+    if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
+    if kind == 'd' and s[2] + s[3] + s[4] > 0 then forMs = max(forMs, 26 / 24 * DAY) end
+    if kind == 'm' and s[2] + s[3] + s[4] > 0 then forMs = max(forMs, 32 * DAY) end
+  end
+  call('PEXPIRE', key, ceil(forMs))
+end
+local function answer_stock(all, own, ask, now)
+  local code, limit, period, used, unused, least, most = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
+  local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
+  if period > s[1] then s = {period, 0, 0, 0, 0} end
+  if period < s[1] then used, unused = 0, 0 end
+  if n and n[1] ~= s[1] then n = nil end
+  if code == 'w' then
+    -- Of a node without a record all use was reported before: it had nothing left to use.
+    if n then put(s[6], tick, max(0, used - n[2])) end
+    s[6], s[2] = weigh(s[6] or {}, tick)
+  else
+    s[3] = s[3] + used - (n and n[2] or 0)
+  end
+  s[4] = s[4] + unused - (n and n[3] or 0)
   -- What the others saw and do not have themselves was used by nodes that nobody knows any more.
-  if most > 0 and d[6] > 0 then
-    d[2], d[6] = max(d[2], d[6] - d[3] - d[4]), 0
+  if most > 0 and s[5] > 0 then
+    s[2], s[5] = max(s[2], s[5] - s[3] - s[4]), 0
   end
-  local left = limit - d[2] - d[3] - d[4]
+  local left = limit - s[2] - s[3] - s[4]
   local granted = share_of(left, least, most)
-  local elsewhere = d[4] > unused
-  d[4] = d[4] + granted
-  n[1], n[2], n[3] = day, used, unused + granted
-  return {granted, max(0, left - granted), elsewhere, day, (day + 1) * DAY - ZONE - now}
+  local elsewhere = s[4] > unused
+  s[4] = s[4] + granted
+  all[code], own[code] = s, nil
+  if unused + granted > 0 or (used > 0 and code ~= 'w') then own[code] = {s[1], used, unused + granted} end
+  local free = 0
+  if code == 'w' and granted == 0 then free = free_in(s[6], max(1, least) - left, now) end
+  return {granted, max(0, left - granted), elsewhere, s[1], free}
 end
-local function answer_slots(d, n, ask)
-  local limit, outstanding, least, most = ask[1], ask[2], ask[3], ask[4]
-  d[5] = d[5] - n[4] + outstanding
-  local left = limit - d[5]
-  local granted = share_of(left, least, most)
-  local elsewhere = d[5] > outstanding
-  n[4] = outstanding + granted
-  d[5] = d[5] + granted
-  return {granted, max(0, left - granted), elsewhere}
+-- A life has ended, as far as this stock goes.
+local function end_stock(all, own, code, now)
+  local s, n = all[code], own[code]
+  own[code] = nil
+  if not s or not n or n[1] ~= s[1] then return end
+  s[4] = s[4] - n[3]
+  if code == 'w' then put(s[6], floor(now / TICK), n[3])
+  elseif code ~= 'f' then s[2], s[3] = s[2] + n[2] + n[3], s[3] - n[2] end
 end
--- Frees the slots of nodes that were silent for too long: such a node has cut its calls.
-local function drop_silent_slots(key, d, place, now, expiry)
-  local all = call('HGETALL', key)
-  for i = 1, #all, 2 do
-    local who = string.match(all[i], '^n:(.*)$')
+-- Ends the slots and the tokens of the minute of nodes that were silent for too long: such a node has cut its
+-- calls, and takes no tokens for its last minute.
+local function drop_silent(key, all, place, now, expiry)
+  local rows = call('HGETALL', key)
+  for i = 1, #rows, 2 do
+    local who = string.match(rows[i], '^p:(.*)$')
     if who and who ~= place then
-      local known = node_of(KEYS[2], who)
-      local record = cmsgpack.unpack(all[i + 1])
-      if record[4] > 0 and (not known or now - known[3] > expiry) then
-        d[5] = d[5] - record[4]
-        record[4] = 0
-        call('HSET', key, all[i], pack(record))
+      local known, record = node_of(KEYS[2], who), cmsgpack.unpack(rows[i + 1])
+      local holds = record[3].f or record[3].w
+      if holds and (not known or now - known[3] > expiry) then
+        end_stock(all, record[3], 'f', now)
+        end_stock(all, record[3], 'w', now)
+        call('HSET', key, rows[i], pack(record))
       end
     end
   end
@@ -213,5 +277,3 @@ local function answer_money(key, place, host, ask)
   return {gh, gl, lh, ll, elsewhere}, holds, got[3] and true or false
 end
 `;
-
-export const DAY_AND_SLOTS_LUA = SHARE_OF + DAY_AND_SLOTS;

@@ -7,8 +7,9 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { InheritedUse } from '../registry/key-record.js';
 import { CoordinatorLost, type HostSpent, type LeaseReply, type LeaseAsk } from './coordinator.js';
-import type { HeldLease, HeldLeases } from './held-leases.js';
+import type { HeldLeases, HeldScope } from './held-leases.js';
 import {
+  countedOf,
   type Credited,
   decodeReply,
   decodeView,
@@ -16,6 +17,7 @@ import {
   moneyPair,
   type RawReply,
   type RawView,
+  STOCK_CODES,
   versioned,
 } from './valkey-codec.js';
 import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
@@ -158,10 +160,10 @@ export class ValkeyPartition {
   ): Promise<PartitionReply> {
     const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, accounting } = this.#options;
     const raws = asks.map((ask) => {
-      const { scope, money } = ask;
-      if (money === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
-      // Read after `outstanding`, see MoneyAsk.
-      const spent = money.spent ?? accounting.spentOf(scope);
+      const { scope, stocks: { balance } = {} } = ask;
+      if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
+      // Read after `unused`, see StockAsk.
+      const spent = balance.spent ?? accounting.spentOf(scope);
       return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
     });
     const args = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
@@ -181,7 +183,7 @@ export class ValkeyPartition {
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
     const replies = rest as readonly RawReply[];
     if (places !== this.#places) await this.#finish(epoch, this.#pages);
-    return { nowMs, answers: asks.map((_, at) => decodeReply(replies[at]!)) };
+    return { nowMs, answers: asks.map((ask, at) => decodeReply(ask, replies[at]!)) };
   }
 
   async look(scopes: readonly string[]): Promise<Map<string, ReturnType<typeof decodeView>>> {
@@ -234,7 +236,7 @@ export class ValkeyPartition {
 
   #reportSpent(): Promise<number> {
     const spent = this.#options.accounting.allSpent();
-    return this.#report(spent, (scope, total) => [scope, false, 0, false, versioned(total)]);
+    return this.#report(spent, (scope, total) => [scope, [], false, versioned(total)]);
   }
 
   /** Reports the entries of this partition, page by page; returns how many pages. */
@@ -278,14 +280,13 @@ export class ValkeyPartition {
   }
 }
 
-function heldRow(scope: string, { day, slots, money }: HeldLease, spent: unknown): unknown[] {
-  return [
-    scope,
-    day !== undefined && [day.dayNumber, day.used, day.unused, day.seen],
-    slots,
-    money > 0n && moneyPair(money),
-    spent,
-  ];
+function heldRow(scope: string, held: HeldScope, spent: unknown): unknown[] {
+  const counted = countedOf(held).map(([name, { period, used, unused, seen }]) => [
+    STOCK_CODES[name],
+    period,
+    ...[used, unused, seen].map(Number),
+  ]);
+  return [scope, counted, held.balance !== undefined && moneyPair(held.balance.unused), spent];
 }
 
 function lossOf(status: string, waitMs: number, awaited: readonly string[] = []): CoordinatorLost {

@@ -6,58 +6,19 @@
  * thread.
  */
 import { scriptOf } from './valkey-client.js';
-import { DAY_AND_SLOTS_LUA, LUA_PRELUDE, MONEY_LUA } from './valkey-lua.js';
+import { LUA_PRELUDE, MONEY_LUA, STOCKS_LUA } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
 
-/** The minute: its buckets by tick of expiry, ascending, are one flat list of tick and count. */
+/** The minute: `node` is the record of the node that asks, see STOCKS_LUA. */
 const MINUTE = `
-local function weigh(list, tick)
-  local weighing, unexpired, kept = 0, 0, {}
-  for i = 1, #list, 2 do
-    if list[i] + WEIGHING >= tick and list[i + 1] > 0 then
-      kept[#kept + 1] = list[i]
-      kept[#kept + 1] = list[i + 1]
-      weighing = weighing + list[i + 1]
-      if list[i] >= tick then unexpired = unexpired + list[i + 1] end
-    end
-  end
-  return kept, weighing, unexpired
-end
-local function put(list, tick, count)
-  for i = 1, #list, 2 do
-    if list[i] == tick then
-      list[i + 1] = max(0, list[i + 1] + count)
-      return
-    end
-    if list[i] > tick then
-      if count > 0 then
-        table.insert(list, i, count)
-        table.insert(list, i, tick)
-      end
-      return
-    end
-  end
-  if count > 0 then
-    list[#list + 1] = tick
-    list[#list + 1] = count
-  end
-end
 local function count_at(list, tick)
   for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
   return 0
 end
-local function free_in(list, weighing, limit, now)
-  if weighing < limit then return 0 end
-  for i = 1, #list, 2 do
-    weighing = weighing - list[i + 1]
-    if weighing < limit then return (list[i] + WEIGHING + 1) * TICK - now end
-  end
-  return 0
-end
-local function answer_minute(list, n, ask, now, holders, incarnation)
+local function answer_minute(list, node, ask, now, holders, incarnation)
   local limit, least, most, forMs, returned, is_stand_by, order =
     ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
-  local own, last_grant = n[5], n[6]
+  local own, last_grant = node[1], node[2]
   local tick = floor(now / TICK)
   -- The node has not heard of its last grant, so it has not used it. What that ask returned was taken then.
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
@@ -79,9 +40,9 @@ local function answer_minute(list, n, ask, now, holders, incarnation)
   put(all, last, granted)
   put(mine, last, granted)
   local reply = {granted, max(0, limit - weighing), unexpired > own_unexpired, last, (last + 1) * TICK - now,
-    free_in(all, weighing, limit, now)}
-  n[5] = mine
-  if order then n[6] = {incarnation, order[1], last, granted} end
+    free_in(all, weighing - limit + 1, now)}
+  node[1] = mine
+  if order then node[2] = {incarnation, order[1], last, granted} end
   return reply, all
 end
 `;
@@ -92,7 +53,7 @@ end
  *     KEYS     meta, nodes, awaited, held; then two of each ask's scope
  *     ARGV[3]  [incarnation, sequence, sent at (ms, by the server's clock) or 0, time, equal shares or 0,
  *              expiry ms, heard [number, server], promised [term, server]]
- *     ARGV[4]  asks, each [scope, minute, day, slots, money, inherited], false for what is left out;
+ *     ARGV[4]  asks, each [scope, minute, stocks, money, inherited], false for what is left out;
  *              valkey-codec.ts has their fields
  *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]
  *
@@ -161,34 +122,37 @@ local asks = cmsgpack.unpack(ARGV[4])
 local answers = {}
 for i = 1, #asks do
   local ask, key = asks[i], KEYS[3 + 2 * i]
-  local subject, minute, day, slots, money = ask[1], ask[2], ask[3], ask[4], ask[5]
-  local answer = {false, false, false, false}
+  local subject, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
+  local answer = {false, false, false}
   local held_before, holds = false, false
-  if minute or day or slots then
-    local got = call('HMGET', key, 'm', 'd', 'n:' .. place)
-    local list = unpack_or(got[1], {})
-    local d = unpack_or(got[2], {0, 0, 0, 0, 0, 0})
-    local n = unpack_or(got[3], {0, 0, 0, 0, {}})
-    -- A rotated key begins with what the key before it had used: [day, calls, permits of the minute, when].
-    local inherited = ask[6]
-    if inherited and not got[2] then
-      d[1], d[2] = inherited[1], inherited[2]
-      put(list, floor(inherited[4] / TICK), inherited[3])
+  if minute or stocks then
+    local list, all, own, is_new = read_scope(key, place)
+    -- A rotated key begins with what the key before it had used: [permits of the minute, when, stocks as
+    -- {code, period, used}].
+    if inherited and is_new then
+      put(list, floor(inherited[2] / TICK), inherited[1])
+      for _, used in ipairs(inherited[3]) do all[used[1]] = {used[2], used[3], 0, 0, 0} end
     end
-    held_before = n[2] + n[3] + n[4] > 0
-    if minute then answer[1], list = answer_minute(list, n, minute, now, holders, incarnation) end
-    if day then answer[2] = answer_day(d, n, day, now) end
-    if slots then
-      if slots[3] > 0 and slots[1] - d[5] + n[4] - slots[2] < slots[3] then drop_silent_slots(key, d, place, now, expiry) end
-      answer[3] = answer_slots(d, n, slots)
+    held_before = next(own[3]) ~= nil
+    if minute then answer[1], list = answer_minute(list, own, minute, now, holders, incarnation) end
+    if stocks then
+      answer[2] = {}
+      for j = 1, #stocks do
+        local stock = stocks[j]
+        local got = answer_stock(all, own[3], stock, now)
+        if got[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
+          drop_silent(key, all, place, now, expiry)
+          got = answer_stock(all, own[3], stock, now)
+        end
+        answer[2][j] = got
+      end
     end
-    holds = n[2] + n[3] + n[4] > 0
-    call('HSET', key, 'm', pack(list), 'd', pack(d), 'n:' .. place, pack(n))
-    expire_subject(key, d, now)
+    holds = next(own[3]) ~= nil
+    write_scope(key, place, list, all, own)
   end
   if money then
     local has, had
-    answer[4], has, had = answer_money(KEYS[4 + 2 * i], place, host, money)
+    answer[3], has, had = answer_money(KEYS[4 + 2 * i], place, host, money)
     holds, held_before = holds or has, held_before or had
   end
   -- It stays in the set until the node's end, because an ask may name only some of the resources.
@@ -198,9 +162,7 @@ end
 return pack({'ok', now, s.epoch, 0, answers, s.places})
 `;
 
-export const EXCHANGE_SCRIPT = scriptOf(
-  LUA_PRELUDE + MARKS_LUA + DAY_AND_SLOTS_LUA + MINUTE + MONEY_LUA + EXCHANGE,
-);
+export const EXCHANGE_SCRIPT = scriptOf(LUA_PRELUDE + MARKS_LUA + STOCKS_LUA + MINUTE + MONEY_LUA + EXCHANGE);
 
 /** Scopes of one page; the server does nothing else for some 10 ms. */
 export const PAGE_SCOPES = 500;
@@ -213,7 +175,7 @@ export const PAGE_SCOPES = 500;
  *     ARGV[4]  of each scope [scope, spent by the host or false]
  *     reply    the next page of scopes; false if another life has come
  */
-export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
+export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local known = node_of(KEYS[2], place)
@@ -221,16 +183,11 @@ if not known or known[1] ~= head[1] then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   local key = KEYS[3 + 2 * i]
-  local got = call('HMGET', key, 'd', 'n:' .. place)
-  if got[1] and got[2] then
-    local d, n = cmsgpack.unpack(got[1]), cmsgpack.unpack(got[2])
-    if n[1] == d[1] then
-      d[2], d[3], d[4] = d[2] + n[2] + n[3], d[3] - n[2], d[4] - n[3]
-    end
-    d[5] = d[5] - n[4]
-    call('HSET', key, 'd', pack(d))
-    call('HDEL', key, 'n:' .. place)
-    expire_subject(key, d, now)
+  local list, all, own, is_new = read_scope(key, place)
+  if not is_new then
+    for code in pairs(all) do end_stock(all, own[3], code, now) end
+    write_scope(key, place, list, all, own)
+    call('HDEL', key, 'p:' .. place)
   end
   if call('EXISTS', KEYS[4 + 2 * i]) == 1 then
     answer_money(KEYS[4 + 2 * i], place, host, {0, 0, 0, 0, 0, 0, row[2], false})
@@ -245,35 +202,32 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [incarnation, time]
- *     ARGV[4]  of each scope [scope, day or false, slots, money or false, spent or false];
- *              day is [number, used, unused, total seen]
+ *     ARGV[4]  of each scope [scope, stocks, money or false, spent or false];
+ *              a stock is [code, period, used, unused, total seen]
  *     reply    true; false if another life has come
  */
-export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${DAY_AND_SLOTS_LUA}${MONEY_LUA}
+export const REPORT_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local place, host = ARGV[1], ARGV[2]
 local head = cmsgpack.unpack(ARGV[3])
 local known = node_of(KEYS[2], place)
 if not known or known[1] ~= head[1] then return pack(false) end
 local now = now_ms(head[2], KEYS[1])
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
-  local key, day, slots, money = KEYS[3 + 2 * i], row[2], row[3], row[4]
-  if day or slots > 0 then
-    local got = call('HMGET', key, 'd', 'n:' .. place)
-    local d = unpack_or(got[1], {0, 0, 0, 0, 0, 0})
-    local n = unpack_or(got[2], {0, 0, 0, 0, {}})
-    if day then
-      answer_day(d, n, {0, day[1], day[2], day[3], 0, 0}, now)
-      if day[1] == d[1] then d[6] = max(d[6], day[4]) end
+  local key, stocks, money = KEYS[3 + 2 * i], row[2], row[3]
+  if #stocks > 0 then
+    local list, all, own = read_scope(key, place)
+    for _, stock in ipairs(stocks) do
+      local code, period = stock[1], stock[2]
+      answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now)
+      if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
     end
-    answer_slots(d, n, {0, slots, 0, 0})
-    call('HSET', key, 'd', pack(d), 'n:' .. place, pack(n))
-    expire_subject(key, d, now)
+    write_scope(key, place, list, all, own)
   end
-  if money or row[5] then
+  if money or row[4] then
     local held = money or unpack_or(call('HGET', KEYS[4 + 2 * i], 'n:' .. place), {0, 0})
-    answer_money(KEYS[4 + 2 * i], place, host, {held[1], held[2], 0, 0, 0, 0, row[5], false})
+    answer_money(KEYS[4 + 2 * i], place, host, {held[1], held[2], 0, 0, 0, 0, row[4], false})
   end
-  if day or slots > 0 or money then call('SADD', KEYS[4], row[1]) end
+  if #stocks > 0 or money then call('SADD', KEYS[4], row[1]) end
 end
 known[14] = known[14] + 1
 call('HSET', KEYS[2], place, pack(known))
@@ -285,20 +239,24 @@ return pack(true)
  *
  *     KEYS     two of each scope
  *     ARGV[3]  [time]
- *     reply    of each scope [minute, day, used of it, slots, outstanding high, low, spent high, low,
- *              spent by ARGV[2] alone high, low]
+ *     reply    of each scope [minute, stocks as {code, period, used, unused}, outstanding high, low, spent
+ *              high, low, spent by ARGV[2] alone high, low]
  */
-export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}
+export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}
 local tick = floor(now_ms(cmsgpack.unpack(ARGV[3])[1]) / TICK)
 local views = {}
 for i = 1, #KEYS, 2 do
-  local got = call('HMGET', KEYS[i], 'm', 'd')
-  local list, d = unpack_or(got[1], {}), unpack_or(got[2], {0, 0, 0, 0, 0, 0})
+  local list, all = read_scope(KEYS[i], '')
   local a = unpack_or(call('HGET', KEYS[i + 1], 'a'), {0, 0, -1, 0, 0, 0, 0})
-  local minute = 0
-  for j = 1, #list, 2 do if list[j] + WEIGHING >= tick then minute = minute + list[j + 1] end end
+  local _, minute = weigh(list, tick)
+  local stocks = {}
+  for code, s in pairs(all) do
+    local used = s[2] + s[3]
+    if code == 'w' then _, used = weigh(s[6], tick) end
+    stocks[#stocks + 1] = {code, s[1], used, s[4]}
+  end
   local own = unpack_or(call('HGET', KEYS[i + 1], 'h:' .. ARGV[2]), {0, 0})
-  views[#views + 1] = {minute, d[1], d[2] + d[3] + d[4], d[5], a[6], a[7], a[4], a[5], own[1], own[2]}
+  views[#views + 1] = {minute, stocks, a[6], a[7], a[4], a[5], own[1], own[2]}
 end
 return pack(views)
 `);

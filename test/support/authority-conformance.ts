@@ -8,13 +8,11 @@ import { asPicoUnits, type PicoUnits } from '#src/core/units.js';
 import {
   CoordinatorLost,
   type Coordinator,
-  type ExchangeReply,
-  type LeaseReply,
-  type LeaseAsk,
   type NodeIdentity,
   type ReturnedPermits,
 } from '#src/sharing/coordinator.js';
 import type { ManualClock } from '../fixtures/manual-clock.js';
+import { exchangePlain, plainView, type PlainAsk, type PlainReply } from './plain-asks.js';
 
 export interface AuthorityWorld {
   /** A node's end; not yet joined. Of what shall be one host the name is the same. */
@@ -46,12 +44,12 @@ async function joined(world: AuthorityWorld, host: string, slot = 0): Promise<Co
   return node;
 }
 
-async function one(node: Coordinator, ask: LeaseAsk): Promise<LeaseReply> {
-  const { answers } = await node.exchange([ask]);
+async function one(node: Coordinator, ask: PlainAsk): Promise<PlainReply> {
+  const { answers } = await exchangePlain(node, [ask]);
   return answers[0]!;
 }
 
-const minuteAsk = (subject: string, requestsPerMinute: number, least: number, most = least): LeaseAsk => ({
+const minuteAsk = (subject: string, requestsPerMinute: number, least: number, most = least): PlainAsk => ({
   scope: subject,
   limits: { ...NO_LIMITS, requestsPerMinute },
   minute: { least, most, forMs: 0, returned: [] },
@@ -63,15 +61,15 @@ const dayAsk = (
   held: { dayNumber: number; used: number; unused: number },
   least: number,
   most = least,
-): LeaseAsk => ({ scope: subject, limits: { ...NO_LIMITS, callsPerDay }, day: { ...held, least, most } });
+): PlainAsk => ({ scope: subject, limits: { ...NO_LIMITS, callsPerDay }, day: { ...held, least, most } });
 
-const slotsAsk = (subject: string, callsInFlight: number, outstanding: number, least: number): LeaseAsk => ({
+const slotsAsk = (subject: string, callsInFlight: number, outstanding: number, least: number): PlainAsk => ({
   scope: subject,
   limits: { ...NO_LIMITS, callsInFlight },
   slots: { outstanding, least, most: least },
 });
 
-const moneyAsk = (subject: string, outstanding: bigint, least: bigint, most = least): LeaseAsk => ({
+const moneyAsk = (subject: string, outstanding: bigint, least: bigint, most = least): PlainAsk => ({
   scope: subject,
   limits: NO_LIMITS,
   money: { outstanding: pico(outstanding), least: pico(least), most: pico(most) },
@@ -96,7 +94,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const refused = (await one(first, minuteAsk(subject, 10, 1))).minute!;
     t.match(refused, { granted: 0, remaining: 0, heldByOthers: true });
     t.ok(refused.freeInMs > 55_000 && refused.freeInMs <= 80_000, `free in a minute: ${refused.freeInMs}`);
-    t.equal((await first.look([subject]))[0]!.minuteUsed, 10);
+    t.equal(plainView((await first.look([subject]))[0]!).minuteUsed, 10);
   });
 
   run('least or nothing, never more than most', async (t, world) => {
@@ -150,9 +148,9 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const { validMs } = (await one(node, { ...ask, minute: { ...ask.minute!, forMs: 16_000 } })).minute!;
     t.ok(validMs > 10_000, `a quiet account gets long validity: ${validMs}`);
     world.clock.advance(validMs + 59_999);
-    t.equal((await node.look([subject]))[0]!.minuteUsed, 1);
+    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 1);
     world.clock.advance(2_000);
-    t.equal((await node.look([subject]))[0]!.minuteUsed, 0);
+    t.equal(plainView((await node.look([subject]))[0]!).minuteUsed, 0);
   });
 
   run('the day counts what all use and hold, by what each says', async (t, world) => {
@@ -161,7 +159,6 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const none = { dayNumber: 0, used: 0, unused: 0 };
     const { day } = await one(first, dayAsk(subject, 10, none, 6));
     t.match(day, { granted: 6, remaining: 4, heldByOthers: false });
-    t.ok(day!.endsInMs > 0 && day!.endsInMs <= 86_400_000);
     const { dayNumber } = day!;
     t.match((await one(second, dayAsk(subject, 10, none, 5))).day, { granted: 0, heldByOthers: true });
     await one(first, dayAsk(subject, 10, { dayNumber, used: 3, unused: 1 }, 0));
@@ -172,7 +169,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
       { granted: 0, heldByOthers: false },
       'all is used up',
     );
-    t.match((await first.look([subject]))[0], { dayNumber, dayUsed: 10 });
+    t.match(plainView((await first.look([subject]))[0]!), { dayNumber, dayUsed: 10 });
   });
 
   run('an answer that was lost is taken back by the next ask', async (t, world) => {
@@ -211,7 +208,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const old = await joined(world, 'a', 3);
     const subject = newSubject();
     const ask = minuteAsk(subject, 10, 6);
-    const ordered = (number: number): LeaseAsk => ({
+    const ordered = (number: number): PlainAsk => ({
       ...ask,
       minute: { ...ask.minute!, order: { number, heardNumber: number - 1 } },
     });
@@ -225,8 +222,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     const [first, second] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
     const none = { dayNumber: 0, used: 0, unused: 0 };
-    const { dayNumber, endsInMs } = (await one(first, dayAsk(subject, 5, none, 5))).day!;
-    t.ok(endsInMs <= 10_000);
+    const { dayNumber } = (await one(first, dayAsk(subject, 5, none, 5))).day!;
     world.clock.advance(10_000);
     const next = (await one(second, dayAsk(subject, 5, none, 3))).day!;
     t.match(next, { granted: 3, dayNumber: dayNumber + 1 });
@@ -252,7 +248,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     t.match((await one(second, slotsAsk(subject, 4, 0, 2))).slots, { granted: 0, heldByOthers: true });
     t.match((await one(first, slotsAsk(subject, 4, 1, 0))).slots, { granted: 0, remaining: 3 });
     t.match((await one(second, slotsAsk(subject, 4, 0, 3))).slots, { granted: 3, remaining: 0 });
-    t.equal((await first.look([subject]))[0]!.callsInFlight, 4);
+    t.equal(plainView((await first.look([subject]))[0]!).callsInFlight, 4);
   });
 
   run('money is lent to the last pico-unit, and no further', async (t, world) => {
@@ -268,7 +264,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     });
     t.match((await one(second, moneyAsk(subject, 0n, 2n))).money, { granted: 0n, heldByOthers: true });
     t.match((await one(second, moneyAsk(subject, 0n, 1n))).money, { granted: 1n, remaining: 0n });
-    t.equal((await first.look([subject]))[0]!.moneyOutstanding, total);
+    t.equal(plainView((await first.look([subject]))[0]!).moneyOutstanding, total);
     t.match((await one(first, moneyAsk(subject, 5n, 0n))).money, { granted: 0n, remaining: total - 6n });
   });
 
@@ -278,16 +274,16 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     await world.credit(subject, pico(100n));
     await one(first, moneyAsk(subject, 0n, 60n));
     const spent = { totalPicoUnits: pico(25n), version: 1 };
-    const told = (version: number, total: bigint, outstanding: bigint): LeaseAsk => {
+    const told = (version: number, total: bigint, outstanding: bigint): PlainAsk => {
       const ask = moneyAsk(subject, outstanding, 0n);
       const newer = { totalPicoUnits: pico(total), version };
       return world.spend === undefined ? { ...ask, money: { ...ask.money!, spent: newer } } : ask;
     };
     await world.spend?.('a', subject, spent.totalPicoUnits);
     if (world.spend !== undefined)
-      t.equal((await first.look([subject]))[0]!.spent, 25n, 'as its own store has it');
+      t.equal(plainView((await first.look([subject]))[0]!).spent, 25n, 'as its own store has it');
     await one(first, told(1, 25n, 60n));
-    for (const node of [first, second]) t.equal((await node.look([subject]))[0]!.spent, 25n);
+    for (const node of [first, second]) t.equal(plainView((await node.look([subject]))[0]!).spent, 25n);
     t.match(
       (await one(second, moneyAsk(subject, 0n, 16n))).money,
       { granted: 0n },
@@ -324,7 +320,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
   run('many asks are answered in their order', async (t, world) => {
     const node = await joined(world, 'a');
     const asked = Array.from({ length: 1_000 }, (_, index) => minuteAsk(newSubject(), 2_000, index + 1));
-    const { answers, wallMs }: ExchangeReply = await node.exchange(asked);
+    const { answers, wallMs } = await exchangePlain(node, asked);
     t.same(
       answers.map(({ minute }) => minute!.granted),
       asked.map(({ minute }) => minute!.least),

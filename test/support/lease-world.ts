@@ -10,6 +10,8 @@ import {
   type AccountIndex,
   type PicoUnits,
 } from '#src/core/units.js';
+import type { LeaseNeed } from '#src/channel/lease-channel.js';
+import { Calendar } from '#src/core/quotas.js';
 import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -21,9 +23,9 @@ import {
   type JoinReply,
   type LeaseAsk,
   type NodeIdentity,
-  type ScopeLimits,
 } from '#src/sharing/coordinator.js';
 import { LeaseManager } from '#src/sharing/lease-manager.js';
+import { balanceWords, dayWords, slotWords } from '#src/sharing/stock-words.js';
 import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
 import { admitTo } from '../fixtures/ledger-world.js';
@@ -194,11 +196,18 @@ export class PlayedAuthority implements Coordinator {
   }
 }
 
+/** 0 is no limit. */
+export interface WorldLimits {
+  readonly requestsPerMinute: number;
+  readonly callsPerDay: number;
+  readonly callsInFlight: number;
+}
+
 /** Where a node counts its subjects: by an index of its own, so that its buffers are as small as its work. */
 export interface NodeSubjects {
   readonly accountsMax: number;
   readonly subjectOf: (account: AccountIndex) => string;
-  readonly limitsOf: (account: AccountIndex) => ScopeLimits;
+  readonly limitsOf: (account: AccountIndex) => WorldLimits;
 }
 
 export type CallEnd = 'served' | 'minute' | 'admission' | 'lost';
@@ -246,25 +255,30 @@ export class LeaseNode {
         after: (ms, act) => time.after(ms, () => this.#unlessDead(act)),
       },
       random,
-      addressOfAccount: (account) => ({
-        scope: subjects.subjectOf(account),
-        leases: leases.accounts,
-        index: account,
-        limits: () => subjects.limitsOf(account),
-        account: {
-          index: account,
-          leases,
-          accounting: {
-            flushedOf: (index) => asPicoUnits(this.#flushed[index]!),
-            collect: (index, most) => {
-              const taken = this.ledger.collect(index, most);
-              this.#charged[index] = this.#charged[index]! + taken;
-              return taken;
-            },
+      calendar: new Calendar(),
+      addressOf: ({ index }) => {
+        const account = asAccountIndex(index);
+        return {
+          kind: 'account',
+          index,
+          scope: subjects.subjectOf(account),
+          minute: leases.accounts,
+          minuteIndex: index,
+          stocks: {
+            calls_in_flight: slotWords(leases, account),
+            calls_per_day: dayWords(leases.accounts, account),
+            balance: balanceWords(leases, account, {
+              flushedOf: (of) => asPicoUnits(this.#flushed[of]!),
+              collect: (of, most) => {
+                const taken = this.ledger.collect(of, most);
+                this.#charged[of] = this.#charged[of]! + taken;
+                return taken;
+              },
+            }),
           },
-        },
-      }),
-      addressOfKey: () => undefined,
+          limits: () => subjects.limitsOf(account),
+        };
+      },
       onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
       onContact: () => undefined,
     });
@@ -273,7 +287,7 @@ export class LeaseNode {
       account: (account) => {
         if (low.push(account) > 1) return;
         time.after(0, () => {
-          if (!this.dead) this.keeper.low(low.splice(0).map(asAccountIndex), []);
+          if (!this.dead) this.keeper.low(low.splice(0).map((index) => ({ kind: 'account', index })));
         });
       },
       key: () => undefined,
@@ -332,14 +346,14 @@ export class LeaseNode {
 
   async #try(
     account: AccountIndex,
-    need: Parameters<LeaseManager['wait']>[2],
+    need: LeaseNeed,
     take: () => boolean | 'final',
   ): Promise<'try' | 'refused' | 'lost'> {
     const sinceMs = this.#time.nowMs;
     let taken = take();
     while (taken !== true) {
       if (taken === 'final' || this.#time.nowMs - sinceMs > 1_500) return 'refused';
-      const end = await this.keeper.wait(account, undefined, need);
+      const end = await this.keeper.wait([{ kind: 'account', index: account }], need);
       taken = take();
       if (end !== 'try' && taken !== true) return end;
     }

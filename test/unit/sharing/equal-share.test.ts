@@ -5,7 +5,7 @@
 import t, { type Test } from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { CoordinatorLost, type Coordinator, type LeaseAsk } from '#src/sharing/coordinator.js';
+import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { identity } from '../../support/authority-conformance.js';
@@ -13,6 +13,7 @@ import { eventually } from '../../support/gateway.js';
 import { newSeed, random } from '../../support/protocol-values.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 
 const SHARES = 3;
 const LIMIT = 60;
@@ -58,7 +59,7 @@ class Member {
     const nowMs = this.clock.monotonicMs();
     if (count > 0) {
       try {
-        const { answers } = await this.share.exchange([minuteAsk(0, count)]);
+        const { answers } = await exchangePlain(this.share, [minuteAsk(0, count)]);
         const { granted, tick, validMs } = answers[0]!.minute!;
         this.permits.push({ tick, validMs: nowMs + validMs, left: granted });
       } catch (error) {
@@ -79,10 +80,10 @@ class Member {
 const offline = (): CoordinatorLost =>
   new CoordinatorLost('unreachable', 'cut', { cause: new ValkeyError('offline', 'cut') });
 
-function minuteAsk(least: number, most: number): LeaseAsk {
+function minuteAsk(least: number, most: number): PlainAsk {
   return {
     scope: 'acct_1',
-    limits: { requestsPerMinute: LIMIT, callsPerDay: 0, callsInFlight: 0 },
+    limits: { requestsPerMinute: LIMIT },
     minute: { least, most, forMs: 16_000, returned: [] },
   };
 }
@@ -120,7 +121,7 @@ void t.test(
     const { world, members } = await startGroup(t);
     const [first, second, third] = members as [Member, Member, Member];
     first.cut = true;
-    await t.rejects(first.share.exchange([minuteAsk(1, 1)]), {
+    await t.rejects(exchangePlain(first.share, [minuteAsk(1, 1)]), {
       code: 'authority_lost',
       reason: 'unreachable',
     });
@@ -132,15 +133,15 @@ void t.test(
       world.nowMs += 5_000;
       await beat();
     }
-    const { answers } = await first.share.exchange([minuteAsk(20, 60)]);
+    const { answers } = await exchangePlain(first.share, [minuteAsk(20, 60)]);
     t.equal(answers[0]!.minute!.granted, LIMIT / SHARES);
     t.ok(first.share.isAlone);
-    t.match((await second.share.exchange([minuteAsk(41, 41)])).answers[0]!.minute, {
+    t.match((await exchangePlain(second.share, [minuteAsk(41, 41)])).answers[0]!.minute, {
       granted: 0,
       remaining: 40,
     });
     const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(1n), most: asPicoUnits(1n) };
-    t.match(await first.share.exchange([{ ...minuteAsk(0, 0), money }]), {
+    t.match(await exchangePlain(first.share, [{ ...minuteAsk(0, 0), money }]), {
       answers: [{ isUnknown: true, money: { granted: 0n, heldByOthers: true } }],
     });
     first.cut = false;
@@ -149,12 +150,12 @@ void t.test(
       await first.share.exchange([]);
       return first.share.isAlone ? undefined : true;
     });
-    t.match((await second.share.exchange([minuteAsk(41, 41)])).answers[0]!.minute, {
+    t.match((await exchangePlain(second.share, [minuteAsk(41, 41)])).answers[0]!.minute, {
       granted: 0,
       remaining: 40,
     });
     first.cut = true;
-    await t.rejects(first.share.exchange([minuteAsk(1, 1)]), {
+    await t.rejects(exchangePlain(first.share, [minuteAsk(1, 1)]), {
       code: 'authority_lost',
       reason: 'unreachable',
     });

@@ -16,6 +16,7 @@ import {
   type CallEnd,
   type Network,
 } from '../../support/lease-world.js';
+import { plainView } from '../../support/plain-asks.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SUBJECT = 'acct_cut';
@@ -148,12 +149,12 @@ class World {
   async settle(t: Test): Promise<void> {
     for (const host of this.hosts) host.network = GOOD_NETWORK;
     await this.time.run(200_000);
-    const [view] = this.shared.look([SUBJECT]);
-    t.equal(view!.moneyOutstanding, 0n, 'no money is out');
-    t.equal(view!.spent, this.charged, 'what was charged is what is spent');
+    const view = plainView(this.shared.look([SUBJECT])[0]!);
+    t.equal(view.moneyOutstanding, 0n, 'no money is out');
+    t.equal(view.spent, this.charged, 'what was charged is what is spent');
     t.equal(this.charged, BigInt(this.served) * COST, 'each call once');
-    if (this.limits.callsPerDay > 0) t.equal(view!.dayUsed, this.served, 'each call of the day once');
-    t.equal(view!.callsInFlight, 0);
+    if (this.limits.callsPerDay > 0) t.equal(view.dayUsed, this.served, 'each call of the day once');
+    t.equal(view.callsInFlight, 0);
   }
 }
 

@@ -1,12 +1,12 @@
 import t from 'tap';
-import { expiryTickOf, LONG_TICKS, moneyShareOf, shareOf } from '#src/sharing/grant-policy.js';
+import { expiryTickOf, LONG_TICKS, stockShareOf, shareOf } from '#src/sharing/grant-policy.js';
 
 void t.test('a share is between least and most, within what is left, or nothing', (t) => {
   for (let left = -2; left <= 40; left++) {
     for (let least = 0; least <= 12; least++) {
       for (let most = least; most <= 14; most++) {
         const share = shareOf(left, { least, most });
-        const money = moneyShareOf(BigInt(left), { least: BigInt(least), most: BigInt(most) });
+        const money = stockShareOf(BigInt(left), { least: BigInt(least), most: BigInt(most) });
         if (money !== BigInt(share)) t.fail('money unlike', { left, least, most });
         if (share === 0) {
           if (most > 0 && left >= Math.max(1, least))

@@ -4,21 +4,22 @@
  */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import { CoordinatorLost, type Coordinator, type LeaseReply } from '#src/sharing/coordinator.js';
+import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { HostDirectory } from '#src/sharing/host-directory.js';
 import { QUARANTINE_MS, SILENT_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
 import { NAMESPACE, TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { exchangePlain, type PlainReply } from '../../support/plain-asks.js';
 
 /** One lies in each of two partitions. */
 const SUBJECTS = ['acct_1', 'acct_2', 'acct_3', 'acct_4'];
 const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 4 };
 const pico = asPicoUnits;
 
-async function askMoney(node: Coordinator, subject: string, money: bigint): Promise<LeaseReply> {
-  const { answers } = await node.exchange([
+async function askMoney(node: Coordinator, subject: string, money: bigint): Promise<PlainReply> {
+  const { answers } = await exchangePlain(node, [
     {
       scope: subject,
       limits: LIMITS,

@@ -4,6 +4,7 @@ import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { useOf } from '#src/sharing/sharing-stats.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { EventTime, GOOD_NETWORK, LeaseNode, randomOf, type Network } from '../../support/lease-world.js';
+import { plainView } from '../../support/plain-asks.js';
 
 const ACCOUNT = asAccountIndex(0);
 const SUBJECT = 'acct_late';
@@ -50,7 +51,7 @@ void t.test(
   'money that lies idle comes back at once where it is recalled, but for what a call holds',
   async (t) => {
     const { time, shared, node } = createWorld();
-    const outstanding = (): bigint => shared.look([SUBJECT])[0]!.moneyOutstanding;
+    const outstanding = (): bigint => shared.look([SUBJECT])[0]!.stocks.balance?.unused ?? 0n;
     void node.keeper.start();
     node.keeper.recallMoney(ACCOUNT);
     void node.call(ACCOUNT, asPicoUnits(1_000n));
@@ -65,9 +66,10 @@ void t.test(
 void t.test('what calls use is told, and what of the leases nobody has used', async (t) => {
   const { time, shared, node } = createWorld();
   // As an operator is shown it.
-  const seen = () => useOf(shared.look([SUBJECT])[0]!, [node.keeper.callsUse(ACCOUNT)!]);
+  const seen = () =>
+    useOf(shared.look([SUBJECT])[0]!, [node.keeper.callsUse({ kind: 'account', index: ACCOUNT })!]);
   void node.keeper.start();
-  t.equal(node.keeper.callsUse(ACCOUNT), undefined);
+  t.equal(node.keeper.callsUse({ kind: 'account', index: ACCOUNT }), undefined);
   const slots: number[] = [];
   for (const hold of [1_000n, 500n])
     void node.call(ACCOUNT, asPicoUnits(hold)).then(({ slot }) => slots.push(slot!));
@@ -82,12 +84,21 @@ void t.test('what calls use is told, and what of the leases nobody has used', as
   node.endCall(ACCOUNT, slots[1]!, undefined);
   t.match(seen(), { callsInFlight: 0, held: 0n, spent: 600n, minuteUsed: 2, dayCalls: 1 }, 'at rest');
   // Until all is given back, and told: whatever is on its way, nothing of it is shown as use.
-  for (let rounds = 0; node.keeper.callsUse(ACCOUNT) !== undefined && rounds < 3_000; rounds++) {
+  for (
+    let rounds = 0;
+    node.keeper.callsUse({ kind: 'account', index: ACCOUNT }) !== undefined && rounds < 3_000;
+    rounds++
+  ) {
     const { held, minuteUsed, dayCalls: calls } = seen();
     if (held !== 0n || minuteUsed > 2 || calls !== 1)
       t.fail(`round ${rounds}: ${held} ${minuteUsed} ${calls}`);
     await time.run(10);
   }
-  t.equal(node.keeper.callsUse(ACCOUNT), undefined);
-  t.match(shared.look([SUBJECT])[0], { callsInFlight: 0, moneyOutstanding: 0n, dayUsed: 1, spent: 600n });
+  t.equal(node.keeper.callsUse({ kind: 'account', index: ACCOUNT }), undefined);
+  t.match(plainView(shared.look([SUBJECT])[0]!), {
+    callsInFlight: 0,
+    moneyOutstanding: 0n,
+    dayUsed: 1,
+    spent: 600n,
+  });
 });

@@ -9,12 +9,13 @@ import t from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import type { AccountRecord, SpendingRecord } from '#src/registry/account-record.js';
-import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
+import type { Coordinator } from '#src/sharing/coordinator.js';
 import { clearLeaseFiles, openLeaseFile, type LeaseFile } from '#src/sharing/lease-file.js';
 import { LmdbCoordinator } from '#src/sharing/lmdb-coordinator.js';
 import { Store } from '#src/store/store.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
+import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 
 const NOTHING_SPENT: SpendingRecord = {
   spent: asPicoUnits(0n),
@@ -86,7 +87,7 @@ authorityConformance(t, 'lmdb', () => {
 });
 
 const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 10 };
-const ask = (subject: string, most: number): LeaseAsk => ({
+const ask = (subject: string, most: number): PlainAsk => ({
   scope: subject,
   limits: LIMITS,
   minute: { least: most, most, forMs: 0, returned: [] },
@@ -94,7 +95,7 @@ const ask = (subject: string, most: number): LeaseAsk => ({
 });
 
 async function lent(authority: Coordinator, subject: string, most: number): Promise<(number | undefined)[]> {
-  const { answers } = await authority.exchange([ask(subject, most)]);
+  const { answers } = await exchangePlain(authority, [ask(subject, most)]);
   return [answers[0]!.minute?.granted, answers[0]!.day?.granted];
 }
 
@@ -154,19 +155,19 @@ void t.test('what a process held is free when it has been killed', async (t) => 
   await once(child, 'message');
   const node = await joinWorld('a', 1);
   const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(100n), most: asPicoUnits(100n) };
-  const all: LeaseAsk = {
+  const all: PlainAsk = {
     scope: 'acct_x',
     limits: LIMITS,
     slots: { outstanding: 0, least: 10, most: 10 },
     money,
   };
-  t.match((await node.exchange([all])).answers, [
+  t.match((await exchangePlain(node, [all])).answers, [
     { slots: { granted: 0, heldByOthers: true }, money: { granted: 0n, heldByOthers: true } },
   ]);
   child.kill('SIGKILL');
   await once(child, 'exit');
   clock.advance(1_000);
-  t.match((await node.exchange([all])).answers, [{ slots: { granted: 10 }, money: { granted: 100n } }]);
+  t.match((await exchangePlain(node, [all])).answers, [{ slots: { granted: 10 }, money: { granted: 100n } }]);
   await close();
 });
 
@@ -180,7 +181,7 @@ void t.test('a store that cannot be read is a loss', async (t) => {
   } as unknown as Store;
   const authority = new LmdbCoordinator({ node: identity('a'), file, store, clock });
   await authority.join();
-  await t.rejects(authority.exchange([ask('acct_x', 1)]), {
+  await t.rejects(exchangePlain(authority, [ask('acct_x', 1)]), {
     code: 'authority_lost',
     reason: 'failing',
     message: 'leases cannot be had: damaged',

@@ -27,8 +27,7 @@ void t.test('an exchange that is not newer than the last is refused and changes 
   authority.join(node);
   const ask = {
     scope: 'acct_1',
-    limits: { requestsPerMinute: 10, callsPerDay: 0, callsInFlight: 0 },
-    minute: { least: 1, most: 1, forMs: 0, returned: [] },
+    minute: { limit: 10, least: 1, most: 1, forMs: 0, returned: [] },
   };
   authority.exchange(node, 2, [ask]);
   for (const sequence of [1, 2]) {

@@ -5,11 +5,12 @@ import t, { type Test } from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { loadSettings } from '#src/config/load.js';
-import type { Coordinator, LeaseReply } from '#src/sharing/coordinator.js';
+import type { Coordinator } from '#src/sharing/coordinator.js';
 import { openHostCoordinators, type HostCoordinators } from '#src/sharing/open-hosts.js';
 import { Store } from '#src/store/store.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { exchangePlain, type PlainReply } from '../../support/plain-asks.js';
 
 const ACCOUNT = 'acct_0000000000000001';
 const INDEX = asAccountIndex(0);
@@ -79,10 +80,10 @@ function hostOf(t: Test, url: string, name: string): Host {
   };
 }
 
-async function money(node: Coordinator, outstanding: bigint, want: bigint): Promise<LeaseReply['money']> {
+async function money(node: Coordinator, outstanding: bigint, want: bigint): Promise<PlainReply['money']> {
   const [least, held] = [asPicoUnits(want), asPicoUnits(outstanding)];
   const ask = { scope: ACCOUNT, limits: NO_LIMITS, money: { outstanding: held, least, most: least } };
-  return (await node.exchange([ask])).answers[0]!.money;
+  return (await exchangePlain(node, [ask])).answers[0]!.money;
 }
 
 void t.test('what hosts are credited, hold and have spent', NO_REDIS, async (t) => {

@@ -4,13 +4,14 @@ import { asPicoUnits } from '#src/core/units.js';
 import { AccountDirectory } from '#src/registry/account-directory.js';
 import { SharedUses } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
-import type { Coordinator, LeaseAsk } from '#src/sharing/coordinator.js';
+import type { Coordinator } from '#src/sharing/coordinator.js';
 import type { CallsUse } from '#src/sharing/sharing-stats.js';
 import { DebitService, type Debit } from '#src/sharing/debits.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { SharedRegistry, commitHere, type CommitChange } from '#src/sharing/shared-registry.js';
 import { Store } from '#src/store/store.js';
 import { CATALOG, StoppedClock } from '../store/support.js';
+import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 
 interface SharedHouse {
   readonly store: Store;
@@ -100,7 +101,7 @@ async function openSharedHouse(t: Test): Promise<SharedHouse> {
 
 const units = (amount: number): ReturnType<typeof asPicoUnits> => asPicoUnits(BigInt(amount));
 
-function moneyAsk(subject: string, outstanding: number, most: number): LeaseAsk {
+function moneyAsk(subject: string, outstanding: number, most: number): PlainAsk {
   const limits = { requestsPerMinute: 60, callsPerDay: 100, callsInFlight: 4 };
   return {
     scope: subject,
@@ -116,16 +117,15 @@ void t.test('a statement shows what all processes use', async (t) => {
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
   t.equal(follows.count, 1, 'in force here at once');
-  await other.exchange([moneyAsk(record.id, 0, 30)]);
+  await exchangePlain(other, [moneyAsk(record.id, 0, 30)]);
   const leased = { minute: 0, callsInFlight: 0, money: 30n };
   const atRest = await desk.read(({ accounts }) => accounts.find('acme'));
   t.match(atRest, { available: 100n, held: 0n, spent: 0n, requestsThisMinute: 3, callsInFlight: 0, leased });
-  const use = { account: record.id, dayNumber: 0, dayUnused: 0 };
-  calls.push(
-    { ...use, callsInFlight: 2, held: units(20), minuteUnused: 1 },
-    { ...use, account: 'acct_other', callsInFlight: 1, held: units(7), minuteUnused: 1 },
-    { ...use, callsInFlight: 1, held: units(4), minuteUnused: 1 },
-  );
+  const use = (slots: bigint, money: bigint, scope = record.id): CallsUse => {
+    const stock = (held: bigint) => ({ period: 0, held, unused: 0n });
+    return { scope, minuteUnused: 1, stocks: { calls_in_flight: stock(slots), balance: stock(money) } };
+  };
+  calls.push(use(2n, 20n), use(1n, 7n, 'acct_other'), use(1n, 4n));
   const seen = await desk.read(({ accounts }) => accounts.find('acme'));
   t.match(seen, { available: 76n, held: 24n, spent: 0n, callsInFlight: 3, requestsThisMinute: 1 });
   t.match(seen.leased, { money: 6n, minute: 2 });
@@ -146,7 +146,7 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
     accounts.create({ name: 'acme', planId: 'free', credit: units(100) }),
   );
   const { id } = record;
-  await other.exchange([moneyAsk(id, 0, 30)]);
+  await exchangePlain(other, [moneyAsk(id, 0, 30)]);
   // Who was granted money may hold it for a call by the time of the debit: nothing of it is taken, whatever
   // is told of calls.
   t.match(await desk.read(({ accounts }) => accounts.find('acme')), {
@@ -167,18 +167,18 @@ void t.test('a debit takes what nobody else holds, and no more', async (t) => {
     { code: 'invalid_parameters', message: 'amount must not take more than the balance of 0.0000000001' },
   );
   t.equal(store.findAccount(id)!.credited, 100n);
-  const { answers } = await other.exchange([moneyAsk(id, 30, 0)]);
+  const { answers } = await exchangePlain(other, [moneyAsk(id, 30, 0)]);
   t.equal(answers[0]!.money!.remaining, 70n, 'and nothing is kept of what was not taken');
 
   const debited = await desk.change(({ credits }) => credits.add('acme', units(-60), 'back'));
   t.match(debited, { available: 40n, held: 0n, leased: { money: 30n }, record: { credited: 40n } });
-  const after = await other.exchange([moneyAsk(id, 30, 11)]);
+  const after = await exchangePlain(other, [moneyAsk(id, 30, 11)]);
   t.match(after.answers[0]!.money, { granted: 0n, remaining: 10n });
 
   // Idle leases come back while the debit waits for them.
   const waiting = desk.change(({ credits }) => credits.add('acme', units(-40), 'all'));
   await new Promise((resolve) => setTimeout(resolve, 50));
-  await other.exchange([moneyAsk(id, 0, 0)]);
+  await exchangePlain(other, [moneyAsk(id, 0, 0)]);
   t.match(await waiting, { available: 0n, held: 0n, record: { credited: 0n } });
 });
 
@@ -190,7 +190,9 @@ void t.test('while a debit is committed nobody else is lent the money', async (t
   );
   let lent: Promise<bigint> | undefined;
   house.meanwhile = () => {
-    lent = other.exchange([moneyAsk(record.id, 0, 41)]).then(({ answers }) => answers[0]!.money!.granted);
+    lent = exchangePlain(other, [moneyAsk(record.id, 0, 41)]).then(
+      ({ answers }) => answers[0]!.money!.granted,
+    );
   };
   await desk.change(({ credits }) => credits.add('acme', units(-60), ''));
   t.equal(await lent, 0n);
@@ -253,7 +255,7 @@ void t.test('a rotated key has what all processes were lent of the one before', 
       limits: { requestsPerMinute: 10, callsPerDay: 20 },
     }).record;
   });
-  const { answers } = await other.exchange([
+  const { answers } = await exchangePlain(other, [
     {
       scope: old.id,
       limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },

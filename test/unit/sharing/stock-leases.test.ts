@@ -3,33 +3,43 @@ import t from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Leases } from '#src/ledger/leases.js';
-import { DayLease, MoneyLease } from '#src/sharing/stock-leases.js';
+import { StockLease } from '#src/sharing/stock-leases.js';
+import { balanceWords, dayWords } from '#src/sharing/stock-words.js';
 
 const ACCOUNT = asAccountIndex(0);
 const pico = asPicoUnits;
 
 /** How often the lease manager looks. */
 const LOOK_MS = 250;
-const GRANTED = { granted: pico(1_000n), remaining: pico(0n), heldByOthers: false };
+const granted = (amount: bigint, remaining = 0n) => ({
+  granted: amount,
+  remaining,
+  heldByOthers: false,
+  period: 0,
+  freeInMs: 0,
+});
+const GRANTED = granted(1_000n);
 
-function createLease(): { readonly lease: MoneyLease; readonly leases: Leases } {
+function createLease(): { readonly lease: StockLease; readonly leases: Leases } {
   const leases = new Leases(createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true }));
-  return { lease: new MoneyLease(leases, ACCOUNT, { flushedOf: () => pico(0n) }, 0), leases };
+  const words = balanceWords(leases, ACCOUNT, { flushedOf: () => pico(0n) });
+  return { lease: new StockLease('balance', words, 0), leases };
 }
 
 void t.test(
   'a small amount that is granted does not make a larger one denied that was not asked for',
   (t) => {
     const { lease } = createLease();
-    const whole = lease.ask([pico(1_000n)], false, false)!;
-    lease.take({ granted: pico(0n), remaining: pico(600n), heldByOthers: false }, whole, 1, 2);
-    t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, deniedPicoUnits: 1_000n });
-    const least = lease.ask([pico(100n)], false, false)!;
+    const whole = lease.ask({ needs: [1_000n] }, 0n, 0, 0)!;
+    lease.take(granted(0n, 600n), whole, 1, 2);
+    t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, denied: 1_000n });
+    const least = lease.ask({ needs: [100n] }, 0n, 0, 0)!;
     t.equal(least.least, 100n);
-    lease.take({ granted: pico(150n), remaining: pico(450n), heldByOthers: false }, least, 3, 4);
-    t.match(lease, { denial: undefined, left: 150n });
-    t.equal(lease.deniedPicoUnits, 1_000n, 'up to that amount it is worth asking');
-    t.equal(lease.ask([pico(600n)], false, false)!.least, 450n);
+    lease.take(granted(150n, 450n), least, 3, 4);
+    t.equal(lease.denial, undefined);
+    t.equal(lease.left(0), 150n);
+    t.equal(lease.denied, 1_000n, 'up to that amount it is worth asking');
+    t.equal(lease.ask({ needs: [600n] }, 0n, 0, 0)!.least, 450n);
     t.end();
   },
 );
@@ -37,17 +47,17 @@ void t.test(
 void t.test('what was held when somebody looked is given back well within the wait of a request', (t) => {
   for (let phaseMs = 0; phaseMs < LOOK_MS; phaseMs += 10) {
     const { lease, leases } = createLease();
-    lease.take(GRANTED, lease.ask([pico(1_000n)], false, false)!, 0, 0);
+    lease.take(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
     let nowMs = phaseMs;
     // In use whenever somebody looks, and free in between.
     for (; nowMs < 5_000; nowMs += LOOK_MS) {
       leases.takeBackMoney(ACCOUNT, pico(1_000n));
       lease.look(nowMs);
       leases.addMoney(ACCOUNT, pico(1_000n), pico(0n));
-      t.equal(lease.left, 1_000n, 'kept');
+      t.equal(lease.left(0), 1_000n, 'kept');
     }
     const freeMs = nowMs - LOOK_MS;
-    while (lease.left > 0n) {
+    while (lease.left(0) > 0n) {
       lease.look(nowMs);
       nowMs += LOOK_MS;
     }
@@ -59,24 +69,24 @@ void t.test('what was held when somebody looked is given back well within the wa
 
 void t.test('what nobody holds is given back although the rest of it moves', (t) => {
   const { lease, leases } = createLease();
-  lease.take(GRANTED, lease.ask([pico(1_000n)], false, false)!, 0, 0);
+  lease.take(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
   for (let nowMs = LOOK_MS; nowMs <= 4 * LOOK_MS; nowMs += LOOK_MS) {
     leases.takeBackMoney(ACCOUNT, pico(400n));
     lease.look(nowMs);
     leases.addMoney(ACCOUNT, pico(400n), pico(0n));
   }
-  t.equal(lease.left, 400n, 'six tenths were never held');
+  t.equal(lease.left(0), 400n, 'six tenths were never held');
   t.end();
 });
 
 void t.test('one large hold does not enlarge the asks for smaller ones that come later', (t) => {
   const { lease, leases } = createLease();
-  const large = lease.ask([pico(1_000_000n)], false, false)!;
+  const large = lease.ask({ needs: [1_000_000n] }, 0n, 0, 0)!;
   t.equal(large.most, 4_000_000n, 'some holds of its size ahead');
-  lease.take({ granted: pico(1_000_000n), remaining: pico(0n), heldByOthers: false }, large, 0, 0);
+  lease.take(granted(1_000_000n, 0n), large, 0, 0);
   leases.takeBackMoney(ACCOUNT, pico(1_000_000n));
-  t.equal(lease.ask([pico(10n)], false, false)!.most, 40n);
-  t.equal(lease.ask([], true, false)!.most, 40n, 'nobody waits: as for the last that did');
+  t.equal(lease.ask({ needs: [10n] }, 0n, 0, 0)!.most, 40n);
+  t.equal(lease.ask({ low: true }, 0n, 0, 0)!.most, 40n, 'nobody waits: as for the last that did');
   t.end();
 });
 
@@ -85,23 +95,23 @@ void t.test('calls left of yesterday keep nobody from asking for calls of today'
   for (const left of [1, 5, 100]) {
     for (const waiting of [1, left]) {
       const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 1, shared: true });
-      const lease = new DayLease(new Leases(buffers).accounts, ACCOUNT, 0);
-      const granted = {
-        granted: left,
-        remaining: 1_000,
-        dayNumber: YESTERDAY,
-        endsInMs: 0,
-        heldByOthers: false,
-      };
-      lease.take(granted, lease.ask(left, false, YESTERDAY, 0, false)!, 0, 0);
-      t.equal(lease.ask(waiting, false, YESTERDAY, 1, false), undefined, `${left} are left for ${waiting}`);
-      t.equal(lease.left(YESTERDAY + 1), 0);
-      const ask = lease.ask(waiting, false, YESTERDAY + 1, 1, false)!;
-      t.match(ask, { dayNumber: YESTERDAY, unused: left, least: 1 }, 'and reports what was left');
-      t.ok(ask.most >= waiting);
-      lease.take({ ...granted, granted: waiting, dayNumber: YESTERDAY + 1 }, ask, 1, 1);
-      t.equal(lease.left(YESTERDAY + 1), waiting);
-      t.equal(lease.unused.dayUnused, waiting, 'nothing of yesterday is on record for today');
+      const lease = new StockLease('calls_per_day', dayWords(new Leases(buffers).accounts, ACCOUNT), 0);
+      const some = { ...granted(BigInt(left), 1_000n), period: YESTERDAY };
+      const ask = (calls: number, day: number) =>
+        lease.ask({ needs: Array.from({ length: calls }, () => 1n) }, 9_999n, day, 1);
+      lease.take(some, ask(left, YESTERDAY)!, 0, 0);
+      t.equal(ask(waiting, YESTERDAY), undefined, `${left} are left for ${waiting}`);
+      t.equal(lease.left(YESTERDAY + 1), 0n);
+      const asked = ask(waiting, YESTERDAY + 1)!;
+      t.match(asked, { period: YESTERDAY + 1, unused: 0n, least: 1n }, 'nothing of today is here');
+      t.ok(asked.most >= waiting);
+      lease.take({ ...some, granted: BigInt(waiting), period: YESTERDAY + 1 }, asked, 1, 1);
+      t.equal(lease.left(YESTERDAY + 1), BigInt(waiting));
+      t.equal(
+        lease.unused.unused,
+        0n + lease.left(YESTERDAY + 1),
+        'nothing of yesterday is on record for today',
+      );
     }
   }
   t.end();

@@ -65,7 +65,7 @@ for (const [name, network] of [
     first.keeper.setUncovered(ACCOUNT, pico(uncovered));
     await time.run(40_000);
     t.equal(seen().spent, 700_013n, 'to the last pico-unit');
-    t.equal(seen().moneyOutstanding, 0n, 'and nothing is left out');
+    t.equal(seen().stocks.balance!.unused, 0n, 'and nothing is left out');
     t.match(first.ledger.snapshot(ACCOUNT), { uncovered: 0n, held: 0n });
     await time.run(40_000);
     t.equal(seen().spent, 700_013n, 'once');

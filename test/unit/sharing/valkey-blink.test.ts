@@ -14,12 +14,11 @@ import { startWire, type Wire } from '../../support/tcp-proxy.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 
 const LIMIT = 10;
-const LIMITS = { requestsPerMinute: LIMIT, callsPerDay: 0, callsInFlight: 0 };
 const ALWAYS = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
 async function permits(node: Coordinator, most: number): Promise<LeaseReply['minute']> {
-  const minute = { least: most, most, forMs: 16_000, returned: [] };
-  const { answers } = await node.exchange([{ scope: 'acct_1', limits: LIMITS, minute }]);
+  const minute = { limit: LIMIT, least: most, most, forMs: 16_000, returned: [] };
+  const { answers } = await node.exchange([{ scope: 'acct_1', minute }]);
   return answers[0]!.minute;
 }
 

@@ -6,7 +6,14 @@ import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits, asWallMs, type PicoUnits } from '#src/core/units.js';
 import { dayNumberOf, endOfDay } from '#src/ledger/day.js';
-import type { HostSpent, LeaseAsk } from '#src/sharing/coordinator.js';
+import {
+  type HostSpent,
+  type LeaseAsk,
+  STOCK_KINDS,
+  STOCK_NAMES,
+  type StockAsk,
+  type StockName,
+} from '#src/sharing/coordinator.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
@@ -15,6 +22,7 @@ import { newSeed, random } from '../../support/protocol-values.js';
 import { startCluster } from '../../support/redis-cluster.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { exchangePlain } from '../../support/plain-asks.js';
 
 /** `url` is that of a server, or of a Cluster whose servers share the partitions. */
 function conformance(t: Test, url: string, flush: () => Promise<unknown>, partitions: number): void {
@@ -77,18 +85,19 @@ void t.test('random asks are answered as the reference does, to the last pico-un
   t.teardown(() => world.close());
   const clock = new ManualClock(world.nowMs, world.nowMs);
   const reference = new MemoryCoordinator(clock);
-  const nodes = await Promise.all(
-    ['a:0', 'a:1', 'b:0'].map(async (place) => {
-      const node = identity(place.slice(0, 1), Number(place.slice(2)));
-      const pair = { real: await world.connect(node), model: reference.connect(node) };
-      await Promise.all([pair.real.join(), pair.model.join()]);
-      return pair;
-    }),
-  );
-  const limits = { requestsPerMinute: 40, callsPerDay: 200, callsInFlight: 20 };
+  const hosts = new Map(['a', 'b'].map((host) => [host, new TestHost()]));
+  const live = async (place: string) => {
+    const node = identity(place.slice(0, 1), Number(place.slice(2)));
+    const real = await world.connect(node, hosts.get(node.host));
+    const model = reference.connect(node);
+    await Promise.all([real.join(), model.join()]);
+    return { place, real, model, used: new Map<string, bigint>() };
+  };
+  const nodes = await Promise.all(['a:0', 'a:1', 'b:0'].map(live));
   const credited = new Map<string, bigint>();
   const lent: { tick: number; count: number }[] = [];
   let version = 0;
+  let day = 20_000;
   for (let round = 0; round < ROUNDS; round++) {
     const subject = `acct_${below(3)}`;
     if (below(20) === 0) {
@@ -98,16 +107,45 @@ void t.test('random asks are answered as the reference does, to the last pico-un
       reference.setCredited(subject, asPicoUnits(credited.get(subject)!));
       await world.credit(subject, added);
     }
-    const { real, model } = nodes[below(nodes.length)]!;
+    const at = below(nodes.length);
+    if (below(60) === 0) nodes[at] = await live(nodes[at]!.place);
+    const { real, model, used } = nodes[at]!;
     const most = below(30);
     const some = (end: number): number => (below(2) === 0 ? 0 : below(end));
-    const mostMoney = amount();
+    const stocks = STOCK_NAMES.filter(() => below(3) === 0).map((name): [StockName, StockAsk] => {
+      if (name === 'balance') {
+        const mostMoney = amount();
+        const spent = { totalPicoUnits: asPicoUnits(amount() / 16n), version: (version += below(3) - 1) };
+        const least = below(2) === 0 ? 0n : mostMoney / 2n;
+        return [
+          name,
+          { limit: 0n, period: 0, used: 0n, unused: amount() / 16n, least, most: mostMoney, spent },
+        ];
+      }
+      const isLarge = name.startsWith('tokens') || name.startsWith('spend');
+      const times = isLarge ? 1_000_000_007n : 1n;
+      const ask = { least: BigInt(some(most + 1)) * times, most: BigInt(most) * times };
+      const kind = STOCK_KINDS[name];
+      const limit = (kind === 'flight' ? 20n : 200n) * times;
+      const unused = BigInt(below(9)) * times;
+      if (kind === 'flight') return [name, { limit, period: 0, used: 0n, unused, ...ask }];
+      if (kind === 'period')
+        return [
+          name,
+          { limit, period: day + below(20) - 19, used: BigInt(below(40)) * times, unused, ...ask },
+        ];
+      const key = `${subject} ${name}`;
+      const grown = (used.get(key) ?? 0n) + (below(2) === 0 ? 0n : BigInt(below(20)) * times);
+      used.set(key, grown);
+      return [name, { limit, period: 0, used: grown, unused, ...ask }];
+    });
+    if (below(80) === 0) day += 1;
     const ask: LeaseAsk = {
       scope: subject,
-      limits,
       ...(below(2) === 0
         ? {
             minute: {
+              limit: 40,
               least: some(most + 1),
               most,
               forMs: below(20_000),
@@ -116,28 +154,7 @@ void t.test('random asks are answered as the reference does, to the last pico-un
             },
           }
         : {}),
-      ...(below(2) === 0
-        ? {
-            day: {
-              dayNumber: some(2) === 0 ? dayNumberOf(clock.wallMs()) : 0,
-              used: below(40),
-              unused: below(9),
-              least: some(most + 1),
-              most,
-            },
-          }
-        : {}),
-      ...(below(2) === 0 ? { slots: { outstanding: below(9), least: some(most + 1), most } } : {}),
-      ...(below(2) === 0
-        ? {
-            money: {
-              outstanding: asPicoUnits(amount() / 16n),
-              least: asPicoUnits(below(2) === 0 ? 0n : mostMoney / 2n),
-              most: asPicoUnits(mostMoney),
-              spent: { totalPicoUnits: asPicoUnits(amount() / 16n), version: (version += below(3) - 1) },
-            },
-          }
-        : {}),
+      stocks: Object.fromEntries(stocks),
     };
     const [got, want] = await Promise.all([real.exchange([ask]), model.exchange([ask])]);
     const told = got.answers[0]!;
@@ -154,7 +171,13 @@ void t.test('random asks are answered as the reference does, to the last pico-un
     }
   }
   const subjects = ['acct_0', 'acct_1', 'acct_2', 'acct_3'];
-  t.same(await nodes[0]!.real.look(subjects), await nodes[0]!.model.look(subjects));
+  const { real, model } = nodes[0]!;
+  const nothing = { period: 0, used: 0n, unused: 0n };
+  const views = (await model.look(subjects)).map((view) => ({
+    ...view,
+    stocks: { balance: nothing, ...view.stocks },
+  }));
+  t.same(await real.look(subjects), views);
 });
 
 void t.test('a rotated key begins with what the one before had used, once', NO_REDIS, async (t) => {
@@ -164,10 +187,10 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
   const host = new TestHost();
   const node = await world.connect(identity('a'), host);
   await node.join();
-  const dayNumber = dayNumberOf(asWallMs(world.nowMs));
+  let dayNumber = dayNumberOf(asWallMs(world.nowMs));
   host.inherited.set('key_new', { minuteUsed: 6, dayNumber, dayCalls: 15, takenMs: asWallMs(world.nowMs) });
   const ask = async (most: number) => {
-    const { answers } = await node.exchange([
+    const { answers } = await exchangePlain(node, [
       {
         scope: 'key_new',
         limits: { requestsPerMinute: 10, callsPerDay: 20, callsInFlight: 0 },
@@ -182,7 +205,8 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
   world.nowMs += 62_000;
   t.match(await ask(3), { minute: { granted: 3 }, day: { granted: 3, remaining: 2 } }, 'said anew, not used');
   world.nowMs = endOfDay(dayNumber);
-  t.match(await ask(20), { day: { granted: 20, dayNumber: dayNumber + 1 } });
+  dayNumber += 1;
+  t.match(await ask(20), { day: { granted: 20, dayNumber } });
 });
 
 void t.test(
@@ -204,10 +228,10 @@ void t.test(
     await world.credit(subject, asPicoUnits(lent));
     const money = { outstanding: asPicoUnits(0n), least: asPicoUnits(lent), most: asPicoUnits(lent) };
     const limits = { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 };
-    await here.exchange([{ scope: subject, limits, money }]);
+    await exchangePlain(here, [{ scope: subject, limits, money }]);
     const seen = async (node: typeof here) => {
       const [view] = await node.look([subject]);
-      return [view!.spent, view!.moneyOutstanding];
+      return [view!.spent, view!.stocks.balance!.unused];
     };
     t.same(await seen(beside), [0n, lent]);
     host.spend(subject, spent);
@@ -215,7 +239,9 @@ void t.test(
     t.same(await seen(there), [0n, lent], 'not told yet');
     const nothing = asPicoUnits(0n);
     const outstanding = asPicoUnits(lent - spent);
-    await here.exchange([{ scope: subject, limits, money: { outstanding, least: nothing, most: nothing } }]);
+    await exchangePlain(here, [
+      { scope: subject, limits, money: { outstanding, least: nothing, most: nothing } },
+    ]);
     for (const node of [here, beside, there]) t.same(await seen(node), [spent, lent - spent]);
     // A charge is taken back: nobody has it in a lease.
     host.spend(subject, -1n);
@@ -247,7 +273,7 @@ void t.test(
     await node.join();
     const remaining = async (outstanding: bigint): Promise<bigint> => {
       const money = { outstanding: asPicoUnits(outstanding), least: asPicoUnits(0n), most: asPicoUnits(0n) };
-      const { answers } = await node.exchange([
+      const { answers } = await exchangePlain(node, [
         { scope: 'acct_a', limits: { requestsPerMinute: 0, callsPerDay: 0, callsInFlight: 0 }, money },
       ]);
       return answers[0]!.money!.remaining;

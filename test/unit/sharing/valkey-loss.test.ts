@@ -5,18 +5,14 @@
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
-import {
-  CoordinatorLost,
-  type Coordinator,
-  type LeaseReply,
-  type LeaseAsk,
-} from '#src/sharing/coordinator.js';
+import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startWire } from '../../support/tcp-proxy.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { exchangePlain, type PlainAsk, type PlainReply } from '../../support/plain-asks.js';
 
 const SUBJECT = 'acct_1';
 const LIMITS = { requestsPerMinute: 10, callsPerDay: 10, callsInFlight: 4 };
@@ -33,9 +29,9 @@ interface Wants {
   readonly holds?: bigint;
 }
 
-async function ask(node: Coordinator, wants: Wants): Promise<LeaseReply> {
+async function ask(node: Coordinator, wants: Wants): Promise<PlainReply> {
   const { minute, day, used = 0, dayNumber = 0, slots, inUse = 0, money, holds = 0n } = wants;
-  const asked: LeaseAsk = {
+  const asked: PlainAsk = {
     scope: SUBJECT,
     limits: LIMITS,
     ...(minute === undefined ? {} : { minute: { least: minute, most: minute, forMs: 0, returned: [] } }),
@@ -45,7 +41,7 @@ async function ask(node: Coordinator, wants: Wants): Promise<LeaseReply> {
       ? {}
       : { money: { outstanding: pico(holds), least: pico(money), most: pico(money) } }),
   };
-  const { answers } = await node.exchange([asked]);
+  const { answers } = await exchangePlain(node, [asked]);
   return answers[0]!;
 }
 

@@ -1,11 +1,10 @@
 /** Figures of a group while its processes answer, do not answer, and end. */
 import t from 'tap';
-import { asPicoUnits } from '#src/core/units.js';
 import type { Snapshot, SnapshotKind } from '#src/gateway/messages.js';
 import { GroupSnapshots, type ReadableProcess } from '#src/supervisor/group-snapshots.js';
 import type { MetricsSnapshot } from '#src/telemetry/metrics-snapshot.js';
 
-const NO_USE = { callsInFlight: 0, held: asPicoUnits(0n), minuteUnused: 0, dayNumber: 0, dayUnused: 0 };
+const NO_USE = { minuteUnused: 0, stocks: {} };
 
 class FakeProcess implements ReadableProcess {
   calls = 0;
@@ -150,7 +149,7 @@ void t.test('what is about accounts is for who asks alone, and nothing of it is 
   const processOf = (): ReadableProcess => ({
     read: (_what, accounts = []) => {
       asked.push(accounts);
-      const calls = accounts.map((account) => ({ ...NO_USE, account }));
+      const calls = accounts.map((scope) => ({ ...NO_USE, scope }));
       return new Promise((resolve) => answers.push(() => resolve({ calls })));
     },
   });

@@ -1,0 +1,165 @@
+/**
+ * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
+ * Tokens of the minute are counted in the same way then, in period 0: the coordinator has the window.
+ * counters.ts chooses LeasedStocks; the lease manager grants and takes back through StockLeaseWords.
+ *
+ * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
+ * back. So `granted` - `taken` is what calls may take.
+ *
+ * Only the main thread changes `granted`. To take back it takes like a call, then lowers `granted`, then
+ * gives back what it took. A thread looks at `granted` again after its exchange: either it has been counted
+ * before, or it sees that `granted` was lowered, and gives its amount back. So never more is taken than
+ * granted, but for what a provider reports beyond what a call held.
+ */
+import type { Clock } from '../core/clock.js';
+import { EXTENDED_QUOTAS, LEASE_WORDS, LEASES, QUOTA_WORDS64, STOCK_WORDS, STOCKS } from './layout.js';
+import { amountOf, periodsSince, type StockLeft, Stocks, wordOf } from './stocks.js';
+
+/** Fields of a lease. LOW: a take that leaves so much or less sets `ranLow`; 0: none does. */
+const GRANTED = 0;
+const PERIOD = 1;
+const LOW = 2;
+const HELD_BY_OTHERS = 3;
+const FREE_MS = 4;
+
+/** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
+const TRIES_MAX = 100_000;
+
+/** The lease of a stock lies in the same record. */
+function leaseOf(stock: number): number {
+  const inRecord = stock % QUOTA_WORDS64;
+  return stock - inRecord + LEASES + ((inRecord - STOCKS) / STOCK_WORDS) * LEASE_WORDS;
+}
+
+export class LeasedStocks extends Stocks {
+  readonly #clock: Clock;
+
+  constructor(words: BigInt64Array, clock: Clock) {
+    super(words);
+    this.#clock = clock;
+  }
+
+  override take(stock: number, period: number, amount: number): number | undefined {
+    const { words } = this;
+    const lease = leaseOf(stock);
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const granted = Atomics.load(words, lease + GRANTED);
+      const since = periodsSince(granted, period);
+      if (since > 0) return undefined;
+      const counted = period - since;
+      const limit = amountOf(granted);
+      const word = Atomics.load(words, stock);
+      const taken = periodsSince(word, counted) > 0 ? 0 : amountOf(word);
+      if (taken >= limit || taken + amount > limit) return undefined;
+      if (Atomics.compareExchange(words, stock, word, wordOf(counted, taken + amount)) !== word) continue;
+      const after = Atomics.load(words, lease + GRANTED);
+      if (after !== granted && (periodsSince(after, counted) !== 0 || amountOf(after) < taken + amount)) {
+        this.settle(stock, counted, amount, 0);
+        continue;
+      }
+      const left = limit - taken - amount;
+      const low = Number(Atomics.load(words, lease + LOW));
+      if (low > 0 && left <= low && left + amount > low) this.ranLow = true;
+      return counted;
+    }
+    throw new Error('invariant broken: a stock is taken or refused in bounded tries');
+  }
+
+  /** Does nothing: the coordinator counts what the store knows. */
+  override set(): void {
+    return;
+  }
+
+  override clear(stock: number): void {
+    super.clear(stock);
+    for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(this.words, leaseOf(stock) + word, 0n);
+  }
+
+  /** What may be left here and at the coordinator. */
+  override leftOf(stock: number, period: number): StockLeft {
+    const lease = leaseOf(stock);
+    const granted = Atomics.load(this.words, lease + GRANTED);
+    const here = periodsSince(granted, period) > 0 ? 0 : amountOf(granted) - this.read(stock, period).taken;
+    const others = Number(Atomics.load(this.words, lease + HELD_BY_OTHERS));
+    const waitMs = Number(Atomics.load(this.words, lease + FREE_MS)) - this.#clock.monotonicMs();
+    return { left: Math.max(0, here) + others, waitMs: Math.max(0, waitMs) };
+  }
+}
+
+/** What this process has of a stock. What calls hold is `granted` - `used` - `available`. */
+export interface StockHeld {
+  /** 0 if the stock has none. */
+  readonly period: number;
+  /** In the period, less what was given back. */
+  readonly granted: bigint;
+  readonly used: bigint;
+  readonly available: bigint;
+}
+
+/** The lease of one stock. Amounts are calls, tokens, or whole micro-units of money. Main thread. */
+export class StockLeaseWords {
+  readonly #words: BigInt64Array;
+  readonly #stocks: LeasedStocks;
+  readonly #clock: Clock;
+  readonly #stock: number;
+  readonly #lease: number;
+  /** Of the amounts in the words to one of the lease. */
+  readonly #unit: bigint;
+
+  constructor(words: BigInt64Array, stock: number, clock: Clock) {
+    this.#words = words;
+    this.#stocks = new LeasedStocks(words, clock);
+    this.#clock = clock;
+    this.#stock = stock;
+    this.#lease = leaseOf(stock);
+    const quota = EXTENDED_QUOTAS[((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS]!;
+    this.#unit = quota.startsWith('spend') ? 1_000n : 1n;
+  }
+
+  /** `used` is rounded up, `available` down. */
+  read(): StockHeld {
+    const period = Number(Atomics.load(this.#words, this.#lease + PERIOD));
+    const granted = BigInt(amountOf(Atomics.load(this.#words, this.#lease + GRANTED)));
+    const { taken, settled } = this.#stocks.read(this.#stock, period);
+    const available = granted - BigInt(taken);
+    return {
+      period,
+      granted: granted / this.#unit,
+      used: (BigInt(settled) + this.#unit - 1n) / this.#unit,
+      available: available < 0n ? 0n : available / this.#unit,
+    };
+  }
+
+  /** Adds what was granted. What is left of another period is dropped. */
+  add(period: number, amount: bigint, low: bigint): void {
+    const granted = Atomics.load(this.#words, this.#lease + GRANTED);
+    const before = periodsSince(granted, period) === 0 ? amountOf(granted) : 0;
+    Atomics.store(this.#words, this.#lease + LOW, low * this.#unit);
+    Atomics.store(this.#words, this.#lease + PERIOD, BigInt(period));
+    const sum = before + Number(amount * this.#unit);
+    Atomics.store(this.#words, this.#lease + GRANTED, wordOf(period, sum));
+  }
+
+  /** Takes at most `most` of what is available out of what was granted; returns how much. */
+  takeBack(most: bigint): bigint {
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const { period, available } = this.read();
+      const amount = available < most ? available : most;
+      if (amount <= 0n) return 0n;
+      const taken = Number(amount * this.#unit);
+      if (this.#stocks.take(this.#stock, period, taken) === undefined) continue;
+      const granted = amountOf(Atomics.load(this.#words, this.#lease + GRANTED));
+      Atomics.store(this.#words, this.#lease + GRANTED, wordOf(period, granted - taken));
+      this.#stocks.settle(this.#stock, period, taken, 0);
+      return amount;
+    }
+    throw new Error('invariant broken: a stock is taken back in bounded tries');
+  }
+
+  /** What the coordinator could still grant, and in how many ms what was asked for is free. */
+  tell(remaining: bigint, freeInMs: number): void {
+    const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
+    Atomics.store(this.#words, this.#lease + HELD_BY_OTHERS, remaining * this.#unit);
+    Atomics.store(this.#words, this.#lease + FREE_MS, BigInt(freeMs));
+  }
+}

@@ -1,0 +1,136 @@
+/**
+ * What a coordinator knows of one stock of one scope: who was granted how much, and what was used of it. It
+ * belongs to `ScopeGrants`. `answer_stock` in valkey-lua.ts does the same arithmetic. Main thread.
+ */
+import {
+  STOCK_KINDS,
+  type StockAsk,
+  type StockGrant,
+  type StockName,
+  type StockView,
+} from './coordinator.js';
+import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+
+interface Held {
+  readonly used: bigint;
+  readonly unused: bigint;
+}
+
+/** Short, because each ask reads and writes it. An amount comes back from the lease file as either type. */
+export type StockState = readonly [
+  name: StockName,
+  period: number,
+  usedBefore: bigint | number,
+  nodes: readonly (readonly [node: string, used: bigint | number, unused: bigint | number])[],
+  window: readonly (readonly [tick: number, used: bigint | number])[],
+];
+
+export class GrantedStock {
+  readonly name: StockName;
+  #period = 0;
+  /** Of the period, by nodes whose life has ended. */
+  #usedBefore = 0n;
+  readonly #nodes = new Map<string, Held>();
+  /** Of a window: what was used, by the tick in which the coordinator heard of it. */
+  readonly #window = new Map<number, bigint>();
+
+  constructor(name: StockName, period = 0, usedBefore = 0n) {
+    this.name = name;
+    this.#period = period;
+    this.#usedBefore = usedBefore;
+  }
+
+  /** From what `state` returned. */
+  static of([name, period, usedBefore, nodes, window]: StockState): GrantedStock {
+    const stock = new GrantedStock(name, period, BigInt(usedBefore));
+    for (const [node, used, unused] of nodes)
+      stock.#nodes.set(node, { used: BigInt(used), unused: BigInt(unused) });
+    for (const [tick, used] of window) stock.#window.set(tick, BigInt(used));
+    return stock;
+  }
+
+  /** Plain values for `of`. */
+  get state(): StockState {
+    const nodes = Array.from(this.#nodes, ([node, { used, unused }]) => [node, used, unused] as const);
+    return [this.name, this.#period, this.#usedBefore, nodes, [...this.#window]];
+  }
+
+  get nodes(): Iterable<string> {
+    return this.#nodes.keys();
+  }
+
+  /** Records what `ask` reports, and grants what it wants of what is left of `limit`. */
+  reply(node: string, limit: bigint, ask: StockAsk, nowMs: number): StockGrant {
+    if (ask.period > this.#period) {
+      this.#period = ask.period;
+      this.#usedBefore = 0n;
+      this.#nodes.clear();
+    }
+    const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
+    const known = this.#nodes.get(node);
+    // Of a node without a record all use was reported before: it had nothing left to use.
+    if (known !== undefined) this.#weigh(used - known.used, nowMs);
+    this.#nodes.set(node, { used, unused });
+    const left = limit - this.#outstanding(nowMs);
+    const granted = stockShareOf(left, ask);
+    this.#nodes.set(node, { used, unused: unused + granted });
+    if (unused + granted === 0n && (used === 0n || this.#isWindow)) this.#nodes.delete(node);
+    return {
+      granted,
+      remaining: left > granted ? left - granted : 0n,
+      heldByOthers: [...this.#nodes].some(([holder, held]) => holder !== node && held.unused > 0n),
+      period: this.#period,
+      freeInMs: granted === 0n ? this.#freeInMs((ask.least > 0n ? ask.least : 1n) - left, nowMs) : 0,
+    };
+  }
+
+  /** The node's life has ended: see StockKind. */
+  forget(node: string, nowMs: number): void {
+    const held = this.#nodes.get(node);
+    if (!this.#nodes.delete(node) || held === undefined) return;
+    if (STOCK_KINDS[this.name] === 'period') this.#usedBefore += held.used + held.unused;
+    else this.#weigh(held.unused, nowMs);
+  }
+
+  view(nowMs: number): StockView {
+    const held = [...this.#nodes.values()];
+    const unused = sum(held.map((node) => node.unused));
+    return { period: this.#period, used: this.#outstanding(nowMs) - unused, unused };
+  }
+
+  get #isWindow(): boolean {
+    return STOCK_KINDS[this.name] === 'window';
+  }
+
+  #weigh(used: bigint, nowMs: number): void {
+    if (!this.#isWindow || used <= 0n) return;
+    const tick = Math.floor(nowMs / TICK_MS);
+    this.#window.set(tick, (this.#window.get(tick) ?? 0n) + used);
+  }
+
+  /** Used and held by all. */
+  #outstanding(nowMs: number): bigint {
+    const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
+    for (const tick of this.#window.keys()) if (tick < oldest) this.#window.delete(tick);
+    const isWindow = this.#isWindow;
+    const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
+    return this.#usedBefore + sum(nodes) + sum(this.#window.values());
+  }
+
+  /** When `missing` of the window, oldest first, has no weight any more; 0 if it never has so much. */
+  #freeInMs(missing: bigint, nowMs: number): number {
+    if (missing <= 0n) return 0;
+    let left = missing;
+    for (const [tick, used] of [...this.#window].sort(([first], [second]) => first - second)) {
+      left -= used;
+      if (left <= 0n) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+    }
+    return 0;
+  }
+}
+
+function sum(amounts: Iterable<bigint>): bigint {
+  let total = 0n;
+  for (const amount of amounts) total += amount;
+  return total;
+}

@@ -1,0 +1,67 @@
+/**
+ * The stocks of accounts and keys in shared memory, as `StockLease` wants them. Main thread.
+ */
+import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
+import type { CountedLeases, Leases } from '../ledger/leases.js';
+import { NEVER_LOW } from './lease-terms.js';
+import type { StockWords } from './stock-leases.js';
+
+/** What the lease of a balance needs to know of charges and their flush. Main thread. */
+export interface SpentAccounting {
+  /**
+   * What this process has charged the account since it started, as far as the store has recorded it as spent.
+   */
+  flushedOf(account: AccountIndex): PicoUnits;
+  /**
+   * Charges the account's uncovered charges to what is leased, at most `most`; returns how much. Left out
+   * only by tests that have no uncovered charges.
+   */
+  collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
+}
+
+/** A count is told when exactly so much is left. */
+const lowCount = (low: bigint): number => (low === 0n ? NEVER_LOW : Number(low));
+
+export function dayWords<Index extends number>(leases: CountedLeases<Index>, index: Index): StockWords {
+  return {
+    read() {
+      const { dayNumber, used, unused } = leases.dayHeld(index);
+      const available = BigInt(unused);
+      return { period: dayNumber, granted: BigInt(used) + available, used: BigInt(used), available };
+    },
+    add: (period, amount, low) => leases.addDay(index, period, Number(amount), lowCount(low)),
+    takeBack: () => BigInt(leases.takeBackDay(index)),
+  };
+}
+
+export function slotWords(leases: Leases, account: AccountIndex): StockWords {
+  return {
+    read() {
+      const granted = leases.slotsHeld(account);
+      const available = BigInt(granted - leases.inFlightOf(account));
+      return { period: 0, granted: BigInt(granted), used: 0n, available };
+    },
+    add: (_, amount, low) => leases.addSlots(account, Number(amount), lowCount(low)),
+    takeBack(most) {
+      const before = leases.slotsHeld(account);
+      leases.takeBackSlots(account, Number(most));
+      return BigInt(before - leases.slotsHeld(account));
+    },
+  };
+}
+
+/** Spent is what the store has recorded: until then the coordinator counts a charge as held. */
+export function balanceWords(leases: Leases, account: AccountIndex, accounting: SpentAccounting): StockWords {
+  return {
+    read: () => ({
+      period: 0,
+      granted: leases.moneyGranted(account) - accounting.flushedOf(account),
+      used: 0n,
+      available: leases.available(account),
+    }),
+    add: (_, amount, low) => leases.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
+    takeBack: (most) => leases.takeBackMoney(account, asPicoUnits(most)),
+    tell: (remaining) => leases.tellMoney(account, asPicoUnits(remaining)),
+    collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
+  };
+}
