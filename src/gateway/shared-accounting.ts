@@ -7,8 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { Clock } from '../core/clock.js';
-import { Calendar, type QuotaLimits } from '../core/quotas.js';
-import { type AccountIndex, asAccountIndex, asKeyIndex, type KeyIndex } from '../core/units.js';
+import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases } from '../ledger/leases.js';
 import { SharedUses } from '../registry/registry-context.js';
@@ -20,9 +19,8 @@ import { DebitService } from '../sharing/debits.js';
 import { LeaseManager, serveLeases } from '../sharing/lease-manager.js';
 import { openLeaseFile, type LeaseFile } from '../sharing/lease-file.js';
 import { SharedLocks } from '../sharing/shared-locks.js';
-import type { AddressOf, ScopeAddress } from '../sharing/leased-scope.js';
 import { SYSTEM_TIMERS } from '../sharing/lease-terms.js';
-import { balanceWords, dayWords, slotWords, type SpentAccounting } from '../sharing/stock-words.js';
+import type { SpentAccounting } from '../sharing/stock-words.js';
 import type { HostDirectory } from '../sharing/host-directory.js';
 import type { Hosts, OpenHosts } from '../sharing/open-hosts.js';
 import { openCoordinators, type Coordinators } from '../sharing/lmdb-coordinator.js';
@@ -45,8 +43,8 @@ import {
   openBase,
 } from './accounting-base.js';
 import { FlushRequests, GroupErrands } from './errands.js';
+import { LeaseScopes } from './lease-scopes.js';
 import type { GroupPosition } from './messages.js';
-import type { LiveSettings } from './reload.js';
 
 /** Opens the store and the lease file, and recovers the accounting. Throws as `openBase` does. */
 export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
@@ -230,7 +228,7 @@ export class SharedAccounting implements Sharing {
 }
 
 function managerOf(
-  { buffers, ledger, live, idNames, totals, hostClock: clock, log }: SharedAccountingOptions,
+  { buffers, ledger, live, idNames, store, totals, hostClock: clock, log }: SharedAccountingOptions,
   coordinator: ReturnType<typeof openCoordinators>['calls'],
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
@@ -240,47 +238,22 @@ function managerOf(
     flushedOf: (account) => totals.writtenOf(account),
     collect: (account, most) => uncoveredCharges.collect(account, most),
   };
-  const addressOfAccount = (account: AccountIndex): ScopeAddress | undefined => {
-    const scope = idNames.accountIdOf(account);
-    if (scope === null) return undefined;
-    return {
-      kind: 'account',
-      index: account,
-      scope,
-      minute: leases.accounts,
-      minuteIndex: account,
-      stocks: {
-        calls_in_flight: slotWords(leases, account),
-        calls_per_day: dayWords(leases.accounts, account),
-        balance: balanceWords(leases, account, accounting),
-      },
-      limits: () => limitsOfPlan(live, ledger.planIndexOf(account)),
-    };
-  };
-  const addressOfKey = (key: KeyIndex): ScopeAddress | undefined => {
-    const scope = idNames.keyIdOf(key);
-    if (scope === null) return undefined;
-    return {
-      kind: 'key',
-      index: key,
-      scope,
-      minute: leases.keys,
-      minuteIndex: key,
-      stocks: { calls_per_day: dayWords(leases.keys, key) },
-      limits: () => ledger.keys.limitsOf(key),
-    };
-  };
-  const addressOf: AddressOf = ({ kind, index }) => {
-    if (kind === 'account') return addressOfAccount(asAccountIndex(index));
-    return kind === 'key' ? addressOfKey(asKeyIndex(index)) : undefined;
-  };
+  const scopes = new LeaseScopes({
+    ...{ ledger, leases, clock, live, accounting },
+    idOf: {
+      account: (account) => idNames.accountIdOf(account) ?? undefined,
+      key: (key) => idNames.keyIdOf(key) ?? undefined,
+      group: (group) => store.groups.findAt(group)?.id,
+    },
+  });
   return new LeaseManager({
     coordinator,
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
-    addressOf,
-    calendar: new Calendar(),
+    addressOf: scopes.addressOf,
+    groupsOf: scopes.groupsOf,
+    calendar: new Calendar(buffers.ledger.timezone),
     onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
     onContact: ({ lost }) => {
       if (lost === undefined) log.warn('those who share the limits can be reached again', {});
@@ -292,12 +265,4 @@ function managerOf(
       }
     },
   });
-}
-
-/** Nothing is limited if the account's plan is gone: the account is then disabled. */
-function limitsOfPlan({ catalog }: LiveSettings, planIndex: number): Partial<QuotaLimits> {
-  const plan = catalog.plans[planIndex];
-  if (plan === undefined) return {};
-  const { requestsPerMinute, callsPerDay, callsInFlightMax: callsInFlight } = plan;
-  return { requestsPerMinute, callsPerDay, callsInFlight };
 }

@@ -96,15 +96,15 @@ export interface StockHeld {
   readonly available: bigint;
 }
 
-/** The lease of one stock. Amounts are calls, tokens, or whole micro-units of money. Main thread. */
+/** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
 export class StockLeaseWords {
   readonly #words: BigInt64Array;
   readonly #stocks: LeasedStocks;
   readonly #clock: Clock;
   readonly #stock: number;
   readonly #lease: number;
-  /** Of the amounts in the words to one of the lease. */
-  readonly #unit: bigint;
+  /** Calls are used as soon as they are taken. */
+  readonly #countsCalls: boolean;
 
   constructor(words: BigInt64Array, stock: number, clock: Clock) {
     this.#words = words;
@@ -112,31 +112,26 @@ export class StockLeaseWords {
     this.#clock = clock;
     this.#stock = stock;
     this.#lease = leaseOf(stock);
-    const quota = EXTENDED_QUOTAS[((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS]!;
-    this.#unit = quota.startsWith('spend') ? 1_000n : 1n;
+    this.#countsCalls =
+      EXTENDED_QUOTAS[((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS] === 'calls_per_month';
   }
 
-  /** `used` is rounded up, `available` down. */
   read(): StockHeld {
     const period = Number(Atomics.load(this.#words, this.#lease + PERIOD));
     const granted = BigInt(amountOf(Atomics.load(this.#words, this.#lease + GRANTED)));
     const { taken, settled } = this.#stocks.read(this.#stock, period);
     const available = granted - BigInt(taken);
-    return {
-      period,
-      granted: granted / this.#unit,
-      used: (BigInt(settled) + this.#unit - 1n) / this.#unit,
-      available: available < 0n ? 0n : available / this.#unit,
-    };
+    const used = BigInt(this.#countsCalls ? taken : settled);
+    return { period, granted, used, available: available < 0n ? 0n : available };
   }
 
   /** Adds what was granted. What is left of another period is dropped. */
   add(period: number, amount: bigint, low: bigint): void {
     const granted = Atomics.load(this.#words, this.#lease + GRANTED);
     const before = periodsSince(granted, period) === 0 ? amountOf(granted) : 0;
-    Atomics.store(this.#words, this.#lease + LOW, low * this.#unit);
+    Atomics.store(this.#words, this.#lease + LOW, low);
     Atomics.store(this.#words, this.#lease + PERIOD, BigInt(period));
-    const sum = before + Number(amount * this.#unit);
+    const sum = before + Number(amount);
     Atomics.store(this.#words, this.#lease + GRANTED, wordOf(period, sum));
   }
 
@@ -146,7 +141,7 @@ export class StockLeaseWords {
       const { period, available } = this.read();
       const amount = available < most ? available : most;
       if (amount <= 0n) return 0n;
-      const taken = Number(amount * this.#unit);
+      const taken = Number(amount);
       if (this.#stocks.take(this.#stock, period, taken) === undefined) continue;
       const granted = amountOf(Atomics.load(this.#words, this.#lease + GRANTED));
       Atomics.store(this.#words, this.#lease + GRANTED, wordOf(period, granted - taken));
@@ -159,7 +154,7 @@ export class StockLeaseWords {
   /** What the coordinator could still grant, and in how many ms what was asked for is free. */
   tell(remaining: bigint, freeInMs: number): void {
     const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
-    Atomics.store(this.#words, this.#lease + HELD_BY_OTHERS, remaining * this.#unit);
+    Atomics.store(this.#words, this.#lease + HELD_BY_OTHERS, remaining);
     Atomics.store(this.#words, this.#lease + FREE_MS, BigInt(freeMs));
   }
 }

@@ -11,9 +11,9 @@ import {
   type LeaseAsk,
   type LeaseReply,
   SPEND_UNIT,
+  STOCK_NAMES,
   type StockAsk,
   type StockName,
-  type Stocks,
 } from './coordinator.js';
 import type { Denial } from './lease-terms.js';
 import type { Wait } from './lease-waits.js';
@@ -49,8 +49,8 @@ export interface ScopeAddress extends LeaseScope {
   readonly minute: CountedLeases<number>;
   /** In `minute`. */
   readonly minuteIndex: number;
-  /** Those that it may have. The balance has no limit; another stock is leased if `limits` has it. */
-  readonly stocks: Stocks<StockWords>;
+  /** Undefined if it has none. The balance has no limit; another stock is leased if `limits` has it. */
+  readonly wordsOf: (name: StockName) => StockWords | undefined;
   /** The limits in force now. 0 is no limit, too. */
   readonly limits: () => Partial<QuotaLimits>;
 }
@@ -91,13 +91,11 @@ export class LeasedScope {
   constructor(address: ScopeAddress, nowMs: number) {
     this.address = address;
     this.#minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
-    for (const [name, words] of entriesOf(address.stocks))
-      if (words.read().granted > 0n) this.#stocks.set(name, new StockLease(name, words, nowMs));
   }
 
   /** The ask for the next exchange; undefined if there is nothing to say. */
   ask({ nowMs, periodOf, all, number }: Asking): LeaseAsk | undefined {
-    const { scope, stocks: words } = this.address;
+    const { scope } = this.address;
     const limits = this.address.limits();
     const { low } = this;
     this.low = false;
@@ -107,14 +105,10 @@ export class LeasedScope {
     const minute =
       requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, requestsPerMinute, low, nowMs, number);
     const asks: [StockName, StockAsk][] = [];
-    for (const [name, stockWords] of entriesOf(words)) {
+    for (const name of STOCK_NAMES) {
       const limit = limitOf(limits, name);
-      let lease = this.#stocks.get(name);
+      const lease = limit === undefined ? this.#stocks.get(name) : this.#leaseOf(name, nowMs);
       if (limit === undefined) lease?.giveBack();
-      else if (lease === undefined) {
-        lease = new StockLease(name, stockWords, nowMs);
-        this.#stocks.set(name, lease);
-      }
       const needs = limit === undefined ? [] : waiting.map((need) => needOf(name, need)).filter(Boolean);
       const wants = { needs, low: low && limit !== undefined, all };
       const ask = lease?.ask(wants, limit ?? 0n, periodOf(name), nowMs);
@@ -152,9 +146,10 @@ export class LeasedScope {
     if (takesPermit && budget.minute < 1) lack = lackOf(this.#minute, sinceMs, nowMs);
     const needs: [StockName, bigint][] = [];
     if (need.kind !== 'minute') {
-      for (const [name] of entriesOf(this.address.stocks)) {
+      for (const name of STOCK_NAMES) {
         const amount = needOf(name, need);
         if (amount === 0n || limitOf(limits, name) === undefined) continue;
+        if (this.#stocks.get(name) === undefined && this.address.wordsOf(name) === undefined) continue;
         needs.push([name, amount]);
         const here = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
@@ -197,11 +192,7 @@ export class LeasedScope {
 
   /** See `StockLease.setUncovered`. */
   setUncovered(amount: PicoUnits, nowMs: number): void {
-    const words = this.address.stocks.balance;
-    if (words === undefined) return;
-    const lease = this.#stocks.get('balance') ?? new StockLease('balance', words, nowMs);
-    this.#stocks.set('balance', lease);
-    lease.setUncovered(amount);
+    this.#leaseOf('balance', nowMs)?.setUncovered(amount);
   }
 
   /** Gives back the money that no call holds: somebody else wants it. */
@@ -238,6 +229,16 @@ export class LeasedScope {
     if (this.waits.size > 0 || !this.#minute.isEmpty) return false;
     for (const stock of this.#stocks.values()) if (!stock.isEmpty) return false;
     return true;
+  }
+
+  #leaseOf(name: StockName, nowMs: number): StockLease | undefined {
+    const known = this.#stocks.get(name);
+    if (known !== undefined) return known;
+    const words = this.address.wordsOf(name);
+    if (words === undefined) return undefined;
+    const lease = new StockLease(name, words, nowMs);
+    this.#stocks.set(name, lease);
+    return lease;
   }
 
   #budgetOf(round: number, periodOf: PeriodOf, nowMs: number): Budget {

@@ -6,6 +6,7 @@
  * Invariant: what the coordinator has on record of this node is never less than what is outstanding here. So
  * the coordinator cannot grant an amount twice. It hears with a later ask of what was given back here.
  */
+import type { StockHeld } from '../ledger/leased-stocks.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
   COVERED_MS,
@@ -17,17 +18,6 @@ import {
   isPlentiful,
   UseRate,
 } from './lease-terms.js';
-
-/** What this process has of a stock. What calls hold is `granted` - `used` - `available`. */
-export interface StockHeld {
-  /** 0 if the stock has none. */
-  readonly period: number;
-  /** In the period, less what was given back. */
-  readonly granted: bigint;
-  /** Of a window: since the process began. */
-  readonly used: bigint;
-  readonly available: bigint;
-}
 
 /** A leased stock in shared memory, from which other threads take meanwhile. */
 export interface StockWords {

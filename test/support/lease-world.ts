@@ -6,12 +6,13 @@
 import {
   asAccountIndex,
   asCallSlot,
+  asGroupIndex,
   asPicoUnits,
   type AccountIndex,
   type PicoUnits,
 } from '#src/core/units.js';
-import type { LeaseNeed } from '#src/channel/lease-channel.js';
-import { Calendar } from '#src/core/quotas.js';
+import type { LeaseNeed, LeaseScope } from '#src/channel/lease-channel.js';
+import { Calendar, NO_QUOTAS, type QuotaLimits } from '#src/core/quotas.js';
 import { CoordinatorClock } from '#src/ledger/coordinator-clock.js';
 import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -28,7 +29,6 @@ import { LeaseManager } from '#src/sharing/lease-manager.js';
 import { balanceWords, dayWords, slotWords } from '#src/sharing/stock-words.js';
 import type { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
 import { ManualClock } from '../fixtures/manual-clock.js';
-import { admitTo } from '../fixtures/ledger-world.js';
 
 interface Event {
   readonly atMs: number;
@@ -208,6 +208,16 @@ export interface NodeSubjects {
   readonly accountsMax: number;
   readonly subjectOf: (account: AccountIndex) => string;
   readonly limitsOf: (account: AccountIndex) => WorldLimits;
+  /** Of each account, besides `limitsOf`. */
+  readonly quotas?: QuotaLimits;
+  /** By index. All accounts are in the last one. */
+  readonly groups?: readonly WorldGroup[];
+}
+
+export interface WorldGroup {
+  readonly id: string;
+  readonly parent?: number;
+  readonly limits: Partial<QuotaLimits>;
 }
 
 export type CallEnd = 'served' | 'minute' | 'admission' | 'lost';
@@ -234,8 +244,9 @@ export class LeaseNode {
     callsMax = 1_000,
     wrap: (authority: Coordinator) => Coordinator = (authority) => authority,
   ) {
-    const { accountsMax } = subjects;
-    const buffers = createLedgerBuffers({ accountsMax, callsInFlightMax: callsMax, shared: true });
+    const { accountsMax, groups = [] } = subjects;
+    const groupsMax = groups.length;
+    const buffers = createLedgerBuffers({ accountsMax, groupsMax, callsInFlightMax: callsMax, shared: true });
     const calendar = new CoordinatorClock(time.clock, buffers.calendar!);
     const leases = new Leases(buffers);
     this.#time = time;
@@ -256,7 +267,19 @@ export class LeaseNode {
       },
       random,
       calendar: new Calendar(),
-      addressOf: ({ index }) => {
+      addressOf: ({ kind, index }) => {
+        const group = asGroupIndex(index);
+        if (kind === 'group')
+          return {
+            ...{ kind, index, scope: groups[index]!.id, minute: leases.groups, minuteIndex: index },
+            wordsOf: (name) =>
+              name === 'balance'
+                ? undefined
+                : name === 'calls_per_day'
+                  ? dayWords(leases.groups, group)
+                  : leases.stockOf({ kind, index: group }, name, calendar),
+            limits: () => groups[index]!.limits,
+          };
         const account = asAccountIndex(index);
         return {
           kind: 'account',
@@ -264,54 +287,86 @@ export class LeaseNode {
           scope: subjects.subjectOf(account),
           minute: leases.accounts,
           minuteIndex: index,
-          stocks: {
-            calls_in_flight: slotWords(leases, account),
-            calls_per_day: dayWords(leases.accounts, account),
-            balance: balanceWords(leases, account, {
+          wordsOf: (name) => {
+            if (name === 'calls_in_flight') return slotWords(leases, account);
+            if (name === 'calls_per_day') return dayWords(leases.accounts, account);
+            if (name !== 'balance')
+              return leases.stockOf({ kind: 'account', index: account }, name, calendar);
+            return balanceWords(leases, account, {
               flushedOf: (of) => asPicoUnits(this.#flushed[of]!),
               collect: (of, most) => {
                 const taken = this.ledger.collect(of, most);
                 this.#charged[of] = this.#charged[of]! + taken;
                 return taken;
               },
-            }),
+            });
           },
-          limits: () => subjects.limitsOf(account),
+          limits: () => {
+            const { requestsPerMinute, callsPerDay, callsInFlight } = subjects.limitsOf(account);
+            return { ...subjects.quotas, requestsPerMinute, callsPerDay, callsInFlight };
+          },
         };
+      },
+      groupsOf: () => {
+        const chain: number[] = [];
+        for (
+          let at: number | undefined = groups.length - 1;
+          at !== undefined && at >= 0;
+          at = groups[at]!.parent
+        )
+          chain.push(at);
+        return chain;
       },
       onCalendar: (wallMs, hostWallMs) => calendar.follow(wallMs, hostWallMs),
       onContact: () => undefined,
     });
-    const low: number[] = [];
-    this.ledger = new Ledger(buffers, time.clock, {
-      account: (account) => {
-        if (low.push(account) > 1) return;
-        time.after(0, () => {
-          if (!this.dead) this.keeper.low(low.splice(0).map((index) => ({ kind: 'account', index })));
-        });
-      },
-      key: () => undefined,
-    });
+    const low: LeaseScope[] = [];
+    const tell = (kind: LeaseScope['kind']) => (index: number) => {
+      if (low.push({ kind, index }) > 1) return;
+      time.after(0, () => {
+        if (!this.dead) this.keeper.low(low.splice(0));
+      });
+    };
+    const lows = { account: tell('account'), key: () => undefined, group: tell('group') };
+    this.ledger = new Ledger(buffers, calendar, lows);
+    for (const [index, { limits, parent }] of groups.entries()) {
+      const above = parent === undefined ? undefined : asGroupIndex(parent);
+      this.ledger.groups.open(asGroupIndex(index), limits, { parent: above });
+    }
+    for (let account = 0; groups.length > 0 && account < accountsMax; account++)
+      this.ledger.setGroup(asAccountIndex(account), asGroupIndex(groups.length - 1));
   }
 
-  /** One request, as a listener handles it. `admitted` is told the moment it has its permit of the minute. */
+  /** One request, as a listener handles it. `onMinute` is told the moment it has its permit of the minute. */
   async call(
     account: AccountIndex,
     hold: PicoUnits,
     onMinute: () => void = () => undefined,
+    tokens = 0,
   ): Promise<{ readonly end: CallEnd; readonly slot?: number }> {
+    const { limitsOf, quotas, groups = [] } = this.#subjects;
+    const { requestsPerMinute, callsPerDay, callsInFlight } = limitsOf(account);
     const minute = await this.#try(account, { kind: 'minute' }, () => {
-      const take = this.ledger.takeMinute(account, this.#subjects.limitsOf(account).requestsPerMinute);
+      for (const [index, { limits }] of groups.entries()) {
+        if (limits.requestsPerMinute === undefined) continue;
+        const take = this.ledger.groups.takeMinute(asGroupIndex(index), limits.requestsPerMinute);
+        if (!take.admitted) return !take.asks && 'final';
+      }
+      if (requestsPerMinute === 0) return true;
+      const take = this.ledger.takeMinute(account, requestsPerMinute);
       return take.admitted || (!take.asks && 'final');
     });
     if (minute !== 'try') return { end: minute === 'lost' ? 'lost' : 'minute' };
     onMinute();
     const slot = this.#freeSlots.pop();
     if (slot === undefined) throw new Error('the world has too few slots');
+    const plan = { callsPerDay, callsInFlightMax: callsInFlight, quotas: quotas ?? NO_QUOTAS };
     const admission = await this.#try(
       account,
-      { kind: 'admission', hold },
-      () => admitTo(this.ledger, asCallSlot(slot), account, 1, hold) === 'admitted',
+      { kind: 'admission', hold, tokens },
+      () =>
+        this.ledger.admit(asCallSlot(slot), { account, plan, key: undefined }, { hold, tokens }) ===
+        undefined,
     );
     if (admission === 'try') return { end: 'served', slot };
     this.#freeSlots.push(slot);
@@ -319,13 +374,13 @@ export class LeaseNode {
   }
 
   /** The call in the slot has ended; `cost` undefined: it failed. Returns what was charged. */
-  endCall(account: AccountIndex, slot: number, cost: PicoUnits | undefined): bigint {
+  endCall(account: AccountIndex, slot: number, cost: PicoUnits | undefined, tokens = 0): bigint {
     this.#freeSlots.push(slot);
     if (cost === undefined) {
       this.ledger.release(asCallSlot(slot));
       return 0n;
     }
-    const charged = this.ledger.settle(asCallSlot(slot), cost)!.charged;
+    const charged = this.ledger.settle(asCallSlot(slot), cost, tokens)!.charged;
     this.#charged[account] = this.#charged[account]! + charged;
     return charged;
   }

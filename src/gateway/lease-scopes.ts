@@ -1,0 +1,116 @@
+/**
+ * Where the leases of accounts, keys and groups lie in the ledger, and which limits they have, for the lease
+ * manager. shared-accounting.ts makes it, on the main thread.
+ */
+import type { LeaseScope } from '../channel/lease-channel.js';
+import type { Clock } from '../core/clock.js';
+import type { QuotaLimits } from '../core/quotas.js';
+import {
+  type AccountIndex,
+  asAccountIndex,
+  asGroupIndex,
+  asKeyIndex,
+  type GroupIndex,
+  type KeyIndex,
+} from '../core/units.js';
+import type { Scope } from '../ledger/layout.js';
+import type { CountedLeases, Leases } from '../ledger/leases.js';
+import type { Ledger } from '../ledger/ledger.js';
+import type { StockName } from '../sharing/coordinator.js';
+import type { ScopeAddress } from '../sharing/leased-scope.js';
+import type { StockWords } from '../sharing/stock-leases.js';
+import { balanceWords, dayWords, slotWords, type SpentAccounting } from '../sharing/stock-words.js';
+import type { LiveSettings } from './reload.js';
+
+export interface LeaseScopesOptions {
+  readonly ledger: Ledger;
+  readonly leases: Leases;
+  readonly clock: Clock;
+  readonly live: LiveSettings;
+  readonly accounting: SpentAccounting;
+  /** By the store; undefined for a scope that is not known. */
+  readonly idOf: {
+    readonly account: (account: AccountIndex) => string | undefined;
+    readonly key: (key: KeyIndex) => string | undefined;
+    readonly group: (group: GroupIndex) => string | undefined;
+  };
+}
+
+export class LeaseScopes {
+  readonly #options: LeaseScopesOptions;
+
+  constructor(options: LeaseScopesOptions) {
+    this.#options = options;
+  }
+
+  readonly addressOf = ({ kind, index }: LeaseScope): ScopeAddress | undefined => {
+    const { leases, ledger, idOf } = this.#options;
+    switch (kind) {
+      case 'account': {
+        const account = asAccountIndex(index);
+        const limits = (): Partial<QuotaLimits> => this.#limitsOf(account);
+        return this.#address({ kind, index: account }, idOf.account(account), leases.accounts, limits);
+      }
+      case 'key': {
+        const key = asKeyIndex(index);
+        return this.#address({ kind, index: key }, idOf.key(key), leases.keys, () =>
+          ledger.keys.limitsOf(key),
+        );
+      }
+      case 'group': {
+        const group = asGroupIndex(index);
+        const limits = (): QuotaLimits => ledger.groups.limitsOf(group);
+        return this.#address({ kind, index: group }, idOf.group(group), leases.groups, limits);
+      }
+      default:
+        return undefined;
+    }
+  };
+
+  /** The groups that the account is in, from its own one up. */
+  readonly groupsOf = (account: number): readonly GroupIndex[] => {
+    const { ledger } = this.#options;
+    const groups: GroupIndex[] = [];
+    let group = ledger.groupOf(asAccountIndex(account));
+    for (; group !== undefined; group = ledger.groups.parentOf(group)) groups.push(group);
+    return groups;
+  };
+
+  #address(
+    of: Scope,
+    scope: string | undefined,
+    minute: CountedLeases<never>,
+    limits: () => Partial<QuotaLimits>,
+  ): ScopeAddress | undefined {
+    if (scope === undefined) return undefined;
+    const { kind, index } = of;
+    const wordsOf = (name: StockName): StockWords | undefined => this.#wordsOf(of, name);
+    return {
+      kind,
+      index,
+      scope,
+      minute: minute,
+      minuteIndex: index,
+      wordsOf,
+      limits,
+    };
+  }
+
+  #wordsOf(of: Scope, name: StockName): StockWords | undefined {
+    const { leases, accounting, clock } = this.#options;
+    if (name === 'calls_per_day') return dayWords<number>(leases[`${of.kind}s`], of.index);
+    if (name !== 'balance' && (name !== 'calls_in_flight' || of.kind !== 'account'))
+      return leases.stockOf(of, name, clock);
+    if (of.kind !== 'account') return undefined;
+    return name === 'balance' ? balanceWords(leases, of.index, accounting) : slotWords(leases, of.index);
+  }
+
+  /** Nothing is limited if the account's plan is gone: the account is then disabled. */
+  #limitsOf(account: AccountIndex): Partial<QuotaLimits> {
+    const { live, ledger } = this.#options;
+    const plan = live.catalog.plans[ledger.planIndexOf(account)];
+    if (plan === undefined) return {};
+    const { quotas, requestsPerMinute, callsPerDay, callsInFlightMax: callsInFlight } = plan;
+    return { ...quotas, requestsPerMinute, callsPerDay, callsInFlight };
+  }
+}
