@@ -44,7 +44,9 @@ export type LeaseEnd =
   /** The coordinator has none left. Other nodes hold none, or gave none back while the request could wait. */
   | 'refused'
   /** The coordinator does not reply, too many requests wait already, or the process ends. */
-  | 'lost';
+  | 'lost'
+  /** The coordinator has lost its data, and grants nothing for so long at least. */
+  | { readonly lostForMs: number };
 
 /** A lease of this scope runs low. */
 type LowLease = LeaseScope;

@@ -16,7 +16,7 @@ import {
   bodyTooCostly,
   CALLS_FULL,
   callTooCostly,
-  COORDINATOR_LOST,
+  coordinatorLost,
   JOURNAL_CLOSED,
   JOURNAL_FULL,
   routingMember,
@@ -206,7 +206,8 @@ export class AdmissionAsk {
     invariant(caller !== undefined, 'a call that asks has a caller');
     const hold = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
     const end = await askLease(caller, { kind: 'admission', hold }, this.#leases);
-    if (end === 'lost') return COORDINATOR_LOST;
+    const lost = coordinatorLost(end);
+    if (lost !== undefined) return lost;
     if (end === 'refused') this.#onRefused();
     return undefined;
   }

@@ -13,7 +13,7 @@ import type { MinuteTake } from '../ledger/window.js';
 import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
 import { quotaUsedUp } from './quota-rejections.js';
-import { COORDINATOR_LOST } from './rejections.js';
+import { coordinatorLost } from './rejections.js';
 
 /** For so long a request asks again, if after a grant another request of the scope was faster. */
 export const LEASE_TRIES_MS_MAX = 1_500;
@@ -126,7 +126,8 @@ async function limitRateByLease(
     const end = await askLease(caller, { kind: 'minute' }, leases);
     const rejection = limitRate(context, listener);
     if (rejection === undefined) return undefined;
-    if (end === 'lost') return COORDINATOR_LOST;
+    const lost = coordinatorLost(end);
+    if (lost !== undefined) return lost;
     if (end === 'refused' || listener.clock.monotonicMs() >= endMs) return rejection;
   }
 }

@@ -6,6 +6,7 @@
  * A message says what is wrong and what to do. `detail` is for the metrics alone (core/errors.ts). The
  * rejections of quotas are in quota-rejections.ts.
  */
+import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
 import { decimalOf } from '../core/money.js';
@@ -140,10 +141,22 @@ export const JOURNAL_CLOSED = overloaded(
   'The gateway cannot write its books and takes no calls.',
   5,
 );
-export const COORDINATOR_LOST = overloaded(
+const COORDINATOR_LOST = overloaded(
   'authority_lost',
   'The gateway cannot reach those it shares its limits with.',
 );
+const MS_PER_SECOND = 1_000;
+
+/** For an end that is neither 'try' nor 'refused'; undefined for those. */
+export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
+  if (end === 'lost') return COORDINATOR_LOST;
+  if (end === 'try' || end === 'refused') return undefined;
+  return overloaded(
+    'authority_lost',
+    'The server that keeps the limits may have lost what it granted, and waits.',
+    Math.max(1, Math.ceil(end.lostForMs / MS_PER_SECOND)),
+  );
+}
 
 /** How much of a model's name a message repeats. */
 const MODEL_CHARS_SHOWN = 100;

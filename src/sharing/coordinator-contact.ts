@@ -8,13 +8,25 @@ import { CoordinatorLost, type LossReason } from './coordinator.js';
 
 /** The pause after a loss doubles from first to longest; a random part keeps nodes from coming at once. */
 const RETRY_MS_MIN = 100;
-const RETRY_MS_MAX = 2_000;
+/** A thousand hosts then ask 4,000 times a second, while the coordinator has nothing else to do. */
+const RETRY_MS_MAX = 500;
+/** It waits for a minute and more. */
+const RETRY_MS_QUARANTINE = 2_000;
+/** So long a loss may be a failover. Requests wait for its end, if they find nothing leased. */
+const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
 export interface ContactState {
   /** Undefined while the coordinator answers. */
   readonly lost:
-    { readonly reason: LossReason; readonly message: string; readonly sinceMs: number } | undefined;
+    | {
+        readonly reason: LossReason;
+        readonly message: string;
+        readonly sinceMs: number;
+        /** When something may be granted again, as far as that is known. */
+        readonly untilMs: number | undefined;
+      }
+    | undefined;
   /** How long the answered exchanges took. */
   readonly exchanges: HistogramSnapshot;
   readonly losses: number;
@@ -48,6 +60,12 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
+  /** It was lost so long ago, or for so long, that requests need not wait for its end. */
+  isLostForLong(nowMs: number): boolean {
+    if (this.#lost === undefined) return false;
+    return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
+  }
+
   /** False during the pause after a loss. */
   mayTry(nowMs: number): boolean {
     return nowMs >= this.#retryMs;
@@ -65,9 +83,14 @@ export class CoordinatorContact {
 
   failed(error: unknown, nowMs: number): void {
     const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
-    this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs };
+    const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
+    const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
+    this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
     this.#losses += 1;
-    const pauseMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** this.#failures);
+    // A check ends as soon as the last node has asked.
+    if (reason === 'checking') this.#failures = 0;
+    const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
+    const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failures);
     this.#failures += 1;
     this.#retryMs = nowMs + pauseMs * (0.5 + this.#random());
   }

@@ -49,6 +49,8 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** An idle node sends so often that its share is not held back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
+/** How often it is looked whether to try again after a loss: others wait until every node was heard. */
+const DISTURBED_MS = 100;
 
 /**
  * Permits of the own share have ticks below 0 and are none that the server knows. This tick, below all
@@ -66,6 +68,8 @@ export interface EqualShareOptions {
   readonly nodeExpiryMs: number;
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
+  /** Called when the server does not answer. */
+  readonly onLost?: () => void;
   /** Called with a reason when calls are granted from here, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
   /** In [0, 1). Default Math.random. */
@@ -84,6 +88,8 @@ export class EqualShare implements Coordinator {
   #heardMs = Infinity;
   #alone = false;
   #beating = false;
+  /** A connection broke, or another node of the process lost the server, since it last answered. */
+  #disturbed = false;
   #last: Promise<unknown> = Promise.resolve();
   #stopHeartbeat: (() => void) | undefined;
   #left = false;
@@ -104,6 +110,13 @@ export class EqualShare implements Coordinator {
   /** Whether calls are granted from here. */
   get isAlone(): boolean {
     return this.#alone;
+  }
+
+  /** The server may be another one by now: asks it soon, because others may be waiting for that. */
+  disturbed(): void {
+    if (this.#disturbed || this.#left || this.#stopHeartbeat === undefined) return;
+    this.#disturbed = true;
+    this.#keepBeating();
   }
 
   async join(): Promise<JoinReply> {
@@ -135,7 +148,7 @@ export class EqualShare implements Coordinator {
     } catch (error) {
       if (!(error instanceof CoordinatorLost) || error.reason === 'unknown_node' || error.reason === 'closed')
         throw error;
-      this.#contact.failed(error, clock.monotonicMs());
+      this.#lost(error);
       if (!this.#canGrant) {
         this.#setAlone(undefined);
         throw error;
@@ -206,10 +219,19 @@ export class EqualShare implements Coordinator {
 
   #keepBeating(): void {
     if (this.#left) return;
-    this.#stopHeartbeat = (this.#options.timers ?? SYSTEM_TIMERS).after(HEARTBEAT_MS, () => {
-      if (!this.#beating) void this.#beat();
+    this.#stopHeartbeat?.();
+    const { timers = SYSTEM_TIMERS, clock } = this.#options;
+    this.#stopHeartbeat = timers.after(this.#disturbed ? DISTURBED_MS : HEARTBEAT_MS, () => {
+      if (!this.#beating && (!this.#disturbed || this.#contact.mayTry(clock.monotonicMs())))
+        void this.#beat();
       this.#keepBeating();
     });
+  }
+
+  #lost(error: CoordinatorLost): void {
+    this.#contact.failed(error, this.#options.clock.monotonicMs());
+    this.disturbed();
+    this.#options.onLost?.();
   }
 
   /** Joins again if the server has lost its data: others wait for that, so not only at the next request. */
@@ -232,13 +254,14 @@ export class EqualShare implements Coordinator {
     } catch (error) {
       // The next exchange that is asked for meets the failure as well.
       if (!(error instanceof CoordinatorLost)) throw error;
-      this.#contact.failed(error, clock.monotonicMs());
+      this.#lost(error);
     } finally {
       this.#beating = false;
     }
   }
 
   #answered(sentMs: number): void {
+    this.#disturbed = false;
     this.#contact.answered(sentMs, this.#options.clock.monotonicMs());
     this.#setAlone(undefined);
   }

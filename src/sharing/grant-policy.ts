@@ -17,10 +17,10 @@ invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks
  * one percent of the throughput; less would leave slow networks no time to use a permit.
  */
 export const SHORT_TICKS = 1;
-/** The validity for a quiet account, some 16 s: it then asks four times a minute, not at each request. */
-export const LONG_TICKS = 27;
-/** Long validity is for accounts that use less than this part of their limit: so much can lie idle. */
-export const QUIET_PART = 4;
+/** The validity for a quiet account, some 24 s: renewed at a half, its leases outlast a failover of a server. */
+export const LONG_TICKS = 40;
+/** Long validity is for accounts of which less than this part weighs: so much can lie idle. */
+export const QUIET_PART = 2;
 /** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 

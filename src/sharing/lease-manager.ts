@@ -90,7 +90,14 @@ export class LeaseManager {
     this.#waits = new LeaseWaits({
       nowMs: () => this.#nowMs,
       periodOf: this.#periodOf,
-      isLost: () => this.#contact.isLost,
+      loss: () => {
+        if (!this.#contact.isLost) return 'none';
+        return this.#contact.isLostForLong(this.#nowMs) ? 'long' : 'brief';
+      },
+      lostForMs: () => {
+        const untilMs = this.#contact.state.lost?.untilMs;
+        return untilMs === undefined ? undefined : Math.max(0, untilMs - this.#nowMs);
+      },
       ask: (scope) => {
         this.#due.add(scope);
         this.#schedule();

@@ -11,8 +11,10 @@ export const IDLE_MS_PLENTIFUL = 16_000;
 const PLENTIFUL_TIMES = 8;
 /** What a first ask wants beside what waits: most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
-/** How far ahead the need for calls of the day is covered. */
-export const COVERED_MS = 2_000;
+/** How far ahead the need is covered; what others may lack is not hoarded. */
+const COVERED_MS_SCARCE = 2_000;
+/** If plenty is left, a lease is refilled when it covers half of this, which outlasts a failover. */
+const COVERED_MS_PLENTIFUL = 20_000;
 /** Refill when a quarter is left. Small leases are refilled when they are empty: else each use would ask. */
 const LOW_PART = 4;
 const LOW_LEAST = 4;
@@ -23,6 +25,11 @@ export const NEVER_LOW = -1;
 /** A listener tells the main thread when so much is left of `held`; never if the coordinator has no more. */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
+}
+
+/** For how long the need is covered by what an ask wants. */
+export function coveredMsOf(plentiful: boolean): number {
+  return plentiful ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
 }
 
 export function isPlentiful(held: number | bigint, remaining: number | bigint): boolean {

@@ -27,8 +27,10 @@ export interface LeaseWaitsOptions {
   readonly nowMs: () => number;
   /** By the coordinator's calendar. */
   readonly periodOf: PeriodOf;
-  /** Whether the coordinator is lost. */
-  readonly isLost: () => boolean;
+  /** Whether the coordinator is lost: for a moment, as it seems, or for long. */
+  readonly loss: () => 'none' | 'brief' | 'long';
+  /** How long nothing will be granted; undefined if that is not known. */
+  readonly lostForMs: () => number | undefined;
   /** Puts the scope into the next exchange. */
   readonly ask: (scope: LeasedScope) => void;
 }
@@ -77,8 +79,10 @@ export class LeaseWaits {
   onTime(): void {
     const nowMs = this.#options.nowMs();
     for (const wait of this.#waits) {
-      if (nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
-      else for (const scope of wait.scopes) this.#options.ask(scope);
+      if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) this.#options.ask(scope);
+      // What would be denied by now is not known.
+      else if (this.#options.loss() !== 'none') this.#lose(wait);
+      else this.#refuse(wait, nowMs);
     }
   }
 
@@ -88,7 +92,7 @@ export class LeaseWaits {
 
   /** Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts waits by scope. */
   #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
-    const { nowMs: now, periodOf, isLost, ask } = this.#options;
+    const { nowMs: now, periodOf, loss, ask } = this.#options;
     const nowMs = now();
     let lack: Lack = 'nothing';
     for (const scope of wait.scopes) {
@@ -98,8 +102,8 @@ export class LeaseWaits {
       this.#end(wait, 'try');
     } else if (lack === 'refused') {
       this.#refuse(wait, nowMs);
-    } else if (isLost() || (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))) {
-      this.#end(wait, 'lost');
+    } else if (loss() === 'long' || (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))) {
+      this.#lose(wait);
     } else if (lack === 'unasked') {
       for (const scope of wait.scopes) ask(scope);
     } else {
@@ -117,6 +121,11 @@ export class LeaseWaits {
       this.#options.ask(scope);
     }
     this.#end(wait, 'refused');
+  }
+
+  #lose(wait: Wait): void {
+    const lostForMs = this.#options.lostForMs();
+    this.#end(wait, lostForMs === undefined ? 'lost' : { lostForMs });
   }
 
   #end(wait: Wait, end: LeaseEnd): void {

@@ -7,13 +7,15 @@
  */
 import type { CountedLeases } from '../ledger/leases.js';
 import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';
-import { type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
+import { LONG_TICKS, TICK_MS } from './grant-policy.js';
+import { coveredMsOf, type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
 
-/** The longest validity that helps: a slow account then asks four times a minute. */
-const VALID_MS_MAX = 16_000;
-/** How far ahead the need is covered: for so long, or for BATCH permits if they last longer. */
-const COVERED_MS = 2_000;
-const BATCH = 16;
+/** The longest validity there is. */
+const VALID_MS_MAX = LONG_TICKS * TICK_MS;
+/** Permits in use are renewed when they are valid for less: others then replace them. */
+const RENEW_MS = VALID_MS_MAX / 2 - 250;
+/** Permits that were not used for so long are not renewed. */
+const RESTING_MS = 8_000;
 /** With short validity, permits for longer than that would expire unused. */
 const COVERED_MS_SHORT = 1_200;
 /** The rate is a mean, so more than the rate is asked for. */
@@ -40,6 +42,8 @@ export class MinuteLease<Index extends number> {
   #usedMs: number;
   readonly #rate: UseRate;
   #plentiful = false;
+  /** Valid permits are to be replaced by others that are valid for longer. */
+  #renews = false;
   /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
   /** New waits are refused without an ask until then. */
@@ -64,7 +68,8 @@ export class MinuteLease<Index extends number> {
    */
   ask(waiting: number, limit: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
-    const wants = waiting > this.left(nowMs) || low;
+    const wants = waiting > this.left(nowMs) || low || this.#renews;
+    this.#renews = false;
     if (!wants && this.#returned.length === 0 && this.#unheard === undefined) return undefined;
     // Nothing else is returned until it is known whether the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
@@ -100,6 +105,9 @@ export class MinuteLease<Index extends number> {
     this.#read(nowMs);
     const isIdle = !this.#plentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
     if (nowMs >= this.#expiresMs || isIdle) this.giveBack(nowMs);
+    const wasUsed = this.#grants.length > 0 && nowMs - this.#usedMs < RESTING_MS;
+    this.#renews = wasUsed && this.#plentiful && this.#expiresMs - nowMs < RENEW_MS;
+    if (this.#renews) return true;
     if (this.#returned.length === 0) return false;
     const ageMs = nowMs - this.#returnedMs;
     if (ageMs > RETURNED_MS_MAX) {
@@ -132,7 +140,7 @@ export class MinuteLease<Index extends number> {
 
   get #coveredMs(): number {
     if (!this.#plentiful) return COVERED_MS_SHORT;
-    return Math.max(COVERED_MS, Math.min(VALID_MS_MAX, (BATCH * 1_000) / this.#rate.perSecond));
+    return coveredMsOf(true);
   }
 
   #install({ granted, tick }: MinuteGrant, expiresMs: number, nowMs: number): void {
@@ -143,7 +151,8 @@ export class MinuteLease<Index extends number> {
       this.#granted -= granted;
       return;
     }
-    const low = lowOf(granted, this.#remaining);
+    const ahead = this.#plentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
+    const low = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, ahead)));
     const left = this.#leases.addMinute(this.#counted, expiresMs, granted, low, nowMs);
     if (left === 'joined') {
       this.#expiresMs = Math.min(this.#expiresMs, expiresMs);

@@ -62,6 +62,11 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const accounting = hostAccounting(store);
   const shares = sharing.on_authority_loss === 'equal_share' ? (sharing.hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
+  const nodes: EqualShare[] = [];
+  // What one of them finds, the others find out too.
+  const disturb = (): void => {
+    for (const node of nodes) node.disturbed();
+  };
   const open = (nodeSlot: number, more: Partial<EqualShareOptions> = {}): EqualShare => {
     const { shares: ownShares = 0 } = more;
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
@@ -71,6 +76,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       password: sharing.password,
       name: `tollgate:${sharing.namespace}:${nodeSlot}`,
       deadlineMs: EXCHANGE_DEADLINE_MS,
+      onDisturbed: disturb,
     });
     const coordinator = new ValkeyCoordinator({
       client,
@@ -85,7 +91,17 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       hasShare: ownShares > 0,
       nodeExpiryMs,
     });
-    return new EqualShare({ coordinator, node, clock, shares: 0, nodeExpiryMs, ...more });
+    const opened = new EqualShare({
+      coordinator,
+      node,
+      clock,
+      shares: 0,
+      nodeExpiryMs,
+      onLost: disturb,
+      ...more,
+    });
+    nodes.push(opened);
+    return opened;
   };
   const openFallback = (mayReport: () => boolean): FallbackCoordinator => {
     const coordinator = open(FALLBACK_SLOTS_FROM + slot);

@@ -9,7 +9,7 @@
 import type { StockHeld } from '../ledger/leased-stocks.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
 import {
-  COVERED_MS,
+  coveredMsOf,
   type Denial,
   FIRST_BATCH,
   IDLE_MS_PLENTIFUL,
@@ -183,7 +183,7 @@ export class StockLease {
     this.#words.tell?.(remaining, freeInMs);
     if (granted === 0n) return;
     // If the coordinator has no more, running low is not worth an ask.
-    this.#words.add(period, granted, remaining === 0n ? 0n : unused / LOW_PART);
+    this.#words.add(period, granted, remaining === 0n ? 0n : this.#lowOf(unused));
     this.#collect();
     this.#usedMs = nowMs;
     this.#idle.restart(nowMs);
@@ -225,9 +225,17 @@ export class StockLease {
     return STOCK_KINDS[this.name] === 'window' ? IDLE_MS_WINDOW : IDLE_MS_PLENTIFUL;
   }
 
+  /** So much is left of `unused` when a listener says that it runs low. */
+  #lowOf(unused: bigint): bigint {
+    const low = unused / LOW_PART;
+    if (!this.#isPlentiful) return low;
+    const ahead = this.#covered < unused ? this.#covered / 2n : unused / 2n;
+    return ahead > low ? ahead : low;
+  }
+
   /** What is used in the time that a lease covers. */
   get #covered(): bigint {
-    return BigInt(Math.ceil((this.#rate.perSecond * COVERED_MS) / 1_000));
+    return BigInt(Math.ceil((this.#rate.perSecond * coveredMsOf(this.#isPlentiful)) / 1_000));
   }
 
   #outstandingOf(used: bigint, unused: bigint): bigint {

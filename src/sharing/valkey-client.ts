@@ -26,10 +26,10 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const COMMANDS_MAX = 1_024;
 /**
  * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off. A
- * thousand hosts that lost one server at the same moment so come back as some 1,000 connections a second.
+ * thousand hosts that lost one server at the same moment so come back as some 1,300 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
-const RECONNECT_LONGEST_MS = 2_000;
+const RECONNECT_LONGEST_MS = 1_000;
 /** Replies of a server that is not the master, or not yet: the master has to be found again. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
 const SINGLE_SERVER = /^rediss?:/;
@@ -74,6 +74,8 @@ export interface ValkeyClientOptions {
   readonly deadlineMs: number;
   /** In [0, 1). Default `Math.random`. */
   readonly random?: (() => number) | undefined;
+  /** Called when a connection breaks, or leads to another server. */
+  readonly onDisturbed?: (() => void) | undefined;
 }
 
 export interface CallOptions {
@@ -174,8 +176,11 @@ export class ValkeyClient {
       commandsMax: COMMANDS_MAX,
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
-        if (connection === this.#connection) this.#lastError = textOf(error);
+        if (connection !== this.#connection) return;
+        this.#lastError = textOf(error);
+        this.#options.onDisturbed?.();
       },
+      onOtherServer: () => this.#options.onDisturbed?.(),
     });
     connection.connect().catch((error: unknown) => {
       // The library gives up if no Sentinel or Cluster server replies, so it is tried again from here.

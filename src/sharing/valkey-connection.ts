@@ -31,6 +31,8 @@ export interface ValkeyConnectionOptions {
   readonly reconnectDelayMs: (tries: number) => number;
   /** Called for every failure of a connection, also if it is tried again. */
   readonly onError: (error: Error) => void;
+  /** Called when Sentinels have told of another master. */
+  readonly onOtherServer: () => void;
 }
 
 export interface ValkeyConnection {
@@ -133,6 +135,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   });
   sentinel.on('error', options.onError);
   sentinel.on('client-error', options.onError);
+  sentinel.on('topology-change', options.onOtherServer);
   return {
     connect: () => sentinel.connect(),
     send: (_key, args, binary) => sentinel.sendCommand<ValkeyReply>(false, [...args], binary ? BINARY : TEXT),

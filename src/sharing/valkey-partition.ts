@@ -299,13 +299,13 @@ function lossOf(status: string, waitMs: number, awaited: readonly string[] = [])
         'quarantine',
         `the server may have lost data; nothing is lent for ${Math.ceil(waitMs / 1_000)} s, and until all hosts have reported` +
           (awaited.length === 0 ? '' : `: ${awaited.join(', ')} and maybe others have not`),
+        { waitMs },
       );
     case 'check':
       return new CoordinatorLost(
         'checking',
         'the server is another one than before, and lends nothing until all hosts have found that it lost nothing, ' +
           `for ${Math.ceil(waitMs / 1_000)} s at most: ${awaited.join(', ')} and maybe others have not`,
-        { waitMs },
       );
     case 'new':
       return new CoordinatorLost(

@@ -410,7 +410,7 @@ export class LeaseNode {
       if (taken === 'final' || this.#time.nowMs - sinceMs > 1_500) return 'refused';
       const end = await this.keeper.wait([{ kind: 'account', index: account }], need);
       taken = take();
-      if (end !== 'try' && taken !== true) return end;
+      if (end !== 'try' && taken !== true) return end === 'refused' ? end : 'lost';
     }
     return 'try';
   }

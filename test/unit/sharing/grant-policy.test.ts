@@ -20,12 +20,12 @@ void t.test('a share is between least and most, within what is left, or nothing'
 });
 
 void t.test('validity is long for quiet accounts alone', (t) => {
-  t.equal(expiryTickOf(7, 25, 100, { forMs: 16_000 }), 7 + LONG_TICKS);
-  t.equal(expiryTickOf(7, 26, 100, { forMs: 16_000 }), 8);
-  t.equal(expiryTickOf(7, 26, 100, { forMs: 16_000, isFallback: true }), 7 + LONG_TICKS);
+  t.equal(expiryTickOf(7, 50, 100, { forMs: 24_000 }), 7 + LONG_TICKS);
+  t.equal(expiryTickOf(7, 51, 100, { forMs: 24_000 }), 8);
+  t.equal(expiryTickOf(7, 51, 100, { forMs: 24_000, isFallback: true }), 7 + LONG_TICKS);
   t.equal(expiryTickOf(7, 1, 100, { forMs: 0 }), 8);
   t.equal(expiryTickOf(7, 1, 100, { forMs: 1_800 }), 10);
   t.equal(expiryTickOf(7, 1, 100, { forMs: 1e9 }), 7 + LONG_TICKS);
-  t.equal(expiryTickOf(7, 1, 3, { forMs: 16_000 }), 8, 'one of three is much');
+  t.equal(expiryTickOf(7, 2, 3, { forMs: 24_000 }), 8, 'two of three is much');
   t.end();
 });
