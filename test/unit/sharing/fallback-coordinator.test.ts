@@ -236,7 +236,7 @@ void t.test('what was lent to a few calls is not lost while nobody can be given 
   const ends = await cut.hammer(7_000, 1_000);
   t.same([...new Set(ends)], ['served'], `${ends.length} calls, one a second`);
   cut.network = GOOD_NETWORK;
-  await world.time.run(10_000);
+  await world.time.run(12_000);
   await world.hosts[0]!.hammer(5_000, 5);
   t.equal(world.inFlightMost, 30, 'back again, it has given back what it did not use');
   await world.settle(t);
