@@ -70,12 +70,12 @@ void t.test('what people see', async (t) => {
   t.equal(
     steady((await run('groups', 'tree')).stdout),
     [
-      'GROUP         ACCOUNTS  QUOTA                USED                HELD  RESETS',
-      'research             0  tokens per day       0 of 100,000 (0 %)        2026-01-31 16:00:00Z',
-      '│                       spend per month      0.00 of 250.00 (0 %)      2026-01-31 16:00:00Z',
-      '└─ vision            0  requests per minute  0 of 60 (0 %)',
-      '   └─ edge           1  none',
-      'sales                0  none',
+      'GROUP       ACCOUNTS  QUOTA                USED                  HELD  RESETS',
+      'research           0  tokens per day       0 of 100,000 (0 %)          2026-01-31 16:00:00Z',
+      '│                     spend per month      0.00 of 250.00 (0 %)        2026-01-31 16:00:00Z',
+      '└─ vision          0  requests per minute  0 of 60 (0 %)',
+      '   └─ edge         1  none',
+      'sales              0  none',
       '',
     ].join('\n'),
   );
