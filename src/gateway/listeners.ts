@@ -176,6 +176,7 @@ export class Listeners implements WorkerClients {
       journal: buffers.journals[index]!,
       accessLog: accessRings[index]!,
       keys: buffers.keys,
+      groupNames: buffers.groupNames,
       calls,
       bodies,
       metrics: metrics.buffers,

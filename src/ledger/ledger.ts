@@ -17,6 +17,7 @@ import {
   type AccountIndex,
   type CallSlot,
   type GroupIndex,
+  type KeyIndex,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
@@ -39,7 +40,7 @@ import {
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import type { Taken } from './reservations.js';
-import type { QuotaUse, ScopeQuotas, SettledQuotas } from './scope-quotas.js';
+import type { QuotaUse, ScopeQuotas, SettledQuotas, TokenMinute } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 /** What the store knows of an account when it is opened. Holds are not stored: a restart releases them. */
@@ -295,6 +296,37 @@ export class Ledger {
   /** What is in flight stays on the groups that it was taken of. Main thread. */
   setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
     Atomics.store(this.#views.besides, account * BESIDE_WORDS32 + GROUP, group === undefined ? 0 : group + 1);
+  }
+
+  /**
+   * Of the call's scopes that have a limit of tokens a minute, the one with the fewest left; undefined if
+   * none has. `plan` is the limits of the account; `key` is given if it has limits of its own. Any thread.
+   */
+  tokenMinuteOf(
+    account: AccountIndex,
+    plan: QuotaLimits,
+    key: KeyIndex | undefined,
+  ): TokenMinute | undefined {
+    let tight: TokenMinute | undefined;
+    if (key !== undefined) tight = this.#tighterMinute(tight, this.keys.recordOf(key));
+    const limit = plan.tokensPerMinute;
+    if (limit !== undefined) {
+      tight = this.#tighterMinute(tight, recordOf(this.#views, { kind: 'account', index: account }), limit);
+    }
+    for (let group = this.groupOf(account); group !== undefined; group = this.groups.parentOf(group)) {
+      tight = this.#tighterMinute(tight, this.groups.recordOf(group));
+    }
+    return tight;
+  }
+
+  #tighterMinute(
+    tight: TokenMinute | undefined,
+    record: number | undefined,
+    limit = record === undefined ? undefined : this.#quotas.tokensPerMinuteOf(record),
+  ): TokenMinute | undefined {
+    if (limit === undefined) return tight;
+    const minute = this.#quotas.tokenMinuteOf(record, limit);
+    return tight === undefined || minute.remaining < tight.remaining ? minute : tight;
   }
 
   /**

@@ -32,6 +32,7 @@ import type { Stocks, StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
 const PICO_PER_NANO = 1_000n;
+const MINUTE_MS = 60_000;
 const COUNT = EXTENDED_QUOTAS.length;
 const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
 const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
@@ -76,6 +77,14 @@ export interface QuotaUse {
   readonly held: bigint;
   /** Undefined for what no calendar refills. */
   readonly resetsMs: WallMs | undefined;
+}
+
+/** The tokens of the minute of one scope. */
+export interface TokenMinute {
+  readonly limit: number;
+  readonly remaining: number;
+  /** Until all of them are free again, if calls in flight end now and use all that they hold. */
+  readonly resetMs: number;
 }
 
 /** What the store keeps of a quota record. Money is in nano-units. */
@@ -211,6 +220,20 @@ export class ScopeQuotas {
     const period = this.#periodAt(quota, nowMs);
     const { left, waitMs } = this.#stocks.leftOf(stockOf(record, quota), period?.number ?? 0, limit);
     return { left, resetsMs: period?.endMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1) };
+  }
+
+  /** The limit of tokens a minute of a record; undefined if it has none. */
+  tokensPerMinuteOf(record: number): number | undefined {
+    const has = (this.maskOf(record) & (1 << TOKENS_PER_MINUTE)) !== 0;
+    return has ? this.limitOf(record, TOKENS_PER_MINUTE) : undefined;
+  }
+
+  /** `record` is undefined for an account that has not called yet. */
+  tokenMinuteOf(record: number | undefined, limit: number): TokenMinute {
+    if (record === undefined) return { limit, remaining: limit, resetMs: 0 };
+    const { taken } = this.#useOf(record, TOKENS_PER_MINUTE);
+    const resetMs = this.#window === undefined ? MINUTE_MS : this.#window.msUntil(record, limit, limit);
+    return { limit, remaining: Math.max(0, limit - taken), resetMs: taken === 0 ? 0 : resetMs };
   }
 
   /** Those quotas of a record that have limits, and what of them is used. */

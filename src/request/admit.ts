@@ -1,16 +1,18 @@
 /**
- * The admission of a call: it is within its plan, its model is on the plan, the day has a call left, the
- * balance covers the worst case. If limits are shared with other processes, a call that was rejected may ask
- * for a lease and try again. Called by Intake; listener thread.
+ * The admission of a call: it is within its plan, its model is on the plan, each quota of its key, account,
+ * groups and model has what it needs, the balance covers the worst case. If limits are shared with other
+ * processes, a call that was rejected may ask for a lease and try again. Called by Intake; listener thread.
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { asPicoUnits, type CallSlot, ceilDiv } from '../core/units.js';
+import type { CallNeeds, Refusal } from '../ledger/calls.js';
 import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
-import { askLease, LEASE_TRIES_MS_MAX, secondsUntil } from './rate-limit.js';
-import { quotaUsedUp, type QuotaOwner } from './quota-rejections.js';
+import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
+import { askLease, LEASE_TRIES_MS_MAX, secondsUntil, tokenLimitOf } from './rate-limit.js';
 import {
   ACCOUNT_CALLS_FULL,
   bodyTooCostly,
@@ -22,6 +24,10 @@ import {
   routingMember,
   unknownModel,
 } from './rejections.js';
+
+const MS_PER_SECOND = 1_000;
+/** The balance, and the spending of a day and a month of key, account, model and four groups. */
+const CLAMPS_MAX = 1 + 2 * 7;
 
 /** The rejection of a call that asks for more output than the plan allows. */
 function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
@@ -56,6 +62,7 @@ export function admit(
   const { caller } = context;
   const { catalog, channel } = listener;
   invariant(caller !== undefined, 'authenticate comes before admission');
+  context.asksLease = false;
   const tooMuch = beyondPlan(call, caller.plan);
   if (tooMuch !== undefined) return tooMuch;
   const modelIndex = listener.access.indexOf(call.model, caller.planIndex);
@@ -70,12 +77,12 @@ export function admit(
   if (slot === undefined) return CALLS_FULL;
   // The worker may have other settings by the time it gets the call, which may lack the alias. The id stays.
   const named = call.model === model.id ? call : withModelId(call, model.id);
-  const mayClamp = listener.lowBalance === 'clamp' && (listener.leases === undefined || context.mayClamp);
-  const admitted = reserve(slot, caller, model, boundedCall(named, caller.plan, model), mayClamp, listener);
+  const admitted = reserve(slot, context, model, boundedCall(named, caller.plan, model), listener);
   if ('code' in admitted) {
     channel.release(slot);
     return admitted;
   }
+  if (context.tokenLimit !== undefined) context.tokenLimit = tokenLimitOf(caller, listener);
   context.admission = { slot, modelIndex, model, call: admitted, admittedMs: listener.clock.monotonicMs() };
   return undefined;
 }
@@ -88,59 +95,115 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
 }
 
-/** Takes the day's call and the hold. Returns the call as it goes upstream, or why nothing was taken. */
+/** What a call may cost and use at most. It holds that until it is settled. */
+function needOf(model: ModelEntry, call: ChatCall, tokenQuota: ListenerContext['tokenQuota']): CallNeeds {
+  const outputTokensMax = completionTokensMaxOf(model, call);
+  return {
+    hold: worstCaseOf(model.price, call.bodyBytes, outputTokensMax),
+    tokens: tokenQuota === 'reserve' ? call.bodyBytes + outputTokensMax : 0,
+  };
+}
+
+/**
+ * Takes what the call needs of all its scopes, or nothing. Returns the call as it goes upstream, or the
+ * rejection.
+ */
 function reserve(
   slot: CallSlot,
-  caller: Caller,
+  context: CallContext,
   model: ModelEntry,
   call: ChatCall,
-  mayClamp: boolean,
   listener: ListenerContext,
 ): ChatCall | ErrorRecord {
-  const rejection = take(slot, caller, model, call, listener);
-  if (rejection?.code !== 'insufficient_quota' || !mayClamp) return rejection ?? call;
-  const clamped = clampedCall(caller, model, call, listener);
-  // A second rejection: another call of the account took the balance in between.
-  return clamped === undefined ? rejection : (take(slot, caller, model, clamped, listener) ?? clamped);
+  const { caller, modelIndex } = context;
+  invariant(caller !== undefined && modelIndex !== undefined, 'a call that is admitted has caller and model');
+  const { account, plan, key, isLimited } = caller;
+  const limits = plan.modelLimits?.[modelIndex];
+  const who = {
+    account,
+    plan,
+    key: isLimited ? key : undefined,
+    model: limits === undefined ? undefined : { modelIndex, limits },
+  };
+  const mayClamp = listener.lowBalance === 'clamp' && (listener.leases === undefined || context.mayClamp);
+  let wanted = call;
+  for (let clamps = 0; ; clamps++) {
+    const need = needOf(model, wanted, listener.tokenQuota);
+    const refusal = listener.ledger.admit(slot, who, need);
+    context.asksLease = refusal?.asks === true;
+    if (refusal === undefined) return wanted;
+    const clamped =
+      mayClamp && clamps < CLAMPS_MAX ? clampedCall(refusal, model, wanted, caller, listener) : undefined;
+    if (clamped === undefined) return rejectionOf(refusal, need, model, wanted, context, listener);
+    wanted = clamped;
+  }
 }
 
-function take(
-  slot: CallSlot,
-  caller: Caller,
-  model: ModelEntry,
-  call: ChatCall,
-  listener: ListenerContext,
-): ErrorRecord | undefined {
-  const { ledger } = listener;
-  const { account, key, plan, keyLimit } = caller;
-  const hold = worstCaseOf(model.price, call.bodyBytes, completionTokensMaxOf(model, call));
-  const tokens = call.bodyBytes + completionTokensMaxOf(model, call);
-  const scopes = { account, plan, key: keyLimit === undefined ? undefined : key };
-  const refusal = ledger.admit(slot, scopes, { hold, tokens });
-  if (refusal === undefined) return undefined;
-  if (refusal.quota === 'balance') return callTooCostly(hold, ledger.balanceOf(account));
-  if (refusal.kind === 'account' && refusal.quota === 'calls_in_flight') return ACCOUNT_CALLS_FULL;
-  const owner: QuotaOwner =
-    refusal.kind === 'key'
-      ? { kind: 'key' }
-      : refusal.kind === 'account'
-        ? { kind: 'account', plan: plan.id }
-        : { kind: 'group', name: String(refusal.index) };
-  const retryAfterSeconds = secondsUntil(refusal.resetsMs, listener);
-  return quotaUsedUp({ ...refusal, quota: refusal.quota, owner, need: 1n, retryAfterSeconds });
-}
-
-/** The call with its output lowered to what the balance affords; undefined if that is nothing. */
+/**
+ * The call with its output lowered to what the balance, or a budget, affords; undefined if that is nothing,
+ * or if it was not money that the ledger refused: tokens come back within the minute or the day.
+ */
 function clampedCall(
-  caller: Caller,
+  { quota, left }: Refusal,
   model: ModelEntry,
   call: ChatCall,
+  { account }: Caller,
   { ledger }: ListenerContext,
 ): ChatCall | undefined {
-  const prompt = worstCaseOf(model.price, call.bodyBytes, 0);
-  const left = ledger.available(caller.account) - prompt;
+  if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
+  const available = quota === 'balance' ? ledger.available(account) : left;
+  const rest = available - worstCaseOf(model.price, call.bodyBytes, 0);
   const perToken = model.price.outputPicoUnits * BigInt(call.choices);
-  return perToken === 0n || left < perToken ? undefined : withOutputTokensMax(call, Number(left / perToken));
+  return perToken === 0n || rest < perToken ? undefined : withOutputTokensMax(call, Number(rest / perToken));
+}
+
+/** What a caller is told of a refusal of the ledger. */
+function rejectionOf(
+  { kind, index, quota, limit, left, resetsMs, never }: Refusal,
+  { hold, tokens }: CallNeeds,
+  model: ModelEntry,
+  call: ChatCall,
+  context: CallContext,
+  listener: ListenerContext,
+): ErrorRecord {
+  const { account, plan } = context.caller!;
+  if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account));
+  const { unit } = QUOTA_KINDS[quota];
+  const owner = ownerOf(kind, index, plan.id, model.id, listener.groupNames);
+  const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokens : 1);
+  if (never)
+    return neverFits(
+      { owner, quota, limit, need },
+      call.outputTokensField ?? 'max_tokens',
+      fittingOutput(quota, limit, model, call),
+    );
+  if (quota === 'calls_in_flight') {
+    return kind === 'account'
+      ? ACCOUNT_CALLS_FULL
+      : quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds: 1 });
+  }
+  const retryAfterSeconds = secondsUntil(resetsMs, listener);
+  if (quota === 'requests_per_minute')
+    context.rateLimit = {
+      limit: Number(limit),
+      remaining: 0,
+      resetSeconds: ceilDiv(resetsMs, MS_PER_SECOND),
+    };
+  if (quota === 'tokens_per_minute')
+    context.tokenLimit = {
+      limit: Number(limit),
+      remaining: Number(left),
+      resetMs: resetsMs - listener.clock.wallMs(),
+    };
+  return quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
+}
+
+/** The most output tokens of each choice with which the call would fit a quota of which nothing is used. */
+function fittingOutput(quota: QuotaName, limit: bigint, model: ModelEntry, call: ChatCall): number {
+  const isMoney = QUOTA_KINDS[quota].unit === 'money';
+  const prompt = isMoney ? worstCaseOf(model.price, call.bodyBytes, 0) : BigInt(call.bodyBytes);
+  const perToken = BigInt(call.choices) * (isMoney ? model.price.outputPicoUnits : 1n);
+  return perToken === 0n ? 0 : Number((limit - prompt) / perToken);
 }
 
 /** The model's bound also limits what a client may write, such as 10^12, before it multiplies a price. */
@@ -193,10 +256,10 @@ export class AdmissionAsk {
 
   /**
    * After `admit` has rejected `call`. Resolves with undefined if `admit` is to be called again, else with
-   * the final rejection. Returns undefined if `rejection` is final already.
+   * the final rejection. Returns undefined if the rejection is final already.
    */
-  again(rejection: ErrorRecord, call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
-    if (this.#stage === 'over' || !dependsOnLeases(rejection)) return undefined;
+  again(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
+    if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
     if (this.#listener.clock.monotonicMs() >= this.#endMs) return undefined;
     return this.#again(call);
   }
@@ -204,8 +267,8 @@ export class AdmissionAsk {
   async #again(call: ChatCall): Promise<ErrorRecord | undefined> {
     const { caller } = this.#context;
     invariant(caller !== undefined, 'a call that asks has a caller');
-    const hold = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
-    const end = await askLease(caller, { kind: 'admission', hold }, this.#leases);
+    const { hold, tokens } = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
+    const end = await askLease(caller, { kind: 'admission', hold, tokens }, this.#leases);
     const lost = coordinatorLost(end);
     if (lost !== undefined) return lost;
     if (end === 'refused') this.#onRefused();
@@ -221,17 +284,17 @@ export class AdmissionAsk {
   }
 
   /** What `admit` has just failed to hold. */
-  #whole(caller: Caller, call: ChatCall): PicoUnits {
+  #whole(caller: Caller, call: ChatCall): CallNeeds {
     const model = this.#model();
-    const bounded = boundedCall(call, caller.plan, model);
-    return worstCaseOf(model.price, bounded.bodyBytes, completionTokensMaxOf(model, bounded));
+    return needOf(model, boundedCall(call, caller.plan, model), this.#listener.tokenQuota);
   }
 
-  /** All that the account is known to have, and at least what one token of each choice needs. */
-  #rest(caller: Caller, call: ChatCall): PicoUnits {
+  /** Of money all that the account is known to have, and at least what one token of each choice needs. */
+  #rest(caller: Caller, call: ChatCall): CallNeeds {
     const least = worstCaseOf(this.#model().price, call.bodyBytes, call.choices);
     const balance = this.#listener.ledger.balanceOf(caller.account);
-    return asPicoUnits(balance > least ? balance : least);
+    const { tokens } = this.#whole(caller, call);
+    return { hold: asPicoUnits(balance > least ? balance : least), tokens };
   }
 
   #model(): ModelEntry {
@@ -239,10 +302,4 @@ export class AdmissionAsk {
     invariant(modelIndex !== undefined, 'a call whose hold was rejected has a model');
     return this.#listener.catalog.models[modelIndex]!;
   }
-}
-
-function dependsOnLeases({ code, detail }: ErrorRecord): boolean {
-  return (
-    code === 'insufficient_quota' || code === 'daily_limit_exceeded' || detail === 'account_calls_in_flight'
-  );
 }

@@ -40,8 +40,13 @@ export function authenticate(
   const planIndex = ledger.planIndexOf(account);
   if (!ledger.isActive(account)) return planIndex === NO_PLAN_INDEX ? ACCOUNT_WITHOUT_PLAN : DISABLED_ACCOUNT;
   if (keys.noteUse(key, nowSeconds)) ledger.keys.mark(key);
-  const keyLimit = keys.isLimited(key) ? ledger.keys.limitsOf(key) : undefined;
-  context.caller = { key, account, planIndex, plan: catalog.plans[planIndex]!, keyLimit };
+  context.caller = {
+    key,
+    account,
+    planIndex,
+    plan: catalog.plans[planIndex]!,
+    isLimited: keys.isLimited(key),
+  };
   return undefined;
 }
 

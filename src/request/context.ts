@@ -5,12 +5,12 @@
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { Clock } from '../core/clock.js';
-import type { QuotaLimits } from '../core/quotas.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
+import type { GroupNames } from '../registry/group-names.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { AccessWriter } from '../telemetry/access-ring.js';
 import type { ListenerMetrics } from '../telemetry/metrics-writers.js';
@@ -24,8 +24,8 @@ export interface Caller {
   readonly account: AccountIndex;
   readonly planIndex: number;
   readonly plan: PlanEntry;
-  /** Undefined if the key has no limits of its own. */
-  readonly keyLimit: QuotaLimits | undefined;
+  /** Whether the key has limits of its own. */
+  readonly isLimited: boolean;
 }
 
 /** What the `X-RateLimit-*` headers say. Set by the rate-limit phase. */
@@ -66,7 +66,7 @@ export class CallContext {
   rateLimit: RateLimitState | undefined = undefined;
   /** Undefined if no scope of the call has `tokens_per_minute`. Set by the rate-limit phase and `admit`. */
   tokenLimit: TokenLimitState | undefined = undefined;
-  /** Set by a rejection of the rate-limit phase: those who share the limit may have permits. */
+  /** Set by a rejection of a limit: those who share it may have some left. */
   asksLease = false;
   /** Limits are shared, and the whole hold is known not to be available. Set by `AdmissionAsk`. */
   mayClamp = false;
@@ -91,6 +91,7 @@ export interface ListenerContext {
   readonly journal: JournalWriter;
   readonly pendingCommits: PendingCommits;
   readonly keys: KeyTable;
+  readonly groupNames: GroupNames;
   readonly channel: ListenerChannel;
   /** Undefined unless limits are shared with other processes. */
   readonly leases: LeaseChannel | undefined;
@@ -102,6 +103,10 @@ export interface ListenerContext {
   readonly access: ModelAccess;
   /** Setting: what happens if a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
+  /** Setting: whether a call holds the most tokens that it may use, or none. */
+  readonly tokenQuota: 'reserve' | 'settle';
+  /** Setting: whether cached prompt tokens count toward quotas of tokens. */
+  readonly cachedInput: 'count' | 'free';
   /** Setting: whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
 }

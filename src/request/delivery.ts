@@ -36,7 +36,7 @@ type Phase = 'waiting' | 'withdrawn' | 'responding' | 'committing' | 'leaving' |
 /** What a delivery uses of its listener. */
 export interface DeliveryContext extends Pick<
   ListenerContext,
-  'clock' | 'ledger' | 'journal' | 'channel' | 'metrics' | 'pendingCommits' | 'durability'
+  'clock' | 'ledger' | 'journal' | 'channel' | 'metrics' | 'pendingCommits' | 'durability' | 'cachedInput'
 > {
   readonly limits: Pick<ListenerLimits, 'clientIdleTimeoutMs'>;
   readonly connections: Pick<Connections, 'isClosing' | 'checkDescriptors'>;

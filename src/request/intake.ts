@@ -289,18 +289,18 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       this.#dispatch(admission);
       return;
     }
-    const asked = this.#askLease(rejection, call);
+    const asked = this.#askLease(call);
     if (asked === undefined) this.reject(rejection);
     else void this.#await(asked);
   }
 
   /** If limits are shared: asks for a lease, and then the call arrives again. Undefined if it may not ask. */
-  #askLease(rejection: ErrorRecord, call: ChatCall): Promise<Arrival> | undefined {
+  #askLease(call: ChatCall): Promise<Arrival> | undefined {
     const { leases } = this.#listener;
     if (leases === undefined) return undefined;
     this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
     return this.#leaseAsk
-      .again(rejection, call)
+      .again(call)
       ?.then((last) =>
         last === undefined ? { kind: 'call', call } : { kind: 'rejection', rejection: last },
       );

@@ -19,6 +19,7 @@ import { CallTable } from '../channel/call-table.js';
 import { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import { LeaseChannel } from '../channel/lease-channel.js';
 import { ListenerChannel } from '../channel/listener-channel.js';
+import { GroupNames } from '../registry/group-names.js';
 import { KeyTable } from '../registry/key-table.js';
 import { AccessWriter } from '../telemetry/access-ring.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
@@ -55,7 +56,7 @@ const metrics = new ListenerMetrics(init.metrics, init.index);
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
 const connections = new Connections((app) => server.route(app));
-const { catalog, lowBalance, durability, limits } = init.settings;
+const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
 /** A reload replaces its settings in place. */
 const listener = {
   clock,
@@ -63,6 +64,7 @@ const listener = {
   journal,
   pendingCommits,
   keys,
+  groupNames: new GroupNames(init.groupNames),
   channel,
   leases,
   metrics,
@@ -70,6 +72,8 @@ const listener = {
   catalog,
   access: new ModelAccess(catalog),
   lowBalance,
+  tokenQuota,
+  cachedInput,
   durability,
   limits,
   connections,
@@ -87,6 +91,8 @@ function takeSettings(settings: ListenerSettings): void {
     catalog: settings.catalog,
     access: new ModelAccess(settings.catalog),
     lowBalance: settings.lowBalance,
+    tokenQuota: settings.tokenQuota,
+    cachedInput: settings.cachedInput,
     durability: settings.durability,
     limits: settings.limits,
   } satisfies Partial<IntakeContext>);

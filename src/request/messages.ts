@@ -7,6 +7,7 @@ import type { CallTableBuffer } from '../channel/call-table.js';
 import type { FrameChannel } from '../channel/frame-port.js';
 import type { SlotRange } from '../channel/listener-channel.js';
 import type { Catalog } from '../registry/catalog.js';
+import type { GroupNamesBuffer } from '../registry/group-names.js';
 import type { KeyTableBuffers } from '../registry/key-table.js';
 import type { AccessBuffer } from '../telemetry/access-ring.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
@@ -62,6 +63,7 @@ export interface ListenerInit {
   readonly journal: JournalBuffer;
   readonly accessLog: AccessBuffer;
   readonly keys: KeyTableBuffers;
+  readonly groupNames: GroupNamesBuffer;
   readonly calls: CallTableBuffer;
   readonly bodies: BodyBudgetBuffer;
   readonly metrics: MetricsBuffers;

@@ -6,6 +6,8 @@
 import type { ErrorCode, ErrorRecord, RefusalDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { asGroupIndex } from '../core/units.js';
+import type { GroupNames } from '../registry/group-names.js';
 
 /** Who has the quota. An account's quotas are its plan's; `model` is a rule of the plan for one model. */
 export type QuotaOwner =
@@ -14,12 +16,32 @@ export type QuotaOwner =
   | { readonly kind: 'group'; readonly name: string }
   | { readonly kind: 'model'; readonly plan: string; readonly model: string };
 
+/** `index` is a group's; `model` is given if the quota is of a rule for it. */
+export function ownerOf(
+  kind: QuotaOwner['kind'],
+  index: number,
+  plan: string,
+  model: string | undefined,
+  groupNames: GroupNames,
+): QuotaOwner {
+  switch (kind) {
+    case 'key':
+      return { kind };
+    case 'account':
+      return { kind, plan };
+    case 'group':
+      return { kind, name: groupNames.of(asGroupIndex(index)) };
+    case 'model':
+      return { kind, plan, model: model ?? '' };
+  }
+}
+
 /** One quota. Amounts are requests, calls, tokens or pico-units. */
 interface Quota {
   readonly owner: QuotaOwner;
   readonly quota: QuotaName;
   readonly limit: bigint;
-  /** What the call needs of it. */
+  /** What the call needs of it; 0 if it is admitted while anything is left. */
   readonly need: bigint;
 }
 
@@ -44,7 +66,7 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
 export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds }: UsedUp): ErrorRecord {
   const { unit, per } = QUOTA_KINDS[quota];
   const rest =
-    unit === 'tokens' || unit === 'money'
+    need > 0n && (unit === 'tokens' || unit === 'money')
       ? `, of which ${amountOf(left, quota)} ${unit === 'money' ? 'is' : 'are'} left, and the call may ${needOf(need, quota)}`
       : per === 'flight'
         ? ' and they are all in use'

@@ -1,62 +1,95 @@
 /**
- * The rate-limit phase: the requests per minute of the plan and of the key. Every request that passed
- * authentication takes a permit, whatever becomes of it later; a rejection by the limit itself takes none.
- * Called by Intake before the body is read. If limits are shared with other processes and the coordinator
- * must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the key has a limit of
- * its own.
+ * The rate-limit phase: the requests per minute of the key, of the plan, and of the groups that the account
+ * is in. Every request that passed authentication takes a permit of each, whatever becomes of it later; a
+ * rejection by one of these limits takes none. Called by Intake before the body is read. If limits are shared
+ * with other processes and the coordinator must be asked, the body is read meanwhile. Listener thread; about
+ * 0.2 µs, 0.5 µs if the key or a group has a limit of its own.
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { type AccountIndex, ceilDiv, type KeyIndex } from '../core/units.js';
+import { asAccountIndex, asGroupIndex, asKeyIndex, ceilDiv, type GroupIndex } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { MinuteTake } from '../ledger/window.js';
-import type { Caller, CallContext, ListenerContext } from './context.js';
+import type { Caller, CallContext, ListenerContext, TokenLimitState } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
-import { quotaUsedUp } from './quota-rejections.js';
+import { ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { coordinatorLost } from './rejections.js';
 
 /** For so long a request asks again, if after a grant another request of the scope was faster. */
 export const LEASE_TRIES_MS_MAX = 1_500;
 const MS_PER_SECOND = 1_000;
 
-/** The one of the two limits that a caller has to be told. */
-export interface TightMinute {
-  readonly whose: 'plan' | 'key';
+/** The requests per minute of one scope that a request counts toward. */
+export interface ScopeMinute {
+  readonly kind: 'key' | 'account' | 'group';
+  readonly index: number;
   readonly limit: number;
-  readonly take: MinuteTake;
+}
+
+/** The one of the limits that a caller has to be told. */
+export interface TightMinute extends MinuteTake {
+  readonly scope: ScopeMinute;
 }
 
 /**
- * Takes a permit of the key and one of its account, or none, without a lock. Returns, if admitted, the limit
- * with less remaining; if not, the limit that rejects, and if both do, the one that does so for longer, so
- * that a client that waits until its reset is admitted.
+ * Takes a permit of each scope, or none, without a lock. Returns, if admitted, the limit with least
+ * remaining; if not, the limit that rejects, and if several do, the one that does so for longest, so that a
+ * client that waits until its reset is admitted.
  *
- * The account is checked first and nothing is taken from it; then the key's permit is taken, then the
- * account's. Each take is exact by itself, so neither limit is ever exceeded. But another thread may take the
- * account's last permit between the check and the take. Then the request is rejected and the key's permit is
+ * `scopes` are in order, the one that the fewest share first: key, account, its group, the group above that.
+ * All but the first are checked, and nothing is taken from them; then permits are taken in order. Each take
+ * is exact by itself, so no limit is ever exceeded. But another thread may take the last permit of a scope
+ * between the check and the take. Then the request is rejected, and the permits that were taken before are
  * lost for a minute, because a window's count can't be lowered once its tick may have ended. So the error is
- * one permit of that key too few, and only for a request that meets the account's limit within those 0.2 µs.
+ * one permit too few, and only for a request that meets a shared limit within those 0.2 µs.
  */
-export function takeBothMinutes(
-  key: KeyIndex,
-  ofKey: number,
-  account: AccountIndex,
-  ofPlan: number,
-  ledger: Ledger,
-): TightMinute {
-  const plan = ledger.checkMinute(account, ofPlan);
-  if (!plan.admitted) {
-    const own = ledger.keys.checkMinute(key, ofKey);
-    return !own.admitted && own.resetWallMs > plan.resetWallMs
-      ? { whose: 'key', limit: ofKey, take: own }
-      : { whose: 'plan', limit: ofPlan, take: plan };
+export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger): TightMinute {
+  let rejecting: TightMinute | undefined;
+  for (let at = 1; at <= scopes.length; at++) {
+    const isFirst = at === scopes.length;
+    // If none of the others rejects, the first need not be checked: nothing was taken before it.
+    if (isFirst && rejecting === undefined) break;
+    const checked = minuteOf(scopes[isFirst ? 0 : at]!, 'checkMinute', ledger);
+    if (!checked.admitted && !(rejecting !== undefined && checked.resetWallMs <= rejecting.resetWallMs))
+      rejecting = checked;
   }
-  const own = ledger.keys.takeMinute(key, ofKey);
-  if (!own.admitted) return { whose: 'key', limit: ofKey, take: own };
-  const taken = ledger.takeMinute(account, ofPlan);
-  return taken.admitted && own.remaining <= taken.remaining
-    ? { whose: 'key', limit: ofKey, take: own }
-    : { whose: 'plan', limit: ofPlan, take: taken };
+  if (rejecting !== undefined) return rejecting;
+  let tight: TightMinute | undefined;
+  for (const scope of scopes) {
+    const taken = minuteOf(scope, 'takeMinute', ledger);
+    if (!taken.admitted) return taken;
+    if (tight === undefined || taken.remaining < tight.remaining) tight = taken;
+  }
+  invariant(tight !== undefined, 'an account has requests per minute');
+  return tight;
+}
+
+function minuteOf(scope: ScopeMinute, method: 'takeMinute' | 'checkMinute', ledger: Ledger): TightMinute {
+  const { kind, index, limit } = scope;
+  const { admitted, remaining, resetWallMs, asks } =
+    kind === 'account'
+      ? ledger[method](asAccountIndex(index), limit)
+      : kind === 'key'
+        ? ledger.keys[method](asKeyIndex(index), limit)
+        : ledger.groups[method](asGroupIndex(index), limit);
+  return { scope, admitted, remaining, resetWallMs, asks };
+}
+
+/** The scopes of a caller that have a limit, in the order of `takeMinutes`. */
+function scopesOf(
+  { key, account, isLimited, plan }: Caller,
+  group: GroupIndex | undefined,
+  ledger: Ledger,
+): ScopeMinute[] {
+  const scopes: ScopeMinute[] = [];
+  const ofKey = isLimited ? ledger.keys.requestsPerMinuteOf(key) : undefined;
+  if (ofKey !== undefined) scopes.push({ kind: 'key', index: key, limit: ofKey });
+  scopes.push({ kind: 'account', index: account, limit: plan.requestsPerMinute });
+  for (let above = group; above !== undefined; above = ledger.groups.parentOf(above)) {
+    const limit = ledger.groups.requestsPerMinuteOf(above);
+    if (limit !== undefined) scopes.push({ kind: 'group', index: above, limit });
+  }
+  return scopes;
 }
 
 /** Sets `context.rateLimit`, also if it rejects. */
@@ -64,18 +97,31 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before the rate limit');
   const { ledger } = listener;
-  const { key, account } = caller;
-  const ofPlan = caller.plan.requestsPerMinute;
-  const ofKey = caller.keyLimit?.requestsPerMinute;
-  if (ofKey === undefined)
-    return outcomeOf(context, 'plan', ofPlan, ledger.takeMinute(account, ofPlan), listener);
-  const { whose, limit, take } = takeBothMinutes(key, ofKey, account, ofPlan, ledger);
-  return outcomeOf(context, whose, limit, take, listener);
+  const { account, isLimited, plan } = caller;
+  context.tokenLimit = tokenLimitOf(caller, listener);
+  const limit = plan.requestsPerMinute;
+  const group = ledger.groupOf(account);
+  // Most callers have a plan alone, and this spares them two objects.
+  if (!isLimited && group === undefined) {
+    return outcomeOf(context, 'account', account, limit, ledger.takeMinute(account, limit), listener);
+  }
+  const tight = takeMinutes(scopesOf(caller, group, ledger), ledger);
+  const { kind, index } = tight.scope;
+  return outcomeOf(context, kind, index, tight.scope.limit, tight, listener);
+}
+
+/** For the headers of responses: of the caller's scopes the one with the fewest tokens of the minute left. */
+export function tokenLimitOf(
+  { account, plan, key, isLimited }: Caller,
+  { ledger }: ListenerContext,
+): TokenLimitState | undefined {
+  return ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
 function outcomeOf(
   context: CallContext,
-  whose: 'plan' | 'key',
+  kind: ScopeMinute['kind'],
+  index: number,
   limit: number,
   take: MinuteTake,
   listener: ListenerContext,
@@ -88,7 +134,7 @@ function outcomeOf(
   if (take.admitted) return undefined;
   context.asksLease = take.asks;
   return quotaUsedUp({
-    owner: whose === 'key' ? { kind: 'key' } : { kind: 'account', plan: context.caller!.plan.id },
+    owner: ownerOf(kind, index, context.caller!.plan.id, undefined, listener.groupNames),
     quota: 'requests_per_minute',
     limit: BigInt(limit),
     need: 1n,
@@ -104,12 +150,12 @@ export function secondsUntil(wallMs: number, listener: ListenerContext): number 
 
 /** Asks for a lease of the caller's account, and of its key if that has limits of its own. Never rejects. */
 export function askLease(
-  { account, key, keyLimit }: Caller,
+  { account, key, isLimited }: Caller,
   need: LeaseNeed,
   leases: LeaseChannel,
 ): Promise<LeaseEnd> {
   const scopes: LeaseScope[] = [{ kind: 'account', index: account }];
-  if (keyLimit !== undefined) scopes.push({ kind: 'key', index: key });
+  if (isLimited) scopes.push({ kind: 'key', index: key });
   return leases.ask(scopes, need);
 }
 

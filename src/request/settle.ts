@@ -15,7 +15,7 @@ import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
 import type { CallContext, ListenerContext } from './context.js';
 
-type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock'>;
+type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
 const NOTHING = asPicoUnits(0n);
 const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };
@@ -23,25 +23,21 @@ const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 
 /** What is needed to wait until a settled call is on disk, and to take its charge back. */
 export interface Settled extends Settlement {
-  /** What the call took. */
-  readonly taken: Taken;
   /** Position of the call's record in the journal. */
   readonly position: number;
   readonly usage: Usage;
-}
-
-/** The tokens that quotas count. */
-function tokensOf({ promptTokens, completionTokens }: Usage): number {
-  return promptTokens + completionTokens;
+  /** Undefined if the charge is never taken back: only `durability: commit` does. */
+  readonly taken: Taken | undefined;
 }
 
 /** The call was served, whole or up to where its client left: it is charged for `usage`. */
 export function settle(context: CallContext, usage: Usage, listener: SettleContext): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
-  const { ledger } = listener;
-  const taken = ledger.takenOf(admission.slot);
-  const settlement = ledger.settle(admission.slot, costOf(admission.model.price, usage), tokensOf(usage));
+  const { ledger, durability, cachedInput } = listener;
+  const { slot, model } = admission;
+  const taken = durability === 'commit' ? ledger.takenOf(slot) : undefined;
+  const settlement = ledger.settle(slot, costOf(model.price, usage), tokensOf(usage, cachedInput));
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
@@ -49,24 +45,31 @@ export function settle(context: CallContext, usage: Usage, listener: SettleConte
   return { position, usage, taken, charged, uncovered };
 }
 
+/** What a call counts toward quotas of tokens. */
+function tokensOf(
+  { promptTokens, cachedTokens, completionTokens }: Usage,
+  cachedInput: ListenerContext['cachedInput'],
+): number {
+  return promptTokens + completionTokens - (cachedInput === 'free' ? cachedTokens : 0);
+}
+
 /**
- * The call failed: nothing is charged, and the day's call is given back. Only if a provider rejected the
- * parameters the day's call is used up: that was a response.
+ * The call failed: nothing is charged, and all that it took of quotas is given back. Only if a provider
+ * rejected the parameters the calls of the day and the month are used up: that was a response.
  */
 export function release(context: CallContext, error: ErrorRecord, listener: SettleContext): void {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is released');
-  if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NOTHING);
+  if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NOTHING, 0);
   else listener.ledger.release(admission.slot);
   append(context, error.code, NO_USAGE, NO_CHARGE, listener);
 }
 
 /** The response of a settled call can't be finished: takes its charge back, by a record of its own. */
 export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
-  const { caller } = context;
-  invariant(caller !== undefined, 'a settled call has a caller');
-  const { usage, charged, uncovered } = settled;
-  listener.ledger.reverse(settled.taken, settled, tokensOf(usage));
+  const { usage, taken, charged, uncovered } = settled;
+  invariant(taken !== undefined, 'what is reversed was settled with durability: commit');
+  listener.ledger.reverse(taken, settled, tokensOf(usage, listener.cachedInput));
   const negative: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,

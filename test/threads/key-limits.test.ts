@@ -7,7 +7,7 @@ import { createLedgerBuffers } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { TICK_MS } from '#src/ledger/window.js';
 import { asAccountIndex, asKeyIndex, asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { takeBothMinutes } from '#src/request/rate-limit.js';
+import { takeMinutes } from '#src/request/rate-limit.js';
 import { createHammers } from '../fixtures/ledger-hammers.js';
 import { TIME, type AdmittedCount } from '../fixtures/ledger-hammer.js';
 import { randomFrom, stateOf } from '../fixtures/ledger-world.js';
@@ -48,6 +48,12 @@ function mostInASpan(admitted: readonly AdmittedCount[]): number {
   return most;
 }
 
+const scopesOf = (key: number, ofKey: number, ofPlan: number) =>
+  [
+    { kind: 'key', index: key, limit: ofKey },
+    { kind: 'account', index: ACCOUNT, limit: ofPlan },
+  ] as const;
+
 for (const { ofKey, ofPlan } of [
   { ofKey: 1, ofPlan: 2 },
   { ofKey: 10, ofPlan: 1_000 },
@@ -75,8 +81,7 @@ for (const { ofKey, ofPlan } of [
       for (let call = 0; call < CALLS_PER_MOVE; call++) {
         const key = random(KEYS);
         const tick = time();
-        const { take } = takeBothMinutes(asKeyIndex(key), ofKey, ACCOUNT, ofPlan, ledger);
-        if (take.admitted) admitted.push([key, tick, tick, 1]);
+        if (takeMinutes(scopesOf(key, ofKey, ofPlan), ledger).admitted) admitted.push([key, tick, tick, 1]);
       }
       Atomics.add(steering, TIME, [1, 1, 2, 7, 50, 51][random(6)]!);
     }
@@ -105,7 +110,7 @@ for (const { ofKey, ofPlan, exactly } of [
     hammers.go();
     const sums = [0, 0, 0];
     for (let key = 0; key < KEYS; key++) {
-      const take = () => takeBothMinutes(asKeyIndex(key), ofKey, ACCOUNT, ofPlan, ledger).take.admitted;
+      const take = () => takeMinutes(scopesOf(key, ofKey, ofPlan), ledger).admitted;
       while (take()) sums[key]!++;
     }
     hammers.stop();

@@ -227,7 +227,7 @@ void t.test('the day: its last call, its refusal, and what gives a call back', (
 });
 
 void t.test('the day of a key that has its own', (t) => {
-  const house = openHouse();
+  const house = openHouse({ durability: 'commit' });
   const limit = { requestsPerMinute: undefined, callsPerDay: 1 };
   house.listener.ledger.keys.open(house.keyIndex, limit);
   const ask = () => {

@@ -18,6 +18,7 @@ import { readChatBytes } from '#src/protocol/request-bytes.js';
 import type { ChatCall } from '#src/protocol/chat-call.js';
 import type { Catalog, PlanEntry } from '#src/registry/catalog.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
+import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
 import { AccessWriter, createAccessRing } from '#src/telemetry/access-ring.js';
 import { LogSwitch, createLogSwitch } from '#src/telemetry/log.js';
@@ -64,6 +65,8 @@ export const CATALOG: Catalog = {
   ],
 };
 
+const GROUPS = 4;
+
 /** 2026-03-01T12:00:00.500Z: 20:00 in UTC+8. */
 const NOON_MS = Date.UTC(2026, 2, 1, 12, 0, 0, 500);
 export const SECONDS_TO_MIDNIGHT = 4 * 60 * 60;
@@ -98,13 +101,20 @@ export function openHouse({
   credit = '1.00',
   lowBalance = 'refuse',
   slots = 4,
+  durability = 'interval',
 }: {
   credit?: string;
   lowBalance?: 'refuse' | 'clamp';
   slots?: number;
+  durability?: 'interval' | 'commit';
 } = {}): House {
   const clock = new StillClock();
-  const buffers = createLedgerBuffers({ accountsMax: 4, callsInFlightMax: 20, keysMax: 4 });
+  const buffers = createLedgerBuffers({
+    accountsMax: 4,
+    callsInFlightMax: 20,
+    keysMax: 4,
+    groupsMax: GROUPS,
+  });
   const ledger = new Ledger(buffers, clock);
   const keys = new KeyTable(createKeyTableBuffers({ keysMax: 4 }));
   const account = asAccountIndex(2);
@@ -128,8 +138,9 @@ export function openHouse({
     ledger,
     journal,
     pendingCommits: new PendingCommits(journal, clock, () => undefined),
-    durability: 'interval',
+    durability,
     keys,
+    groupNames: new GroupNames(createGroupNames(GROUPS)),
     catalog: CATALOG,
     access: new ModelAccess(CATALOG),
     channel: new ListenerChannel(new CallTable(createCallTable(20, 64)), { first: 0, count: slots }),
@@ -137,6 +148,8 @@ export function openHouse({
     metrics: new ListenerMetrics(createMetrics(1, 1), 0),
     accessLog: new AccessWriter(createAccessRing(), new LogSwitch(createLogSwitch())),
     lowBalance,
+    tokenQuota: 'reserve',
+    cachedInput: 'count',
   };
   return {
     listener,
@@ -149,7 +162,7 @@ export function openHouse({
   };
 }
 
-/** A context whose caller is known; `bounds` are over those of its plan, `keyLimits` are its key's. */
+/** A context whose caller is known; `bounds` are over those of its plan, `keyLimits` what the ledger has. */
 export function knownCaller(
   { account, keyIndex }: House,
   bounds: Partial<PlanEntry> = {},
@@ -161,7 +174,7 @@ export function knownCaller(
     account,
     planIndex: 0,
     plan: { ...CATALOG.plans[0]!, ...bounds },
-    keyLimit: keyLimits && { ...NO_QUOTAS, ...keyLimits },
+    isLimited: keyLimits !== undefined,
   };
   return context;
 }
