@@ -6,6 +6,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
+import type { LeaseScope } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
@@ -193,10 +194,10 @@ export class SharedAccounting implements Sharing {
     return this.#follower.appliedTo;
   }
 
-  callsUses(accounts: readonly string[]): CallsUse[] {
-    return accounts.flatMap((id) => {
-      const account = this.#store.findAccount(id);
-      return (account && this.#manager.callsUse({ kind: 'account', index: account.index })) ?? [];
+  callsUses(ids: readonly string[]): CallsUse[] {
+    return ids.flatMap((id) => {
+      const scope = this.#scopeOf(id);
+      return (scope && this.#manager.callsUse(scope)) ?? [];
     });
   }
 
@@ -216,6 +217,16 @@ export class SharedAccounting implements Sharing {
       registry: this.#hosts.registry.state,
     };
     return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs: this.#clock.monotonicMs() });
+  }
+
+  #scopeOf(id: string): LeaseScope | undefined {
+    const store = this.#store;
+    const account = store.findAccount(id);
+    if (account !== undefined) return { kind: 'account', index: account.index };
+    const key = store.keys.find(id);
+    if (key !== undefined) return { kind: 'key', index: key.index };
+    const group = store.groups.find(id);
+    return group && { kind: 'group', index: group.index };
   }
 
   async close(): Promise<void> {

@@ -2,6 +2,7 @@
  * An account with its money and counters, as an operator reads it. LiveState (registry-context.ts) makes it
  * on the main thread. Pure.
  */
+import type { QuotaName } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { AccountSnapshot } from '../ledger/ledger.js';
@@ -18,7 +19,20 @@ export interface LeasedAhead {
   readonly money: PicoUnits;
 }
 
-/** What all processes that share an account or a key use of it. */
+/** What is used of a quota. Money is in pico-units. */
+export interface QuotaCount {
+  /** The day or month of the counts; 0 if the quota has none. */
+  readonly period: number;
+  /** Of other hosts this includes what they were granted and have not used. */
+  readonly used: bigint;
+  /** By calls of this host that are in flight. */
+  readonly held: bigint;
+}
+
+/** Those that the coordinator was ever asked for. */
+export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
+
+/** What all processes that share an account, a key or a group use of it. */
 export interface AccountUse {
   /** Held by calls of this host, or charged by them and not in the store yet. */
   readonly held: PicoUnits;
@@ -35,9 +49,10 @@ export interface AccountUse {
   readonly callsInFlight: number;
   /** To all hosts; of other hosts it includes what their calls use. */
   readonly leased: LeasedAhead;
+  readonly quotas: QuotaCounts;
 }
 
-/** By the id of an account or a key. */
+/** By the id of an account, a key or a group. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
 /** The group that an account is in. */

@@ -49,6 +49,14 @@ export class GrantedStock {
     return stock;
   }
 
+  /** What was used up to `atMs`, before anything was granted. */
+  static after(name: StockName, period: number, used: bigint, atMs: number): GrantedStock {
+    if (STOCK_KINDS[name] !== 'window') return new GrantedStock(name, period, used);
+    const stock = new GrantedStock(name);
+    stock.#weigh(used, atMs);
+    return stock;
+  }
+
   /** Plain values for `of`. */
   get state(): StockState {
     const nodes = Array.from(this.#nodes, ([node, { used, unused }]) => [node, used, unused] as const);

@@ -29,7 +29,8 @@ import {
   unknownNode,
 } from './coordinator.js';
 import type { LeaseFile } from './lease-file.js';
-import { ScopeGrants, type ScopeState, usedBefore } from './scope-grants.js';
+import { ScopeGrants, type ScopeState } from './scope-grants.js';
+import { usedBefore, type UseStore } from './used-before.js';
 
 const LIVES = 'lives';
 
@@ -105,7 +106,7 @@ export interface LmdbCoordinatorOptions {
   /** `close` leaves it open. */
   readonly file: LeaseFile;
   /** The store of the same data directory. */
-  readonly store: Pick<Store, 'refresh' | 'findAccount' | 'findSpending' | 'keys'>;
+  readonly store: UseStore & Pick<Store, 'refresh'>;
   /** All processes of a host read the same monotonic time. */
   readonly clock: Clock;
 }

@@ -3,10 +3,7 @@
  * for each scope; `LmdbCoordinator` makes one from the scope's row and writes it back. The Lua scripts do the
  * same arithmetic on hashes of the server. Main thread.
  */
-import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
-import type { SpendingRecord } from '../registry/account-record.js';
-import type { KeyUseRecord } from '../registry/key-record.js';
-import type { Store } from '../store/store.js';
+import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {
   entriesOf,
   type HostSpent,
@@ -24,6 +21,7 @@ import {
 } from './coordinator.js';
 import { GrantedStock, type StockState } from './granted-stock.js';
 import { expiryTickOf, shareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+import type { UsedBefore } from './used-before.js';
 
 /** Stands for lives that have ended, and for what was used before there were any. */
 const NO_NODE = '';
@@ -147,14 +145,6 @@ interface FormerState {
   readonly days: readonly (readonly [node: string, used: number, unused: number])[];
 }
 
-/** What was used of a scope before anything was granted of it. */
-export interface UsedBefore {
-  readonly minuteUsed: number;
-  /** How long ago `minuteUsed` was counted. */
-  readonly ageMs: number;
-  readonly stocks: Stocks<{ readonly period: number; readonly used: bigint }>;
-}
-
 export class ScopeGrants {
   credited = asPicoUnits(0n);
   /** Spent by stores whose total is not in the asks. */
@@ -183,7 +173,7 @@ export class ScopeGrants {
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
     if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
     for (const [name, { period, used }] of entriesOf(stocks))
-      grants.#put(new GrantedStock(name, period, used));
+      grants.#put(GrantedStock.after(name, period, used, nowMs - Math.max(0, ageMs)));
     return grants;
   }
 
@@ -252,36 +242,4 @@ function sum(counts: Iterable<number>): number {
   let total = 0;
   for (const count of counts) total += count;
   return total;
-}
-
-const NOTHING: UsedBefore = { minuteUsed: 0, ageMs: 0, stocks: {} };
-
-/**
- * What the store says was used of an account, or of a key with limits of its own, of which nothing is granted
- * yet: by gateways that shared nothing, or before the machine was started again. Throws `StoreFault`. Two
- * reads, some microseconds.
- */
-export function usedBefore(
-  store: Pick<Store, 'findAccount' | 'findSpending' | 'keys'>,
-  scope: string,
-  nowMs: WallMs,
-): UsedBefore {
-  const use = useOf(store, scope);
-  if (use === undefined) return NOTHING;
-  const { dayNumber: period, dayCalls, minuteUsed, takenMs } = use;
-  return {
-    minuteUsed,
-    ageMs: nowMs - takenMs,
-    stocks: { calls_per_day: { period, used: BigInt(dayCalls) } },
-  };
-}
-
-function useOf(
-  store: Pick<Store, 'findAccount' | 'findSpending' | 'keys'>,
-  scope: string,
-): SpendingRecord | KeyUseRecord | undefined {
-  const account = store.findAccount(scope);
-  if (account !== undefined) return store.findSpending(account.index);
-  const key = store.keys.find(scope);
-  return key === undefined ? undefined : store.keys.findUse(key.index);
 }

@@ -3,10 +3,18 @@
  * calls use of an account beside what processes were granted of it in advance. Status page, metrics and the
  * admin interface read it. Pure; main thread.
  */
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits } from '../core/units.js';
-import type { AccountUse } from '../registry/account-statement.js';
+import type { AccountUse, QuotaCount, QuotaCounts } from '../registry/account-statement.js';
 import type { RegistryState, SharingSnapshot, SharingState } from '../telemetry/metrics-snapshot.js';
-import type { ScopeView, Stocks, StockName, StockView } from './coordinator.js';
+import {
+  entriesOf,
+  type ScopeView,
+  SPEND_UNIT,
+  type StockName,
+  type Stocks,
+  type StockView,
+} from './coordinator.js';
 import type { EqualShare } from './equal-share.js';
 import type { LeaseManager } from './lease-manager.js';
 import type { RegistryContactState } from './registry-contact.js';
@@ -95,6 +103,17 @@ export function stockUseOf(name: StockName, view: ScopeView, calls: readonly Cal
   return { period, used: others > 0n ? others : 0n, held, leased };
 }
 
+/** By quota; see `AccountUse.quotas`. */
+function quotasOf(view: ScopeView, calls: readonly CallsUse[], minuteUsed: number): QuotaCounts {
+  const counts = entriesOf(view.stocks).flatMap(([name]): [QuotaName, QuotaCount][] => {
+    if (name === 'balance') return [];
+    const { period, used, held } = stockUseOf(name, view, calls);
+    const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
+    return [[name, { period, used: used * unit, held: held * unit }]];
+  });
+  return new Map([['requests_per_minute', { period: 0, used: BigInt(minuteUsed), held: 0n }], ...counts]);
+}
+
 /** For an account: what other hosts' calls use of slots and money stays leased. */
 export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
   const minuteUnused = Math.min(
@@ -104,10 +123,11 @@ export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): Account
   const day = stockUseOf('calls_per_day', view, calls);
   const slots = stockUseOf('calls_in_flight', view, calls);
   const money = stockUseOf('balance', view, calls);
+  const minuteUsed = view.minuteUsed - minuteUnused;
   return {
     held: asPicoUnits(money.held),
     spent: view.spent,
-    minuteUsed: view.minuteUsed - minuteUnused,
+    minuteUsed,
     dayNumber: day.period,
     dayCalls: Number(day.used + day.held),
     callsInFlight: Number(slots.held),
@@ -117,5 +137,6 @@ export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): Account
       callsInFlight: Number(slots.leased + slots.used),
       money: asPicoUnits(money.leased + money.used),
     },
+    quotas: quotasOf(view, calls, minuteUsed),
   };
 }

@@ -3,7 +3,7 @@
  * the server's clock was set. See valkey-scripts.ts for what all scripts have in common. Main thread.
  */
 import { scriptOf } from './valkey-client.js';
-import { LUA_PRELUDE } from './valkey-lua.js';
+import { FORMAT, LUA_PRELUDE } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
 
@@ -14,7 +14,8 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *     ARGV[3]  [incarnation, time, remembered epoch or '', new epoch, equal shares, known places,
  *              heard [number, server, how long ago (ms)], promised [term, server]]
  *     reply    [status, now ms, epoch, whether the host has reported, scopes to void]
- *              status: ok; evicts, with the policy in place of the epoch; term, with [term, server] at the end
+ *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
+ *              a former version there; term, with [term, server] at the end
  */
 export const ENTER_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local place, host = ARGV[1], ARGV[2]
@@ -32,6 +33,16 @@ if not s then
     lost = is_new and 0 or now, places = 0, checking = 0, grown = false, witnessed = 0}
   call('HSET', KEYS[1], 'epoch', s.epoch, 'run', s.run, 'checked', now, 'term', s.term, 'born', now,
     'until', s.till, 'lost', s.lost, 'fresh', is_new and '1' or '0')
+end
+-- Nodes of a former version count stocks elsewhere: all of them must have ended. Their counts are taken over.
+if call('HGET', KEYS[1], 'format') ~= '${FORMAT}' then
+  local all = call('HGETALL', KEYS[2])
+  for i = 1, #all, 2 do
+    if all[i] ~= place and now - cmsgpack.unpack(all[i + 1])[3] < SILENT then
+      return pack({'former', now, all[i]})
+    end
+  end
+  call('HSET', KEYS[1], 'format', '${FORMAT}')
 end
 if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, false, {s.term, s.run}}) end
 -- A host that was forgotten and comes back is known again.

@@ -9,7 +9,7 @@
  * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
  * of a node:
  *
- *     T:meta      hash  epoch, checked, until and lost (ms), fresh; places = version of the list of nodes;
+ *     T:meta      hash  format, epoch, checked, until and lost (ms), fresh; places = version of the list of nodes;
  *                       run, term, checking, grown and witnessed: see valkey-marks.ts,
  *                       host:<host> = epoch in which the host reported,
  *                       gone:<host> = when an operator said that the host will not come back
@@ -29,6 +29,9 @@
  * nodes and with two thousand.
  */
 import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
+
+/** Of the records of scopes. A server without it, or with another one, was used by a former version. */
+export const FORMAT = 2;
 
 /** The low part of an amount is below it. */
 export const MONEY_BASE = 1_000_000_000n;

@@ -132,6 +132,11 @@ export class ValkeyPartition {
       const reply = (await this.#server.run(ENTER_SCRIPT, [...args, heard, promised])) as Entered;
       return { reply, term: reply[0] === 'term' ? (reply[4] as Term) : undefined };
     });
+    if (status === 'former')
+      throw new CoordinatorLost(
+        'failing',
+        `${epoch} (host:process) is of another version and still uses the server: stop all its gateways first`,
+      );
     if (status === 'evicts')
       throw new CoordinatorLost(
         'failing',

@@ -84,6 +84,7 @@ void t.test('shared: what calls use; of what is leased no more than there is', (
     dayCalls: 7,
     callsInFlight: 2,
     leased: { minute: 3, dayCalls: 4, callsInFlight: 8, money: asPicoUnits(29n) },
+    quotas: new Map(),
   };
   const wanted = {
     available: 30n,

@@ -55,17 +55,23 @@ void t.test('each process tells its own calls', (t) => {
 });
 
 void t.test('what was lent and is not used is leased', (t) => {
+  const known = (calls?: CallsUse[]) => {
+    const { quotas, ...use } = useOf(VIEW, calls);
+    return { ...use, day: quotas.get('calls_per_day') };
+  };
   t.same(
-    useOf(VIEW),
+    known(),
     {
       ...{ dayNumber: DAY, spent, minuteUsed: 30, dayCalls: 90, callsInFlight: 0, held: 0n },
       leased: { minute: 0, dayCalls: 0, callsInFlight: 120, money: 189n },
+      day: { period: DAY, used: 90n, held: 0n },
     },
     'of a key, or by other hosts',
   );
-  t.same(useOf(VIEW, [use(FIRST), use({ slots: 8n, money: 40n, minute: 3, day: 0n })]), {
+  t.same(known([use(FIRST), use({ slots: 8n, money: 40n, minute: 3, day: 0n })]), {
     ...{ dayNumber: DAY, spent, minuteUsed: 23, dayCalls: 85, callsInFlight: 20, held: 100n },
     leased: { minute: 7, dayCalls: 5, callsInFlight: 100, money: 89n },
+    day: { period: DAY, used: 85n, held: 0n },
   });
   t.match(
     useOf(VIEW, [use(FIRST), use({ ...FIRST, dayNumber: DAY - 1 })]),

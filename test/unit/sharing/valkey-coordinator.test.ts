@@ -15,13 +15,15 @@ import {
   type StockName,
 } from '#src/sharing/coordinator.js';
 import { MemoryCoordinator } from '#src/sharing/memory-coordinator.js';
-import { MONEY_BASE } from '#src/sharing/valkey-lua.js';
+import { coordinatorKeys, packed } from '#src/sharing/valkey-codec.js';
+import { MONEY_BASE, QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { ManualClock } from '../../fixtures/manual-clock.js';
 import { authorityConformance, identity } from '../../support/authority-conformance.js';
 import { newSeed, random } from '../../support/protocol-values.js';
 import { startCluster } from '../../support/redis-cluster.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
-import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { eventually } from '../../support/gateway.js';
+import { NAMESPACE, TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { exchangePlain } from '../../support/plain-asks.js';
 
 /** `url` is that of a server, or of a Cluster whose servers share the partitions. */
@@ -287,3 +289,32 @@ void t.test(
     t.equal(await remaining(0n), 60n, 'once with the next ask');
   },
 );
+
+void t.test('what a former version counted is taken over, once its nodes have ended', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const client = world.client();
+  const { meta, nodes, awaited, of } = coordinatorKeys(NAMESPACE, 0);
+  const day = dayNumberOf(asWallMs(world.nowMs));
+  const write = (key: string, field: string, value: unknown) =>
+    client.command(undefined, ['HSET', key, field, packed(value)]);
+  await eventually('a connection', () => client.command(undefined, ['PING']));
+  // As that version wrote it: [day, used by ended lives, used, unused, slots, seen].
+  await write(of('acct_1')[0], 'd', [day, 3, 4, 2, 5, 0]);
+  await write(nodes, 'old:0', ['life', 7, world.nowMs, 'epoch', 0, 0, 0]);
+  for (const [field, value] of Object.entries({ epoch: 'epoch', checked: 0, until: 0, lost: 0, fresh: 0 }))
+    await client.command(undefined, ['HSET', meta, field, String(value)]);
+  const node = await world.connect(identity('a'));
+  await t.rejects(node.join(), { reason: 'failing', message: /old:0 .* another version/ });
+  // It leaves.
+  await client.command(undefined, ['HDEL', nodes, 'old:0']);
+  await client.command(undefined, ['SREM', awaited, 'old:0']);
+  await node.join();
+  world.nowMs += QUARANTINE_MS;
+  const stock = { period: day, used: 0n, unused: 0n, least: 1n, most: 9n };
+  const { answers } = await node.exchange([
+    { scope: 'acct_1', stocks: { calls_per_day: { limit: 10n, ...stock } } },
+  ]);
+  t.match(answers[0]!.stocks!.calls_per_day, { granted: 1n, remaining: 0n });
+});
