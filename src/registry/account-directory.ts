@@ -1,7 +1,7 @@
 /**
- * Names, plans, groups and status of all accounts, in memory. A search so reads only the records it found: looking
- * through 100,000 accounts takes some milliseconds, where reading their records would take half a second.
- * About 60 bytes an account. Accounts uses it on the main thread.
+ * Names, plans, groups and status of all accounts, in memory. A search so reads only the records it found:
+ * looking through 100,000 accounts takes some milliseconds, where reading their records would take half a
+ * second. About 60 bytes an account. Accounts uses it on the main thread.
  *
  * A slot is never reused and a name never changes, so the lists only grow.
  */

@@ -1,6 +1,6 @@
 /**
- * Accounts: created, found, listed, moved to a plan or a group, disabled. A change is on disk first and then in the live
- * state. A part of the registry: main thread of a gateway process, or a command.
+ * Accounts: created, found, listed, moved to a plan or a group, disabled. A change is on disk first and then
+ * in the live state. A part of the registry: main thread of a gateway process, or a command.
  */
 import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

@@ -5,6 +5,7 @@
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
+import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
 import { conflict, invalid } from './record-id.js';
 
@@ -37,7 +38,13 @@ export interface KeyRecord {
 }
 
 /** Counts of a key with limits of its own, at a moment. */
-export type InheritedUse = Pick<KeyUseRecord, 'minuteUsed' | 'dayNumber' | 'dayCalls' | 'takenMs'>;
+export interface InheritedUse extends Pick<
+  KeyUseRecord,
+  'minuteUsed' | 'dayNumber' | 'dayCalls' | 'takenMs'
+> {
+  /** Absent if the key has no quotas besides those of a minute and a day. */
+  readonly quotas?: SettledQuotas;
+}
 
 /** Absolute numbers as of the last flush. The counts are 0 unless the key has limits of its own. */
 export interface KeyUseRecord {
@@ -86,6 +93,7 @@ export function laterUse(now: InheritedUse, before: InheritedUse | undefined): I
     dayNumber: later.dayNumber,
     dayCalls,
     takenMs: now.takenMs,
+    ...(now.quotas === undefined ? {} : { quotas: now.quotas }),
   };
 }
 

@@ -17,7 +17,7 @@ import {
   type KeyRecord,
   prefixOf,
 } from './key-record.js';
-import type { QuotaUse } from './quota-use.js';
+import type { QuotaUse, UsedScope } from './quota-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
@@ -55,6 +55,9 @@ export interface RotatedKey extends CreatedKey {
   /** The key that it replaces, with its new expiry. */
   readonly replaced: KeyStatement;
 }
+
+/** A key's are in its other row. */
+const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**
  * Keys of one name that are searched for the one that was not replaced. A key can be rotated that often under
@@ -122,7 +125,7 @@ export class Keys {
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
-    const { created, old, use } = store.commit(() => {
+    const { created, old, use, scope, quotaUse } = store.commit(() => {
       const found = this.#recordOf(idOrName);
       assertRotatable(found, nowMs);
       const account = this.#accounts.recordOf(found.accountId);
@@ -136,11 +139,15 @@ export class Keys {
       };
       store.keys.put(old);
       const use = used && { ...used, lastUsedSeconds: undefined };
+      const scope: UsedScope = { kind: 'key', index: created.record.index };
+      const quotaUse = used?.quotas && { ...NO_PLAIN_COUNTS, ...used.quotas, takenMs: used.takenMs };
       if (use !== undefined) store.keys.putUse(created.record.index, use);
-      return { created, old, use };
+      if (quotaUse !== undefined) store.quotaUses.put(scope, quotaUse);
+      return { created, old, use, scope, quotaUse };
     });
     live.putKey(created.record);
     if (use !== undefined) live.restoreKeyUse(created.record.index, use, nowMs);
+    if (quotaUse !== undefined) live.restoreQuotaUse(scope, quotaUse, nowMs);
     live.putKey(old);
     return { ...created, replaced: this.#statementOf(old) };
   }

@@ -1,7 +1,7 @@
 /**
- * From records of accounts, groups and keys to the shared buffers, where every thread of the process sees them. Main
- * thread. Recovery calls it at start; later the registry of a gateway that is alone on its store, or the
- * ChangeApplier of one that is not.
+ * From records of accounts, groups and keys to the shared buffers, where every thread of the process sees
+ * them. Main thread. Recovery calls it at start; later the registry of a gateway that is alone on its store,
+ * or the ChangeApplier of one that is not.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';
@@ -86,7 +86,9 @@ export function applyAccount(
 }
 
 /** A RecordStore, as far as groups are found in it. */
-export type GroupFinder = { readonly groups: Pick<GroupStore, 'find'> };
+export interface GroupFinder {
+  readonly groups: Pick<GroupStore, 'find'>;
+}
 
 /** Undefined if the account is in no group, or in one that is not in the buffers. */
 export function groupIndexOf(
@@ -121,7 +123,9 @@ export function removeGroup(index: GroupIndex, { ledger, groupNames }: LiveBuffe
   groupNames.set(index, '');
 }
 
-/** Counts what was used of a scope's quotas before any thread counts it; nothing if it is not in the buffers. */
+/**
+ * Counts what was used of a scope's quotas before any thread counts it; nothing if it is not in the buffers.
+ */
 export function restoreQuotaUse(
   scope: UsedScope,
   use: QuotaUseRecord,

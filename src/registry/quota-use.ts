@@ -36,6 +36,13 @@ export function countsIn(record: QuotaUseRecord): FlushedCounts {
   return { minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
+export function settledIn(record: QuotaUseRecord): SettledQuotas {
+  const { minuteTokens, dayNumber, monthNumber } = record;
+  const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;
+  const days = { dayNumber, tokensPerDay, spendPerDay };
+  return { minuteTokens, ...days, monthNumber, callsPerMonth, tokensPerMonth, spendPerMonth };
+}
+
 /** `flushed` as it is now: the minute may be over. */
 export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };

@@ -56,6 +56,7 @@ export interface RecordStore {
   readonly quotaUses: {
     /** Undefined of a scope without such quotas, and of one that was not flushed since it has some. */
     find(scope: UsedScope): QuotaUseRecord | undefined;
+    put(scope: UsedScope, record: QuotaUseRecord): void;
   };
 }
 

@@ -1,6 +1,6 @@
 /**
- * What Accounts, Credits, Groups and Keys work on: the store, the settings' part of it, and the live state. Which
- * live state it is, is chosen once, by whoever makes the registry:
+ * What Accounts, Credits, Groups and Keys work on: the store, the settings' part of it, and the live state.
+ * Which live state it is, is chosen once, by whoever makes the registry:
  *
  *     StoreOnly    a command, while no gateway runs
  *     OwnBuffers   a gateway that is alone on its store
@@ -28,6 +28,7 @@ import {
   liveStatement,
   sharedStatement,
 } from './account-statement.js';
+import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { Catalog } from './catalog.js';
 import type { GroupRecord } from './group-record.js';
 import { inheritedOf, type InheritedUse, type KeyRecord, type KeyUseRecord, laterUse } from './key-record.js';
@@ -41,8 +42,19 @@ import {
   type LiveBuffers,
   removeGroup,
   restoreKeyUse,
+  restoreQuotaUse,
 } from './live-buffers.js';
-import { countsAt, countsIn, flushedUses, type LimitedScope, quotasIn, type QuotaUse } from './quota-use.js';
+import {
+  countsAt,
+  countsIn,
+  flushedUses,
+  type LimitedScope,
+  quotasIn,
+  type QuotaUse,
+  type QuotaUseRecord,
+  settledIn,
+  type UsedScope,
+} from './quota-use.js';
 import type { RecordStore } from './record-store.js';
 
 export interface RegistryContext {
@@ -156,9 +168,20 @@ export class StoreOnly {
     return this.store.keys.findUse(key);
   }
 
+  restoreQuotaUse(_scope: UsedScope, _use: QuotaUseRecord, _nowMs: WallMs): void {
+    // The store has it.
+  }
+
   /** What a key has used of its own limits, for the key that rotation puts in its place. */
   countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
-    return inheritedOf(this.keyUseOf(index, nowMs));
+    const counts = inheritedOf(this.keyUseOf(index, nowMs));
+    const quotas = this.settledOf(index);
+    return counts && (quotas === undefined ? counts : { ...counts, quotas });
+  }
+
+  protected settledOf(key: KeyIndex): SettledQuotas | undefined {
+    const record = this.store.quotaUses.find({ kind: 'key', index: key });
+    return record && settledIn(record);
   }
 }
 
@@ -220,6 +243,14 @@ export class OwnBuffers extends StoreOnly {
 
   override restoreKeyUse(key: KeyIndex, use: KeyUseRecord, nowMs: WallMs): void {
     restoreKeyUse(key, use, this.#live, nowMs);
+  }
+
+  override restoreQuotaUse(scope: UsedScope, use: QuotaUseRecord, nowMs: WallMs): void {
+    restoreQuotaUse(scope, use, this.#live, nowMs);
+  }
+
+  protected override settledOf(key: KeyIndex): SettledQuotas | undefined {
+    return this.#live.ledger.settledOf({ kind: 'key', index: key });
   }
 
   override statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {

@@ -1,7 +1,7 @@
 /**
- * Every change that an operator can make to accounts, groups, keys and credits. A change is on disk first and then in
- * the live state, from which all threads see it at once. The admin interface uses it on the main thread of a
- * gateway process, or of a command.
+ * Every change that an operator can make to accounts, groups, keys and credits. A change is on disk first and
+ * then in the live state, from which all threads see it at once. The admin interface uses it on the main
+ * thread of a gateway process, or of a command.
  *
  * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  */

@@ -1,7 +1,7 @@
 /**
- * The change feed: which groups, accounts and keys each transaction of the registry touched. By it every process of a
- * host brings its shared buffers up to date with what another process committed. And SharedChanges, through
- * which processes that share a registry change it. Main thread of a gateway process.
+ * The change feed: which groups, accounts and keys each transaction of the registry touched. By it every
+ * process of a host brings its shared buffers up to date with what another process committed. And
+ * SharedChanges, through which processes that share a registry change it. Main thread of a gateway process.
  *
  *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched
  *     meta     'changes'                                   → number of the newest

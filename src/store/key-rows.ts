@@ -30,6 +30,7 @@ import {
   readLimits,
   Slot,
 } from './record-codec.js';
+import { SETTLED } from './quota-use-rows.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
 const StoredKey = Type.Object(
@@ -49,7 +50,13 @@ const StoredKey = Type.Object(
     replacedById: Type.Optional(Type.String()),
     inherited: Type.Optional(
       Type.Object(
-        { minuteUsed: Count, dayNumber: Count, dayCalls: Count, takenMs: Moment },
+        {
+          minuteUsed: Count,
+          dayNumber: Count,
+          dayCalls: Count,
+          takenMs: Moment,
+          quotas: Type.Optional(Type.Object(SETTLED, { additionalProperties: false })),
+        },
         { additionalProperties: false },
       ),
     ),

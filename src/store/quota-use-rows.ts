@@ -9,21 +9,25 @@ import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import { Count, damaged, fast, Format, FORMAT, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
+export const SETTLED = {
+  minuteTokens: Count,
+  dayNumber: Type.Integer(),
+  monthNumber: Type.Integer(),
+  tokensPerDay: Count,
+  callsPerMonth: Count,
+  tokensPerMonth: Count,
+  spendPerDay: Count,
+  spendPerMonth: Count,
+};
+
 const StoredQuotaUse = Type.Object(
   {
     format: Format,
     minuteRequests: Count,
     callDayNumber: Type.Integer(),
     callsPerDay: Count,
-    minuteTokens: Count,
     takenMs: Moment,
-    dayNumber: Type.Integer(),
-    monthNumber: Type.Integer(),
-    tokensPerDay: Count,
-    callsPerMonth: Count,
-    tokensPerMonth: Count,
-    spendPerDay: Count,
-    spendPerMonth: Count,
+    ...SETTLED,
   },
   { additionalProperties: false },
 );

@@ -165,8 +165,8 @@ export function sumOf(
     const isLater = stored !== undefined && stored[period] > now[period];
     if (isLater) sum[period] = stored[period];
     for (const count of counts) {
-      const base = stored !== undefined && stored[period] === sum[period] ? stored[count] : 0;
-      const before = written !== undefined && written[period] === now[period] ? written[count] : 0;
+      const base = stored?.[period] === sum[period] ? stored[count] : 0;
+      const before = written?.[period] === now[period] ? written[count] : 0;
       sum[count] = isLater ? base : Math.max(0, base + now[count] - before);
     }
   }

@@ -46,8 +46,7 @@ export const LIMITS = {
   spendPerDayPicoUnits: Type.Optional(Money),
   spendPerMonthPicoUnits: Type.Optional(Money),
 };
-const StoredLimits = Type.Object(LIMITS);
-type StoredLimits = Static<typeof StoredLimits>;
+type StoredLimits = Static<Type.TObject<typeof LIMITS>>;
 
 export function packLimits({ spendPerDay, spendPerMonth, ...counts }: QuotaLimits): StoredLimits {
   const limits = {

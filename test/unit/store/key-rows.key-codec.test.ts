@@ -41,7 +41,22 @@ const RICH: KeyRecord = {
     spendPerMonth: asPicoUnits(3_000_000_000_000_000_000n),
   },
   replacedById: 'key_y',
-  inherited: { minuteUsed: 3, dayNumber: 20_000, dayCalls: 7, takenMs: asWallMs(5) },
+  inherited: {
+    minuteUsed: 3,
+    dayNumber: 20_000,
+    dayCalls: 7,
+    takenMs: asWallMs(5),
+    quotas: {
+      minuteTokens: 1,
+      dayNumber: 20_000,
+      monthNumber: 660,
+      tokensPerDay: 2,
+      callsPerMonth: 3,
+      tokensPerMonth: 4,
+      spendPerDay: 5,
+      spendPerMonth: 6,
+    },
+  },
 };
 
 const OLD_ACCOUNT = 'acct_0123456789abcdef';

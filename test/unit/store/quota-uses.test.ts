@@ -188,6 +188,25 @@ void t.test('limits that change keep what was used; what is removed leaves no ro
   await store.close();
 });
 
+void t.test('a rotated key goes on where the former was, with and without a gateway', async (t) => {
+  const path = t.testdir();
+  const house = peopled(path);
+  call(house);
+  call(house);
+  const made = house.registry.keys.rotate('k', 60);
+  t.match(amountsOf(house.registry.keys.find(made.record.id).quotas), amounts(2n, false));
+  t.ok(flush(house));
+  await house.store.close();
+  const store = new Store(path);
+  const { keys } = offlineRegistry(store, house.clock);
+  const again = keys.rotate(made.record.id, 60);
+  t.match(amountsOf(keys.find(again.record.id).quotas), {
+    tokens_per_month: [60n, 0n],
+    spend_per_day: [6_000n, 0n],
+  });
+  await store.close();
+});
+
 void t.test('a flush that fails leaves groups to the next', async (t) => {
   const house = peopled(t.testdir());
   const { store, ledger, clock } = house;
