@@ -10,6 +10,7 @@ import { createJournalBuffer, type JournalBuffer } from '../ledger/journal-layou
 import { JournalReader } from '../ledger/journal.js';
 import { createLedgerBuffers, type LedgerBuffers } from '../ledger/layout.js';
 import { Ledger } from '../ledger/ledger.js';
+import type { UpstreamBuffers } from '../ledger/upstream-counters.js';
 import { AccountDirectory } from '../registry/account-directory.js';
 import { createGroupNames, GroupNames, type GroupNamesBuffer } from '../registry/group-names.js';
 import { KeyTable, createKeyTableBuffers, type KeyTableBuffers } from '../registry/key-table.js';
@@ -30,6 +31,8 @@ export interface AccountingOptions {
   /** The settings of the start. */
   readonly settings: Settings;
   readonly live: LiveSettings;
+  /** Counts what is used of the upstreams' limits. */
+  readonly upstreams: UpstreamBuffers;
   /** Absent if no other gateway uses this data directory. */
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */

@@ -53,7 +53,7 @@ export class Gateway {
     this.#log = log;
     const state = (this.#state = { ready: false, port: 0, inForce, traces: undefined });
     const requestIds = new RequestIds();
-    const upstreamBuffers = createUpstreamBuffers(settings.workers);
+    const upstreamBuffers = createUpstreamBuffers(settings.workers, group !== undefined);
     const upstreams: UpstreamUse = {
       buffers: upstreamBuffers,
       counters: new UpstreamCounters(upstreamBuffers, new SystemClock()),
@@ -63,6 +63,7 @@ export class Gateway {
     const accounting = (this.#accounting = openAccounting({
       settings,
       live,
+      upstreams: upstreamBuffers,
       group,
       openHosts,
       requestIdOf: requestIds.idOf,
@@ -93,6 +94,7 @@ export class Gateway {
       metrics,
       upstreams,
       counter,
+      serveLeases: accounting.sharing.serveLeases,
       state,
       log,
     }));

@@ -225,11 +225,7 @@ function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatu
     attempts: left.attempts + right.attempts,
     failures: left.failures + right.failures,
     last_failure: laterOf(left.last_failure, right.last_failure),
-    // Each process knows what all use together, or less.
-    quotas: left.quotas.map((quota, at) => ({
-      ...quota,
-      used: Math.max(quota.used, right.quotas[at]?.used ?? 0),
-    })),
+    quotas: left.quotas.map((quota, at) => ({ ...quota, used: quota.used + (right.quotas[at]?.used ?? 0) })),
     waiting_calls: left.waiting_calls + right.waiting_calls,
   };
 }

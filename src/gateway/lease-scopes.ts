@@ -1,5 +1,5 @@
 /**
- * Where the leases of accounts, keys and groups lie in the ledger, and which limits they have, for the lease
+ * Where the leases of accounts, keys, groups and upstreams lie, and which limits they have, for the lease
  * manager. shared-accounting.ts makes it, on the main thread.
  */
 import type { LeaseScope } from '../channel/lease-channel.js';
@@ -10,11 +10,14 @@ import {
   asAccountIndex,
   asGroupIndex,
   asKeyIndex,
+  asUpstreamScopeIndex,
   type GroupIndex,
   type KeyIndex,
+  type UpstreamScopeIndex,
 } from '../core/units.js';
 import type { Scope } from '../ledger/layout.js';
 import type { CountedLeases, Leases } from '../ledger/leases.js';
+import type { UpstreamLeases } from '../ledger/upstream-counters.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { StockName } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
@@ -28,6 +31,7 @@ export interface LeaseScopesOptions {
   readonly clock: Clock;
   readonly live: LiveSettings;
   readonly accounting: SpentAccounting;
+  readonly upstreams: UpstreamLeases;
   /** By the store; undefined for a scope that is not known. */
   readonly idOf: {
     readonly account: (account: AccountIndex) => string | undefined;
@@ -62,6 +66,8 @@ export class LeaseScopes {
         const limits = (): QuotaLimits => ledger.groups.limitsOf(group);
         return this.#address({ kind, index: group }, idOf.group(group), leases.groups, limits);
       }
+      case 'upstream':
+        return this.#upstream(asUpstreamScopeIndex(index));
       default:
         return undefined;
     }
@@ -93,6 +99,24 @@ export class LeaseScopes {
       minuteIndex: index,
       wordsOf,
       limits,
+    };
+  }
+
+  #upstream(index: UpstreamScopeIndex): ScopeAddress | undefined {
+    const { upstreams, live } = this.#options;
+    const scope = live.scopes.at(index);
+    if (scope === undefined) return undefined;
+    return {
+      kind: 'upstream',
+      index,
+      scope: scope.id,
+      minute: upstreams.minute,
+      minuteIndex: index,
+      wordsOf: (name) =>
+        name === 'tokens_per_minute' || name === 'calls_in_flight'
+          ? upstreams.stockOf(index, name)
+          : undefined,
+      limits: () => live.scopes.at(index)?.limits ?? {},
     };
   }
 

@@ -42,6 +42,8 @@ export interface UpstreamWorkersOptions {
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
   readonly counter: CounterPool;
+  /** Undefined if limits are not shared. */
+  readonly serveLeases: ((port: MessagePort) => void) | undefined;
   /** Has the traces, if spans are exported; each new worker sends its spans there. */
   readonly state: Pick<GatewayState, 'traces'>;
   readonly log: Log;
@@ -164,6 +166,9 @@ export class UpstreamWorkers {
     const control = new MessageChannel();
     const counter = new MessageChannel();
     this.#options.counter.serve(counter.port1);
+    const { serveLeases } = this.#options;
+    const leases = serveLeases && new MessageChannel();
+    if (leases !== undefined) serveLeases?.(leases.port1);
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     this.#controls.set(index, { port: control.port1, taken });
     control.port1.on('message', ({ turn }: FromUpstreamWorker) => taken.reply(turn, true));
@@ -178,17 +183,19 @@ export class UpstreamWorkers {
       thread: metrics.firstWorkerThread + index,
       controlPort: control.port2,
       counterPort: counter.port2,
+      leasePort: leases?.port2,
       spans,
     };
     try {
-      const spanPorts = spans === undefined ? [] : [spans.port];
-      await pool.run(task, { transferList: [control.port2, counter.port2, ...spanPorts] });
+      const ports = [control.port2, counter.port2, leases?.port2, spans?.port];
+      await pool.run(task, { transferList: ports.filter((port) => port !== undefined) });
       return 'the task returned';
     } catch (error) {
       return error instanceof Error ? (error.stack ?? error.message) : String(error);
     } finally {
       control.port1.close();
       counter.port1.close();
+      leases?.port1.close();
     }
   }
 }

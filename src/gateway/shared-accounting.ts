@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
 import { Leases } from '../ledger/leases.js';
+import { type UpstreamBuffers, UpstreamLeases } from '../ledger/upstream-counters.js';
 import { SharedUses } from '../registry/registry-context.js';
 import { ChangeApplier } from '../registry/live-buffers.js';
 import { Registry, type RegistryService } from '../registry/registry.js';
@@ -93,6 +94,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
   const sharing: SharedAccounting = new SharedAccounting({
     ...base,
     slot: group.slot,
+    upstreams: options.upstreams,
     openHosts: options.openHosts,
     leaseFile,
     appliedTo,
@@ -109,6 +111,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
 interface SharedAccountingOptions extends AccountingBase {
   /** The slot of this process in its group. */
   readonly slot: number;
+  readonly upstreams: UpstreamBuffers;
   /** Present if limits, accounts and keys are also shared with other hosts. */
   readonly openHosts: OpenHosts | undefined;
   readonly leaseFile: LeaseFile;
@@ -239,7 +242,17 @@ export class SharedAccounting implements Sharing {
 }
 
 function managerOf(
-  { buffers, ledger, live, idNames, store, totals, hostClock: clock, log }: SharedAccountingOptions,
+  {
+    buffers,
+    ledger,
+    live,
+    idNames,
+    store,
+    totals,
+    upstreams,
+    hostClock: clock,
+    log,
+  }: SharedAccountingOptions,
   coordinator: ReturnType<typeof openCoordinators>['calls'],
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
@@ -251,6 +264,7 @@ function managerOf(
   };
   const scopes = new LeaseScopes({
     ...{ ledger, leases, clock, live, accounting },
+    upstreams: new UpstreamLeases(upstreams, clock),
     idOf: {
       account: (account) => idNames.accountIdOf(account) ?? undefined,
       key: (key) => idNames.keyIdOf(key) ?? undefined,

@@ -4,6 +4,10 @@
  * that a group has, in buffers of its own. Upstream workers take and give back; the main thread reads, and
  * settles what a dead worker held.
  *
+ * If limits are shared with other processes, workers take from what the coordinator granted to this process,
+ * which the main thread puts in by UpstreamLeases. What this process uses is then counted a second time, for
+ * operators alone: `seen`.
+ *
  * Beside the records each worker has a stripe that it alone writes: for each scope its calls in flight, and
  * the tokens that they hold.
  */
@@ -25,12 +29,17 @@ import {
   STOCKS,
   type ScopeBuffers,
 } from './layout.js';
+import { LeasedStocks, StockLeaseWords } from './leased-stocks.js';
+import { LeasedWindow } from './leased-window.js';
+import { CountedLeases } from './leases.js';
 import { Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/** Calls in flight are not refilled: they are all of one period. */
+/** Calls in flight, and tokens that are leased, are not refilled: they are all of one period. */
 const NO_PERIOD = 0;
+const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
+const TOKENS = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
 
 /** Fields of a scope in a worker's stripe. */
 const HELD_CALLS = 0;
@@ -59,32 +68,55 @@ interface QuotaUse {
 
 /** A plain record: hand it to a thread in its `workerData`. */
 export interface UpstreamBuffers extends ScopeBuffers {
+  /** Undefined if limits are not shared. */
+  readonly seen: ScopeBuffers | undefined;
   /** A stripe of floats for each worker. */
   readonly held: SharedArrayBuffer;
 }
 
-export function createUpstreamBuffers(workers: number): UpstreamBuffers {
+/** `shared`: with other processes. */
+export function createUpstreamBuffers(workers: number, shared = false): UpstreamBuffers {
   const stripeBytes = STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT;
-  return { ...createScopeBuffers(UPSTREAM_SCOPES_MAX), held: new SharedArrayBuffer(workers * stripeBytes) };
+  return {
+    ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
+    seen: shared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
+    held: new SharedArrayBuffer(workers * stripeBytes),
+  };
 }
 
 export class UpstreamCounters {
   readonly #minute: MinuteCounter<UpstreamScopeIndex>;
-  readonly #tokens: TokenWindow;
+  /** Of this process alone, if limits are shared; else what is counted. */
+  readonly #seenMinute: Window<UpstreamScopeIndex>;
+  readonly #seenTokens: TokenWindow;
   readonly #stocks: Stocks;
+  readonly #isShared: boolean;
   readonly #clock: Clock;
   readonly #held: Float64Array;
   readonly #stripe: number;
+  readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write. The main thread writes none. */
-  constructor(buffers: UpstreamBuffers, clock: Clock, worker = 0) {
+  /**
+   * `worker`: whose stripe to write; the main thread writes none. `onLow`: called if limits are shared, once
+   * each time what was granted runs low.
+   */
+  constructor(
+    buffers: UpstreamBuffers,
+    clock: Clock,
+    worker = 0,
+    onLow: (scope: UpstreamScopeIndex) => void = () => undefined,
+  ) {
     const { counted, quotas } = openScopeViews(buffers);
-    this.#minute = new Window(counted, clock);
-    this.#tokens = new TokenWindow(quotas, clock);
-    this.#stocks = new Stocks(quotas.words64);
+    const seen = openScopeViews(buffers.seen ?? buffers);
+    this.#isShared = buffers.seen !== undefined;
+    this.#seenMinute = new Window(seen.counted, clock);
+    this.#seenTokens = new TokenWindow(seen.quotas, clock);
+    this.#minute = this.#isShared ? new LeasedWindow(counted, clock, onLow) : this.#seenMinute;
+    this.#stocks = this.#isShared ? new LeasedStocks(quotas.words64, clock) : new Stocks(quotas.words64);
     this.#clock = clock;
     this.#held = new Float64Array(buffers.held);
     this.#stripe = worker * STRIPE_WORDS;
+    this.#onLow = onLow;
   }
 
   /** Takes of each limit that there is, or nothing: then it returns what is short. Worker. */
@@ -95,13 +127,15 @@ export class UpstreamCounters {
       return this.shortageOf(scope, limits, tokens);
     if (callsInFlight !== undefined && !this.#takeCall(scope, callsInFlight))
       return this.shortageOf(scope, limits, tokens);
-    if (tokensPerMinute !== undefined && !this.#tokens.take(scope, tokens, tokensPerMinute)) {
+    if (tokensPerMinute !== undefined && !this.#takeTokens(scope, tokens, tokensPerMinute)) {
       if (callsInFlight !== undefined) this.giveBackCall(scope);
       return this.shortageOf(scope, limits, tokens);
     }
-    if (tokensPerMinute !== undefined) this.#hold(scope, HELD_TOKENS, tokens);
-    if (requestsPerMinute === undefined || this.#minute.take(scope, requestsPerMinute).admitted)
+    if (requestsPerMinute === undefined) return undefined;
+    if (this.#minute.take(scope, requestsPerMinute).admitted) {
+      if (this.#isShared) this.#seenMinute.take(scope, Infinity);
       return undefined;
+    }
     if (tokensPerMinute !== undefined) this.settle(scope, tokens, 0);
     if (callsInFlight !== undefined) this.giveBackCall(scope);
     return this.shortageOf(scope, limits, tokens);
@@ -109,34 +143,38 @@ export class UpstreamCounters {
 
   /** The call that `take` has taken is over at its upstream. Only if calls in flight were limited. Worker. */
   giveBackCall(scope: UpstreamScopeIndex): void {
-    this.#stocks.settle(flightAt(scope), NO_PERIOD, 1, 0);
+    this.#stocks.settle(stockAt(scope, FLIGHT), NO_PERIOD, 1, 0);
     this.#hold(scope, HELD_CALLS, -1);
   }
 
   /** Replaces the tokens that `take` has taken by what was used. Only if tokens were limited. Worker. */
   settle(scope: UpstreamScopeIndex, held: number, used: number): void {
-    this.#tokens.settle(scope, held, used);
+    this.#settleTokens(scope, held, used);
     this.#hold(scope, HELD_TOKENS, -held);
   }
 
   /** What `take` finds short now; if there is room, the quota that is next to be short, with 0 to wait. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
-    const { tokensPerMinute = Infinity, requestsPerMinute } = limits;
+    const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
-    let short: Shortage = { quota: 'calls_in_flight', freeInMs: 0, asks: false };
-    const note = (quota: UpstreamQuotaName, freeInMs: number, asks: boolean): void => {
-      if (freeInMs > short.freeInMs) short = { quota, freeInMs, asks };
-    };
-    if (limits.tokensPerMinute !== undefined)
-      note('tokens_per_minute', this.#tokens.msUntil(scope, tokens, limits.tokensPerMinute), false);
-    if (requestsPerMinute !== undefined) {
-      const { admitted, resetWallMs, asks } = this.#minute.check(scope, requestsPerMinute);
-      if (!admitted) note('requests_per_minute', Math.max(1, resetWallMs - this.#clock.wallMs()), asks);
+    let quota: UpstreamQuotaName = 'calls_in_flight';
+    let freeInMs = 0;
+    let asks = callsInFlight !== undefined;
+    if (limits.tokensPerMinute !== undefined) {
+      const waitMs = this.#msUntilTokens(scope, tokens, tokensPerMinute);
+      if (waitMs > 0) [quota, freeInMs] = ['tokens_per_minute', waitMs];
+      asks = true;
     }
-    return short;
+    if (requestsPerMinute !== undefined) {
+      const minute = this.#minute.check(scope, requestsPerMinute);
+      const waitMs = minute.admitted ? 0 : Math.max(1, minute.resetWallMs - this.#clock.wallMs());
+      if (waitMs > freeInMs) [quota, freeInMs] = ['requests_per_minute', waitMs];
+      asks ||= minute.asks;
+    }
+    return { quota, freeInMs, asks: asks && this.#isShared };
   }
 
-  /** What is used of each limit, with what calls hold. Any thread. */
+  /** What this process uses of each limit, with what its calls hold. Any thread. */
   useOf(scope: UpstreamScopeIndex, limits: UpstreamLimits): QuotaUse[] {
     return UPSTREAM_QUOTA_NAMES.flatMap((quota) => {
       const limit = limits[QUOTA_FIELDS[quota]];
@@ -155,27 +193,58 @@ export class UpstreamCounters {
       const tokens = this.#held[at + HELD_TOKENS]!;
       if (calls === 0 && tokens === 0) continue;
       const scope = asUpstreamScopeIndex(index);
-      if (calls > 0) this.#stocks.settle(flightAt(scope), NO_PERIOD, calls, 0);
-      this.#tokens.settle(scope, tokens, tokens);
+      if (calls > 0) this.#stocks.settle(stockAt(scope, FLIGHT), NO_PERIOD, calls, 0);
+      this.#settleTokens(scope, tokens, tokens);
       this.#held[at + HELD_CALLS] = 0;
       this.#held[at + HELD_TOKENS] = 0;
     }
   }
 
   #takeCall(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
-    if (this.#stocks.take(flightAt(scope), NO_PERIOD, 1, callsInFlight) === undefined) return false;
+    if (!this.#takeStock(scope, FLIGHT, 1, callsInFlight)) return false;
     this.#hold(scope, HELD_CALLS, 1);
     return true;
+  }
+
+  #takeTokens(scope: UpstreamScopeIndex, tokens: number, tokensPerMinute: number): boolean {
+    if (this.#isShared) {
+      if (!this.#takeStock(scope, TOKENS, tokens, tokensPerMinute)) return false;
+      this.#seenTokens.take(scope, tokens, Infinity);
+    } else if (!this.#seenTokens.take(scope, tokens, tokensPerMinute)) return false;
+    this.#hold(scope, HELD_TOKENS, tokens);
+    return true;
+  }
+
+  #takeStock(scope: UpstreamScopeIndex, quota: number, amount: number, limit: number): boolean {
+    const stocks = this.#stocks;
+    if (stocks.take(stockAt(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
+    if (stocks.ranLow) {
+      stocks.ranLow = false;
+      this.#onLow(scope);
+    }
+    return true;
+  }
+
+  #settleTokens(scope: UpstreamScopeIndex, held: number, used: number): void {
+    if (this.#isShared) this.#stocks.settle(stockAt(scope, TOKENS), NO_PERIOD, held, used);
+    this.#seenTokens.settle(scope, held, used);
+  }
+
+  /** Milliseconds until the tokens are free; 0 if they are. */
+  #msUntilTokens(scope: UpstreamScopeIndex, tokens: number, limit: number): number {
+    if (!this.#isShared) return this.#seenTokens.msUntil(scope, tokens, limit);
+    const { left, waitMs } = this.#stocks.leftOf(stockAt(scope, TOKENS), NO_PERIOD, limit);
+    return left >= tokens && left > 0 ? 0 : Math.max(1, waitMs);
   }
 
   #usedOf(scope: UpstreamScopeIndex, quota: UpstreamQuotaName): number {
     switch (quota) {
       case 'requests_per_minute':
-        return this.#minute.usedOf(scope);
+        return this.#seenMinute.usedOf(scope);
       case 'tokens_per_minute':
-        return this.#tokens.read(scope).taken;
+        return this.#seenTokens.read(scope).taken;
       case 'calls_in_flight':
-        return this.#stocks.read(flightAt(scope), NO_PERIOD).taken;
+        return this.#stocks.read(stockAt(scope, FLIGHT), NO_PERIOD).taken;
     }
   }
 
@@ -184,7 +253,25 @@ export class UpstreamCounters {
   }
 }
 
-/** Where the stock of calls in flight lies. */
-function flightAt(scope: UpstreamScopeIndex): number {
-  return scope * QUOTA_WORDS64 + STOCKS + EXTENDED_QUOTAS.indexOf('calls_in_flight') * STOCK_WORDS;
+/** The grants of scopes, if limits are shared; the lease manager puts them in. Main thread. */
+export class UpstreamLeases {
+  readonly minute: CountedLeases<UpstreamScopeIndex>;
+  readonly #words: BigInt64Array;
+  readonly #clock: Clock;
+
+  constructor(buffers: UpstreamBuffers, clock: Clock) {
+    const { counted, quotas } = openScopeViews(buffers);
+    this.minute = new CountedLeases(counted);
+    this.#words = quotas.words64;
+    this.#clock = clock;
+  }
+
+  stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): StockLeaseWords {
+    return new StockLeaseWords(this.#words, stockAt(scope, EXTENDED_QUOTAS.indexOf(quota)), this.#clock);
+  }
+}
+
+/** Where a stock of the scope lies. */
+function stockAt(scope: UpstreamScopeIndex, quota: number): number {
+  return scope * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 }

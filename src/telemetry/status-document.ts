@@ -45,7 +45,7 @@ export interface UpstreamStatus {
   readonly failures: number;
   /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
-  /** What is used of its limits, by all who share them; empty if it has none. */
+  /** What this host uses of its limits; empty if it has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];
   /** Calls that wait for room; a call that may go to several upstreams counts at one. */
   readonly waiting_calls: number;

@@ -99,9 +99,8 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_upstream_quota_used_ratio',
     type: 'gauge',
-    help: 'How much of a limit of an upstream is in use, by all who share it: requests_per_minute, tokens_per_minute (held ones included) or calls_in_flight. 1: no room.',
+    help: 'How much of a limit of an upstream this host uses: of requests_per_minute, tokens_per_minute (held ones included) or calls_in_flight. 1: no room.',
     labels: [...UPSTREAM_LABELS, 'quota'],
-    across: 'max',
     collect: (source) =>
       source.upstreams().flatMap(({ model, name, scope }) =>
         (scope === undefined ? [] : source.upstreamUse(scope)).map(({ quota, limit, used }) => ({

@@ -276,6 +276,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       tryNow: () => this.#tryQueued(),
       giveUp: () => this.#failNoRoom(),
       noteQueued: (ms) => this.#downstream.noteQueued(ms),
+      isAsking: () => this.#plan.noRoom()?.asks === true,
     });
     this.#wait.begin(noRoom);
   }

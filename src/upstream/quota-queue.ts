@@ -19,7 +19,8 @@ export interface WaitingCall {
   readonly account: AccountIndex;
   /** Of its body. */
   readonly bytes: number;
-  readonly endMs: number;
+  /** Whether it has waited for as long as it may. */
+  isLate(nowMs: number): boolean;
   /** The scopes any of which may serve it; they may change at a reload. */
   waitsFor(): readonly UpstreamScopeIndex[];
   /** Takes an upstream. False if none has room. */
@@ -105,7 +106,7 @@ export class QuotaQueue {
 
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicMs();
-    const late = [...this.#calls.inTurn()].filter(([, { endMs }]) => endMs <= nowMs);
+    const late = [...this.#calls.inTurn()].filter(([, call]) => call.isLate(nowMs));
     for (const [account, call] of late) {
       this.#calls.remove(account, call);
       if (!call.tryNow()) call.giveUp();

@@ -9,14 +9,16 @@ import type { QuotaQueue, WaitingCall } from './quota-queue.js';
 import type { NoRoom } from './target-choice.js';
 
 /**
- * If limits are shared with other processes, a call that may not wait still waits so long for the coordinator
- * to grant what nobody uses. Most exchanges take some milliseconds.
+ * If limits are shared with other processes, a call that may not wait for room still waits for the reply of
+ * the coordinator, which may grant some: for some milliseconds, and at most so long.
  */
 const ASK_MS = 1_000;
 
 /** The session, as its wait sees it. */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
   noteQueued(queuedMs: number): void;
+  /** The coordinator has not replied yet whether it has room. */
+  isAsking(): boolean;
 }
 
 export class QuotaWait implements WaitingCall {
@@ -26,7 +28,8 @@ export class QuotaWait implements WaitingCall {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #owner: WaitOwner;
-  endMs = 0;
+  #endMs = 0;
+  #askEndMs = 0;
   /** In all waits that have ended. */
   #waitedMs = 0;
   /** Undefined while it does not wait. */
@@ -41,15 +44,19 @@ export class QuotaWait implements WaitingCall {
     this.#owner = owner;
   }
 
-  /** May call `giveUp` or `tryNow` of the owner before it returns. */
+  /** May call `giveUp` of the owner before it returns. */
   begin({ slot, queueMs, asks }: NoRoom): void {
     const nowMs = this.#clock.monotonicMs();
-    const leftMs = Math.max(queueMs, asks ? ASK_MS : 0) - this.#waitedMs;
     this.#since = { ms: nowMs, slot };
     this.#metrics.waitBegun(slot);
-    this.endMs = nowMs + leftMs;
-    if (leftMs > 0) this.#queue.add(this);
+    this.#endMs = nowMs + queueMs - this.#waitedMs;
+    this.#askEndMs = nowMs + ASK_MS;
+    if (this.#endMs > nowMs || asks) this.#queue.add(this);
     else this.giveUp();
+  }
+
+  isLate(nowMs: number): boolean {
+    return nowMs >= this.#endMs && (nowMs >= this.#askEndMs || !this.#owner.isAsking());
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {

@@ -3,17 +3,35 @@
  * flight, by scope (a provider's key). The counters are shared by all workers; the calls that wait for room
  * are this worker's. TargetChoice takes, the session settles the tokens. Upstream worker.
  */
+import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
+import type { UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamCounters, Shortage } from '../ledger/upstream-counters.js';
 import { QuotaQueue } from './quota-queue.js';
 import type { TargetQuotas } from './target.js';
 
+/**
+ * If the coordinator has none left, it is asked again for the calls that wait after so long. Others give back
+ * what lies idle after 750 ms.
+ */
+const ASK_AGAIN_MS = 250;
+
+/** Asks the main thread for leases, if limits are shared with other processes. */
+type AskLease = Pick<LeaseChannel, 'ask'>;
+
 export class UpstreamQuotas {
   readonly queue: QuotaQueue;
   readonly #counters: UpstreamCounters;
+  readonly #clock: Clock;
+  readonly #leases: AskLease | undefined;
+  /** Until when a scope is not asked for: Infinity while its reply is awaited. */
+  readonly #askedUntilMs = new Map<UpstreamScopeIndex, number>();
 
-  constructor(counters: UpstreamCounters, clock: Clock) {
+  /** `leases`: undefined if limits are not shared. */
+  constructor(counters: UpstreamCounters, clock: Clock, leases?: AskLease) {
     this.#counters = counters;
+    this.#clock = clock;
+    this.#leases = leases;
     this.queue = new QuotaQueue(clock);
   }
 
@@ -24,13 +42,30 @@ export class UpstreamQuotas {
   take(quotas: TargetQuotas, tokens: number, queued: boolean): QuotaHold | undefined {
     const { scope, limits } = quotas;
     if (!queued && this.queue.isAwaited(scope)) return undefined;
-    if (this.#counters.take(scope, limits, tokens) !== undefined) return undefined;
-    return new QuotaHold(this.#counters, this.queue, quotas, tokens);
+    const short = this.#counters.take(scope, limits, tokens);
+    if (short === undefined) return new QuotaHold(this.#counters, this.queue, quotas, tokens);
+    if (short.asks) this.#ask(scope, tokens);
+    return undefined;
   }
 
-  /** Why `take` gives nothing now. */
+  /** Why `take` gives nothing now. `asks`: the coordinator was not asked, or has not replied yet. */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage {
-    return this.#counters.shortageOf(scope, limits, tokens);
+    const short = this.#counters.shortageOf(scope, limits, tokens);
+    if (!short.asks) return short;
+    const untilMs = this.#askedUntilMs.get(scope) ?? Infinity;
+    return { ...short, asks: untilMs === Infinity };
+  }
+
+  /** One call of a scope asks for all of the worker: the grant covers what has lately been used too. */
+  #ask(scope: UpstreamScopeIndex, tokens: number): void {
+    if (this.#leases === undefined) return;
+    if ((this.#askedUntilMs.get(scope) ?? 0) > this.#clock.monotonicMs()) return;
+    this.#askedUntilMs.set(scope, Infinity);
+    void this.#leases.ask([{ kind: 'upstream', index: scope }], { kind: 'upstream', tokens }).then((end) => {
+      if (end === 'try') this.#askedUntilMs.delete(scope);
+      else this.#askedUntilMs.set(scope, this.#clock.monotonicMs() + ASK_AGAIN_MS);
+      this.queue.roomCame();
+    });
   }
 }
 

@@ -8,6 +8,7 @@ import { COUNT_WAIT_MS_MAX } from '../core/limits.js';
 import { packageVersion } from '../core/version.js';
 import type { Usage } from '../protocol/usage.js';
 import { AskPort } from '../core/ask-port.js';
+import { LeaseChannel } from '../channel/lease-channel.js';
 import { CallTable } from '../channel/call-table.js';
 import { WorkerChannel } from '../channel/worker-channel.js';
 import { LogSwitch, openLog } from '../telemetry/log.js';
@@ -48,7 +49,11 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
       ),
   });
   const metrics = new UpstreamMetrics(task.metrics, task.index);
-  const quotas = new UpstreamQuotas(new UpstreamCounters(task.upstreams, clock, task.index), clock);
+  const leases = task.leasePort && new LeaseChannel(task.leasePort);
+  const counters = new UpstreamCounters(task.upstreams, clock, task.index, (scope) =>
+    leases?.low('upstream', scope),
+  );
+  const quotas = new UpstreamQuotas(counters, clock, leases);
   const routes = new RouteTable(task.routes, clock, log, metrics, quotas);
   const spans = task.spans && (await openSpanOutbox(task.spans));
   const startSession = createStartSession({
@@ -95,6 +100,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   spans?.flush();
   health.stop();
   counter.close();
+  task.leasePort?.close();
   task.controlPort.close();
   await http.close();
 }

@@ -26,6 +26,8 @@ export interface UpstreamTask {
   readonly controlPort: MessagePort;
   /** Questions to the counter pool go out here. */
   readonly counterPort: MessagePort;
+  /** The worker asks for leases here; undefined if limits are not shared. */
+  readonly leasePort: MessagePort | undefined;
   /** Undefined if spans are not exported. */
   readonly spans: SpanOutlet | undefined;
 }

@@ -4,12 +4,12 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { startGateway, TEST_MODEL, TEST_PRICE, type Gateway } from '../support/gateway.js';
+import { knownEverywhere, startGateway, TEST_MODEL, TEST_PRICE, type Gateway } from '../support/gateway.js';
 import { startProvider } from '../support/limited-provider.js';
 
 const MINUTE_MS = 60_000;
 const KEY = 'sk-one';
-const PROCESSES = 1;
+const PROCESSES = 2;
 /** Of a limit, under full pressure. */
 const USED_LEAST = 0.9;
 const REFUSED_PAUSE_MS = 20;
@@ -38,6 +38,7 @@ async function start(
     env: { KEY, OTHER_KEY: 'sk-two' },
   });
   const { key } = await gateway.admin.customer();
+  await knownEverywhere(gateway, key);
   return { gateway, key };
 }
 

@@ -25,7 +25,7 @@ function world() {
     const waiting: WaitingCall = {
       account: asAccountIndex(account),
       bytes,
-      endMs,
+      isLate: (nowMs) => nowMs >= endMs,
       waitsFor: () => scopes.map(asUpstreamScopeIndex),
       tryNow() {
         const scope = scopes.find((scope) => (room.get(scope) ?? 0) >= needs);
