@@ -30,6 +30,14 @@ export const GROUPS_MAX = 65_536;
 /** Groups in which an account can be at once: each call takes from all of them. */
 export const GROUP_DEPTH_MAX = 4;
 
+/**
+ * Accounts and keys that one process can count in quotas besides requests a minute and calls a day: keys with
+ * such quotas, and accounts on plans with them that have called since the start. They take 640 MiB.
+ */
+export const QUOTA_SCOPES_MAX = 1 << 20;
+/** Pairs of an account and a model with a rule of its own that have been called since the start. */
+export const MODEL_SCOPES_MAX = 1 << 18;
+
 /** Keys in one process. Their records in the key table take 768 MiB. */
 export const KEYS_MAX = 16_777_216;
 

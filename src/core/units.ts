@@ -23,8 +23,12 @@ export type MonotonicMs = Branded<number, 'MonotonicMs'>;
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type WallMs = Branded<number, 'WallMs'>;
 
+/** Slot of an account's rule for a model in the ledger, from 0. */
+export type ModelScopeIndex = Branded<number, 'ModelScopeIndex'>;
+
 export const asAccountIndex = (value: number): AccountIndex => value as AccountIndex;
 export const asKeyIndex = (value: number): KeyIndex => value as KeyIndex;
+export const asModelScopeIndex = (value: number): ModelScopeIndex => value as ModelScopeIndex;
 export const asGroupIndex = (value: number): GroupIndex => value as GroupIndex;
 export const asUpstreamScopeIndex = (value: number): UpstreamScopeIndex => value as UpstreamScopeIndex;
 export const asCallSlot = (value: number): CallSlot => value as CallSlot;

@@ -1,5 +1,5 @@
 /**
- * What calls take from their scopes (key, account, groups), and give back: calls in flight, calls of the day,
+ * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
  * tokens, spending, holds. Ledger calls it, for listeners that admit and settle, and for the main thread that
  * releases the calls of a dead listener. Any thread. Each admitted call is settled or released exactly once.
  *
@@ -9,8 +9,9 @@
  * A call whose scopes have no quotas but those of its account's plan for the day and calls in flight takes
  * and gives back nothing else, and pays for nothing else.
  */
+import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import type { QuotaLimits, QuotaName } from '../core/quotas.js';
+import type { QuotaName } from '../core/quotas.js';
 import {
   type AccountIndex,
   asPicoUnits,
@@ -18,42 +19,27 @@ import {
   type CallSlot,
   type GroupIndex,
   type KeyIndex,
+  type ModelScopeIndex,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
-import type { Clock } from '../core/clock.js';
 import type { Balance, Settlement } from './balance.js';
-import { type DayCalls, resetOfDay } from './day.js';
 import type { LowLeases } from './counters.js';
+import { type DayCalls, resetOfDay } from './day.js';
 import type { DirtySet } from './dirty-set.js';
 import type { InFlight } from './in-flight.js';
-import type { LimitedScopes } from './limited-scopes.js';
-import { ACCOUNT_RECORD, BESIDE_WORDS32, EXTENDED_QUOTAS, GROUP, type LedgerViews } from './layout.js';
+import { EXTENDED_QUOTAS, type LedgerViews } from './layout.js';
 import {
   ACCOUNT_SCOPE,
   createTaken,
   DAY_BIT,
-  GROUP_SCOPE,
   KEY_SCOPE,
+  MODEL_SCOPE,
   Reservations,
-  SCOPES_MAX,
   type Taken,
 } from './reservations.js';
+import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
 import { type Amounts, nanoUnitsOf, type ScopeQuotas } from './scope-quotas.js';
-
-/** Whose quotas a call counts toward. */
-export interface CallScopes {
-  readonly account: AccountIndex;
-  /** The limits of the account. */
-  readonly plan: {
-    readonly callsPerDay: number;
-    /** The lower of the plan's and the gateway's. */
-    readonly callsInFlightMax: number;
-    readonly quotas: QuotaLimits;
-  };
-  /** The key, if it has limits of its own. */
-  readonly key: KeyIndex | undefined;
-}
 
 export interface CallNeeds {
   /** What the call may cost. */
@@ -64,10 +50,11 @@ export interface CallNeeds {
 
 /** Why a call was not admitted. Amounts of money are in pico-units. */
 export interface Refusal {
-  readonly kind: 'key' | 'account' | 'group';
-  /** Of the key, the account or the group. */
+  readonly kind: 'key' | 'account' | 'group' | 'model';
+  /** Of the key, the account or the group; of a model's rule: its model. */
   readonly index: number;
-  readonly quota: QuotaName | 'balance';
+  /** `scopes`: as many scopes as can be have quotas, and this one has none to be counted in. */
+  readonly quota: QuotaName | 'balance' | 'scopes';
   /** Of a balance: the hold. */
   readonly limit: bigint;
   readonly left: bigint;
@@ -79,12 +66,9 @@ export interface Refusal {
   readonly never: boolean;
 }
 
-export interface CallsOptions {
+export interface CallsOptions extends ScopeTables {
   readonly inFlight: InFlight;
   readonly day: DayCalls<AccountIndex>;
-  readonly keys: LimitedScopes;
-  readonly groups: LimitedScopes<GroupIndex>;
-  readonly quotas: ScopeQuotas;
   readonly balance: Balance;
   readonly dirty: DirtySet;
   readonly clock: Clock;
@@ -101,20 +85,8 @@ const ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
 );
 const NO_MASKS = new Uint8Array(0);
-const NO_LIMITS = new Float64Array(QUOTA_COUNT);
-
-/** One scope of a call that is being admitted. */
-interface Link {
-  index: number;
-  /** Its quota record; -1 if none. */
-  record: number;
-  /** Which quotas it has: bits as in Taken.masks. */
-  mask: number;
-  callsPerDay: number;
-}
 
 export class Calls {
-  readonly #besides: Int32Array;
   readonly #options: CallsOptions;
   readonly #inFlight: InFlight;
   readonly #reservations: Reservations;
@@ -122,23 +94,13 @@ export class Calls {
   readonly #balance: Balance;
   readonly #dirty: DirtySet;
   readonly #quotas: ScopeQuotas;
-  readonly #links: Link[] = Array.from({ length: SCOPES_MAX }, () => ({
-    index: 0,
-    record: -1,
-    mask: 0,
-    callsPerDay: 0,
-  }));
-  /** The limits of the account that is being admitted; those of others are in their records. */
-  #planLimits: Float64Array = NO_LIMITS;
-  #lastQuotas: QuotaLimits | undefined;
-  #lastMask = 0;
+  readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #held: Amounts = { tokens: 0, nanoUnits: 0 };
   readonly #used: Amounts = { tokens: 0, nanoUnits: 0 };
 
   constructor(views: LedgerViews, options: CallsOptions) {
     const { inFlight, day, balance, dirty, quotas } = options;
-    this.#besides = views.besides;
     this.#options = options;
     this.#inFlight = inFlight;
     this.#reservations = new Reservations(views);
@@ -146,6 +108,7 @@ export class Calls {
     this.#balance = balance;
     this.#dirty = dirty;
     this.#quotas = quotas;
+    this.#chain = new ScopeChain(views, options);
   }
 
   /** The account's calls in flight now. Any thread. */
@@ -155,35 +118,30 @@ export class Calls {
 
   /**
    * Takes all that the call needs, or nothing, in this order: calls in flight, tokens of the minute, calls of
-   * the day, the other quotas of days and months, the hold; of each quota first the key's, then the
-   * account's, then those of the groups from the account's own upward. A rejection gives back what was taken
-   * before it. Until then another thread may be rejected although a moment later it would not be, but no
-   * thread ever gets one too many. Returns undefined if the call is admitted. Owner of the slot, which is
-   * free.
+   * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
+   * quota in the order of the chain. A rejection gives back what was taken before it. Until then another
+   * thread may be rejected although a moment later it would not be, but no thread ever gets one too many.
+   * Returns undefined if the call is admitted. Owner of the slot, which is free.
    */
   admit(slot: CallSlot, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
     invariant(this.#reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
-    const { account, plan, key } = scopes;
+    const { account, plan } = scopes;
     const taken = this.#taken;
-    taken.account = account;
-    taken.scopes = 0;
-    if (plan.quotas !== this.#lastQuotas) this.#usePlan(plan.quotas);
-    const group = Atomics.load(this.#besides, account * BESIDE_WORDS32 + GROUP);
-    if (this.#lastMask !== 0 || group !== 0 || key !== undefined) {
-      this.#link(scopes, group - 1);
-    }
+    if (!this.#chain.set(scopes, taken)) return this.#refusal(account, 'scopes', 0n, 0n);
     if (!this.#inFlight.take(account, plan.callsInFlightMax)) {
       return this.#refuse(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
     }
-    const refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
+    let refusal = taken.scopes > 0 ? this.#takeAll(scopes, needs) : this.#takeDay(scopes, needs);
+    if (refusal === undefined && !this.#balance.hold(account, needs.hold)) {
+      this.#giveBack(taken);
+      refusal = this.#refuse(ACCOUNT_SCOPE, 'balance', scopes, needs);
+    }
+    if (refusal === undefined && scopes.model?.limits.requestsPerMinute !== undefined) {
+      refusal = this.#takeModelMinute(scopes, needs);
+    }
     if (refusal !== undefined) {
       this.#inFlight.giveBack(account);
       return refusal;
-    }
-    if (!this.#balance.hold(account, needs.hold)) {
-      this.#giveBack(taken);
-      this.#inFlight.giveBack(account);
-      return this.#refuse(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
     this.#reservations.open(slot, needs.hold, taken);
     this.#dirty.mark(account);
@@ -197,8 +155,7 @@ export class Calls {
     const hold = this.#reservations.holdOf(slot);
     const settlement = this.#balance.settle(taken.account, hold, cost);
     if (taken.scopes > 0) {
-      this.#held.nanoUnits = nanoUnitsOf(hold);
-      this.#held.tokens = taken.tokens;
+      this.#setHeld(hold, taken.tokens);
       this.#used.nanoUnits = nanoUnitsOf(cost);
       this.#used.tokens = tokens;
       this.#eachQuota(taken, (record, quota) =>
@@ -237,10 +194,7 @@ export class Calls {
     const { account } = taken;
     const hold = this.#reservations.holdOf(slot);
     this.#balance.giveBack(account, hold);
-    if (taken.scopes > 0) {
-      this.#held.nanoUnits = nanoUnitsOf(hold);
-      this.#held.tokens = taken.tokens;
-    }
+    if (taken.scopes > 0) this.#setHeld(hold, taken.tokens);
     this.#giveBack(taken);
     this.#reservations.close(slot);
     this.#inFlight.giveBack(account);
@@ -248,46 +202,9 @@ export class Calls {
     return true;
   }
 
-  #usePlan(quotas: QuotaLimits): void {
-    const { mask, limits } = this.#quotas.planOf(quotas);
-    this.#lastQuotas = quotas;
-    this.#lastMask = mask;
-    this.#planLimits = limits;
-  }
-
-  /** Sets the links of a call, and how many scopes it has. */
-  #link({ account, key }: CallScopes, group: number): void {
-    const { keys, groups } = this.#options;
-    const taken = this.#taken;
-    taken.key = key;
-    taken.group = group < 0 ? undefined : (group as GroupIndex);
-    if (key === undefined) this.#links[KEY_SCOPE]!.mask = 0;
-    else this.#linkLimited(KEY_SCOPE, key, keys);
-    const own = this.#links[ACCOUNT_SCOPE]!;
-    own.index = account;
-    own.mask = this.#lastMask;
-    if (own.mask !== 0) {
-      const record = this.#quotas.recordAt(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD);
-      invariant(record !== undefined, 'there is a quota record for each account that calls');
-      own.record = record;
-    }
-    let scopes = GROUP_SCOPE;
-    for (let at = taken.group; at !== undefined && scopes < SCOPES_MAX; at = groups.parentOf(at)) {
-      this.#linkLimited(scopes, at, groups);
-      scopes += 1;
-    }
-    taken.scopes = scopes;
-    taken.masks.fill(0);
-  }
-
-  #linkLimited<Index extends number>(scope: number, index: Index, limited: LimitedScopes<Index>): void {
-    const link = this.#links[scope]!;
-    const callsPerDay = limited.callsPerDayOf(index);
-    link.index = index;
-    link.record = limited.recordOf(index) ?? -1;
-    link.callsPerDay = callsPerDay ?? 0;
-    link.mask =
-      (link.record < 0 ? 0 : this.#quotas.maskOf(link.record)) | (callsPerDay === undefined ? 0 : DAY_BIT);
+  #setHeld(hold: PicoUnits, tokens: number): void {
+    this.#held.nanoUnits = nanoUnitsOf(hold);
+    this.#held.tokens = tokens;
   }
 
   /** The account's call of the day, for a call that takes of nothing else. */
@@ -301,17 +218,16 @@ export class Calls {
   /** All that a call takes of its scopes but the hold and the account's calls in flight. */
   #takeAll(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
     const taken = this.#taken;
-    const held = this.#held;
-    held.tokens = needs.tokens;
-    held.nanoUnits = nanoUnitsOf(needs.hold);
+    this.#setHeld(needs.hold, needs.tokens);
     taken.tokens = needs.tokens;
     this.#quotas.readPeriods(taken);
     let all = 0;
-    for (let scope = 0; scope < taken.scopes; scope++) all |= this.#links[scope]!.mask;
+    for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
     for (const quota of ORDER) {
       if (quota !== CALLS_PER_DAY && (all & (1 << quota)) === 0) continue;
       for (let scope = 0; scope < taken.scopes; scope++) {
-        if (this.#take(scope, quota, scopes)) continue;
+        const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
+        if (took) continue;
         this.#giveBack(taken);
         return this.#refuse(scope, quota, scopes, needs);
       }
@@ -320,167 +236,137 @@ export class Calls {
   }
 
   /** Takes of one quota of one scope; true if it has none. */
-  #take(scope: number, quota: number, { account, plan }: CallScopes): boolean {
-    const { keys, groups, low } = this.#options;
+  #take(scope: number, quota: number): boolean {
     const taken = this.#taken;
-    const { index, record, mask, callsPerDay } = this.#links[scope]!;
-    if (quota !== CALLS_PER_DAY) {
-      const bit = 1 << quota;
-      if ((mask & bit) === 0) return true;
-      const limit = scope === ACCOUNT_SCOPE ? this.#planLimits[quota]! : this.#quotas.limitOf(record, quota);
-      if (!this.#quotas.take(record, quota, limit, this.#held, taken)) return false;
-      if (low !== undefined && this.#quotas.ranLow()) tell(low, scope, index);
-      taken.masks[scope]! |= bit;
-      return true;
-    }
-    if (scope === ACCOUNT_SCOPE) {
-      const dayNumber = this.#day.take(account, plan.callsPerDay);
-      if (dayNumber === undefined) return false;
-      taken.dayNumber = dayNumber;
-      taken.masks[scope]! |= DAY_BIT;
-      return true;
-    }
-    if ((mask & DAY_BIT) === 0) return true;
+    const { index, record, mask, limits, first } = this.#chain.links[scope]!;
+    const bit = 1 << quota;
+    if ((mask & bit) === 0) return true;
+    if (!this.#quotas.take(record, quota, limits[first + quota]!, this.#held, taken)) return false;
+    taken.masks[scope]! |= bit;
+    const { low } = this.#options;
+    if (low !== undefined && this.#quotas.ranLow()) tell(low, scope, index);
+    return true;
+  }
+
+  /** Takes a call of the day of one scope; true if it has no limit. */
+  #takeDayOf(scope: number, { account, plan }: CallScopes): boolean {
+    const taken = this.#taken;
+    const { index, mask, callsPerDay } = this.#chain.links[scope]!;
+    if (scope !== ACCOUNT_SCOPE && (mask & DAY_BIT) === 0) return true;
     const dayNumber =
-      scope === KEY_SCOPE
-        ? keys.takeDay(index as KeyIndex, callsPerDay)
-        : groups.takeDay(index as GroupIndex, callsPerDay);
+      scope === ACCOUNT_SCOPE
+        ? this.#day.take(account, plan.callsPerDay)
+        : this.#chain.limitedAt(scope).takeDay(index, callsPerDay);
     if (dayNumber === undefined) return false;
-    // If midnight comes before the account's is taken, this call is of a day that is over.
+    // If midnight comes before the last of them is taken, the others are of a day that is over.
     taken.dayNumber = dayNumber;
     taken.masks[scope]! |= DAY_BIT;
     return true;
   }
 
-  /** Gives back all that is in `taken`, of amounts `#held`, but what the account takes besides. */
+  /** Comes last, because a request of a minute cannot be given back. */
+  #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): Refusal | undefined {
+    const { limits, modelIndex } = model!;
+    const take = this.#options.models.takeMinute(this.#taken.model!, limits.requestsPerMinute!);
+    if (take.admitted) return undefined;
+    this.#balance.giveBack(account, needs.hold);
+    this.#giveBack(this.#taken);
+    const refusal = this.#refusal(modelIndex, 'requests_per_minute', BigInt(limits.requestsPerMinute!), 0n);
+    return { ...refusal, kind: 'model', resetsMs: take.resetWallMs, asks: take.asks };
+  }
+
+  /** Gives back all that is in `taken`, of amounts `#held`, but the account's hold and calls in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes === 0) return;
     this.#eachQuota(taken, (record, quota) => this.#quotas.release(record, quota, this.#held, taken));
   }
 
-  #giveBackDays({ account, masks, scopes, key, group, dayNumber }: Taken): void {
-    const { keys, groups } = this.#options;
+  #giveBackDays(taken: Taken): void {
+    const { account, masks, scopes, dayNumber } = taken;
     if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.#day.giveBack(account, dayNumber);
-    if (key !== undefined && (masks[KEY_SCOPE]! & DAY_BIT) !== 0) keys.giveBackDay(key, dayNumber);
-    for (let scope = GROUP_SCOPE, at = group; scope < scopes && at !== undefined; scope++) {
-      if ((masks[scope]! & DAY_BIT) !== 0) groups.giveBackDay(at, dayNumber);
-      at = groups.parentOf(at);
-    }
+    if (scopes === 0) return;
+    this.#chain.each(taken, (scope, index) => {
+      if (scope === ACCOUNT_SCOPE || (masks[scope]! & DAY_BIT) === 0) return;
+      this.#chain.limitedAt(scope).giveBackDay(index, dayNumber);
+    });
   }
 
   /** Visits each quota that the call took of a quota record, and marks its scopes dirty. */
   #eachQuota(taken: Taken, visit: (record: number, quota: number) => void): void {
-    const { keys, groups } = this.#options;
-    const { masks, scopes, key } = taken;
-    if (key !== undefined && masks[KEY_SCOPE] !== 0) {
-      this.#eachBit(masks[KEY_SCOPE]!, keys.recordOf(key), visit);
-      keys.mark(key);
-    }
-    const own = Atomics.load(this.#besides, taken.account * BESIDE_WORDS32 + ACCOUNT_RECORD) - 1;
-    this.#eachBit(masks[ACCOUNT_SCOPE]!, own, visit);
-    for (let scope = GROUP_SCOPE, at = taken.group; scope < scopes && at !== undefined; scope++) {
-      if (masks[scope] !== 0) {
-        this.#eachBit(masks[scope]!, groups.recordOf(at), visit);
-        groups.mark(at);
-      }
-      at = groups.parentOf(at);
-    }
-  }
-
-  #eachBit(mask: number, record: number | undefined, visit: (record: number, quota: number) => void): void {
-    for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1)
-      visit(record!, 31 - Math.clz32(bits & -bits));
+    this.#chain.each(taken, (scope, index, record) => {
+      const mask = taken.masks[scope]! & ~DAY_BIT;
+      for (let bits = mask; bits !== 0; bits &= bits - 1) visit(record, 31 - Math.clz32(bits & -bits));
+      if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).mark(index);
+    });
   }
 
   /** A need that exceeds a limit is named first, whatever was refused. */
   #refuse(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
-    return this.#neverFits(needs) ?? this.#refusalOf(scope, quota, scopes, needs);
+    return this.#neverFits(scopes, needs) ?? this.#refusalOf(scope, quota, scopes, needs);
   }
 
-  #neverFits(needs: CallNeeds): Refusal | undefined {
-    const held: Amounts = { tokens: needs.tokens, nanoUnits: nanoUnitsOf(needs.hold) };
+  #neverFits(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+    this.#setHeld(needs.hold, needs.tokens);
     for (let scope = 0; scope < this.#taken.scopes; scope++) {
-      const { mask, record } = this.#links[scope]!;
+      const { mask, limits, first } = this.#chain.links[scope]!;
       for (let quota = 0; quota < QUOTA_COUNT; quota++) {
         if ((mask & (1 << quota)) === 0) continue;
-        const limit =
-          scope === ACCOUNT_SCOPE ? this.#planLimits[quota]! : this.#quotas.limitOf(record, quota);
-        if (this.#quotas.needOf(quota, held) > limit)
-          return { ...this.#quotaRefusal(scope, quota, limit, held), never: true };
+        if (this.#quotas.needOf(quota, this.#held) <= limits[first + quota]!) continue;
+        return { ...this.#quotaRefusal(scope, quota, scopes), never: true };
       }
     }
     return undefined;
   }
 
-  #quotaRefusal(scope: number, quota: number, limit: number, held: Amounts): Refusal {
-    const { index, record } = this.#links[scope]!;
-    const { left, resetsMs } = this.#quotas.leftOf(record, quota, limit, held);
+  #refusalOf(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
+    const { account, plan } = scopes;
+    if (quota === 'balance') {
+      return this.#refusal(account, 'balance', needs.hold, this.#balance.balance(account));
+    }
+    if (scope === ACCOUNT_SCOPE && quota === FLIGHT) {
+      return this.#refusal(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
+    }
+    if (quota !== CALLS_PER_DAY) return this.#quotaRefusal(scope, quota, scopes);
+    const { index, callsPerDay } = this.#chain.links[scope]!;
+    const isOwn = scope === ACCOUNT_SCOPE;
+    const { dayNumber } = isOwn ? this.#day.read(account) : this.#chain.limitedAt(scope).countsOf(index);
     return {
-      kind: scope === KEY_SCOPE ? 'key' : scope === ACCOUNT_SCOPE ? 'account' : 'group',
-      index,
-      quota: EXTENDED_QUOTAS[quota]!,
-      limit: this.#quotas.amountIn(quota, limit),
-      left: this.#quotas.amountIn(quota, left),
-      resetsMs,
-      asks: this.#options.low !== undefined,
-      never: false,
+      ...this.#refusal(account, 'calls_per_day', BigInt(isOwn ? plan.callsPerDay : callsPerDay), 0n),
+      ...this.#ownerOf(scope, scopes),
+      resetsMs: resetOfDay(dayNumber, this.#options.clock.wallMs()),
     };
   }
 
-  #refusalOf(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): Refusal {
-    const { account, plan } = scopes;
-    const { keys, groups, clock, low } = this.#options;
-    const asks = low !== undefined;
-    const nowMs = clock.wallMs();
-    if (quota === 'balance') {
-      const left = this.#balance.balance(account);
-      return {
-        kind: 'account',
-        index: account,
-        quota,
-        limit: needs.hold,
-        left,
-        resetsMs: nowMs,
-        asks,
-        never: false,
-      };
-    }
-    if (scope === ACCOUNT_SCOPE && (quota === FLIGHT || quota === CALLS_PER_DAY)) {
-      const isDay = quota === CALLS_PER_DAY;
-      return {
-        kind: 'account',
-        index: account,
-        quota: isDay ? 'calls_per_day' : 'calls_in_flight',
-        limit: BigInt(isDay ? plan.callsPerDay : plan.callsInFlightMax),
-        left: 0n,
-        resetsMs: isDay ? resetOfDay(this.#day.read(account).dayNumber, nowMs) : asWallMs(nowMs + 1),
-        asks,
-        never: false,
-      };
-    }
-    const { index, record, callsPerDay } = this.#links[scope]!;
-    if (quota === CALLS_PER_DAY) {
-      const isKey = scope === KEY_SCOPE;
-      const { dayNumber } = isKey ? keys.countsOf(index as KeyIndex) : groups.countsOf(index as GroupIndex);
-      return {
-        kind: isKey ? 'key' : 'group',
-        index,
-        quota: 'calls_per_day',
-        limit: BigInt(callsPerDay),
-        left: 0n,
-        resetsMs: resetOfDay(dayNumber, nowMs),
-        asks,
-        never: false,
-      };
-    }
-    const limit = scope === ACCOUNT_SCOPE ? this.#planLimits[quota]! : this.#quotas.limitOf(record, quota);
-    return this.#quotaRefusal(scope, quota, limit, this.#held);
+  #quotaRefusal(scope: number, quota: number, scopes: CallScopes): Refusal {
+    const { record, limits, first } = this.#chain.links[scope]!;
+    const limit = limits[first + quota]!;
+    const { left, resetsMs } = this.#quotas.leftOf(record, quota, limit, this.#held);
+    const amounts = [limit, left].map((amount) => this.#quotas.amountIn(quota, amount));
+    return {
+      ...this.#refusal(0, EXTENDED_QUOTAS[quota]!, amounts[0]!, amounts[1]!),
+      ...this.#ownerOf(scope, scopes),
+      resetsMs,
+    };
+  }
+
+  #ownerOf(scope: number, { account, model }: CallScopes): Pick<Refusal, 'kind' | 'index'> {
+    if (scope === ACCOUNT_SCOPE) return { kind: 'account', index: account };
+    if (scope === MODEL_SCOPE) return { kind: 'model', index: model!.modelIndex };
+    return { kind: scope === KEY_SCOPE ? 'key' : 'group', index: this.#chain.links[scope]!.index };
+  }
+
+  /** Of the account; it may be tried again at once. */
+  #refusal(index: number, quota: Refusal['quota'], limit: bigint, left: bigint): Refusal {
+    const { clock, low } = this.#options;
+    const resetsMs = asWallMs(clock.wallMs() + 1);
+    return { kind: 'account', index, quota, limit, left, resetsMs, asks: low !== undefined, never: false };
   }
 }
 
 function tell(low: LowLeases, scope: number, index: number): void {
   if (scope === KEY_SCOPE) low.key(index as KeyIndex);
   else if (scope === ACCOUNT_SCOPE) low.account(index as AccountIndex);
+  else if (scope === MODEL_SCOPE) low.model?.(index as ModelScopeIndex);
   else low.group?.(index as GroupIndex);
 }

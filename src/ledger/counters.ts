@@ -4,12 +4,12 @@
  * one class. Ledger calls it. Any thread.
  */
 import type { Clock } from '../core/clock.js';
-import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
+import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import { Balance } from './balance.js';
 import { DayCounter, type DayCalls } from './day.js';
 import { InFlight, LeasedInFlight } from './in-flight.js';
 import { LimitedScopes } from './limited-scopes.js';
-import type { LedgerBuffers, LedgerViews } from './layout.js';
+import type { CountedViews, LedgerBuffers, LedgerViews } from './layout.js';
 import { LeasedBalance, LeasedDay } from './leased-stock.js';
 import { LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
@@ -21,6 +21,7 @@ import { type MinuteCounter, Window } from './window.js';
 export interface Counters {
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
+  readonly models: LimitedScopes<ModelScopeIndex>;
   readonly quotas: ScopeQuotas;
   readonly window: MinuteCounter<AccountIndex>;
   readonly day: DayCalls<AccountIndex>;
@@ -35,6 +36,7 @@ export interface LowLeases {
   account(account: AccountIndex): void;
   key(key: KeyIndex): void;
   group?(group: GroupIndex): void;
+  model?(model: ModelScopeIndex): void;
 }
 
 export function countersOf(
@@ -43,55 +45,29 @@ export function countersOf(
   clock: Clock,
   low: LowLeases,
 ): Counters {
-  const { accounts, keys, groups } = views;
-  if (calendar === undefined) {
-    const stocks = new Stocks(views.quotas.words64);
-    const quotas = new ScopeQuotas(
-      views.quotas,
-      { stocks, window: new TokenWindow(views.quotas, clock) },
-      clock,
-      timezone,
-    );
-    return {
-      quotas,
-      keys: new LimitedScopes(keysMax, keys, new Window(keys, clock), new DayCounter(keys, clock), quotas),
-      groups: new LimitedScopes<GroupIndex>(
-        groupsMax,
-        groups,
-        new Window(groups, clock),
-        new DayCounter(groups, clock),
-        quotas,
-      ),
-      window: new Window(accounts, clock),
-      day: new DayCounter(accounts, clock),
-      balance: new Balance(views),
-      inFlight: new InFlight(views),
-    };
-  }
+  const isShared = calendar !== undefined;
+  const stocks = isShared ? new LeasedStocks(views.quotas.words64, clock) : new Stocks(views.quotas.words64);
+  const window = isShared ? undefined : new TokenWindow(views.quotas, clock);
+  const quotas = new ScopeQuotas(views.quotas, { stocks, window }, clock, timezone);
+  const minuteOf = <Index extends number>(records: CountedViews, onLow: (index: Index) => void) =>
+    isShared ? new LeasedWindow<Index>(records, clock, onLow) : new Window<Index>(records, clock);
+  const dayOf = <Index extends number>(records: CountedViews, onLow: (index: Index) => void) =>
+    isShared ? new LeasedDay<Index>(records, clock, onLow) : new DayCounter<Index>(records, clock);
+  const limited = <Index extends number>(
+    max: number,
+    records: CountedViews,
+    onLow: (index: Index) => void,
+  ): LimitedScopes<Index> =>
+    new LimitedScopes<Index>(max, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
   const onLow = (account: AccountIndex): void => low.account(account);
-  const onLowKey = (key: KeyIndex): void => low.key(key);
-  const onLowGroup = (group: GroupIndex): void => low.group?.(group);
-  const stocks = new LeasedStocks(views.quotas.words64, clock);
-  const quotas = new ScopeQuotas(views.quotas, { stocks, window: undefined }, clock, timezone);
   return {
     quotas,
-    keys: new LimitedScopes(
-      keysMax,
-      keys,
-      new LeasedWindow(keys, clock, onLowKey),
-      new LeasedDay(keys, clock, onLowKey),
-      quotas,
-    ),
-    groups: new LimitedScopes<GroupIndex>(
-      groupsMax,
-      groups,
-      new LeasedWindow(groups, clock, onLowGroup),
-      new LeasedDay(groups, clock, onLowGroup),
-      quotas,
-    ),
-    window: new LeasedWindow(accounts, clock, onLow),
-    day: new LeasedDay(accounts, clock, onLow),
-    balance: new LeasedBalance(views, onLow),
-    inFlight: new LeasedInFlight(views, onLow),
+    keys: limited<KeyIndex>(keysMax, views.keys, (key) => low.key(key)),
+    groups: limited<GroupIndex>(groupsMax, views.groups, (group) => low.group?.(group)),
+    models: limited<ModelScopeIndex>(views.modelPairs.length, views.models, (model) => low.model?.(model)),
+    window: minuteOf(views.accounts, onLow),
+    day: dayOf(views.accounts, onLow),
+    balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),
+    inFlight: isShared ? new LeasedInFlight(views, onLow) : new InFlight(views),
   };
 }

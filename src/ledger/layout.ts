@@ -48,7 +48,8 @@
  *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
  *       52  51×32 marks      any thread (CAS)           as an account's
  *
- * Groups have such records too. Keys and groups have dirty sets of their own.
+ * Groups have such records too, and so have pairs of an account and a model that its plan has a rule for
+ * (model-scopes.ts), but for limits and parent. Each of the three has a dirty set of its own.
  *
  * One quota record, 640 bytes, of a scope that has quotas besides requests a minute and calls a day. Accounts
  * get one with their first call, keys and groups with their limits; scopes without take no memory:
@@ -76,9 +77,22 @@
  *      100  3×32  low           main thread             of permits, calls of the day, slots: as low money
  *      112    32  others' min.  main thread             permits left at the coordinator, as reported
  */
-import { type AccountIndex, ceilDiv, type GroupIndex, type KeyIndex } from '../core/units.js';
+import {
+  type AccountIndex,
+  ceilDiv,
+  type GroupIndex,
+  type KeyIndex,
+  type ModelScopeIndex,
+} from '../core/units.js';
 import { invariant } from '../core/errors.js';
-import { ACCOUNTS_MAX, CALLS_IN_FLIGHT_MAX, GROUPS_MAX, KEYS_MAX } from '../core/limits.js';
+import {
+  ACCOUNTS_MAX,
+  CALLS_IN_FLIGHT_MAX,
+  GROUPS_MAX,
+  KEYS_MAX,
+  MODEL_SCOPES_MAX,
+  QUOTA_SCOPES_MAX,
+} from '../core/limits.js';
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 
 /** Bytes of the record of an account or of a key. */
@@ -168,9 +182,6 @@ export const QUOTA_WORDS32 = QUOTA_BYTES / 4;
 export const MASK = 14;
 export const LAST_MARKED = 15;
 
-/** Accounts and keys that may have quota records. */
-const QUOTA_RECORDS_MAX = 1 << 20;
-
 /** Length and fields of a reservation, in 32-bit words. */
 export const RESERVATION_WORDS32 = RESERVATION_BYTES / 4;
 export const STATE = 0;
@@ -203,6 +214,10 @@ export interface LedgerBuffers {
   readonly groupsMax: number;
   readonly groups: SharedArrayBuffer;
   readonly dirtyGroups: SharedArrayBuffer;
+  readonly models: SharedArrayBuffer;
+  readonly dirtyModels: SharedArrayBuffer;
+  /** 64 bits a slot of `models`: the pair that has it. */
+  readonly modelPairs: SharedArrayBuffer;
   readonly quotas: SharedArrayBuffer;
   /** One 32-bit word: how many quota records are in use. */
   readonly quotasUsed: SharedArrayBuffer;
@@ -235,6 +250,8 @@ export interface LedgerViews {
   readonly accounts: CountedViews;
   readonly keys: CountedViews;
   readonly groups: CountedViews;
+  readonly models: CountedViews;
+  readonly modelPairs: BigInt64Array;
   readonly quotas: QuotaViews;
   readonly reservations64: BigInt64Array;
   readonly reservations32: Int32Array;
@@ -265,7 +282,8 @@ export function createLedgerBuffers(capacity: {
   );
   invariant(keysMax >= 0 && keysMax <= KEYS_MAX, `keysMax within 0..${KEYS_MAX}`);
   invariant(groupsMax >= 0 && groupsMax <= GROUPS_MAX, `groupsMax within 0..${GROUPS_MAX}`);
-  const quotasMax = groupsMax + Math.min(accountsMax + keysMax, QUOTA_RECORDS_MAX);
+  const modelsMax = 2 ** Math.ceil(Math.log2(Math.min(4 * accountsMax, MODEL_SCOPES_MAX)));
+  const quotasMax = groupsMax + modelsMax + Math.min(accountsMax + keysMax, QUOTA_SCOPES_MAX);
   return {
     accountsMax,
     callsInFlightMax,
@@ -280,6 +298,9 @@ export function createLedgerBuffers(capacity: {
     dirtyKeys: new SharedArrayBuffer(ceilDiv(keysMax, DIRTY_BITS_PER_WORD) * 4),
     groups: new SharedArrayBuffer(groupsMax * COUNTED_BYTES),
     dirtyGroups: new SharedArrayBuffer(ceilDiv(groupsMax, DIRTY_BITS_PER_WORD) * 4),
+    models: new SharedArrayBuffer(modelsMax * COUNTED_BYTES),
+    dirtyModels: new SharedArrayBuffer(ceilDiv(modelsMax, DIRTY_BITS_PER_WORD) * 4),
+    modelPairs: new SharedArrayBuffer(modelsMax * BigInt64Array.BYTES_PER_ELEMENT),
     quotas: new SharedArrayBuffer(quotasMax * QUOTA_BYTES),
     quotasUsed: new SharedArrayBuffer(4),
     calendar: shared ? new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT) : undefined,
@@ -292,6 +313,8 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
     keys: countedViews(buffers.keys, buffers.dirtyKeys),
     groups: countedViews(buffers.groups, buffers.dirtyGroups),
     quotas: quotaViews(buffers.quotas, buffers.quotasUsed),
+    models: countedViews(buffers.models, buffers.dirtyModels),
+    modelPairs: new BigInt64Array(buffers.modelPairs),
     reservations64: new BigInt64Array(buffers.reservations),
     reservations32: new Int32Array(buffers.reservations),
     reservationBytes: new Uint8Array(buffers.reservations),
@@ -300,11 +323,12 @@ export function openLedgerViews(buffers: LedgerBuffers): LedgerViews {
   };
 }
 
-/** An account, a key or a group. */
+/** An account, a key, a group, or an account's rule for a model. */
 export type Scope =
   | { readonly kind: 'account'; readonly index: AccountIndex }
   | { readonly kind: 'key'; readonly index: KeyIndex }
-  | { readonly kind: 'group'; readonly index: GroupIndex };
+  | { readonly kind: 'group'; readonly index: GroupIndex }
+  | { readonly kind: 'model'; readonly index: ModelScopeIndex };
 
 /** The quota record of a scope; undefined if it has none. */
 export function recordOf(views: LedgerViews, { kind, index }: Scope): number | undefined {

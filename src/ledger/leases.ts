@@ -10,6 +10,7 @@ import {
   type AccountIndex,
   asPicoUnits,
   type GroupIndex,
+  type ModelScopeIndex,
   type KeyIndex,
   type PicoUnits,
 } from '../core/units.js';
@@ -170,6 +171,7 @@ export class Leases {
   readonly accounts: CountedLeases<AccountIndex>;
   readonly keys: CountedLeases<KeyIndex>;
   readonly groups: CountedLeases<GroupIndex>;
+  readonly models: CountedLeases<ModelScopeIndex>;
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
   readonly #besides: Int32Array;
@@ -180,6 +182,7 @@ export class Leases {
     this.accounts = new CountedLeases(views.accounts);
     this.keys = new CountedLeases(views.keys);
     this.groups = new CountedLeases(views.groups);
+    this.models = new CountedLeases(views.models);
     this.#words64 = views.accounts.records64;
     this.#words32 = views.accounts.records32;
     this.#besides = views.besides;

@@ -18,11 +18,12 @@ import {
   type CallSlot,
   type GroupIndex,
   type KeyIndex,
+  type ModelScopeIndex,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
 import type { Balance, Funds, Settlement } from './balance.js';
-import { Calls, type CallNeeds, type CallScopes, type Refusal } from './calls.js';
+import { type CallNeeds, Calls, type Refusal } from './calls.js';
 import { countersOf, type LowLeases } from './counters.js';
 import { type DayCalls, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
@@ -39,7 +40,9 @@ import {
   type LedgerViews,
 } from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
+import { ModelScopes } from './model-scopes.js';
 import type { Taken } from './reservations.js';
+import { type CallScopes, FLIGHT_BIT } from './scope-chain.js';
 import type { QuotaUse, ScopeQuotas, SettledQuotas, TokenMinute } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
@@ -69,6 +72,9 @@ const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined 
 export class Ledger {
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
+  /** Pairs of an account and a model that its plan has a rule for. */
+  readonly models: LimitedScopes<ModelScopeIndex>;
+  readonly modelScopes: ModelScopes;
   readonly #views: LedgerViews;
   readonly #quotas: ScopeQuotas;
   readonly #accountsMax: number;
@@ -86,10 +92,13 @@ export class Ledger {
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: LowLeases = NOBODY_ASKS) {
     const views = openLedgerViews(buffers);
-    const { keys, groups, quotas, window, day, balance, inFlight } = countersOf(buffers, views, clock, low);
+    const counters = countersOf(buffers, views, clock, low);
+    const { keys, groups, models, quotas, window, day, balance, inFlight } = counters;
     this.#accountsMax = buffers.accountsMax;
     this.keys = keys;
     this.groups = groups;
+    this.models = models;
+    this.modelScopes = new ModelScopes(views.modelPairs);
     this.#views = views;
     this.#quotas = quotas;
     this.#status = views.accounts.records32;
@@ -103,6 +112,8 @@ export class Ledger {
       day,
       keys,
       groups,
+      models,
+      modelScopes: this.modelScopes,
       quotas,
       balance,
       dirty: this.#dirty,
@@ -331,13 +342,13 @@ export class Ledger {
 
   /**
    * What is used of a scope's quotas, besides requests a minute and calls a day. `plan`: the limits of an
-   * account. Any thread.
+   * account, whose calls in flight are not among them. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
     const record = recordOf(this.#views, scope);
     if (plan !== undefined) {
       const { mask, limits } = this.#quotas.planOf(plan);
-      return this.#quotas.useOf(record, mask, (quota) => limits[quota]!);
+      return this.#quotas.useOf(record, mask & ~FLIGHT_BIT, (quota) => limits[quota]!);
     }
     if (record === undefined) return [];
     return this.#quotas.useOf(record, this.#quotas.maskOf(record), (quota) =>

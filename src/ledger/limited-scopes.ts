@@ -118,6 +118,11 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return record === 0 ? undefined : record - 1;
   }
 
+  /** As `recordOf`, but the scope gets a record if it has none; undefined if all are in use. */
+  recordOrNew(index: Index): number | undefined {
+    return this.#quotas.recordAt(this.#words32, index * COUNTED_WORDS32 + RECORD);
+  }
+
   /** The group above a group; undefined if there is none. */
   parentOf(index: Index): Index | undefined {
     const parent = this.#word(index, PARENT);

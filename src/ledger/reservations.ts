@@ -9,7 +9,7 @@
  * record. The other words are written before the state becomes held, and only who has claimed the record, or
  * owns the slot, reads them.
  */
-import type { GroupIndex, KeyIndex } from '../core/units.js';
+import type { GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
 import {
   asAccountIndex,
   type AccountIndex,
@@ -23,6 +23,7 @@ import {
   CALENDAR_MONTH,
   CALL_GROUP,
   CALL_KEY,
+  CALL_MODEL,
   DAY_NUMBER,
   HOLD,
   type LedgerViews,
@@ -38,11 +39,12 @@ const STATE_FREE = 0;
 const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
-/** The scopes of a call, in the order of `Taken.masks`: its key, its account, and up to four groups. */
+/** The scopes of a call, in the order of `Taken.masks`: up to four groups come last. */
 export const KEY_SCOPE = 0;
 export const ACCOUNT_SCOPE = 1;
-export const GROUP_SCOPE = 2;
-export const SCOPES_MAX = 6;
+export const MODEL_SCOPE = 2;
+export const GROUP_SCOPE = 3;
+export const SCOPES_MAX = 7;
 
 /** What a call took, besides its money, of the day of its account and of other scopes. */
 export interface Taken {
@@ -52,6 +54,8 @@ export interface Taken {
   /** How many of `masks` count; 0 if it took of nothing else, and what follows is undefined. */
   scopes: number;
   key: KeyIndex | undefined;
+  /** The account's rule for the model. */
+  model: ModelScopeIndex | undefined;
   /** The account's own group; those above it follow. */
   group: GroupIndex | undefined;
   /** The day and the month of the calendar of quotas. */
@@ -70,6 +74,7 @@ export function createTaken(): Taken {
     dayNumber: 0,
     scopes: 0,
     key: undefined,
+    model: undefined,
     group: undefined,
     day: 0,
     month: 0,
@@ -105,6 +110,7 @@ export class Reservations {
     Atomics.store(this.#words64, slot * RESERVATION_WORDS64 + HOLD, hold);
     if (taken.scopes > 0) {
       words[first + CALL_KEY] = taken.key === undefined ? 0 : taken.key + 1;
+      words[first + CALL_MODEL] = taken.model === undefined ? 0 : taken.model + 1;
       words[first + CALL_GROUP] = taken.group === undefined ? 0 : taken.group + 1;
       words[first + CALENDAR_DAY] = taken.day;
       words[first + CALENDAR_MONTH] = taken.month;
@@ -130,8 +136,10 @@ export class Reservations {
     taken.scopes = Atomics.load(words, first + SCOPE_COUNT);
     if (taken.scopes === 0) return taken;
     const key = words[first + CALL_KEY]!;
+    const model = words[first + CALL_MODEL]!;
     const group = words[first + CALL_GROUP]!;
     taken.key = key === 0 ? undefined : ((key - 1) as KeyIndex);
+    taken.model = model === 0 ? undefined : ((model - 1) as ModelScopeIndex);
     taken.group = group === 0 ? undefined : ((group - 1) as GroupIndex);
     taken.day = words[first + CALENDAR_DAY]!;
     taken.month = words[first + CALENDAR_MONTH]!;

@@ -34,7 +34,6 @@ import type { TokenWindow } from './token-window.js';
 const PICO_PER_NANO = 1_000n;
 const MINUTE_MS = 60_000;
 const COUNT = EXTENDED_QUOTAS.length;
-const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
 const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
 const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 
@@ -49,7 +48,7 @@ function limitOf(limit: number | PicoUnits): number {
 
 /** The limits of a plan, as calls take them. */
 export interface PlanQuotas {
-  /** Bit n: there is a limit of quota n. Not of calls in flight, which accounts count apart. */
+  /** Bit n: there is a limit of quota n. */
   readonly mask: number;
   /** By quota. */
   readonly limits: Float64Array;
@@ -129,8 +128,7 @@ export class ScopeQuotas {
     let plan = this.#plans.get(quotas);
     if (plan === undefined) {
       const limits = new Float64Array(COUNT);
-      const mask = fill(limits, 0, quotas) & ~(1 << FLIGHT);
-      plan = { mask, limits };
+      plan = { mask: fill(limits, quotas), limits };
       this.#plans.set(quotas, plan);
     }
     return plan;
@@ -140,7 +138,16 @@ export class ScopeQuotas {
     return Atomics.load(this.#views.words32, record * QUOTA_WORDS32 + MASK);
   }
 
-  /** Limits are whole words that the main thread alone writes. */
+  /** The limits of all records. The main thread alone writes them, each as one word. */
+  get limits(): Float64Array {
+    return this.#views.floats;
+  }
+
+  /** Where those of a record begin. */
+  firstLimitOf(record: number): number {
+    return record * QUOTA_WORDS64 + LIMITS;
+  }
+
   limitOf(record: number, quota: number): number {
     return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
   }
@@ -305,7 +312,7 @@ export class ScopeQuotas {
    */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
     const wanted = new Float64Array(COUNT);
-    const mask = fill(wanted, 0, limits);
+    const mask = fill(wanted, limits);
     if (mask === 0 && Atomics.load(words, at) === 0) return;
     const record = this.recordAt(words, at);
     invariant(record !== undefined, 'a scope with quotas has a record');
@@ -361,12 +368,12 @@ export class ScopeQuotas {
   }
 }
 
-function fill(into: Float64Array, first: number, limits: Partial<QuotaLimits>): number {
+function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
   let mask = 0;
   for (const [quota, name] of EXTENDED_QUOTAS.entries()) {
     const limit = limits[QUOTA_FIELDS[name]];
     if (limit === undefined) continue;
-    into[first + quota] = limitOf(limit);
+    into[quota] = limitOf(limit);
     mask |= 1 << quota;
   }
   return mask;

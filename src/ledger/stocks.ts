@@ -71,7 +71,7 @@ export interface StockLeft {
 }
 
 export class Stocks {
-  /** The last take left so little of a lease that more is to be asked for. Set by it, cleared by its caller. */
+  /** The last take left so little of a lease that more is to be asked for. Its caller clears it. */
   ranLow = false;
   protected readonly words: BigInt64Array;
 

@@ -168,6 +168,7 @@ function rejectionOf(
 ): ErrorRecord {
   const { account, plan } = context.caller!;
   if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account));
+  if (quota === 'scopes') return CALLS_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, model.id, listener.groupNames);
   const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokens : 1);
