@@ -4,6 +4,7 @@
  */
 import { SystemClock } from '../core/clock.js';
 import { ProxyError } from '../core/errors.js';
+import type { QuotaLimits } from '../core/quotas.js';
 import { asPicoUnits, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type { AccountStatement } from '../registry/account-statement.js';
 import type { GroupStatement } from '../registry/groups.js';
@@ -31,7 +32,7 @@ export class Notifications {
 
   constructor(options: NotificationsOptions) {
     const { live, accounting, log } = options;
-    const { changed, idNames, store } = accounting.base;
+    const { changed, idNames, ledger, store } = accounting.base;
     const settings = () => live.settings.notify;
     const clock = new SystemClock();
     this.#options = options;
@@ -40,7 +41,8 @@ export class Notifications {
       changed,
       read: async (accounts, keys) => {
         const accountIds = idsOf(accounts, (index) => idNames.accountIdOf(index));
-        const keyIds = idsOf(keys, (index) => idNames.keyIdOf(index));
+        const limited = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
+        const keyIds = idsOf(limited, (index) => idNames.keyIdOf(index));
         return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));
       },
       rows: store.notices,
@@ -83,6 +85,9 @@ export class Notifications {
     this.#outbox.close();
   }
 }
+
+const hasQuotas = (limits: QuotaLimits): boolean =>
+  Object.values(limits).some((limit) => limit !== undefined);
 
 function idsOf<Index extends AccountIndex | KeyIndex>(
   indices: readonly Index[],

@@ -23,8 +23,8 @@ import type { Log } from '../telemetry/log.js';
 
 /** Accounts, or keys, that wait to be looked at: some 10 MB. Others come with their next call. */
 const CHANGED_MAX = 100_000;
-/** Accounts, and keys, of one look: some 15 µs each on the main thread. */
-const LOOKS_MAX = 500;
+/** Accounts, and keys, of one look: some 10 ms on the main thread. */
+const LOOKS_MAX = 200;
 /** Lines of one look. */
 const LINES_MAX = 100;
 /** A balance is told again after a credit. A claim at the sharing server needs an end. */
