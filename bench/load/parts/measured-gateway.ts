@@ -46,11 +46,22 @@ interface Moment {
 
 const UNKNOWN_KEY = `sk-${'0'.repeat(48)}`;
 const TIGHT_PLAN = { id: 'one', requests_per_minute: 1, calls_per_day: 1_000 };
+/** None is ever reached. */
+const QUOTAS = {
+  tokens_per_minute: 1_000_000_000,
+  tokens_per_day: 1_000_000_000_000,
+  tokens_per_month: 1_000_000_000_000,
+  spend_per_month: '1000000.00',
+};
+const QUOTAS_PLAN = { id: 'quotas', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000, ...QUOTAS };
 
 export async function startMeasured(scope: Scope, options: MeasuredOptions): Promise<MeasuredGateway> {
   const { variant, upstreamUrl, collectorUrl } = options;
   const gateway = await startGateway(scope, {
-    config: testSettings(upstreamUrl, { plans: [TIGHT_PLAN], ...variant.settings }),
+    config: testSettings(upstreamUrl, {
+      plans: variant.hasQuotas ? [TIGHT_PLAN, QUOTAS_PLAN] : [TIGHT_PLAN],
+      ...variant.settings,
+    }),
     env: variant.traces && { ...variant.traces, OTEL_EXPORTER_OTLP_ENDPOINT: collectorUrl },
     main: join(buildOf(scope, options), 'dist/cli/main.js'),
   });
@@ -58,6 +69,7 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
   const { key } = await gateway.admin.customer({
     credit: '1000000.00',
     ...(status === 429 && { plan: TIGHT_PLAN.id }),
+    ...(variant.hasQuotas && (await quotasOf(gateway))),
   });
   // The one call of this minute. One of each further minute is served too, among thousands.
   if (status === 429) await gateway.chat(key, 'one');
@@ -66,6 +78,13 @@ export async function startMeasured(scope: Scope, options: MeasuredOptions): Pro
   const measured = new MeasuredGateway(options, gateway, load);
   await measured.checkParts();
   return measured;
+}
+
+/** The options of a customer who has quotas at every scope. */
+async function quotasOf({ admin }: Gateway): Promise<object> {
+  const made = await admin.send('POST', '/admin/v1/groups', { name: 'bench', ...QUOTAS });
+  if (made.status !== 200) throw new Error(`no group was made: ${made.status} ${made.body}`);
+  return { plan: QUOTAS_PLAN.id, group: 'bench', limits: QUOTAS };
 }
 
 function buildOf(scope: Scope, { variant: { without }, folder }: MeasuredOptions): string {

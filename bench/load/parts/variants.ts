@@ -8,6 +8,8 @@ export interface Variant {
   /** Parts that do nothing. */
   readonly without?: readonly Part[];
   readonly settings?: object;
+  /** Four quotas at three scopes: the key, the account, a group. */
+  readonly hasQuotas?: true;
   /** `OTEL_EXPORTER_OTLP_ENDPOINT` is set beside it. */
   readonly traces?: Readonly<Record<string, string>>;
   /** Of the callers. */
@@ -22,6 +24,7 @@ export const VARIANTS: readonly Variant[] = [
   { name: 'no-limits', without: ['limits'] },
   { name: 'no-limits-no-books', without: ['limits', 'books'] },
   { name: 'no-metrics', without: ['metrics'] },
+  { name: 'quotas', hasQuotas: true },
   { name: 'access-log', settings: { access_log: { enabled: true, path: 'access.ndjson' } } },
   { name: 'traceparent', headers: { traceparent: RECORDED } },
   {
