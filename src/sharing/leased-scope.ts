@@ -148,14 +148,16 @@ export class LeasedScope {
     if (need.kind !== 'minute') {
       for (const name of STOCK_NAMES) {
         const amount = needOf(name, need);
-        if (amount === 0n || limitOf(limits, name) === undefined) continue;
+        const limit = limitOf(limits, name);
+        if (amount === 0n || limit === undefined) continue;
         if (this.#stocks.get(name) === undefined && this.address.wordsOf(name) === undefined) continue;
         needs.push([name, amount]);
         const here = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
         if (here >= amount) continue;
-        // If the denial was about a larger need, this one has not been asked for yet.
-        const isAsked = lease !== undefined && amount + lease.left(periodOf(name)) - here >= lease.denied;
+        // If the denial was about a larger need, or a limit that has changed, this was not asked for yet.
+        const isAsked =
+          lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - here >= lease.denied;
         lack = worse(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
       }
     }

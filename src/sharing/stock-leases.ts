@@ -58,6 +58,8 @@ export class StockLease {
   deniedUntilMs = 0;
   /** What the last denial was about, with what was left here: smaller amounts may still be granted. */
   denied = 0n;
+  /** The limit then: under another one more may be granted. */
+  deniedLimit = 0n;
   /** The coordinator has plenty left, so idle amounts may stay here for longer. */
   #isPlentiful = false;
   /** What the coordinator has on record of this node as outstanding. */
@@ -175,7 +177,10 @@ export class StockLease {
     if (ask.most > 0n) {
       this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
       // A grant leaves this as it is: until `deniedUntilMs` needs of so much are refused, smaller ones not.
-      if (granted === 0n) this.denied = this.left(period) + ask.least;
+      if (granted === 0n) {
+        this.denied = this.left(period) + ask.least;
+        this.deniedLimit = ask.limit;
+      }
     }
     this.#reported = { period, amount: this.#outstandingOf(said.used, unused) };
     this.#repliedMs = nowMs;
