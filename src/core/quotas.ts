@@ -90,6 +90,11 @@ export type UpstreamQuotaName = (typeof UPSTREAM_QUOTA_NAMES)[number];
 /** The limits of a scope of upstreams. */
 export type UpstreamLimits = Pick<QuotaLimits, (typeof QUOTA_FIELDS)[UpstreamQuotaName]>;
 
+/** Whether any limit is set. */
+export function hasQuotas(limits: QuotaLimits): boolean {
+  return Object.values(limits).some((limit) => limit !== undefined);
+}
+
 export const NO_QUOTAS: QuotaLimits = {
   requestsPerMinute: undefined,
   tokensPerMinute: undefined,

@@ -3,7 +3,7 @@
  * the rules of expiry and of what a rotated key inherits. Plain records and pure functions of the registry
  * and the store; main thread.
  */
-import type { QuotaLimits } from '../core/quotas.js';
+import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
@@ -59,7 +59,7 @@ export interface KeyUseRecord {
 
 /** Whether the key has limits of its own. */
 export function isLimited({ limits }: KeyRecord): boolean {
-  return Object.values(limits).some((limit) => limit !== undefined);
+  return hasQuotas(limits);
 }
 
 const PREFIX_CHARS = 7;

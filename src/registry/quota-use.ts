@@ -13,6 +13,7 @@ import {
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import { dayNumberOf, endOfDay } from '../ledger/day.js';
 import type { QuotaUse, SettledQuotas } from '../ledger/scope-quotas.js';
+import type { QuotaCounts } from './account-statement.js';
 
 export type { QuotaUse };
 
@@ -108,6 +109,38 @@ export function flushedUses(
     use('spend_per_day', record?.spendPerDay, isDay, day.endMs),
     use('spend_per_month', record?.spendPerMonth, isMonth, month.endMs),
   ];
+}
+
+/** From what all processes use. A count of another day or month than today's is of a period that is over. */
+export function sharedUses(
+  counts: QuotaCounts,
+  calendar: Calendar,
+  nowMs: WallMs,
+): Omit<QuotaUse, 'limit'>[] {
+  return Array.from(counts, ([quota, { period, used, held }]) => {
+    const { per } = QUOTA_KINDS[quota];
+    const now = per === 'day' ? calendar.dayAt(nowMs) : per === 'month' ? calendar.monthAt(nowMs) : undefined;
+    const isNow = now === undefined || now.number === period;
+    return { quota, used: isNow ? used : 0n, held: isNow ? held : 0n, resetsMs: now?.endMs };
+  });
+}
+
+/** What a rotated key has used, for its successor. */
+export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
+  const uses = new Map(sharedUses(counts, calendar, nowMs).map(({ quota, used }) => [quota, used]));
+  const of = (quota: QuotaName): number => Number(uses.get(quota) ?? 0n);
+  const nanoUnitsOf = (quota: QuotaName): number =>
+    Number(((uses.get(quota) ?? 0n) + PICO_PER_NANO - 1n) / PICO_PER_NANO);
+  return {
+    minuteTokens: of('tokens_per_minute'),
+    dayNumber: calendar.dayAt(nowMs).number,
+    monthNumber: calendar.monthAt(nowMs).number,
+    tokensPerDay: of('tokens_per_day'),
+    callsPerMonth: of('calls_per_month'),
+    tokensPerMonth: of('tokens_per_month'),
+    spendPerDay: nanoUnitsOf('spend_per_day'),
+    spendPerMonth: nanoUnitsOf('spend_per_month'),
+  };
 }
 
 /** Whose use a row has. A model's is that of one account, by the model's id. */

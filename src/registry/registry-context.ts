@@ -17,7 +17,7 @@ import {
   type WallMs,
 } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
-import { Calendar } from '../core/quotas.js';
+import { Calendar, hasQuotas, type QuotaName } from '../core/quotas.js';
 import { AccountDirectory } from './account-directory.js';
 import type { AccountRecord } from './account-record.js';
 import {
@@ -53,6 +53,8 @@ import {
   type QuotaUse,
   type QuotaUseRecord,
   settledIn,
+  settledOf,
+  sharedUses,
   type UsedScope,
 } from './quota-use.js';
 import type { RecordStore } from './record-store.js';
@@ -75,6 +77,9 @@ export interface RegistryContext {
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
+/** They have fields of their own in what is known of a key. */
+const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+
 /** Returns the time of a record: they hold whole milliseconds. */
 export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
@@ -94,14 +99,14 @@ export class StoreOnly {
    */
   readonly inheritsByRecord: boolean = false;
   protected readonly store: RecordStore;
-  readonly #calendar: Calendar;
+  protected readonly calendar: Calendar;
   #directory: AccountDirectory | undefined;
 
   /** `timezone` is `quota_timezone`. */
   constructor(store: RecordStore, directory?: AccountDirectory, timezone?: string) {
     this.store = store;
     this.#directory = directory;
-    this.#calendar = new Calendar(timezone);
+    this.calendar = new Calendar(timezone);
   }
 
   /** For searches. Filled from the store at the first search, unless recovery filled it. */
@@ -156,7 +161,7 @@ export class StoreOnly {
         : kind === 'key'
           ? this.store.keys.findUse(index as KeyIndex)
           : record && countsIn(record);
-    return quotasIn(limits, countsAt(counts, nowMs), flushedUses(record, this.#calendar, nowMs), nowMs);
+    return quotasIn(limits, countsAt(counts, nowMs), flushedUses(record, this.calendar, nowMs), nowMs);
   }
 
   statementOf(record: AccountRecord, nowMs: WallMs): AccountCounts {
@@ -305,7 +310,17 @@ export class SharedUses extends StoreOnly {
     const use = this.#find(record.id);
     if (use === undefined) return super.countsOf(record, nowMs);
     const { minuteUsed, dayNumber, dayCalls } = use;
-    return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
+    const now = laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs }, record.inherited);
+    const hasOthers = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
+    return hasOthers ? { ...now, quotas: settledOf(use.quotas, this.calendar, nowMs) } : now;
+  }
+
+  override quotasOf(scope: LimitedScope, nowMs: WallMs): QuotaUse[] {
+    const use = hasQuotas(scope.limits) ? this.#find(scope.id) : undefined;
+    if (use === undefined) return super.quotasOf(scope, nowMs);
+    const { minuteUsed, dayNumber, dayCalls, callsInFlight } = use;
+    const counts = { minuteUsed, dayNumber, dayCalls, ...(scope.kind === 'account' && { callsInFlight }) };
+    return quotasIn(scope.limits, counts, sharedUses(use.quotas, this.calendar, nowMs), nowMs);
   }
 
   #find(id: string): AccountUse | undefined {
