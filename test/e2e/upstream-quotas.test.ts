@@ -5,7 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { knownEverywhere, startGateway, TEST_MODEL, TEST_PRICE, type Gateway } from '../support/gateway.js';
+import { startHosts } from '../support/hosts.js';
 import { startProvider } from '../support/limited-provider.js';
+import { NO_REDIS } from '../support/redis-server.js';
 
 const MINUTE_MS = 60_000;
 const KEY = 'sk-one';
@@ -47,6 +49,21 @@ async function upstreamsOf(gateway: Gateway): Promise<readonly UpstreamView[]> {
     upstreams: UpstreamView[];
   };
   return upstreams;
+}
+
+/** The statuses that twelve callers at each gateway get in somewhat more than a minute and a half. */
+async function hammer(gateways: readonly Gateway[], key: string): Promise<ReadonlySet<number>> {
+  const untilMs = performance.now() + MINUTE_MS * 1.6;
+  const statuses = new Set<number>();
+  const caller = async (gateway: Gateway): Promise<void> => {
+    while (performance.now() < untilMs) {
+      const { status } = await gateway.chat(key, 'Hello');
+      statuses.add(status);
+      if (status !== 200) await sleep(REFUSED_PAUSE_MS);
+    }
+  };
+  await Promise.all(gateways.flatMap((gateway) => Array.from({ length: 12 }, () => caller(gateway))));
+  return statuses;
 }
 
 const at = (url: string, more: object = {}): object => ({ url, key: '${KEY}', ...more });
@@ -155,16 +172,7 @@ void t.test(
       ],
       { processes: PROCESSES },
     );
-    const untilMs = performance.now() + MINUTE_MS * 1.6;
-    const statuses = new Set<number>();
-    const caller = async (): Promise<void> => {
-      while (performance.now() < untilMs) {
-        const { status } = await gateway.chat(key, 'Hello');
-        statuses.add(status);
-        if (status !== 200) await sleep(REFUSED_PAUSE_MS);
-      }
-    };
-    await Promise.all(Array.from({ length: 12 }, caller));
+    const statuses = await hammer([gateway], key);
     t.same([...statuses].sort(), [200, 503]);
     const requests = provider.mostInMinute(KEY, 'beganMs', () => 1);
     t.ok(requests <= REQUESTS_MAX, `${requests} requests of ${REQUESTS_MAX}`);
@@ -175,3 +183,22 @@ void t.test(
     t.ok(tokens >= TOKENS_MAX * USED_LEAST, `${tokens} tokens of ${TOKENS_MAX}`);
   },
 );
+
+void t.test('two hosts keep the limits of a key together', { timeout: 600_000, ...NO_REDIS }, async (t) => {
+  const provider = await startProvider(t, { answerMs: 20, tokens: { prompt: 20, completion: 30 } });
+  const limits = { requests_per_minute: 300, tokens_per_minute: 12_000, calls_in_flight: 8 };
+  // Without a key the url alone is the scope.
+  const upstream = { url: provider.url, ...limits, queue_ms: 100 };
+  const { hosts } = await startHosts(t, { count: 2, settings: { upstream } });
+  const gateways = hosts.map(({ gateway }) => gateway);
+  const { key } = await gateways[0]!.admin.customer();
+  for (const gateway of gateways) await knownEverywhere(gateway, key);
+  const statuses = await hammer(gateways, key);
+  t.same([...statuses].sort(), [200, 503]);
+  const requests = provider.mostInMinute('', 'beganMs', () => 1);
+  const tokens = provider.mostInMinute('', 'endedMs', (call) => call.tokens);
+  t.ok(requests <= 300, `${requests} requests of 300`);
+  t.ok(tokens <= 12_000, `${tokens} tokens of 12000`);
+  t.ok(provider.mostInFlight('') <= 8, `${provider.mostInFlight('')} at a time`);
+  t.ok(Math.max(requests / 300, tokens / 12_000) >= USED_LEAST, 'most of it can be used');
+});

@@ -126,3 +126,14 @@ void t.test(
     t.equal(pooled.upstreams[0]!.requests.length, 3);
   },
 );
+
+void t.test('a limit that a reload takes away holds up nobody', async (t) => {
+  const { call, routes } = await start(t, [good], quotas(0, { requestsPerMinute: 1 }, 60_000));
+  await call().downstream.ended;
+  const waits = call();
+  routes.replace([
+    { ...routes.routeOf(0), targets: [{ ...routes.routeOf(0).targets[0]!, quotas: undefined }] },
+  ]);
+  await waits.downstream.ended;
+  t.equal(waits.downstream.error, undefined);
+});

@@ -1,0 +1,91 @@
+/** Limits that are shared with other processes: who asks the coordinator, how often, and what follows. */
+import t from 'tap';
+import type { LeaseEnd, LeaseNeed, LeaseScope } from '#src/channel/lease-channel.js';
+import type { Clock } from '#src/core/clock.js';
+import { asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
+import { createUpstreamBuffers, UpstreamCounters, UpstreamLeases } from '#src/ledger/upstream-counters.js';
+import type { TargetQuotas } from '#src/upstream/target.js';
+import { UpstreamQuotas } from '#src/upstream/upstream-quotas.js';
+
+class HeldClock implements Clock {
+  ms = 1_000_000;
+  monotonicMs = () => asMonotonicMs(this.ms);
+  wallMs = () => asWallMs(this.ms);
+}
+
+const SCOPE = asUpstreamScopeIndex(5);
+const QUOTAS: TargetQuotas = {
+  scope: SCOPE,
+  limits: { requestsPerMinute: 100, tokensPerMinute: 1_000, callsInFlight: 10 },
+  queueMs: 0,
+};
+
+function world() {
+  const clock = new HeldClock();
+  const buffers = createUpstreamBuffers(1, true);
+  const lows: number[] = [];
+  const counters = new UpstreamCounters(buffers, clock, 0, (scope) => void lows.push(scope));
+  const asks: { scopes: readonly LeaseScope[]; need: LeaseNeed; reply: (end: LeaseEnd) => void }[] = [];
+  const ask = (scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> =>
+    new Promise((reply) => void asks.push({ scopes, need, reply }));
+  const quotas = new UpstreamQuotas(counters, clock, { ask });
+  const leases = new UpstreamLeases(buffers, clock);
+  const grant = (permits: number, tokens: bigint, calls: bigint): void => {
+    leases.minute.addMinute(SCOPE, clock.ms + 5_000, permits, 0, clock.ms);
+    leases.stockOf(SCOPE, 'tokens_per_minute').add(0, tokens, tokens / 4n);
+    leases.stockOf(SCOPE, 'calls_in_flight').add(0, calls, 0n);
+  };
+  return { clock, counters, quotas, leases, asks, lows, grant };
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+void t.test('one ask a scope at a time, and a pause after a refusal', async (t) => {
+  const { clock, quotas, asks, grant } = world();
+  t.equal(quotas.take(QUOTAS, 50, false), undefined);
+  t.equal(quotas.take(QUOTAS, 60, false), undefined);
+  t.equal(asks.length, 1);
+  t.same(asks[0]!.scopes, [{ kind: 'upstream', index: SCOPE }]);
+  t.same(asks[0]!.need, { kind: 'upstream', tokens: 50 });
+  t.match(quotas.shortageOf(QUOTAS, 50), { asks: true });
+  asks[0]!.reply('refused');
+  await turn();
+  t.match(quotas.shortageOf(QUOTAS, 50), { asks: false }, 'the coordinator has replied');
+  t.equal(quotas.take(QUOTAS, 50, false), undefined);
+  t.equal(asks.length, 1);
+  clock.ms += 300;
+  t.equal(quotas.take(QUOTAS, 50, false), undefined);
+  t.equal(asks.length, 2);
+  grant(2, 100n, 2n);
+  asks[1]!.reply('try');
+  await turn();
+  t.ok(quotas.take(QUOTAS, 50, false));
+});
+
+void t.test('what was granted is taken, settled, and told when it runs low', (t) => {
+  const { counters, quotas, leases, asks, lows, grant } = world();
+  grant(3, 400n, 3n);
+  const hold = quotas.take(QUOTAS, 350, false)!;
+  t.ok(hold);
+  t.same(lows, [SCOPE], 'less than a quarter of the tokens is left');
+  t.equal(quotas.take(QUOTAS, 100, false), undefined);
+  t.equal(asks.length, 1);
+  hold.settle(10);
+  hold.ended();
+  t.match(leases.stockOf(SCOPE, 'tokens_per_minute').read(), { used: 10n, available: 390n });
+  t.match(leases.stockOf(SCOPE, 'calls_in_flight').read(), { used: 0n, available: 3n });
+  t.same(
+    counters.useOf(SCOPE, QUOTAS.limits).map(({ used }) => used),
+    [1, 10, 0],
+    'what this process uses',
+  );
+  t.end();
+});
+
+void t.test('what can never fit is not asked for', (t) => {
+  const { quotas, asks } = world();
+  t.equal(quotas.take(QUOTAS, 1_001, false), undefined);
+  t.match(quotas.shortageOf(QUOTAS, 1_001), { freeInMs: Infinity, asks: false });
+  t.equal(asks.length, 0);
+  t.end();
+});
