@@ -15,6 +15,9 @@ const PROMPT_TOKENS = 11;
 const COMPLETION_TOKENS = 5;
 const PRICE_TOKENS = 1_000_000n;
 
+/** Prompt and completion of every call. */
+export const CALL_TOKENS = PROMPT_TOKENS + COMPLETION_TOKENS;
+
 /** Pico-units of every call. */
 export const CALL_COST =
   (BigInt(PROMPT_TOKENS) * picoUnitsOf(TEST_PRICE.input)! +
