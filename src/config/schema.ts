@@ -235,7 +235,8 @@ export const settingsSchema = Type.Object(
     ),
     low_balance: Type.Enum(['refuse', 'clamp'], {
       default: 'refuse',
-      description: 'A balance below the worst case of a call: refuse the call, or lower its max_tokens.',
+      description:
+        'A balance or a quota of spending below the worst case of a call: refuse the call, or lower its max_tokens.',
       'x-applies': 'reload',
     } satisfies Annotations),
     durability: Type.Enum(['interval', 'commit'], {

@@ -130,8 +130,11 @@ function reserve(
   for (let clamps = 0; ; clamps++) {
     const need = needOf(model, wanted, listener.tokenQuota);
     const refusal = listener.ledger.admit(slot, who, need);
-    context.asksLease = refusal?.asks === true;
     if (refusal === undefined) return wanted;
+    const isSpending = refusal.quota === 'spend_per_day' || refusal.quota === 'spend_per_month';
+    // What never fits is worth asking for only if it may be lowered.
+    context.asksLease = refusal.asks && (!refusal.never || (isSpending && listener.lowBalance === 'clamp'));
+    context.lacking = isSpending ? need : undefined;
     const clamped =
       mayClamp && clamps < CLAMPS_MAX ? clampedCall(refusal, model, wanted, caller, listener) : undefined;
     if (clamped === undefined) return rejectionOf(refusal, need, model, wanted, context, listener);
@@ -290,8 +293,13 @@ export class AdmissionAsk {
     return needOf(model, boundedCall(call, caller.plan, model), this.#listener.tokenQuota);
   }
 
-  /** Of money all that the account is known to have, and at least what one token of each choice needs. */
+  /**
+   * If spending was refused, what the lowered call needs. Otherwise of money all that the account is known to
+   * have, and at least what one token of each choice needs.
+   */
   #rest(caller: Caller, call: ChatCall): CallNeeds {
+    const { lacking } = this.#context;
+    if (lacking !== undefined) return lacking;
     const least = worstCaseOf(this.#model().price, call.bodyBytes, call.choices);
     const balance = this.#listener.ledger.balanceOf(caller.account);
     const { tokens } = this.#whole(caller, call);

@@ -6,6 +6,7 @@ import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { ListenerChannel } from '../channel/listener-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, CallSlot, KeyIndex, MonotonicMs } from '../core/units.js';
+import type { CallNeeds } from '../ledger/calls.js';
 import type { JournalWriter } from '../ledger/journal.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { ChatCall } from '../protocol/chat-call.js';
@@ -68,6 +69,8 @@ export class CallContext {
   tokenLimit: TokenLimitState | undefined = undefined;
   /** Set by a rejection of a limit: those who share it may have some left. */
   asksLease = false;
+  /** What a quota of spending refused at last. Set with `asksLease`. */
+  lacking: CallNeeds | undefined = undefined;
   /** Limits are shared, and the whole hold is known not to be available. Set by `AdmissionAsk`. */
   mayClamp = false;
   /** Set by `admit` once the model is known to be on the plan. */

@@ -1,7 +1,7 @@
 /**
- * What callers see of quotas: which code, message and headers each quota of each scope refuses with, whole and
- * streamed; which calls are told that they can never fit; that calls in flight together never exceed a quota;
- * and that what is counted at the end is what the answers say was used.
+ * What callers see of quotas: which code, message and headers each quota of each scope refuses with, whole
+ * and streamed; which calls are told that they can never fit; that calls in flight together never exceed a
+ * quota; and that what is counted at the end is what the answers say was used.
  */
 import OpenAI from 'openai';
 import t from 'tap';
@@ -61,7 +61,7 @@ const PLANS = QUOTA_NAMES.flatMap((quota) => [
   { id: `plan-${idOf(quota)}`, ...AMPLE, [quota]: TIGHT[quota] },
 ]);
 
-/** The scopes of a call; each makes a caller who alone has the quota, and begins the message of its refusal. */
+/** The scopes of a call. Each makes a caller who has the quota, and tells how the message begins. */
 const SCOPES: Readonly<
   Record<string, (gateway: Gateway, quota: QuotaName, limit: number | string) => Promise<[string, string]>>
 > = {
@@ -110,7 +110,7 @@ async function checkRefusal(
   t.ok(message.startsWith(whose), `${of}: ${message}`);
   const seconds = answer.headers['retry-after']!;
   t.match(message, new RegExp(`Retry after ${seconds} second`), of);
-  if (/minute/.test(quota)) t.ok(Number(seconds) <= 63, `${of}: ${seconds} s`);
+  if (quota.includes('minute')) t.ok(Number(seconds) <= 63, `${of}: ${seconds} s`);
   if (quota === 'requests_per_minute') {
     t.match(answer.headers, { 'x-ratelimit-limit': '1', 'x-ratelimit-remaining': '0' }, of);
     const aheadSeconds = Number(answer.headers['x-ratelimit-reset']) - Date.now() / 1_000;
@@ -127,7 +127,7 @@ async function checkRefusal(
 }
 
 void t.test('quotas', async (t) => {
-  const { gateway, mock } = await startBed(t, { plans: PLANS });
+  const { gateway } = await startBed(t, { plans: PLANS });
   const { admin } = gateway;
 
   for (const name of Object.keys(SCOPES)) {
@@ -169,7 +169,7 @@ void t.test('quotas', async (t) => {
       String(LIMIT - data.usage!.total_tokens - heldStreamed),
       'what the first held and did not use is back',
     );
-    for await (const _ of streamed.data) void _;
+    await streamed.data.toReadableStream().pipeTo(new WritableStream());
     const error = await client.chat.completions.create(body).then(
       () => t.fail('a third call fits'),
       (reason: unknown) => reason,
@@ -313,7 +313,6 @@ void t.test('quotas', async (t) => {
     }
   });
 
-  t.ok((await mock.stats()) !== undefined);
   t.equal(await gateway.stop(), 0);
 });
 
