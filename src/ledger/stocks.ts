@@ -159,7 +159,9 @@ export class Stocks {
   #rename(stock: number, word: bigint, period: number): void {
     const settled = Atomics.load(this.words, stock + STOCK_SETTLED);
     if (periodsSince(settled, period) < -1) {
-      const renamed = wordOf(period, amountOf(settled));
+      // Unless it is of an earlier period, whose calls are over.
+      const isSame = settled >> PERIOD_SHIFT === word >> PERIOD_SHIFT;
+      const renamed = wordOf(period, isSame ? amountOf(settled) : 0);
       Atomics.compareExchange(this.words, stock + STOCK_SETTLED, settled, renamed);
     }
     Atomics.compareExchange(this.words, stock, word, wordOf(period, amountOf(word)));

@@ -1,0 +1,257 @@
+/**
+ * All quotas of all scopes through the ledger, against a model: trees of groups at random, calls of several
+ * threads, days and months that pass.
+ */
+import t from 'tap';
+import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
+import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
+import { createLedgerBuffers, EXTENDED_QUOTAS } from '#src/ledger/layout.js';
+import { Ledger } from '#src/ledger/ledger.js';
+import { FakeClock, randomFrom, stateOf } from '../../fixtures/ledger-world.js';
+import { newSeed } from '../../support/protocol-values.js';
+
+const ACCOUNTS = 4;
+const GROUPS = 6;
+const SLOTS = 12;
+const DAY_MS = 86_400_000;
+const NANO = 1_000n;
+
+function createWorld(threads = 1): { clock: FakeClock; ledgers: Ledger[] } {
+  const clock = new FakeClock();
+  const buffers = createLedgerBuffers({
+    accountsMax: ACCOUNTS,
+    callsInFlightMax: SLOTS,
+    keysMax: 4,
+    groupsMax: GROUPS,
+  });
+  const ledgers = Array.from({ length: threads }, () => new Ledger(buffers, clock));
+  for (let account = 0; account < ACCOUNTS; account++) {
+    ledgers[0]!.openAccount(asAccountIndex(account), stateOf({ credited: asPicoUnits(10n ** 15n) }));
+  }
+  return { clock, ledgers };
+}
+
+const planOf = (quotas: Partial<QuotaLimits>) => ({
+  callsPerDay: 1_000_000,
+  callsInFlightMax: 1_000,
+  quotas: { ...NO_QUOTAS, ...quotas },
+});
+const account = asAccountIndex(0);
+const NONE = { hold: asPicoUnits(0n), tokens: 0 };
+
+void t.test('five calls at once against 100 tokens a minute', (t) => {
+  const { ledgers } = createWorld(5);
+  const scopes = { account, plan: planOf({ tokensPerMinute: 100 }), key: undefined };
+  const refusals = ledgers.map((ledger, n) => ledger.admit(asCallSlot(n), scopes, { ...NONE, tokens: 30 }));
+  t.equal(refusals.filter((refusal) => refusal === undefined).length, 3);
+  t.match(refusals[4], { kind: 'account', quota: 'tokens_per_minute', limit: 100n, left: 10n, never: false });
+  ledgers[0]!.settle(asCallSlot(0), asPicoUnits(0n), 10);
+  t.equal(ledgers[1]!.admit(asCallSlot(5), scopes, { ...NONE, tokens: 30 }), undefined);
+  t.end();
+});
+
+void t.test('a call that can never fit is told so, whatever else is used up', (t) => {
+  const { ledgers } = createWorld();
+  const [ledger] = ledgers;
+  const group = asGroupIndex(1);
+  ledger!.groups.open(group, { callsInFlight: 1, tokensPerMonth: 50 });
+  ledger!.setGroup(account, group);
+  const scopes = { account, plan: planOf({}), key: undefined };
+  t.equal(ledger!.admit(asCallSlot(0), scopes, { ...NONE, tokens: 50 }), undefined);
+  t.match(ledger!.admit(asCallSlot(1), scopes, { ...NONE, tokens: 51 }), {
+    kind: 'group',
+    index: 1,
+    quota: 'tokens_per_month',
+    never: true,
+  });
+  t.match(ledger!.admit(asCallSlot(1), scopes, NONE), { quota: 'calls_in_flight', never: false });
+  t.end();
+});
+
+void t.test('a rule for a model holds for each account apart, its minute too', (t) => {
+  const { ledgers, clock } = createWorld();
+  const [ledger] = ledgers;
+  const model = { modelIndex: 7, limits: { ...NO_QUOTAS, requestsPerMinute: 2, callsPerDay: 3 } };
+  const admit = (slot: number, of: number) =>
+    ledger!.admit(
+      asCallSlot(slot),
+      { account: asAccountIndex(of), plan: planOf({}), key: undefined, model },
+      NONE,
+    );
+  t.equal(admit(0, 0), undefined);
+  t.equal(admit(1, 0), undefined);
+  t.match(admit(2, 0), { kind: 'model', index: 7, quota: 'requests_per_minute' });
+  t.equal(admit(2, 1), undefined, 'the other account');
+  clock.pass(62_000);
+  t.equal(admit(3, 0), undefined);
+  t.match(admit(4, 0), { kind: 'model', quota: 'calls_per_day', limit: 3n });
+  t.ok(ledger!.release(asCallSlot(3)));
+  t.equal(admit(4, 0), undefined);
+  t.end();
+});
+
+void t.test('what the store keeps of a scope counts after a restart, and holds do not', (t) => {
+  const { ledgers } = createWorld();
+  const [ledger] = ledgers;
+  const key = asKeyIndex(2);
+  const limits = {
+    tokensPerMonth: 100,
+    spendPerDay: asPicoUnits(5_000n),
+    callsPerMonth: 9,
+    tokensPerMinute: 60,
+  };
+  ledger!.keys.open(key, limits);
+  const scopes = { account, plan: planOf({}), key };
+  const needs = { hold: asPicoUnits(2_500n), tokens: 30 };
+  t.equal(ledger!.admit(asCallSlot(0), scopes, needs), undefined);
+  t.match(ledger!.admit(asCallSlot(1), scopes, needs), { kind: 'key', quota: 'spend_per_day', left: 2_000n });
+  ledger!.settle(asCallSlot(0), asPicoUnits(1_200n), 20);
+  t.equal(ledger!.admit(asCallSlot(1), scopes, needs), undefined, 'held, and lost with the process');
+  const settled = ledger!.settledOf({ kind: 'key', index: key });
+  t.match(settled, { tokensPerMonth: 20, spendPerDay: 2, minuteTokens: 20 });
+  const after = createWorld().ledgers[0]!;
+  after.keys.open(key, limits);
+  after.restoreSettled({ kind: 'key', index: key }, settled!, 0);
+  t.match(
+    after.useOf({ kind: 'key', index: key }).map(({ quota, used, held }) => [quota, used, held]),
+    [
+      ['tokens_per_minute', 20n, 0n],
+      ['calls_per_month', 2n, 0n],
+      ['tokens_per_month', 20n, 0n],
+      ['spend_per_day', 2_000n, 0n],
+    ],
+  );
+  t.end();
+});
+
+void t.test('trees of scopes at random: no quota of any is ever exceeded, and none is lost', (t) => {
+  const seed = newSeed();
+  for (let run = 0; run < 40; run++) {
+    const random = randomFrom(seed + run);
+    const { clock, ledgers } = createWorld(3);
+    const someLimits = (): Partial<QuotaLimits> => {
+      const limits: Record<string, number | bigint> = {};
+      for (const name of [...EXTENDED_QUOTAS, 'calls_per_day'] as const) {
+        if (random(3) > 0) continue;
+        const { unit } = QUOTA_KINDS[name];
+        limits[QUOTA_FIELDS[name]] =
+          unit === 'money'
+            ? BigInt(1 + random(900)) * NANO
+            : unit === 'tokens'
+              ? 1 + random(400)
+              : 1 + random(8);
+      }
+      return limits;
+    };
+    const plan = planOf({ ...someLimits(), callsInFlight: undefined, callsPerDay: undefined });
+    const keyLimits = someLimits();
+    ledgers[0]!.keys.open(asKeyIndex(1), keyLimits);
+    const parents: (number | undefined)[] = [];
+    const groupLimits = Array.from({ length: GROUPS }, (_, group) => {
+      const limits = someLimits();
+      parents.push(group === 0 || random(3) === 0 ? undefined : random(group));
+      const parent = parents[group];
+      ledgers[0]!.groups.open(asGroupIndex(group), limits, {
+        parent: parent === undefined ? undefined : asGroupIndex(parent),
+      });
+      return limits;
+    });
+    const groupOf = Array.from({ length: ACCOUNTS }, (_, index) => {
+      const group = random(4) === 0 ? undefined : random(GROUPS);
+      ledgers[0]!.setGroup(asAccountIndex(index), group === undefined ? undefined : asGroupIndex(group));
+      return group;
+    });
+    const limitsOf = new Map<string, Partial<QuotaLimits>>([['key', keyLimits]]);
+    for (let index = 0; index < ACCOUNTS; index++) limitsOf.set(`account ${index}`, plan.quotas);
+    groupLimits.forEach((limits, group) => limitsOf.set(`group ${group}`, limits));
+    const chainOf = (index: number, isLimited: boolean): string[] => {
+      const chain = [...(isLimited ? ['key'] : []), `account ${index}`];
+      let depth = 0;
+      for (let at = groupOf[index]; at !== undefined && depth < 4; at = parents[at], depth++)
+        chain.push(`group ${at}`);
+      return chain;
+    };
+    /** By scope and quota, but for the minute: what is taken. */
+    const taken = new Map<string, number>();
+    interface Open {
+      chain: string[];
+      hold: number;
+      tokens: number;
+      period: number;
+    }
+    const open = new Map<number, Open>();
+    let period = 0;
+    const amountOf = (unit: string, { hold, tokens }: Pick<Open, 'hold' | 'tokens'>): number =>
+      unit === 'money' ? hold : unit === 'tokens' ? tokens : 1;
+    const each = (
+      chain: string[],
+      visit: (at: string, name: keyof typeof QUOTA_KINDS, limit: number) => void,
+    ) => {
+      for (const scope of chain) {
+        for (const [name, field] of Object.entries(QUOTA_FIELDS)) {
+          const limit = limitsOf.get(scope)![field];
+          if (limit === undefined || name === 'requests_per_minute' || name === 'tokens_per_minute') continue;
+          const units = typeof limit === 'bigint' ? Number(limit / NANO) : limit;
+          visit(`${scope} ${name}`, name as keyof typeof QUOTA_KINDS, units);
+        }
+      }
+    };
+    for (let step = 0; step < 300; step++) {
+      const ledger = ledgers[random(3)]!;
+      const slot = random(SLOTS);
+      const call = open.get(slot);
+      if (random(40) === 0) {
+        clock.pass(40 * DAY_MS);
+        period += 1;
+        for (const at of taken.keys()) if (!at.endsWith('in_flight')) taken.set(at, 0);
+      } else if (call === undefined) {
+        const index = random(ACCOUNTS);
+        const isLimited = random(3) === 0;
+        const needs = { hold: random(300), tokens: 1 + random(100) };
+        const chain = chainOf(index, isLimited);
+        const unfit: string[] = [];
+        each(chain, (at, name, limit) => {
+          const used = taken.get(at) ?? 0;
+          if (used >= limit || used + amountOf(QUOTA_KINDS[name].unit, needs) > limit) unfit.push(at);
+        });
+        const scopes = { account: asAccountIndex(index), plan, key: isLimited ? asKeyIndex(1) : undefined };
+        const hold = asPicoUnits(BigInt(needs.hold) * NANO);
+        const refusal = ledger.admit(asCallSlot(slot), scopes, { hold, tokens: needs.tokens });
+        if (refusal === undefined && unfit.length > 0)
+          t.fail(`seed ${seed + run}, step ${step}: one too many`);
+        if (
+          refusal !== undefined &&
+          refusal.quota !== 'tokens_per_minute' &&
+          unfit.length === 0 &&
+          !refusal.never
+        )
+          t.fail(`seed ${seed + run}, step ${step}: refused by ${refusal.kind} ${refusal.quota}`);
+        if (refusal !== undefined) continue;
+        each(chain, (at, name) =>
+          taken.set(at, (taken.get(at) ?? 0) + amountOf(QUOTA_KINDS[name].unit, needs)),
+        );
+        open.set(slot, { ...needs, chain, period });
+      } else {
+        open.delete(slot);
+        const released = random(3) === 0;
+        const used = { hold: random(call.hold + 1), tokens: random(call.tokens + 1) };
+        if (released) ledger.release(asCallSlot(slot));
+        else ledger.settle(asCallSlot(slot), asPicoUnits(BigInt(used.hold) * NANO), used.tokens);
+        each(call.chain, (at, name) => {
+          const { unit, per } = QUOTA_KINDS[name];
+          if (per !== 'flight' && call.period !== period) return;
+          const gives =
+            released || per === 'flight' ? amountOf(unit, call) : amountOf(unit, call) - amountOf(unit, used);
+          taken.set(at, (taken.get(at) ?? 0) - gives);
+        });
+      }
+    }
+    for (const slot of open.keys()) ledgers[0]!.release(asCallSlot(slot));
+    for (let group = 0; group < GROUPS; group++) {
+      const uses = ledgers[0]!.useOf({ kind: 'group', index: asGroupIndex(group) });
+      if (uses.some(({ held }) => held !== 0n)) t.fail(`seed ${seed + run}: group ${group} holds something`);
+    }
+  }
+  t.pass(`seed ${seed}`);
+  t.end();
+});

@@ -1,0 +1,161 @@
+/**
+ * Stocks against a model: in each period no more is taken than the limit, whatever the calendar and other
+ * threads do; what a lease has taken back is never taken too.
+ */
+import t from 'tap';
+import { createLedgerBuffers, openLedgerViews, STOCKS, QUOTA_WORDS64, LEASES } from '#src/ledger/layout.js';
+import { LeasedStocks, StockLeaseWords } from '#src/ledger/leased-stocks.js';
+import { Stocks } from '#src/ledger/stocks.js';
+import { FakeClock, interruptAt, randomFrom } from '../../fixtures/ledger-world.js';
+import { newSeed } from '../../support/protocol-values.js';
+
+const STOCK = QUOTA_WORDS64 + STOCKS;
+const DAY = 20_454;
+
+const createWords = (): BigInt64Array =>
+  openLedgerViews(createLedgerBuffers({ accountsMax: 2, callsInFlightMax: 1 })).quotas.words64;
+
+void t.test('a period begins at nothing once, and what comes late changes nothing', (t) => {
+  const stocks = new Stocks(createWords());
+  t.equal(stocks.take(STOCK, DAY, 60, 100), DAY);
+  t.equal(stocks.take(STOCK, DAY, 41, 100), undefined);
+  stocks.settle(STOCK, DAY, 60, 10);
+  t.same(stocks.read(STOCK, DAY), { taken: 10, settled: 10 });
+  t.equal(stocks.take(STOCK, DAY, 90, 100), DAY);
+  t.equal(stocks.take(STOCK, DAY + 1, 100, 100), DAY + 1);
+  stocks.settle(STOCK, DAY, 90, 90);
+  t.same(stocks.read(STOCK, DAY + 1), { taken: 100, settled: 0 }, 'the day before is over');
+  t.equal(stocks.take(STOCK, DAY, 1, 100), undefined, 'a clock that was set back over midnight');
+  t.equal(stocks.take(STOCK, DAY - 3, 1, 100), undefined, 'or by days');
+  stocks.settle(STOCK, DAY - 3, 100, 30);
+  t.same(stocks.read(STOCK, DAY - 3), { taken: 30, settled: 30 });
+  stocks.reverse(STOCK, DAY - 3, 30);
+  t.same(stocks.read(STOCK, DAY - 3), { taken: 0, settled: 0 });
+  t.end();
+});
+
+void t.test('any order of takes, ends, reversals and days', (t) => {
+  const seed = newSeed();
+  for (let run = 0; run < 100; run++) {
+    const random = randomFrom(seed + run);
+    const words = createWords();
+    const threads = [0, 1].map(() => new Stocks(words));
+    const limit = 1 + random(2) * 3_000_000_000_000_000 + random(1_000);
+    const open: { period: number; held: number }[] = [];
+    let day = DAY;
+    let [used, held] = [0, 0];
+    for (let step = 0; step < 300; step++) {
+      const stocks = threads[random(2)]!;
+      if (random(20) === 0) {
+        day += 1 + random(40);
+        used = held = 0;
+      } else if (random(2) === 0 || open.length === 0) {
+        const amount = random(2) === 0 ? random(50) : Math.floor((limit / 16) * random(16));
+        const left = limit - used - held;
+        const taken = stocks.take(STOCK, day, amount, limit);
+        if ((taken !== undefined) !== (left > 0 && amount <= left))
+          t.fail(`seed ${seed + run}, step ${step}`);
+        if (taken === undefined) continue;
+        held += amount;
+        open.push({ period: taken, held: amount });
+      } else {
+        const [call] = open.splice(random(open.length), 1);
+        const uses = random(4) === 0 ? call!.held + random(9) : Math.floor((call!.held / 8) * random(8));
+        stocks.settle(STOCK, call!.period, call!.held, uses);
+        if (call!.period === day) {
+          held -= call!.held;
+          used += uses;
+          if (random(5) === 0) {
+            stocks.reverse(STOCK, day, uses);
+            used -= uses;
+          }
+        }
+      }
+      const read = stocks.read(STOCK, day);
+      if (read.settled !== used || read.taken !== used + held) {
+        t.same(read, { taken: used + held, settled: used }, `seed ${seed + run}, step ${step}`);
+      }
+    }
+  }
+  t.pass(`seed ${seed}`);
+  t.end();
+});
+
+void t.test('at whatever step another thread takes, the limit holds, also over midnight', (t) => {
+  for (const [name, otherDay] of [
+    ['the same day', DAY],
+    ['midnight', DAY + 1],
+  ] as const) {
+    for (let step = 0; ; step++) {
+      const words = createWords();
+      const [one, two] = [new Stocks(words), new Stocks(words)];
+      one.take(STOCK, DAY, 30, 100);
+      const periods: (number | undefined)[] = [];
+      const reached = interruptAt(
+        step,
+        () => periods.push(one.take(STOCK, DAY, 60, 100)),
+        () => periods.push(two.take(STOCK, otherDay, 60, 100)),
+      );
+      if (!reached) break;
+      for (const day of [DAY, DAY + 1]) {
+        const taken = 60 * periods.filter((period) => period === day).length + (day === DAY ? 30 : 0);
+        if (taken > 100) t.fail(`${name}, step ${step}: ${taken} on ${day}`);
+      }
+      const last = Math.max(...periods.map((period) => period ?? 0));
+      const expected = 60 * periods.filter((period) => period === last).length + (last === DAY ? 30 : 0);
+      t.equal(two.read(STOCK, last).taken, expected, `${name}, step ${step}`);
+    }
+  }
+  t.end();
+});
+
+void t.test('a lease gives what was granted, and takes back what no call has', (t) => {
+  const words = createWords();
+  const clock = new FakeClock();
+  const stocks = new LeasedStocks(words, clock);
+  const lease = new StockLeaseWords(words, STOCK, clock);
+  t.equal(stocks.take(STOCK, 0, 1), undefined, 'nothing was granted');
+  lease.add(0, 10n, 4n);
+  t.equal(stocks.take(STOCK, 0, 5), 0);
+  t.notOk(stocks.ranLow);
+  t.equal(stocks.take(STOCK, 0, 1), 0);
+  t.ok(stocks.ranLow);
+  t.equal(stocks.take(STOCK, 0, 5), undefined);
+  t.match(lease.read(), { period: 0, granted: 10n, available: 4n });
+  t.equal(lease.takeBack(100n), 4n);
+  t.match(lease.read(), { granted: 6n, available: 0n });
+  stocks.settle(STOCK, 0, 5, 2);
+  t.match(lease.read(), { granted: 6n, available: 3n });
+  t.equal(stocks.take(STOCK, 0, 3), 0);
+  t.ok(LEASES > STOCKS);
+  t.end();
+});
+
+void t.test('at whatever step a lease is taken back, a call that is admitted was granted', (t) => {
+  for (const [name, operate, intrude] of [
+    ['take back in a take', 'take', 'takeBack'],
+    ['take in a take back', 'takeBack', 'take'],
+  ] as const) {
+    for (let step = 0; ; step++) {
+      const words = createWords();
+      const clock = new FakeClock();
+      const stocks = new LeasedStocks(words, clock);
+      const lease = new StockLeaseWords(words, STOCK, clock);
+      lease.add(0, 10n, 0n);
+      let [admitted, back] = [0, 0n];
+      const act = {
+        take: () => (admitted = stocks.take(STOCK, 0, 7) === undefined ? 0 : 7),
+        takeBack: () => (back = lease.takeBack(6n)),
+      };
+      const reached = interruptAt(
+        step,
+        () => act[operate](),
+        () => act[intrude](),
+      );
+      if (!reached) break;
+      if (admitted + Number(back) > 10) t.fail(`${name}, step ${step}: ${admitted} and ${back}`);
+      t.match(lease.read(), { granted: 10n - back, available: 10n - back - BigInt(admitted) });
+    }
+  }
+  t.end();
+});
