@@ -40,19 +40,32 @@ const PERIOD_MASK = (1 << PERIOD_BITS) - 1;
 /** A lost exchange means that another thread made progress. To lose so many in a row is a bug. */
 const TRIES_MAX = 100_000;
 
+/** A word as two halves: a third of the time that arithmetic with bigints takes. */
+const whole = new BigInt64Array(1);
+const [LOW, HIGH] = [0, 1];
+const halves = new Int32Array(whole.buffer);
+const TWO_32 = 2 ** 32;
+const HIGH_BITS = AMOUNT_BITS - 32;
+const HIGH_MASK = (1 << HIGH_BITS) - 1;
+
 export function wordOf(period: number, amount: number): bigint {
-  return (BigInt(period & PERIOD_MASK) << PERIOD_SHIFT) | BigInt.asUintN(AMOUNT_BITS, BigInt(amount));
+  const high = Math.floor(amount / TWO_32);
+  halves[LOW] = amount - high * TWO_32;
+  halves[HIGH] = ((period & PERIOD_MASK) << HIGH_BITS) | (high & HIGH_MASK);
+  return whole[0]!;
 }
 
 export function amountOf(word: bigint): number {
-  return Number(BigInt.asIntN(AMOUNT_BITS, word));
+  whole[0] = word;
+  return ((halves[HIGH]! << PERIOD_BITS) >> PERIOD_BITS) * TWO_32 + (halves[LOW]! >>> 0);
 }
 
 /** Periods by which `period` is after that of the word; negative if it is before. */
 export function periodsSince(word: bigint, period: number): number {
   // A word of zeros is of no period.
   if (word === 0n) return 1;
-  return ((period - Number(word >> PERIOD_SHIFT)) << (32 - PERIOD_BITS)) >> (32 - PERIOD_BITS);
+  whole[0] = word;
+  return ((period - (halves[HIGH]! >>> HIGH_BITS)) << (32 - PERIOD_BITS)) >> (32 - PERIOD_BITS);
 }
 
 /** What is taken of a stock in a period. */
