@@ -27,6 +27,8 @@
  *   the exchange fails.
  * - A tick without a mark began with the `settled` of the next tick that has one: nothing ended in between.
  *   If there is none, it is `settled` itself, read before `last` is.
+ *   Who looks for it writes it as the mark of the tick that had none, unless its place has that of a later
+ *   tick or changes meanwhile.
  * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
  * - Marks are compared modulo 2^42, which is more than any limit, and a place sees the same tick again after
  *   eight years.
@@ -147,18 +149,28 @@ export class TokenWindow {
     );
   }
 
-  /** What of `taken` has not ended before tick `from`. */
+  /**
+   * What of `taken` has not ended before tick `from`. If that has no mark, it gets the one that was found for
+   * it, so that the next look finds it at once.
+   */
   #weightOf(record: number, taken: bigint, from: number): number {
-    const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+    const first = Math.max(0, from);
+    const place = marksAt(record) + (first % TOKEN_MARK_COUNT);
+    const seen = Atomics.load(this.#words64, place);
+    this.#marked = first;
+    if (hasTick(seen, first)) return differenceOf(taken, seen);
+    let found = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+    this.#marked = undefined;
     const last = Atomics.load(this.#words32, lastAt(record));
-    for (let tick = Math.max(0, from); tick <= last; tick++) {
+    for (let tick = first + 1; tick <= last; tick++) {
       const mark = Atomics.load(this.#words64, marksAt(record) + (tick % TOKEN_MARK_COUNT));
       if (!hasTick(mark, tick)) continue;
       this.#marked = tick;
-      return differenceOf(taken, mark);
+      found = mark;
+      break;
     }
-    this.#marked = undefined;
-    return differenceOf(taken, settled);
+    if (isBefore(seen, first)) Atomics.compareExchange(this.#words64, place, seen, markOf(first, found));
+    return differenceOf(taken, found);
   }
 
   /** Writes the mark of the tick it is, unless it is there. */
@@ -198,12 +210,18 @@ const HIGH_MASK = (1 << HIGH_BITS) - 1;
 function markOf(tick: number, settled: bigint): bigint {
   whole[0] = settled;
   halves[HIGH] = ((tick & TICK_MASK) << HIGH_BITS) | (halves[HIGH]! & HIGH_MASK);
-  return whole[0]!;
+  return whole[0];
 }
 
 function hasTick(mark: bigint, tick: number): boolean {
   whole[0] = mark;
   return halves[HIGH]! >>> HIGH_BITS === (tick & TICK_MASK);
+}
+
+/** Whether the mark is of an earlier tick. A thread that is ahead may have marked a later one there. */
+function isBefore(mark: bigint, tick: number): boolean {
+  whole[0] = mark;
+  return ((halves[HIGH]! >>> HIGH_BITS) - tick) << HIGH_BITS < 0;
 }
 
 function amountOf(word: bigint): number {
