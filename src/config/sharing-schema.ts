@@ -109,11 +109,12 @@ export const sharingSchema = Type.Object(
         'x-unit': 'hosts',
       } satisfies Annotations),
     ),
-    on_authority_loss: Type.Enum(['refuse', 'equal_share'], {
-      default: 'refuse',
-      description:
-        'Once what a gateway has leased is used up and the server cannot be reached: 503, or what was set aside for it of the money and the calls of the day, and after two minutes an equal share of the requests a minute.',
-    } satisfies Annotations),
+    on_authority_loss: Type.Optional(
+      Type.Enum(['refuse', 'equal_share'], {
+        description:
+          'Default equal_share if hosts is given, else refuse. Once what a gateway has leased is used up and the server cannot be reached: 503, or what was set aside for it of the money and the calls of the day, and after two minutes an equal share of the requests a minute.',
+      } satisfies Annotations),
+    ),
     node_expiry_seconds: whole(
       60,
       NODE_EXPIRY_SECONDS_MAX,

@@ -60,7 +60,8 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const { sharing } = settings;
   const memory = new CoordinatorMemory(settings.data, sharing.namespace);
   const accounting = hostAccounting(store);
-  const shares = sharing.on_authority_loss === 'equal_share' ? (sharing.hosts ?? 1) * settings.processes : 0;
+  const { hosts, on_authority_loss: onLoss = hosts === undefined ? 'refuse' : 'equal_share' } = sharing;
+  const shares = onLoss === 'equal_share' ? (hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const nodes: EqualShare[] = [];
   // What one of them finds, the others find out too.

@@ -51,6 +51,8 @@ export class StockLease {
   readonly #words: StockWords;
   readonly #idle: IdleFloor<bigint>;
   readonly #rate: UseRate;
+  /** Granted and not given back, since the lease was made. */
+  #net: bigint;
   #usedMs: number;
   /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
@@ -81,6 +83,7 @@ export class StockLease {
     // of a period is still on the coordinator's record.
     this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n };
     this.#idle = new IdleFloor(0n, nowMs);
+    this.#net = granted;
     this.#rate = new UseRate(Number(used), nowMs);
     this.#usedMs = nowMs;
     this.#repliedMs = nowMs;
@@ -131,7 +134,7 @@ export class StockLease {
     nowMs: number,
   ): StockAsk | undefined {
     const held = this.#words.read();
-    if (this.#rate.read(Number(held.used), nowMs)) this.#usedMs = nowMs;
+    if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
     this.#gaveBack = false;
     const isOver = held.period < today;
     const period = isOver ? today : held.period;
@@ -188,6 +191,7 @@ export class StockLease {
     this.#words.tell?.(remaining, freeInMs);
     if (granted === 0n) return;
     // If the coordinator has no more, running low is not worth an ask.
+    this.#net += granted;
     this.#words.add(period, granted, remaining === 0n ? 0n : this.#lowOf(unused));
     this.#collect();
     this.#usedMs = nowMs;
@@ -200,7 +204,7 @@ export class StockLease {
    */
   look(nowMs: number): boolean {
     const held = this.#words.read();
-    if (this.#rate.read(Number(held.used), nowMs)) this.#usedMs = nowMs;
+    if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
     const idleMs = this.#isPlentiful ? this.#plentifulMs : IDLE_MS_SCARCE;
     const keep = nowMs - this.#usedMs >= idleMs ? 0n : this.#covered;
     const idle = this.#idle.look(held.available, idleMs, nowMs) - keep;
@@ -243,6 +247,11 @@ export class StockLease {
     return BigInt(Math.ceil((this.#rate.perSecond * coveredMsOf(this.#isPlentiful)) / 1_000));
   }
 
+  /** Of a balance what was charged is granted no more. */
+  #usedOf({ granted, used }: StockHeld): number {
+    return Number(this.name === 'balance' ? this.#net - granted : used);
+  }
+
   #outstandingOf(used: bigint, unused: bigint): bigint {
     return STOCK_KINDS[this.name] === 'period' ? used + unused : unused;
   }
@@ -254,7 +263,10 @@ export class StockLease {
   }
 
   #giveBack(amount: bigint): void {
-    if (amount > 0n && this.#words.takeBack(amount) > 0n) this.#gaveBack = true;
+    if (amount <= 0n) return;
+    const taken = this.#words.takeBack(amount);
+    this.#net -= taken;
+    if (taken > 0n) this.#gaveBack = true;
   }
 
   /** Collects uncovered charges from what is available here. */

@@ -16,9 +16,11 @@ export class Crowd {
   /** In the order of the hosts. */
   readonly callers: readonly Caller[];
 
-  constructor(hosts: readonly Host[], { key }: Customer, connections = CONNECTIONS) {
+  /** `paceMs`: what each call takes, answered or refused. */
+  constructor(hosts: readonly Host[], { key }: Customer, connections = CONNECTIONS, paceMs?: number) {
+    const refusedPauseMs = paceMs ?? REFUSED_PAUSE_MS;
     this.callers = hosts.map(
-      ({ gateway }) => new Caller({ port: gateway.port, key, connections, refusedPauseMs: REFUSED_PAUSE_MS }),
+      ({ gateway: { port } }) => new Caller({ port, key, connections, refusedPauseMs, upstreamMs: paceMs }),
     );
   }
 

@@ -22,6 +22,8 @@ export interface HostsOptions {
   readonly count: number;
   /** Over those of `testSettings`; `sharing` beside its URL. */
   readonly settings?: Parameters<typeof testSettings>[1] & { readonly sharing?: object };
+  /** Default one without persistence. With a URL, hosts go there and not over their wires. */
+  readonly server?: { readonly redis: RedisServer; readonly url?: string };
   /** How far the calendar of the last host is ahead. Default 0. */
   readonly lastAheadMs?: number;
 }
@@ -34,12 +36,12 @@ export interface Hosts {
 /** Resolves when all of them serve. */
 export async function startHosts(
   t: Scope,
-  { count, settings = {}, lastAheadMs = 0 }: HostsOptions,
+  { count, settings = {}, lastAheadMs = 0, server }: HostsOptions,
 ): Promise<Hosts> {
-  const redis = await startRedis(t);
+  const redis = server?.redis ?? (await startRedis(t));
   const mock = await startMock(t);
   const start = async (wire: Wire, folder: string, env: Record<string, string>): Promise<Host> => {
-    const sharing = { ...settings.sharing, url: `redis://127.0.0.1:${wire.port}` };
+    const sharing = { ...settings.sharing, url: server?.url ?? `redis://127.0.0.1:${wire.port}` };
     const config = testSettings(mock.url, { ...settings, sharing });
     const gateway = await startGateway(t, { config, folder, env });
     return {

@@ -70,7 +70,6 @@ void t.test('sharing is read', (t) => {
     ...sharing,
     password: 's3cret',
     namespace: 'tollgate',
-    on_authority_loss: 'refuse',
     node_expiry_seconds: 900,
     partitions: 1,
   });
