@@ -26,10 +26,10 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const COMMANDS_MAX = 1_024;
 /**
  * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off. A
- * thousand hosts that lost one server at the same moment so come back as some 1,300 connections a second.
+ * thousand hosts that lost one server at the same moment so come back as some 2,700 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
-const RECONNECT_LONGEST_MS = 1_000;
+const RECONNECT_LONGEST_MS = 500;
 /** Replies of a server that is not the master, or not yet: the master has to be found again. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
 const SINGLE_SERVER = /^rediss?:/;

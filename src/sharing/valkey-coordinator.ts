@@ -32,8 +32,8 @@ import { ValkeyPartition, type HostAccounting, type PartitionReply } from './val
 
 /** Clocks drift apart by up to half a thousandth; of two, each may. */
 const CLOCK_DRIFT = 0.001;
-/** Older estimates of the server's clock are not used. */
-const CLOCK_ESTIMATE_MS_MAX = 60_000;
+/** Older estimates of the server's clock are not used: a server that is away for longer is not checked. */
+const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
 export interface ValkeyCoordinatorOptions {
   /** `close` closes it. */
