@@ -17,7 +17,7 @@ invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks
  * one percent of the throughput; less would leave slow networks no time to use a permit.
  */
 export const SHORT_TICKS = 1;
-/** The validity for a quiet account, some 24 s: renewed at a half, its leases outlast a failover of a server. */
+/** The validity for a quiet account, some 24 s: renewed at a half, its leases outlast a failover. */
 export const LONG_TICKS = 40;
 /** Long validity is for accounts of which less than this part weighs: so much can lie idle. */
 export const QUIET_PART = 2;
