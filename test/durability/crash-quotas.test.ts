@@ -1,7 +1,8 @@
 /**
  * Quotas after kill -9: an account, its key and its groups have used what the last flush says, no less than
  * the usage on disk and no more than what callers sent. What calls in flight held is free again. With two
- * processes the rows on disk are judged so: the coordinator also counts what it had granted to those that died.
+ * processes the rows on disk are judged so: the coordinator also counts what it had granted to those that
+ * died.
  */
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
