@@ -238,8 +238,8 @@ export class ScopeQuotas {
   /** `record` is undefined for an account that has not called yet. */
   tokenMinuteOf(record: number | undefined, limit: number): TokenMinute {
     if (record === undefined) return { limit, remaining: limit, resetMs: 0 };
-    const { taken } = this.#useOf(record, TOKENS_PER_MINUTE);
-    const resetMs = this.#window === undefined ? MINUTE_MS : this.#window.msUntil(record, limit, limit);
+    const { taken, settled } = this.#useOf(record, TOKENS_PER_MINUTE);
+    const resetMs = this.#window?.msUntilFree(record, taken > settled) ?? MINUTE_MS;
     return { limit, remaining: Math.max(0, limit - taken), resetMs: taken === 0 ? 0 : resetMs };
   }
 

@@ -128,6 +128,12 @@ export class TokenWindow {
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
   }
 
+  /** Milliseconds until nothing weighs, if calls in flight (`isHeld`: there are some) end now. */
+  msUntilFree(record: number, isHeld: boolean): number {
+    const from = isHeld ? this.#tick(record) : Atomics.load(this.#words32, lastAt(record));
+    return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - this.#clock.monotonicMs());
+  }
+
   /** Counts `used` tokens of calls that ended `ageMs` ago. Main thread, before the scope is first used. */
   set(record: number, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
