@@ -10,9 +10,10 @@
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
-import type { AccountIndex, KeyIndex, PicoUnits } from '../core/units.js';
+import type { AccountIndex, GroupIndex, KeyIndex, ModelScopeIndex, PicoUnits } from '../core/units.js';
 import type { LowLeases } from '../ledger/counters.js';
 
+/** `model`: an account's rule for a model. */
 export type ScopeKind = 'account' | 'key' | 'group' | 'model' | 'upstream';
 
 /** A scope by its index in the ledger. */
@@ -23,7 +24,7 @@ export interface LeaseScope {
 
 /**
  * What the request could not take: a permit; what admission takes, a call of each stock of calls, a hold and
- * tokens; or both, of an upstream.
+ * tokens, and of a rule for a model a permit too; or all that, of an upstream.
  */
 export type LeaseNeed =
   | { readonly kind: 'minute' }
@@ -88,5 +89,15 @@ export class LeaseChannel implements LowLeases {
   /** The ledger calls it. */
   key(key: KeyIndex): void {
     this.low('key', key);
+  }
+
+  /** The ledger calls it. */
+  group(group: GroupIndex): void {
+    this.low('group', group);
+  }
+
+  /** The ledger calls it. */
+  model(model: ModelScopeIndex): void {
+    this.low('model', model);
   }
 }

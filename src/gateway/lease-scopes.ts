@@ -1,5 +1,5 @@
 /**
- * Where the leases of accounts, keys, groups and upstreams lie, and which limits they have, for the lease
+ * Where the leases of accounts, keys, groups, rules for models and upstreams lie, and which limits they have, for the lease
  * manager. shared-accounting.ts makes it, on the main thread.
  */
 import type { LeaseScope } from '../channel/lease-channel.js';
@@ -10,9 +10,11 @@ import {
   asAccountIndex,
   asGroupIndex,
   asKeyIndex,
+  asModelScopeIndex,
   asUpstreamScopeIndex,
   type GroupIndex,
   type KeyIndex,
+  type ModelScopeIndex,
   type UpstreamScopeIndex,
 } from '../core/units.js';
 import type { Scope } from '../ledger/layout.js';
@@ -21,6 +23,7 @@ import type { UpstreamLeases } from '../ledger/upstream-counters.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { StockName } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
+import { modelScope } from '../sharing/used-before.js';
 import type { StockWords } from '../sharing/stock-leases.js';
 import { balanceWords, dayWords, slotWords, type SpentAccounting } from '../sharing/stock-words.js';
 import type { LiveSettings } from './reload.js';
@@ -66,10 +69,10 @@ export class LeaseScopes {
         const limits = (): QuotaLimits => ledger.groups.limitsOf(group);
         return this.#address({ kind, index: group }, idOf.group(group), leases.groups, limits);
       }
+      case 'model':
+        return this.#model(asModelScopeIndex(index));
       case 'upstream':
         return this.#upstream(asUpstreamScopeIndex(index));
-      default:
-        return undefined;
     }
   };
 
@@ -100,6 +103,21 @@ export class LeaseScopes {
       wordsOf,
       limits,
     };
+  }
+
+  /** An account's rule for a model. */
+  #model(index: ModelScopeIndex): ScopeAddress | undefined {
+    const { ledger, leases, live, idOf } = this.#options;
+    const pair = ledger.modelScopes.pairOf(index);
+    const model = pair && live.catalog.models[pair.modelIndex];
+    const account = pair && idOf.account(pair.account);
+    if (model === undefined || account === undefined) return undefined;
+    const { account: of, modelIndex } = pair!;
+    const scope = modelScope(account, model.id);
+    return this.#address({ kind: 'model', index }, scope, leases.models, () => {
+      const plan = live.catalog.plans[ledger.planIndexOf(of)];
+      return plan?.modelLimits?.[modelIndex] ?? {};
+    });
   }
 
   #upstream(index: UpstreamScopeIndex): ScopeAddress | undefined {

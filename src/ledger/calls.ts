@@ -367,6 +367,6 @@ export class Calls {
 function tell(low: LowLeases, scope: number, index: number): void {
   if (scope === KEY_SCOPE) low.key(index as KeyIndex);
   else if (scope === ACCOUNT_SCOPE) low.account(index as AccountIndex);
-  else if (scope === MODEL_SCOPE) low.model?.(index as ModelScopeIndex);
-  else low.group?.(index as GroupIndex);
+  else if (scope === MODEL_SCOPE) low.model(index as ModelScopeIndex);
+  else low.group(index as GroupIndex);
 }

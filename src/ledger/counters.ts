@@ -35,8 +35,8 @@ export interface Counters {
 export interface LowLeases {
   account(account: AccountIndex): void;
   key(key: KeyIndex): void;
-  group?(group: GroupIndex): void;
-  model?(model: ModelScopeIndex): void;
+  group(group: GroupIndex): void;
+  model(model: ModelScopeIndex): void;
 }
 
 export function countersOf(
@@ -63,8 +63,8 @@ export function countersOf(
   return {
     quotas,
     keys: limited<KeyIndex>(keysMax, views.keys, (key) => low.key(key)),
-    groups: limited<GroupIndex>(groupsMax, views.groups, (group) => low.group?.(group)),
-    models: limited<ModelScopeIndex>(views.modelPairs.length, views.models, (model) => low.model?.(model)),
+    groups: limited<GroupIndex>(groupsMax, views.groups, (group) => low.group(group)),
+    models: limited<ModelScopeIndex>(views.modelPairs.length, views.models, (model) => low.model(model)),
     window: minuteOf(views.accounts, onLow),
     day: dayOf(views.accounts, onLow),
     balance: isShared ? new LeasedBalance(views, onLow) : new Balance(views),

@@ -67,7 +67,12 @@ export interface AccountSnapshot extends Funds {
   readonly callsInFlight: number;
 }
 
-const NOBODY_ASKS: LowLeases = { account: () => undefined, key: () => undefined };
+const NOBODY_ASKS: LowLeases = {
+  account: () => undefined,
+  key: () => undefined,
+  group: () => undefined,
+  model: () => undefined,
+};
 
 export class Ledger {
   readonly keys: LimitedScopes;

@@ -272,11 +272,23 @@ export class AdmissionAsk {
     const { caller } = this.#context;
     invariant(caller !== undefined, 'a call that asks has a caller');
     const { hold, tokens } = this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
-    const end = await askLease(caller, { kind: 'admission', hold, tokens }, this.#leases);
+    const end = await askLease(
+      caller,
+      { kind: 'admission', hold, tokens },
+      this.#leases,
+      this.#modelScopeOf(caller),
+    );
     const lost = coordinatorLost(end);
     if (lost !== undefined) return lost;
     if (end === 'refused') this.#onRefused();
     return undefined;
+  }
+
+  /** The account's slot for the model, if its plan has a rule for it. */
+  #modelScopeOf({ account, plan }: Caller): number | undefined {
+    const { modelIndex } = this.#context;
+    if (modelIndex === undefined || plan.modelLimits?.[modelIndex] === undefined) return undefined;
+    return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
   }
 
   #onRefused(): void {

@@ -148,14 +148,19 @@ export function secondsUntil(wallMs: number, listener: ListenerContext): number 
   return Math.max(1, ceilDiv(wallMs - listener.clock.wallMs(), MS_PER_SECOND));
 }
 
-/** Asks for a lease of the caller's account, and of its key if that has limits of its own. Never rejects. */
+/**
+ * Asks for leases of the caller's account, of its key if that has limits of its own, and of `model` if the
+ * plan has a rule for it. Never rejects.
+ */
 export function askLease(
   { account, key, isLimited }: Caller,
   need: LeaseNeed,
   leases: LeaseChannel,
+  model?: number,
 ): Promise<LeaseEnd> {
   const scopes: LeaseScope[] = [{ kind: 'account', index: account }];
   if (isLimited) scopes.push({ kind: 'key', index: key });
+  if (model !== undefined) scopes.push({ kind: 'model', index: model });
   return leases.ask(scopes, need);
 }
 

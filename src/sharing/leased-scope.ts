@@ -101,7 +101,7 @@ export class LeasedScope {
     this.low = false;
     const { requestsPerMinute = 0 } = limits;
     const waiting = [...this.waits].map(({ need }) => need);
-    const minutes = waiting.filter(({ kind }) => kind !== 'admission').length;
+    const minutes = waiting.filter((need) => this.#takesPermit(need)).length;
     const minute =
       requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, requestsPerMinute, low, nowMs, number);
     const asks: [StockName, StockAsk][] = [];
@@ -141,7 +141,7 @@ export class LeasedScope {
   promise({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
     const limits = this.address.limits();
     const budget = this.#budgetOf(round, periodOf, nowMs);
-    const takesPermit = need.kind !== 'admission' && (limits.requestsPerMinute ?? 0) > 0;
+    const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
     let lack: Lack = 'nothing';
     if (takesPermit && budget.minute < 1) lack = lackOf(this.#minute, sinceMs, nowMs);
     const needs: [StockName, bigint][] = [];
@@ -167,10 +167,15 @@ export class LeasedScope {
     return 'nothing';
   }
 
+  /** The minute of a rule for a model is taken at admission, since the model is not known before. */
+  #takesPermit({ kind }: LeaseNeed): boolean {
+    return kind !== 'admission' || this.address.kind === 'model';
+  }
+
   /** A wait was refused: its like is refused for a moment, and stocks that were too little are given back. */
   refuse(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
-    if (need.kind !== 'admission' && this.#minute.denial !== undefined) this.#minute.refuse(untilMs);
+    if (this.#takesPermit(need) && this.#minute.denial !== undefined) this.#minute.refuse(untilMs);
     if (need.kind === 'minute') return;
     for (const stock of this.#stocks.values()) {
       if (stock.denial === undefined) continue;

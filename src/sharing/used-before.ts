@@ -40,7 +40,20 @@ export function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedB
   };
 }
 
+/** The scope of an account's rule for a model. No id of an account has a slash. */
+export function modelScope(accountId: string, modelId: string): string {
+  return `${accountId}/${modelId}`;
+}
+
 function find(store: UseStore, scope: string) {
+  const slash = scope.indexOf('/');
+  if (slash > 0) {
+    const account = store.findAccount(scope.slice(0, slash));
+    const quotas =
+      account &&
+      store.quotaUses.find({ kind: 'model', index: account.index, modelId: scope.slice(slash + 1) });
+    return quotas && { counts: countsIn(quotas), quotas };
+  }
   const account = store.findAccount(scope);
   if (account !== undefined) {
     const { index } = account;

@@ -327,7 +327,12 @@ export class LeaseNode {
         if (!this.dead) this.keeper.low(low.splice(0));
       });
     };
-    const lows = { account: tell('account'), key: () => undefined, group: tell('group') };
+    const lows = {
+      account: tell('account'),
+      key: () => undefined,
+      group: tell('group'),
+      model: tell('model'),
+    };
     this.ledger = new Ledger(buffers, calendar, lows);
     for (const [index, { limits, parent }] of groups.entries()) {
       const above = parent === undefined ? undefined : asGroupIndex(parent);

@@ -29,6 +29,8 @@ function createWorld() {
   const ledger = new Ledger(buffers, clock, {
     account: () => (low.accounts += 1),
     key: () => (low.keys += 1),
+    group: () => undefined,
+    model: () => undefined,
   });
   ledger.openAccount(ACCOUNT, stateOf());
   const leases = new Leases(buffers);
