@@ -4,7 +4,7 @@
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { checkError } from '../support/error-answer.js';
-import { TEST_PRICE, eventually, startGateway } from '../support/gateway.js';
+import { TEST_PRICE, eventually, knownEverywhere, startGateway } from '../support/gateway.js';
 import { startMock, steered, type Mock } from '../support/mock.js';
 
 const LARGE_BODY_CHARS = 100_000;
@@ -162,3 +162,25 @@ void t.test('aliases name a model and nothing more', async (t) => {
   t.match(models.data, [{ id: 'mini', aliases: ['fast', 'cheap/one'] }, { id: 'large' }]);
   t.equal(await gateway.stop(), 0);
 });
+
+for (const processes of [1, 2]) {
+  void t.test(`a rule for a model, with ${processes} processes`, { timeout: 120_000 }, async (t) => {
+    const rule = { model: 'mock-*', requests_per_minute: 5, calls_per_day: 1_000 };
+    const plans = [{ id: 'ruled', requests_per_minute: 1_000, calls_per_day: 1_000, models_limits: [rule] }];
+    const { gateway } = await startBed(t, { plans, processes });
+    const { key } = await gateway.admin.customer({ plan: 'ruled' });
+    await knownEverywhere(gateway, key);
+    const answers = [];
+    for (let call = 0; call < 9; call++) answers.push(await gateway.chat(key, 'Hello'));
+    const statuses = answers.map(({ status }) => status);
+    t.equal(statuses.filter((status) => status === 200).length, 5, `exactly 5 of ${statuses.join(' ')}`);
+    const refused = answers.find(({ status }) => status !== 200)!;
+    const message = checkError(t, refused, 'rate_limit_exceeded', 'the sixth call');
+    t.match(message, /model/);
+    t.ok(Number(refused.headers['retry-after']) > 0);
+    const other = await gateway.admin.customer({ plan: 'ruled' });
+    await knownEverywhere(gateway, other.key);
+    t.equal((await gateway.chat(other.key, 'Hello')).status, 200, 'each account has its own');
+    t.equal(await gateway.stop(), 0);
+  });
+}
