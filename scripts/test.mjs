@@ -46,7 +46,7 @@ const LONG = [
   /^(durability|deploy|hostile|threads)\//,
   /^unit\/(bundle|sharing\/(lease-laws|registry-log|valkey-.*)|store\/(page-walk|stored-responses\.answer-table))$/,
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
-  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command)$/,
+  /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
 ];
 
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
@@ -57,8 +57,8 @@ const SLOW_UNIT = [
   /^unit\/upstream\/(chat-session-failover|hostile-answers|prompt-text|tiktoken|token-count)$/,
 ];
 
-/** It waits for minutes to pass and uses no CPU, so it runs beside the others from the start. */
-const WAITING = [/^e2e\/rate-limit$/];
+/** They wait for minutes to pass and use little CPU, so they run beside the others from the start. */
+const WAITING = [/^e2e\/(rate-limit|upstream-quotas)$/];
 
 const isAny = (patterns) => (name) => patterns.some((pattern) => pattern.test(name));
 const isLong = isAny(LONG);

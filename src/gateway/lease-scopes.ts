@@ -1,6 +1,6 @@
 /**
- * Where the leases of accounts, keys, groups, rules for models and upstreams lie, and which limits they have, for the lease
- * manager. shared-accounting.ts makes it, on the main thread.
+ * Where the leases of accounts, keys, groups, rules for models and upstreams lie, and which limits they have,
+ * for the lease manager. shared-accounting.ts makes it, on the main thread.
  */
 import type { LeaseScope } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';

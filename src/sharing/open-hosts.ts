@@ -150,7 +150,7 @@ export interface Hosts {
    * Claims a name for this host and `forMs`. Resolves with false if another host has it; true also if the
    * server cannot be asked.
    */
-  claim(name: string, forMs: number): Promise<boolean>;
+  readonly claim: (name: string, forMs: number) => Promise<boolean>;
   closeRegistry(): Promise<void>;
 }
 

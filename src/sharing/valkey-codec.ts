@@ -98,11 +98,21 @@ export function encodeAsk(
       versioned(spent),
       versioned(credited),
     ],
-    inherited !== undefined && [
-      inherited.minuteUsed,
-      inherited.takenMs,
-      [[STOCK_CODES.calls_per_day, inherited.dayNumber, inherited.dayCalls]],
-    ],
+    inherited !== undefined && [inherited.minuteUsed, inherited.takenMs, inheritedStocks(inherited)],
+  ];
+}
+
+/** Of each stock [code, period, used]. Tokens of the minute are not handed on. */
+function inheritedStocks({ dayNumber, dayCalls, quotas }: InheritedUse): unknown[] {
+  const calls = [STOCK_CODES.calls_per_day, dayNumber, dayCalls];
+  if (quotas === undefined) return [calls];
+  return [
+    calls,
+    [STOCK_CODES.tokens_per_day, quotas.dayNumber, quotas.tokensPerDay],
+    [STOCK_CODES.spend_per_day, quotas.dayNumber, quotas.spendPerDay],
+    [STOCK_CODES.calls_per_month, quotas.monthNumber, quotas.callsPerMonth],
+    [STOCK_CODES.tokens_per_month, quotas.monthNumber, quotas.tokensPerMonth],
+    [STOCK_CODES.spend_per_month, quotas.monthNumber, quotas.spendPerMonth],
   ];
 }
 

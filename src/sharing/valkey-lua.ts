@@ -9,7 +9,8 @@
  * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
  * of a node:
  *
- *     T:meta      hash  format, epoch, checked, until and lost (ms), fresh; places = version of the list of nodes;
+ *     T:meta      hash  format, epoch, checked, until and lost (ms), fresh;
+ *                       places = version of the list of nodes;
  *                       run, term, checking, grown and witnessed: see valkey-marks.ts,
  *                       host:<host> = epoch in which the host reported,
  *                       gone:<host> = when an operator said that the host will not come back

@@ -25,7 +25,8 @@ const KEY_OF_FILE_LATER = 'sk-provider-of-file-later-0123456789';
 const HEADER_SECRET = 'header-secret-0123456789';
 /** Described in the document as the others are, but it answers without an end. */
 const LIVE_PATH = '/admin/v1/live';
-const PROVIDERS = [KEY_OF_ENVIRONMENT, KEY_OF_FILE, KEY_OF_FILE_LATER, HEADER_SECRET];
+const WEBHOOK_SECRET = `whsec_${Buffer.alloc(32, 'webhook').toString('base64')}`;
+const PROVIDERS = [KEY_OF_ENVIRONMENT, KEY_OF_FILE, KEY_OF_FILE_LATER, HEADER_SECRET, WEBHOOK_SECRET];
 
 /** Longer than a turn of a busy worker. */
 const ERROR_DELAY_MS = 100;
@@ -35,6 +36,10 @@ const ERROR_DELAY_MS = 100;
  * breaks.
  */
 const upstreamScript: Script = (incoming, response, body) => {
+  if (incoming.url === '/hook') {
+    response.writeHead(500).end(JSON.stringify(incoming.headers));
+    return;
+  }
   const { messages, stream } = JSON.parse(body) as { messages: { content: string }[]; stream?: boolean };
   const word = messages[0]!.content.split(' ')[0]!;
   const echo = `Incorrect credentials: ${JSON.stringify(incoming.headers)}`;
@@ -173,6 +178,7 @@ function settingsOf(origin: string): object {
     plans: [{ id: 'ample', requests_per_minute: 1_000_000, calls_per_day: 1_000_000_000 }],
     usage_log: { path: 'usage.jsonl' },
     access_log: { enabled: true },
+    notify: { url: `${origin}/hook`, secret: '${WEBHOOK_SECRET}', low_balance: '9999.00' },
   };
 }
 
@@ -185,7 +191,7 @@ void t.test('a gateway that went through everything has told no secret', async (
   const gateway = await startGateway(t, {
     folder,
     config: settingsOf(upstream.origin),
-    env: { PROVIDER_KEY: KEY_OF_ENVIRONMENT, HEADER_SECRET },
+    env: { PROVIDER_KEY: KEY_OF_ENVIRONMENT, HEADER_SECRET, WEBHOOK_SECRET },
   });
   const asker = new Asker(t, gateway);
   const { token } = gateway.admin;
@@ -199,6 +205,8 @@ void t.test('a gateway that went through everything has told no secret', async (
   const bulk = await asker.made('/bulk', {
     accounts: [{ name: 'bulk', plan: 'ample', credit: '1.00', keys: [{ name: 'of-bulk' }] }],
   });
+  await asker.admin('POST', '/groups', { name: 'research', spend_per_month: '1.00' });
+  await asker.admin('POST', '/accounts/acme/set-group', { group: 'research' });
   await asker.admin('POST', '/keys/disabled/disable');
   await asker.admin('DELETE', '/keys/deleted');
   const keys = [key, former, current, disabled, deleted, bulk];
@@ -218,6 +226,10 @@ void t.test('a gateway that went through everything has told no secret', async (
     upstream.requests.some(({ headers }) => headers['x-secret'] === HEADER_SECRET) &&
       upstream.requests.some(({ headers }) => headers.authorization === `Bearer ${KEY_OF_FILE}`),
     'the upstream had the secrets that it repeated',
+  );
+
+  await eventually('a webhook', () =>
+    upstream.requests.some(({ headers }) => headers['webhook-signature'] !== undefined) ? true : undefined,
   );
 
   await asker.refused('nothing', {});
@@ -242,7 +254,11 @@ void t.test('a gateway that went through everything has told no secret', async (
   for (const [path, methods] of Object.entries(document.paths)) {
     if (!('get' in methods)) continue;
     if (path === LIVE_PATH) continue;
-    const of = path.slice('/admin/v1'.length).replace('{account}', 'acme').replace('{key}', 'laptop');
+    const of = path
+      .slice('/admin/v1'.length)
+      .replace('{account}', 'acme')
+      .replace('{key}', 'laptop')
+      .replace('{group}', 'research');
     // There are no hosts without sharing.
     t.equal((await asker.admin('GET', of)).status, of === '/hosts' ? 409 : 200, of);
   }
@@ -273,7 +289,8 @@ void t.test('a gateway that went through everything has told no secret', async (
   t.match((await asker.admin('POST', '/reload', { dry_run: true })).body, /by-file/);
   t.match((await asker.admin('POST', '/reload')).body, /by-file/);
   await asker.call(key, '400', 400, { model: 'by-file' });
-  t.equal(upstream.requests.at(-1)?.headers.authorization, `Bearer ${KEY_OF_FILE_LATER}`);
+  const last = upstream.requests.findLast(({ headers }) => headers.authorization !== undefined);
+  t.equal(last?.headers.authorization, `Bearer ${KEY_OF_FILE_LATER}`);
   writeFileSync(keyFile, `${KEY_OF_FILE} ${KEY_OF_FILE_LATER}`);
   t.equal((await asker.admin('POST', '/reload')).status, 400, 'no key has a space');
   for (const args of [

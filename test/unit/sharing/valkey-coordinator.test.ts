@@ -209,6 +209,44 @@ void t.test('a rotated key begins with what the one before had used, once', NO_R
   world.nowMs = endOfDay(dayNumber);
   dayNumber += 1;
   t.match(await ask(20), { day: { granted: 20, dayNumber } });
+
+  const quotas = {
+    dayNumber,
+    monthNumber: 682,
+    minuteTokens: 1,
+    tokensPerDay: 2,
+    callsPerMonth: 3,
+    tokensPerMonth: 70,
+    spendPerDay: 5,
+    spendPerMonth: 6,
+  };
+  host.inherited.set('key_newer', {
+    minuteUsed: 0,
+    dayNumber,
+    dayCalls: 0,
+    takenMs: asWallMs(world.nowMs),
+    quotas,
+  });
+  const wants = { limit: 100n, used: 0n, unused: 0n, least: 1n, most: 1n };
+  const { answers } = await node.exchange([
+    {
+      scope: 'key_newer',
+      stocks: {
+        tokens_per_day: { ...wants, period: dayNumber },
+        spend_per_day: { ...wants, period: dayNumber },
+        calls_per_month: { ...wants, period: 682 },
+        tokens_per_month: { ...wants, period: 682 },
+        spend_per_month: { ...wants, period: 683 },
+      },
+    },
+  ]);
+  t.match(answers[0]!.stocks, {
+    tokens_per_day: { granted: 1n, remaining: 97n },
+    spend_per_day: { granted: 1n, remaining: 94n },
+    calls_per_month: { granted: 1n, remaining: 96n },
+    tokens_per_month: { granted: 1n, remaining: 29n },
+    spend_per_month: { granted: 1n, remaining: 99n },
+  });
 });
 
 void t.test(

@@ -165,7 +165,7 @@ void t.test('what is about accounts is for who asks alone, and nothing of it is 
   for (const [at, group] of (await Promise.all(both)).entries()) {
     const account = ['acct_a', 'acct_b'][at]!;
     t.match(group, {
-      members: [0, 1].map((slot) => ({ slot, reading: { calls: [{ account }] } })),
+      members: [0, 1].map((slot) => ({ slot, reading: { calls: [{ scope: account }] } })),
       ended: {},
     });
   }
