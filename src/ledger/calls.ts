@@ -39,7 +39,7 @@ import {
   type Taken,
 } from './reservations.js';
 import { type CallScopes, ScopeChain, type ScopeTables } from './scope-chain.js';
-import { type Amounts, nanoUnitsOf, type ScopeQuotas } from './scope-quotas.js';
+import { type Amounts, nanoUnitsOf, type Periods, type ScopeQuotas } from './scope-quotas.js';
 
 export interface CallNeeds {
   /** What the call may cost. */
@@ -85,6 +85,9 @@ const ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
 );
 const NO_MASKS = new Uint8Array(0);
+/** Each try is of a later day or month than the one before. More is a bug. */
+const TRIES_MAX = 1_000;
+const AFTER_ALL_DAYS = 2 ** 30 - 1;
 
 export class Calls {
   readonly #options: CallsOptions;
@@ -215,7 +218,11 @@ export class Calls {
     return undefined;
   }
 
-  /** All that a call takes of its scopes but the hold and the account's calls in flight. */
+  /**
+   * All that a call takes of its scopes but the hold and the account's calls in flight, of one day and month:
+   * if midnight comes meanwhile, or a scope is a day ahead because the calendar was set back, it begins again
+   * with the later day. Else what one scope holds in a day would be given back to the next.
+   */
   #takeAll(scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
     const taken = this.#taken;
     this.#setHeld(needs.hold, needs.tokens);
@@ -223,13 +230,34 @@ export class Calls {
     this.#quotas.readPeriods(taken);
     let all = 0;
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
+    for (let tries = 0; tries < TRIES_MAX; tries++) {
+      const { day, month } = taken;
+      const refusal = this.#takeEach(all, scopes, needs);
+      if (refusal !== undefined || (taken.day === day && taken.month === month)) return refusal;
+    }
+    throw new Error('invariant broken: a call takes of one day and one month in bounded tries');
+  }
+
+  /** As `#takeAll`; takes nothing if it sets a later day or month. */
+  #takeEach(all: number, scopes: CallScopes, needs: CallNeeds): Refusal | undefined {
+    const taken = this.#taken;
+    const { day, month } = taken;
+    taken.dayNumber = AFTER_ALL_DAYS;
     for (const quota of ORDER) {
       if (quota !== CALLS_PER_DAY && (all & (1 << quota)) === 0) continue;
       for (let scope = 0; scope < taken.scopes; scope++) {
         const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
-        if (took) continue;
-        this.#giveBack(taken);
-        return this.#refuse(scope, quota, scopes, needs);
+        if (!took) {
+          this.#giveBack(taken);
+          return this.#refuse(scope, quota, scopes, needs);
+        }
+        if (taken.day === day && taken.month === month) continue;
+        const later: Periods = { day: taken.day, month: taken.month };
+        this.#quotas.release(this.#chain.links[scope]!.record, quota, this.#held, taken);
+        taken.masks[scope]! &= ~(1 << quota);
+        this.#giveBack(Object.assign(taken, { day, month }));
+        Object.assign(taken, later).masks.fill(0);
+        return undefined;
       }
     }
     return undefined;
@@ -258,8 +286,8 @@ export class Calls {
         ? this.#day.take(account, plan.callsPerDay)
         : this.#chain.limitedAt(scope).takeDay(index, callsPerDay);
     if (dayNumber === undefined) return false;
-    // If midnight comes before the last of them is taken, the others are of a day that is over.
-    taken.dayNumber = dayNumber;
+    // If midnight comes before the last of them is taken, those of the later day are not given back.
+    taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
     return true;
   }

@@ -124,6 +124,53 @@ void t.test('what the store keeps of a scope counts after a restart, and holds d
   t.end();
 });
 
+void t.test('a call counts toward one day in all its scopes, though one is a day ahead', (t) => {
+  const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 4, keysMax: 2 });
+  const [clock, aheadClock] = [new FakeClock(), new FakeClock()];
+  aheadClock.pass(DAY_MS);
+  const [ledger, ahead] = [new Ledger(buffers, clock), new Ledger(buffers, aheadClock)];
+  ledger.openAccount(account, stateOf());
+  for (const key of [0, 1]) ledger.keys.open(asKeyIndex(key), { tokensPerDay: 100, callsPerMonth: 9 });
+  const scopesOf = (key: number) => ({
+    account,
+    plan: planOf({ tokensPerDay: 1_000 }),
+    key: asKeyIndex(key),
+  });
+  const useOf = (key: number) =>
+    ahead.useOf({ kind: 'key', index: asKeyIndex(key) }).map(({ used, held }) => [used, held]);
+  t.equal(ahead.admit(asCallSlot(0), scopesOf(1), { ...NONE, tokens: 1 }), undefined);
+  t.equal(ledger.admit(asCallSlot(1), scopesOf(0), { ...NONE, tokens: 60 }), undefined);
+  t.same(useOf(0), [
+    [0n, 60n],
+    [1n, 0n],
+  ]);
+  ledger.settle(asCallSlot(1), asPicoUnits(0n), 50);
+  t.match(ahead.admit(asCallSlot(2), scopesOf(0), { ...NONE, tokens: 51 }), {
+    kind: 'key',
+    quota: 'tokens_per_day',
+    left: 50n,
+  });
+  t.equal(ahead.admit(asCallSlot(2), scopesOf(0), { ...NONE, tokens: 50 }), undefined);
+  t.end();
+});
+
+void t.test('a call that midnight parts gives no call back to a day that did not count it', (t) => {
+  const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 4, keysMax: 1 });
+  const [clock, aheadClock] = [new FakeClock(), new FakeClock()];
+  aheadClock.pass(DAY_MS);
+  const [ledger, ahead] = [new Ledger(buffers, clock), new Ledger(buffers, aheadClock)];
+  ledger.openAccount(account, stateOf());
+  const key = asKeyIndex(0);
+  ledger.keys.open(key, { callsPerDay: 2 });
+  t.equal(ahead.admit(asCallSlot(0), { account, plan: planOf({}), key: undefined }, NONE), undefined);
+  const scopes = { account, plan: planOf({}), key };
+  t.equal(ledger.admit(asCallSlot(1), scopes, NONE), undefined, 'the day before for the key');
+  for (const slot of [2, 3]) t.equal(ahead.admit(asCallSlot(slot), scopes, NONE), undefined);
+  t.ok(ledger.release(asCallSlot(1)));
+  t.match(ahead.admit(asCallSlot(1), scopes, NONE), { kind: 'key', quota: 'calls_per_day' });
+  t.end();
+});
+
 void t.test('trees of scopes at random: no quota of any is ever exceeded, and none is lost', (t) => {
   const seed = newSeed();
   for (let run = 0; run < 40; run++) {
