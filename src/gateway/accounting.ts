@@ -88,7 +88,7 @@ function alone(options: AccountingOptions): AccountingParts {
   const locks = idempotencyServiceOf(base);
   const keyUses = new KeyUses(tables, clock);
   const usage = new UsageBook(store, base.live.modelIdOf);
-  const quotaUses = new QuotaUses(ledger, clock);
+  const quotaUses = new QuotaUses(ledger, clock, base.live.modelIdOf);
   const flush = new LedgerFlush({ ...flushOptionsOf(base, locks), totals, usage, keyUses, quotaUses });
   const flushRequests = new FlushRequests(() => flush.run());
   const live = new OwnBuffers(store, tables, directory);

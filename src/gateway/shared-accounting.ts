@@ -83,7 +83,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     totals,
     usage: new SharedUsageBook(store, live.modelIdOf),
     keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
-    quotaUses: new SharedQuotaUses(ledger, clock, store.quotaUses),
+    quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses),
     uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });

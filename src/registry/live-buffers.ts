@@ -9,6 +9,7 @@ import {
   asAccountIndex,
   asGroupIndex,
   asKeyIndex,
+  asModelScopeIndex,
   asPicoUnits,
   asWallMs,
   type AccountIndex,
@@ -147,6 +148,24 @@ export function restoreQuotaUse(
     groups.open(index, groups.limitsOf(index), { used: countsIn(use), ageMs, parent });
     ledger.restoreSettled({ kind: 'group', index }, use, ageMs);
   }
+}
+
+/** The same for a plan's rule for the model of that index, of one account. */
+export function restoreModelUse(
+  account: AccountIndex,
+  modelIndex: number,
+  use: QuotaUseRecord,
+  { ledger }: Pick<LiveBuffers, 'ledger'>,
+  nowMs: WallMs,
+): void {
+  const slot = ledger.modelScopes.slotOf(account, modelIndex);
+  if (slot === undefined) return;
+  const index = asModelScopeIndex(slot);
+  const ageMs = nowMs - use.takenMs;
+  ledger.models.open(index, {}, { used: countsIn(use), ageMs });
+  // Which limits the rule has is seen by the next call. What it used is counted whether it has them or not.
+  if (ledger.models.recordOrNew(index) === undefined) return;
+  ledger.restoreSettled({ kind: 'model', index }, use, ageMs);
 }
 
 /** Adds the key to the table, or applies its status, expiry and limits if it is there. */

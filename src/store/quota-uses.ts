@@ -1,6 +1,6 @@
 /**
  * The use of quotas on its way to disk: what calls that have ended have used of the quotas of their accounts,
- * keys and groups. The flush uses it on the main thread. QuotaUses if this gateway alone writes the rows,
+ * keys, groups and rules for models. The flush uses it on the main thread. QuotaUses if this gateway alone writes the rows,
  * SharedQuotaUses if several gateways add to them.
  *
  * A listener counts a call's use before it appends the call to its journal. So the use of each charge that a
@@ -14,9 +14,12 @@ import {
   asKeyIndex,
   asWallMs,
   type GroupIndex,
+  type ModelScopeIndex,
   type KeyIndex,
 } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
+import type { KeyCounts } from '../ledger/limited-scopes.js';
+import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 
@@ -25,27 +28,35 @@ const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 export class QuotaUses {
   readonly #ledger: Ledger;
   readonly #clock: Clock;
+  readonly #modelIdOf: (modelIndex: number) => string;
   /** Groups whose rows are to be written. A flush that fails leaves them to the next. */
   readonly #groups = new Set<GroupIndex>();
+  /** The same of rules for models. */
+  readonly #models = new Set<ModelScopeIndex>();
 
-  constructor(ledger: Ledger, clock: Clock) {
+  constructor(ledger: Ledger, clock: Clock, modelIdOf: (modelIndex: number) => string) {
     this.#ledger = ledger;
     this.#clock = clock;
+    this.#modelIdOf = modelIdOf;
   }
 
-  /** Groups that wait. */
+  /** Groups and rules that wait. */
   get size(): number {
-    return this.#groups.size;
+    return this.#groups.size + this.#models.size;
   }
 
-  /** Takes over groups that have changed, at most `max`; returns how many. */
+  /** Takes over groups and rules that have changed, at most `max` of each; returns how many. */
   drain(max: number): number {
-    return this.#ledger.groups.drainDirty((group) => this.#groups.add(group), max);
+    const { groups, models } = this.#ledger;
+    return (
+      groups.drainDirty((group) => this.#groups.add(group), max) +
+      models.drainDirty((model) => this.#models.add(model), max)
+    );
   }
 
   /**
-   * Returns the rows of all groups that wait, and of those accounts and keys that have such quotas. Called in
-   * the transaction that writes them.
+   * Returns the rows of all groups and rules that wait, and of those accounts and keys that have such quotas.
+   * Called in the transaction that writes them.
    */
   *rows(
     accounts: Iterable<AccountIndex>,
@@ -54,11 +65,18 @@ export class QuotaUses {
     for (const index of accounts) yield* this.#rowOf({ kind: 'account', index });
     for (const index of keys) yield* this.#rowOf({ kind: 'key', index });
     for (const index of this.#groups) yield* this.#rowOf({ kind: 'group', index });
+    for (const slot of this.#models) {
+      const pair = this.#ledger.modelScopes.pairOf(slot);
+      if (pair === undefined) continue;
+      const { account: index, modelIndex } = pair;
+      yield* this.#rowOf({ kind: 'model', index, modelId: this.#modelIdOf(modelIndex) }, slot);
+    }
   }
 
   /** What `rows` returned is on disk. */
   noteWritten(): void {
     this.#groups.clear();
+    this.#models.clear();
   }
 
   /** The row as it is to be on disk; undefined if there is to be none. */
@@ -66,8 +84,9 @@ export class QuotaUses {
     return now;
   }
 
-  *#rowOf(scope: UsedScope): Generator<readonly [UsedScope, QuotaUseRecord]> {
-    const now = this.#useOf(scope);
+  /** `slot` is the ledger's, of a rule for a model. */
+  *#rowOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
+    const now = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
     const row = now && this.rowAfter(scope, now);
     if (row !== undefined) yield [scope, row];
   }
@@ -82,7 +101,15 @@ export class QuotaUses {
           : { kind: 'group', index: asGroupIndex(index) },
     );
     const counts = kind === 'group' ? ledger.groups.countsOf(asGroupIndex(index)) : undefined;
-    if (settled === undefined && counts === undefined) return undefined;
+    return settled === undefined && counts === undefined ? undefined : this.#recordOf(counts, settled);
+  }
+
+  #useOfModel(index: ModelScopeIndex): QuotaUseRecord {
+    const { models } = this.#ledger;
+    return this.#recordOf(models.countsOf(index), this.#ledger.settledOf({ kind: 'model', index }));
+  }
+
+  #recordOf(counts: KeyCounts | undefined, settled: SettledQuotas | undefined): QuotaUseRecord {
     const { minuteUsed, dayNumber, dayCalls } = counts ?? NO_COUNTS;
     return {
       minuteRequests: minuteUsed,
@@ -122,8 +149,13 @@ export class SharedQuotaUses extends QuotaUses {
   readonly #written = new Map<string, QuotaUseRecord>();
   readonly #writing = new Map<string, QuotaUseRecord>();
 
-  constructor(ledger: Ledger, clock: Clock, rows: SharedQuotaRows) {
-    super(ledger, clock);
+  constructor(
+    ledger: Ledger,
+    clock: Clock,
+    modelIdOf: (modelIndex: number) => string,
+    rows: SharedQuotaRows,
+  ) {
+    super(ledger, clock, modelIdOf);
     this.#rows = rows;
   }
 

@@ -17,6 +17,7 @@ import {
   findPlanIndex,
   groupIndexOf,
   restoreKeyUse,
+  restoreModelUse,
   restoreQuotaUse,
 } from '../registry/live-buffers.js';
 import type { KeyTable } from '../registry/key-table.js';
@@ -85,10 +86,18 @@ function recoverGroups(options: RecoveryOptions): void {
 
 /** If several processes share the limits, the coordinator restores them. */
 function restoreQuotaUses(options: RecoveryOptions): void {
-  const { store } = options;
+  const { store, catalog } = options;
   const nowMs = momentOf(options);
+  const modelIndices = new Map(catalog.models.map(({ id }, index) => [id, index]));
   for (const [scope, use] of store.quotaUses.all()) {
-    if (nowMs - use.takenMs < LONGEST_MONTH_MS) restoreQuotaUse(scope, use, options, nowMs);
+    if (nowMs - use.takenMs >= LONGEST_MONTH_MS) continue;
+    if (scope.kind !== 'model') {
+      restoreQuotaUse(scope, use, options, nowMs);
+      continue;
+    }
+    // The rows of a model that is not in the settings stay, for it may come back.
+    const modelIndex = modelIndices.get(scope.modelId);
+    if (modelIndex !== undefined) restoreModelUse(scope.index, modelIndex, use, options, nowMs);
   }
 }
 

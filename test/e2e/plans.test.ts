@@ -4,7 +4,14 @@
 import t from 'tap';
 import { startBed } from '../support/bed.js';
 import { checkError } from '../support/error-answer.js';
-import { TEST_PRICE, eventually, knownEverywhere, startGateway } from '../support/gateway.js';
+import {
+  TEST_PRICE,
+  eventually,
+  knownEverywhere,
+  startGateway,
+  temporaryFolder,
+  testSettings,
+} from '../support/gateway.js';
 import { startMock, steered, type Mock } from '../support/mock.js';
 
 const LARGE_BODY_CHARS = 100_000;
@@ -167,7 +174,9 @@ for (const processes of [1, 2]) {
   void t.test(`a rule for a model, with ${processes} processes`, { timeout: 120_000 }, async (t) => {
     const rule = { model: 'mock-*', requests_per_minute: 5, calls_per_day: 1_000 };
     const plans = [{ id: 'ruled', requests_per_minute: 1_000, calls_per_day: 1_000, models_limits: [rule] }];
-    const { gateway } = await startBed(t, { plans, processes });
+    const mock = await startMock(t);
+    const start = { config: testSettings(mock.url, { plans, processes }), folder: temporaryFolder(t) };
+    const gateway = await startGateway(t, start);
     const { key } = await gateway.admin.customer({ plan: 'ruled' });
     await knownEverywhere(gateway, key);
     const answers = [];
@@ -182,5 +191,9 @@ for (const processes of [1, 2]) {
     await knownEverywhere(gateway, other.key);
     t.equal((await gateway.chat(other.key, 'Hello')).status, 200, 'each account has its own');
     t.equal(await gateway.stop(), 0);
+    const again = await startGateway(t, start);
+    checkError(t, await again.chat(key, 'Hello'), 'rate_limit_exceeded', 'after a restart');
+    t.equal((await again.chat(other.key, 'Hello')).status, 200);
+    t.equal(await again.stop(), 0);
   });
 }

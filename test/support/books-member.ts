@@ -84,7 +84,7 @@ export function joinBooks(
     usage: new SharedUsageBook(through, (index) => CATALOG.models[index]!.id),
     refuseOnError: () => false,
     keyUses: new SharedKeyUses({ ledger, keyTable, groupNames }, clock, store.keys),
-    quotaUses: new SharedQuotaUses(ledger, clock, store.quotaUses),
+    quotaUses: new SharedQuotaUses(ledger, clock, () => '', store.quotaUses),
     clock,
     log,
   });

@@ -1,7 +1,7 @@
 /** What was used of quotas: on disk with the charges of the calls, and there again after a start. */
 import t from 'tap';
 import { NO_QUOTAS, type QuotaLimits, type QuotaName } from '#src/core/quotas.js';
-import { asAccountIndex, asCallSlot, asPicoUnits, asWallMs } from '#src/core/units.js';
+import { asAccountIndex, asCallSlot, asModelScopeIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { Catalog } from '#src/registry/catalog.js';
 import type { QuotaUse, QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
@@ -79,8 +79,10 @@ function usesOf({ registry }: Pick<House, 'registry'>): (readonly QuotaUse[])[] 
 const amountsOf = (uses: readonly QuotaUse[]): Partial<Record<QuotaName, [bigint, bigint]>> =>
   Object.fromEntries(uses.map(({ quota, used, held }) => [quota, [used, held]]));
 
+const modelIdOf = (index: number): string => CATALOG.models[index]!.id;
+
 function flush(house: House): boolean {
-  const quotaUses = new QuotaUses(house.ledger, house.clock);
+  const quotaUses = new QuotaUses(house.ledger, house.clock, modelIdOf);
   return flushOf(house, new ListLog(), house.store, { quotaUses }).run();
 }
 
@@ -123,6 +125,39 @@ void t.test('after a start each scope has used what had ended at the last flush'
   t.ok(flush(after));
   await after.store.close();
   t.same((await audit(path, CAPACITY)).differences, []);
+});
+
+void t.test('a rule for a model has used after a start what it had used before', async (t) => {
+  const path = t.testdir();
+  const admitted = ({ ledger }: House): number => {
+    const plan = { callsPerDay: 60, callsInFlightMax: 5, quotas: NO_QUOTAS };
+    const limits = { ...NO_QUOTAS, requestsPerMinute: 9, callsPerDay: 8, tokensPerMonth: 200 };
+    const needs = { hold: asPicoUnits(1n), tokens: 40 };
+    let calls = 0;
+    while (
+      ledger.admit(
+        SLOT,
+        { account: FIRST, plan, key: undefined, model: { modelIndex: 0, limits } },
+        needs,
+      ) === undefined
+    ) {
+      ledger.settle(SLOT, asPicoUnits(1n), 40);
+      calls += 1;
+    }
+    return calls;
+  };
+  const before = peopled(path);
+  t.equal(admitted(before), 5);
+  t.ok(flush(before));
+  await before.store.close();
+
+  const after = openHouse(path, LIMITED);
+  recover({ ...after, ...CAPACITY, catalog: LIMITED, log: new ListLog() });
+  t.equal(admitted(after), 0);
+  const slot = asModelScopeIndex(after.ledger.modelScopes.slotOf(FIRST, 0)!);
+  t.match(after.ledger.models.countsOf(slot), { minuteUsed: 5, dayCalls: 5 });
+  t.match(after.ledger.settledOf({ kind: 'model', index: slot }), { tokensPerMonth: 200 });
+  await after.store.close();
 });
 
 void t.test('periods that are over are not restored', async (t) => {
@@ -221,7 +256,7 @@ void t.test('a flush that fails leaves groups to the next', async (t) => {
       return store.commit(work);
     },
   };
-  const quotaUses = new QuotaUses(ledger, clock);
+  const quotaUses = new QuotaUses(ledger, clock, modelIdOf);
   const flusher = flushOf(house, new ListLog(), failing, { quotaUses });
   t.notOk(flusher.run());
   t.equal(quotaUses.size, 2);
