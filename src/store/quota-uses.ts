@@ -1,7 +1,7 @@
 /**
  * The use of quotas on its way to disk: what calls that have ended have used of the quotas of their accounts,
- * keys, groups and rules for models. The flush uses it on the main thread. QuotaUses if this gateway alone writes the rows,
- * SharedQuotaUses if several gateways add to them.
+ * keys, groups and rules for models. The flush uses it on the main thread. QuotaUses if this gateway alone
+ * writes the rows, SharedQuotaUses if several gateways add to them.
  *
  * A listener counts a call's use before it appends the call to its journal. So the use of each charge that a
  * flush writes is in the same transaction or an earlier one.
