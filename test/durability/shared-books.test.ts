@@ -175,7 +175,8 @@ void t.test('four processes, each killed in turn', { timeout: 600_000 }, async (
   const [rich, poor] = await authority.look(
     ['rich', 'poor'].map((name) => store.findAccountByName(name)!.id),
   );
-  t.match([rich, poor], [{ moneyOutstanding: 0n }, { moneyOutstanding: 0n }], 'nobody holds any');
+  const none = { stocks: { balance: { unused: 0n } } };
+  t.match([rich, poor], [none, none], 'nobody holds any');
   await file.environment.close();
   await store.close();
   t.match(await audit(path, BOUNDS), { differences: [] });
