@@ -22,11 +22,9 @@ const PARTS = {
   limits: {
     Ledger: {
       takeMinute: '() => ({ admitted: true, remaining: 1, resetWallMs: 0, asks: false })',
-      admit: "() => 'admitted'",
+      admit: NOTHING,
       settle: '() => ({ charged: 0n, uncovered: 0n })',
       release: '() => true',
-      dayNumberOf: '() => 0',
-      dayKeyOf: NOTHING,
     },
   },
   /** What a call has cost, on its way to the books, and with it the rows of usage. */
