@@ -235,6 +235,7 @@ function targetOf(
     parkMsMax: upstream.park_max_ms,
     quotas,
     ca: upstream.ca,
+    provider: undefined,
   };
 }
 

@@ -60,7 +60,8 @@ export class Http1Client implements HttpClient {
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,
-    traceHeaders: readonly string[] = [],
+    moreHeaders: readonly string[] = [],
+    path = target.path,
   ): HttpCall {
     const call = new Http1Call(target, handler, this.#clock, this.#calls);
     if (this.#closed) {
@@ -70,7 +71,7 @@ export class Http1Client implements HttpClient {
     this.#sweep ??= setInterval(() => this.#expire(), SWEEP_PERIOD_MS).unref();
     const { pool, fixedHead } = this.#routeOf(target);
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-    const head = fixedHead && headOf(fixedHead, requestId, traceHeaders, lengthBytes);
+    const head = fixedHead && headOf(path, fixedHead, requestId, moreHeaders, lengthBytes);
     if (head === undefined) call.refuse(UNSENDABLE);
     else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
@@ -146,8 +147,8 @@ const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
 /**
- * The part of a request's head that all calls of an upstream share; undefined if path or headers cannot be
- * sent.
+ * The part of a request's head behind the path that all calls of an upstream share; undefined if headers
+ * cannot be sent.
  */
 function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
@@ -161,24 +162,24 @@ function fixedHeadOf(target: HttpTarget, userAgent: string): string | undefined 
   if (target.key !== undefined) headers.set('authorization', `Bearer ${target.key}`);
   // The target's own headers replace ours of the same name.
   for (const [name, value] of Object.entries(target.headers)) headers.set(name.toLowerCase(), value);
-  if (!PATH.test(target.path)) return undefined;
   for (const [name, value] of headers) if (!NAME.test(name) || !VALUE.test(value)) return undefined;
   const lines = [...headers].map(([name, value]) => `${name}: ${value}\r\n`);
-  return `POST ${target.path} HTTP/1.1\r\n${lines.join('')}`;
+  return ` HTTP/1.1\r\n${lines.join('')}`;
 }
 
-/** The whole head; `traceHeaders` are name, value, name, value. Undefined if a value cannot be sent. */
+/** The whole head; `moreHeaders` are name, value, name, value. Undefined if a value cannot be sent. */
 function headOf(
+  path: string,
   fixedHead: string,
   requestId: string,
-  traceHeaders: readonly string[],
+  moreHeaders: readonly string[],
   lengthBytes: number,
 ): string | undefined {
-  if (!VALUE.test(requestId)) return undefined;
-  let head = `${fixedHead}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n`;
-  for (let index = 0; index + 1 < traceHeaders.length; index += 2) {
-    const name = traceHeaders[index]!;
-    const value = traceHeaders[index + 1]!;
+  if (!PATH.test(path) || !VALUE.test(requestId)) return undefined;
+  let head = `POST ${path}${fixedHead}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n`;
+  for (let index = 0; index + 1 < moreHeaders.length; index += 2) {
+    const name = moreHeaders[index]!;
+    const value = moreHeaders[index + 1]!;
     if (!NAME.test(name) || !VALUE.test(value)) return undefined;
     head += `${name}: ${value}\r\n`;
   }

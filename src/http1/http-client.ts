@@ -66,13 +66,17 @@ export interface HttpCall {
 }
 
 export interface HttpClient {
-  /** Calls nothing of the handler before it has returned. `traceHeaders` are name, value, name, value. */
+  /**
+   * Calls nothing of the handler before it has returned. `moreHeaders` are name, value, name, value; `path`
+   * takes the place of the target's.
+   */
   start(
     target: HttpTarget,
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,
-    traceHeaders?: readonly string[],
+    moreHeaders?: readonly string[],
+    path?: string,
   ): HttpCall;
   /** Calls that still run end with a fault. */
   close(): Promise<void>;

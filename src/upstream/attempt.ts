@@ -15,7 +15,7 @@ import {
   ResponseReader,
   type ResponseSink,
 } from './response-reader.js';
-import type { HttpCall, HttpClient, HttpFault, HttpHandler } from '../http1/http-client.js';
+import type { HttpCall, HttpFault, HttpHandler } from '../http1/http-client.js';
 import {
   connectionFailure,
   garbageFailure,
@@ -29,6 +29,7 @@ import {
 import type { AttemptSpan } from './attempt-span.js';
 import { tracesOf } from './secret-traces.js';
 import { StreamReader } from './stream-reader.js';
+import type { UpstreamTarget } from './target.js';
 import type { TakenTarget } from './target-choice.js';
 import { UsageMeter } from './usage-meter.js';
 
@@ -58,6 +59,17 @@ export interface AttemptOwner extends ResponseSink {
   crash(error: unknown): void;
 }
 
+/** HttpClient as attempts use it. */
+export interface AttemptClient {
+  start(
+    target: UpstreamTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: HttpHandler,
+    moreHeaders?: readonly string[],
+  ): HttpCall;
+}
+
 /** unanswered → reading or refused → drained; an error or abort may come at any point. */
 type Phase = 'unanswered' | 'reading' | 'refused' | 'drained';
 
@@ -79,7 +91,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   #unusedBytes = 0;
 
   constructor(
-    client: HttpClient,
+    client: AttemptClient,
     taken: TakenTarget,
     request: UpstreamRequest,
     span: AttemptSpan | undefined,

@@ -23,8 +23,9 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { ResponseBudgetBuffer, ResponseBudget } from './response-reader.js';
 import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
-import { Attempt, type AttemptOwner } from './attempt.js';
+import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
+import type { ProviderClient } from '../providers/provider-client.js';
 import { usageOf } from './call-usage.js';
 import type { CountTokens } from './token-count.js';
 import {
@@ -48,6 +49,8 @@ interface SessionDeps {
   readonly quotas: UpstreamQuotas;
   readonly http: HttpClient;
   readonly echo: HttpClient;
+  /** Of upstreams that do not speak OpenAI's protocol. */
+  readonly providers: ProviderClient;
   readonly count: CountTokens;
   readonly log: Log;
   readonly clock: Clock;
@@ -236,13 +239,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** `queued`: the call has waited, and it is its turn. Returns false if it goes on waiting. */
   #try(queued = false): boolean {
-    const { echo, http, clock } = this.#shared;
+    const { clock } = this.#shared;
     const taken = this.#plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
     if (queued) this.#wait!.ended(true);
     this.#downstream.noteUpstream(taken.target.slot);
-    const client = taken.target.origin === ECHO_ORIGIN ? echo : http;
     try {
+      const client = this.#clientOf(taken.target);
       this.#attempt = new Attempt(client, taken, this.#request, this.#newSpan(taken.target), clock, this);
     } catch (error) {
       taken.release();
@@ -250,6 +253,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       throw error;
     }
     return true;
+  }
+
+  #clientOf(target: UpstreamTarget): AttemptClient {
+    const { echo, http, providers } = this.#shared;
+    if (target.provider !== undefined) return providers;
+    return target.origin === ECHO_ORIGIN ? echo : http;
   }
 
   #notTaken(queued: boolean): boolean {

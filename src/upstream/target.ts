@@ -6,6 +6,7 @@ import { isDeepStrictEqual } from 'node:util';
 import type { UpstreamLimits } from '../core/quotas.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
 import type { HttpTarget } from '../http1/http-client.js';
+import type { ProviderSettings } from '../providers/provider.js';
 
 /** The limits of an upstream, which it may share with others. */
 export interface TargetQuotas {
@@ -28,6 +29,8 @@ export interface UpstreamTarget extends HttpTarget {
   readonly parkMsMax: number;
   /** Undefined if it has no limits. */
   readonly quotas: TargetQuotas | undefined;
+  /** Undefined if it speaks OpenAI's protocol, which is passed on byte for byte. */
+  readonly provider: ProviderSettings | undefined;
 }
 
 /** Origin of the built-in model. */

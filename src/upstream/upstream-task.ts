@@ -19,6 +19,8 @@ import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { ErrorLog } from './error-mapping.js';
 import { Http1Client } from '../http1/client.js';
+import { ProviderClient } from '../providers/provider-client.js';
+import { PROVIDERS } from '../providers/providers.js';
 import { UpstreamCounters } from '../ledger/upstream-counters.js';
 import { RouteTable } from './route-table.js';
 import { addressOf } from './target.js';
@@ -61,6 +63,7 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
     quotas,
     http,
     echo: new EchoClient(clock),
+    providers: new ProviderClient(http, clock, () => undefined, PROVIDERS),
     count: (request, account) =>
       counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, { account, task: { kind: 'count', request } }).reply,
     log,

@@ -1,0 +1,4 @@
+/** The protocols that an upstream can speak (`upstreams[].provider`). Any thread. */
+export const PROVIDER_NAMES = ['openai', 'azure', 'anthropic', 'gemini', 'vertex', 'bedrock'] as const;
+
+export type ProviderName = (typeof PROVIDER_NAMES)[number];

@@ -1,0 +1,156 @@
+/**
+ * Writes what a provider said as a chat completion: one object, or the chunks of a stream. Each provider's
+ * readers use it. Upstream worker.
+ */
+import { SSE_DONE, sseEvent } from '../protocol/sse.js';
+
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
+
+/** What the provider bills, in its numbers. */
+export interface ProviderUsage {
+  /** All of the prompt: fresh, read from the cache, and written to it. */
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  /** Written to the cache, for whichever lifetime. */
+  readonly cacheWriteTokens: number;
+  /** Part of `cacheWriteTokens`: those kept for an hour. */
+  readonly cacheWrite1hTokens: number;
+  /** All that was generated, with reasoning. */
+  readonly completionTokens: number;
+  /** Part of `completionTokens`. */
+  readonly reasoningTokens: number;
+  /** Parts of `promptTokens` and `completionTokens`; 0 if the provider does not say. */
+  readonly audioPromptTokens: number;
+  readonly imagePromptTokens: number;
+  readonly audioCompletionTokens: number;
+}
+
+export const NO_USAGE: ProviderUsage = {
+  promptTokens: 0,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  completionTokens: 0,
+  reasoningTokens: 0,
+  audioPromptTokens: 0,
+  imagePromptTokens: 0,
+  audioCompletionTokens: 0,
+};
+
+/** The `usage` of a chat completion; upstream/usage-shapes.ts reads it again. */
+export function usageMember(usage: ProviderUsage): Record<string, unknown> {
+  return {
+    prompt_tokens: usage.promptTokens,
+    completion_tokens: usage.completionTokens,
+    total_tokens: usage.promptTokens + usage.completionTokens,
+    prompt_tokens_details: {
+      cached_tokens: usage.cachedTokens,
+      // The name that OpenRouter gives it, and the part of it by LiteLLM's name.
+      cache_write_tokens: usage.cacheWriteTokens,
+      ...(usage.cacheWrite1hTokens === 0 ? {} : { cache_write_1h_tokens: usage.cacheWrite1hTokens }),
+      ...(usage.audioPromptTokens === 0 ? {} : { audio_tokens: usage.audioPromptTokens }),
+      ...(usage.imagePromptTokens === 0 ? {} : { image_tokens: usage.imagePromptTokens }),
+    },
+    completion_tokens_details: {
+      reasoning_tokens: usage.reasoningTokens,
+      ...(usage.audioCompletionTokens === 0 ? {} : { audio_tokens: usage.audioCompletionTokens }),
+    },
+  };
+}
+
+/** One choice of a response that is not streamed. */
+export interface Choice {
+  readonly index: number;
+  /** With `role`. */
+  readonly message: Record<string, unknown>;
+  readonly finish: FinishReason;
+  readonly logprobs?: unknown;
+}
+
+export interface Completion {
+  readonly id: string;
+  /** Seconds since 1970. */
+  readonly created: number;
+  readonly model: string;
+  readonly choices: readonly Choice[];
+  /** Undefined if the provider reported none. */
+  readonly usage: ProviderUsage | undefined;
+}
+
+export function completionText(completion: Completion): string {
+  const { id, created, model, choices, usage } = completion;
+  return JSON.stringify({
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: choices.map(({ index, message, finish, logprobs = null }) => ({
+      index,
+      message,
+      logprobs,
+      finish_reason: finish,
+    })),
+    ...(usage && { usage: usageMember(usage) }),
+  });
+}
+
+/** Writes the chunks of one stream; each method returns the text of one event. */
+export class ChunkWriter {
+  readonly #head: string;
+
+  /** `created` in seconds since 1970. */
+  constructor(id: string, model: string, created: number) {
+    const members = JSON.stringify({ id, object: 'chat.completion.chunk', created, model });
+    this.#head = `${members.slice(0, -1)},"choices":[`;
+  }
+
+  /** `delta` as JSON text. */
+  delta(delta: string, index = 0): string {
+    return sseEvent(
+      `${this.#head}{"index":${index},"delta":${delta},"logprobs":null,"finish_reason":null}]}`,
+    );
+  }
+
+  role(index = 0): string {
+    return this.delta('{"role":"assistant","content":""}', index);
+  }
+
+  text(text: string, index = 0): string {
+    return this.delta(`{"content":${JSON.stringify(text)}}`, index);
+  }
+
+  reasoning(text: string, index = 0): string {
+    return this.delta(`{"reasoning_content":${JSON.stringify(text)}}`, index);
+  }
+
+  /**
+   * A tool call begins; `tool` is its position in the message. `extra`: further members, as Gemini's
+   * signature.
+   */
+  toolStart(tool: number, id: string, name: string, index = 0, extra: Record<string, unknown> = {}): string {
+    const call = { index: tool, id, type: 'function', function: { name, arguments: '' }, ...extra };
+    return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`, index);
+  }
+
+  toolArguments(tool: number, text: string, index = 0): string {
+    return this.delta(
+      `{"tool_calls":[{"index":${tool},"function":{"arguments":${JSON.stringify(text)}}}]}`,
+      index,
+    );
+  }
+
+  finish(reason: FinishReason, index = 0): string {
+    return sseEvent(
+      `${this.#head}{"index":${index},"delta":{},"logprobs":null,"finish_reason":"${reason}"}]}`,
+    );
+  }
+
+  /** The last chunk, if the provider reported usage. */
+  usage(usage: ProviderUsage): string {
+    return sseEvent(`${this.#head}],"usage":${JSON.stringify(usageMember(usage))}}`);
+  }
+
+  done(): string {
+    return SSE_DONE;
+  }
+}

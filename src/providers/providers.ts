@@ -1,0 +1,5 @@
+/** The providers by their names. A name that is not here is not translated. Upstream worker. */
+import type { ProviderName } from '../core/provider-names.js';
+import type { Provider } from './provider.js';
+
+export const PROVIDERS: Readonly<Partial<Record<ProviderName, Provider>>> = {};
