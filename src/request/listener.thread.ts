@@ -1,5 +1,6 @@
 /**
- * Entry of a listener thread: makes what the phases work with, and follows the main thread's orders.
+ * Entry of a listener thread. It makes the objects that the phases of a request work with (IntakeContext, one
+ * for the thread), listens on the common port, and follows the main thread's orders (ToListener).
  *
  * If an exception is not caught, the thread must not end while µWS holds a socket, or libuv aborts the
  * process. So the connections are closed first; then the thread exits and the main thread starts another.
@@ -39,14 +40,14 @@ const init = workerData as ListenerInit;
 const main = parentPort;
 invariant(main !== null, 'a listener runs in a thread of the gateway');
 
-// It publishes for the life of the thread.
+// Publishes event-loop delay and memory of the thread, as long as it lives.
 new ThreadHealth(init.metrics, init.thread);
 const logSwitch = new LogSwitch(init.metrics.log);
 const log = openLog(`listener-${init.index}`, logSwitch);
 const clock = clockOf(init.ledger, new SystemClock());
-const say = (message: FromListener): void => main.postMessage(message);
-const journal = new JournalWriter(init.journal, () => say({ kind: 'journal_half_full' }));
-const pendingCommits = new PendingCommits(journal, clock, () => say({ kind: 'commit' }));
+const send = (message: FromListener): void => main.postMessage(message);
+const journal = new JournalWriter(init.journal, () => send({ kind: 'journal_half_full' }));
+const pendingCommits = new PendingCommits(journal, clock, () => send({ kind: 'commit' }));
 const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && new LeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, leases);
@@ -57,7 +58,7 @@ const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
-/** A reload replaces its settings in place. */
+/** `takeSettings` replaces some of its members at a reload, so phases read them anew for each call. */
 const listener = {
   clock,
   ledger,
@@ -134,10 +135,10 @@ main.on('message', (message: ToListener) => {
       return;
     case 'settings':
       takeSettings(message.settings);
-      say({ kind: 'settings_taken', turn: message.turn });
+      send({ kind: 'settings_taken', turn: message.turn });
       return;
     case 'drain':
-      server.drain(message.keepsIdle, () => say({ kind: 'drained' }));
+      server.drain(message.keepsIdle, () => send({ kind: 'drained' }));
       return;
     case 'drain_late':
       connections.drainLate();
@@ -147,4 +148,4 @@ main.on('message', (message: ToListener) => {
   }
 });
 
-say({ kind: connections.listen(init.host, init.port, init.settings.tls) ? 'listening' : 'listen_failed' });
+send({ kind: connections.listen(init.host, init.port, init.settings.tls) ? 'listening' : 'listen_failed' });

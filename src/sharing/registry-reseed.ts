@@ -1,11 +1,22 @@
 /**
- * How a host's copy relates to the server's registry, and how a server that has nothing, or less than a host,
- * is seeded anew: it was started empty, or a replica took its place that had missed the last changes. Then
- * hosts report how new their copies are, and after some seconds the newest copy is put on the server as a new
- * epoch. RegistryLog uses it on the main thread of a gateway process.
+ * Brings a host's copy of the registry (accounts, keys, groups) and the sharing server's into agreement.
+ * RegistryLog calls it on the main thread of a gateway process, whenever it finds that they differ.
  *
- * What only an absent host had is lost to the others. That host says so when it comes back, and mixes
- * nothing.
+ * A copy's position is its epoch and its version. An epoch is a registry that was put on a server at once;
+ * the version counts the changes since. `history` lists the epochs before, each with the version at which the
+ * next one began.
+ *
+ *     the server has          what the host does (`wayTo`)
+ *     the same                nothing                                              equal
+ *     more of this epoch      applies the changes that it lacks                    behind
+ *     a later epoch           downloads all of the registry                        older
+ *     nothing, or less        takes part in choosing the copy that is put there    reseed
+ *     something unrelated     stops with RegistryDiverged: an operator decides
+ *
+ * A server has less if it was started empty, or if it is a replica that had missed the last changes. Then
+ * each host reports how new its copy is, and after some seconds the newest copy becomes the server's, as a
+ * new epoch. What only an absent host had is lost to the others; that host stops with RegistryDiverged when
+ * it comes back, and mixes nothing.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -56,8 +67,10 @@ export async function download(
 }
 
 /**
- * Puts this host's registry on the server, which has `before`. Returns false if another host was quicker. The
- * caller has the server's permission to seed, and nobody changes the store meanwhile.
+ * Puts this host's registry on the server, which has `before`, under a new epoch. Returns false if another
+ * host was quicker. The caller has the server's permission to seed (`claim` with true), and nobody changes
+ * the store meanwhile. After each batch the permission is asked for again, so that a host that stalls loses
+ * it. Rejects with ValkeyError, StoreError.
  */
 export async function seed(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -189,8 +202,9 @@ export class RegistryReseed {
 const RANK_DIGITS = 16;
 
 /**
- * Returns text that is the greater the newer a copy is: by its epoch's age, then its version. Without an
- * epoch, accounts of its own outrank none.
+ * Returns text that is the greater the newer a copy is: by the number of its epochs, then its version. A copy
+ * that was never shared ranks lowest, and among those one with accounts above one without. The server
+ * compares ranks as text, so numbers are padded with zeros.
  */
 function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): string {
   const generation = position === undefined ? (isEmpty ? 0 : 1) : 2 + position.history.length;

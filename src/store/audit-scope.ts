@@ -1,12 +1,13 @@
 /**
- * What the parts of the audit (audit.ts) share: the snapshot they read, the bounds, and the differences they
- * find. Main thread of a command.
+ * What the checks of `tollgate audit` share: the snapshot of the data directory that they read, the bounds,
+ * and the list of differences that they find. audit.ts makes one scope for each audit and gives it to one
+ * check after the other. Main thread of a command.
  */
 import { decimalOf } from '../core/money.js';
 import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
-/** Listed differences. If there are more they have one cause, and only their number is told. */
+/** Differences that are listed. More of them have one cause, so the rest is only counted. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
@@ -14,7 +15,9 @@ export interface Difference {
   readonly account: string | null;
   /** For example `record 7 of table spending`. */
   readonly place: string;
+  /** What was compared: `spent`, `the row`. */
   readonly what: string;
+  /** The value that was found, and the one that the other records imply; amounts are decimal. */
   readonly is: string;
   readonly shouldBe: string;
 }
