@@ -9,6 +9,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
 import { crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './examples.js';
+import { checkProviders } from './provider-settings.js';
 import { WANTED_SECRET, webhookKeyOf } from './notify-schema.js';
 import { type Environment, type Override, SettingsReader } from './settings-reader.js';
 import { CA_BYTES_MAX, isCertificates } from './upstream-schema.js';
@@ -63,8 +64,10 @@ export function loadSettings(
   const file = findFile(options, surroundings);
   const yaml = file === undefined ? undefined : readFile(file);
   const errors: LoadError[] = [];
+  const refused = new Set<string>();
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
+    refused.add(formatPath(path));
     const place = origin ?? (file === undefined || line === undefined ? undefined : `${file.shown}:${line}`);
     errors.push({
       line: line ?? 0,
@@ -80,6 +83,7 @@ export function loadSettings(
   });
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   crossCheck(draft, report);
+  checkProviders(draft, report, (path) => refused.has(formatPath(path)));
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
   if (draft.data !== undefined) {
@@ -176,6 +180,8 @@ function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, re
   };
   draft.models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((upstream, index) => {
+      if (upstream?.credentials_file !== undefined)
+        upstream.credentials_file = resolve(folder, upstream.credentials_file);
       if (upstream?.key_file === undefined) return;
       upstream.key_file = resolve(folder, upstream.key_file);
       const path = ['models', modelIndex, 'upstreams', index, 'key_file'];

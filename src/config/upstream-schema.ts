@@ -1,8 +1,11 @@
 /** Declares the settings of one upstream of a model. No listener or worker imports it. */
 import { X509Certificate } from 'node:crypto';
 import { Type } from 'typebox';
+import { PROVIDER_NAMES } from '../core/provider-names.js';
 import { filePath, identifier, quota, type Annotations } from './annotations.js';
 
+/** Names of features in trial. Each costs bytes in every call. */
+const BETAS_MAX = 16;
 /** Each header costs bytes in every call. */
 const HEADERS_MAX = 64;
 /** A day. */
@@ -40,6 +43,9 @@ const timeout = (presetMs: number, description: string) =>
     'x-unit': 'milliseconds',
   } satisfies Annotations);
 
+const word = (pattern: string, description: string, want: string) =>
+  Type.String({ pattern, description, 'x-want': want } satisfies Annotations);
+
 /** `echo:` is the built-in model. A user and a password in the URL would be a secret written inline. */
 export function isUpstreamUrl(text: string): boolean {
   if (text === 'echo:') return true;
@@ -64,13 +70,21 @@ export function isCertificates(text: string): boolean {
 
 export const upstreamSchema = Type.Object(
   {
-    url: Type.Refine(
-      Type.String({
-        maxLength: 2_000,
-        description: 'Base address of an OpenAI-compatible interface, or echo: for the built-in model.',
-        'x-want': 'an http:// or https:// address without user and password, or echo:',
-      } satisfies Annotations),
-      isUpstreamUrl,
+    provider: Type.Enum([...PROVIDER_NAMES], {
+      default: 'openai',
+      description:
+        'The protocol of the upstream: openai for every OpenAI-compatible interface, whose bytes pass as they are; the others are translated (docs/providers.md).',
+    } satisfies Annotations),
+    url: Type.Optional(
+      Type.Refine(
+        Type.String({
+          maxLength: 2_000,
+          description:
+            "Base address, as the provider's own SDKs take it, or echo: for the built-in model; the provider's public address if it is left out (azure has none).",
+          'x-want': 'an http:// or https:// address without user and password, or echo:',
+        } satisfies Annotations),
+        isUpstreamUrl,
+      ),
     ),
     key: Type.Optional(
       Type.String({
@@ -84,6 +98,47 @@ export const upstreamSchema = Type.Object(
     key_file: Type.Optional(
       filePath("A file that holds the provider's key; relative to the configuration file."),
     ),
+    credentials_file: Type.Optional(
+      filePath(
+        'vertex: a JSON file of a service account or of workload identity; relative to the configuration file. Without it, the application default credentials of the machine.',
+      ),
+    ),
+    profile: Type.Optional(
+      word('^[!-~]{1,128}$', 'bedrock: a profile of the AWS configuration, for the credentials.', 'a name'),
+    ),
+    region: Type.Optional(
+      word(
+        '^[a-z0-9-]{1,64}$',
+        'vertex and bedrock: the region, such as us-east-1 or global.',
+        'the name of a region, such as us-east-1',
+      ),
+    ),
+    project: Type.Optional(
+      word('^[a-z0-9.:-]{1,128}$', "vertex: the project's id.", 'the id of a project, in lower case'),
+    ),
+    api_version: Type.Optional(
+      word(
+        '^[A-Za-z0-9.-]{1,64}$',
+        "Version of the provider's interface: azure 2024-10-21 (v1 or preview for its v1 interface), anthropic 2023-06-01, gemini v1beta, vertex v1 if it is left out.",
+        'a version, such as 2024-10-21',
+      ),
+    ),
+    betas: Type.Optional(
+      Type.Array(
+        word('^[A-Za-z0-9._-]{1,128}$', "A feature, by the provider's name for it.", 'the name of a feature'),
+        {
+          maxItems: BETAS_MAX,
+          description: 'anthropic, and Claude on vertex and bedrock: features in trial that are switched on.',
+          'x-want': 'a list of names',
+        } satisfies Annotations,
+      ),
+    ),
+    drop_unsupported: Type.Boolean({
+      default: false,
+      'x-want': 'true or false',
+      description:
+        'Leaves out what a request asks for and the provider has no word for; else such a request gets 400, which names the member.',
+    } satisfies Annotations),
     model: Type.Optional(
       identifier("The model's name at this upstream; the same name where it is left out."),
     ),

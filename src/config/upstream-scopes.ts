@@ -6,6 +6,7 @@
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';
 import { HEADER_NAMES_SECRET } from './upstream-schema.js';
+import { urlOf } from './provider-settings.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
@@ -21,17 +22,19 @@ const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
  * A text that is the same for upstreams that share their limits. It has the key in it: never show or store
  * it. Some providers take the key in a header or in the url's query.
  */
-export function scopeTextOf(
-  { url = '', key, headers = {}, model, quota_scope: by }: UpstreamDraft,
-  modelId: string | undefined,
-): string {
-  const { origin, pathname, search } = new URL(url);
+export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined): string {
+  const { provider = 'openai', key, headers = {}, model, quota_scope: by } = upstream;
+  const { origin, pathname, search } = new URL(urlOf(upstream));
   const secrets = Object.entries(headers)
     .filter(([name]) => SECRET_NAME.test(name))
     .map(([name, value]) => [name.toLowerCase(), value])
     .sort(([one], [other]) => (one! < other! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];
-  return JSON.stringify([...address, key ?? null, secrets, by === 'model' ? (model ?? modelId) : null]);
+  const { region = '', project = '', profile = '' } = upstream;
+  // Without a key these say whose limits they are. Hosts share limits by this text, so that of `openai` stays.
+  const account = provider === 'openai' ? [] : [provider, region, project, profile];
+  const name = by === 'model' ? (model ?? modelId) : null;
+  return JSON.stringify([...address, key ?? null, secrets, name, ...account]);
 }
 
 /** The limits of each scope that has any, by `scopeTextOf`. */
@@ -61,7 +64,7 @@ export function checkUpstreamLimits(
   models?.forEach((model, modelIndex) => {
     model?.upstreams?.forEach((draft, index) => {
       const upstream = draft as UpstreamDraft | undefined;
-      if (upstream?.url === undefined) return;
+      if (upstream === undefined || urlOf(upstream) === '') return;
       const path: SettingPath = ['models', modelIndex, 'upstreams', index];
       const declared = declaredOf(upstream);
       const check = (scope: string, name: string, value: number | string): void => {

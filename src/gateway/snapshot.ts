@@ -5,6 +5,7 @@
  */
 import { totalmem } from 'node:os';
 import { matchesModel } from '../config/cross-checks.js';
+import { apiVersionOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
 import { invariant } from '../core/errors.js';
 import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
@@ -14,6 +15,8 @@ import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
 import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
+import { azurePath } from '../providers/azure/azure.js';
+import type { ProviderSettings } from '../providers/provider.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute, TargetQuotas, UpstreamTarget } from '../upstream/target.js';
 import type { UpstreamScopes } from '../upstream/upstream-scopes.js';
@@ -143,8 +146,16 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
   });
 }
 
+/** The position of the upstream's credential in the workers' table; undefined if it has none that expires. */
+export type CredentialPosition = (upstream: UpstreamSettings) => number | undefined;
+
 /** Returns the upstreams of each model, with the providers' keys. Only upstream workers get them. */
-export function routesOf(settings: Settings, names: UpstreamNames, scopes: UpstreamScopes): ModelRoute[] {
+export function routesOf(
+  settings: Settings,
+  names: UpstreamNames,
+  scopes: UpstreamScopes,
+  credentialOf: CredentialPosition = () => undefined,
+): ModelRoute[] {
   const scopeOf = scopes.assign(settings);
   const quotasOf = (upstream: UpstreamSettings, model: ModelSettings): TargetQuotas | undefined => {
     const scope = scopeOf(upstream, model.id);
@@ -154,7 +165,7 @@ export function routesOf(settings: Settings, names: UpstreamNames, scopes: Upstr
     settings.models.flatMap((model) =>
       model.upstreams.map((upstream) => ({
         model: model.id,
-        name: nameOf(new URL(upstream.url)),
+        name: nameOf(new URL(urlOf(upstream))),
         priority: upstream.priority,
         weight: upstream.weight,
         scope: scopeOf(upstream, model.id),
@@ -168,7 +179,15 @@ export function routesOf(settings: Settings, names: UpstreamNames, scopes: Upstr
     tokenizer: model.tokenizer,
     outputTokensMax: model.max_output_tokens,
     targets: model.upstreams
-      .map((upstream) => targetOf(upstream, model, slots[next++]!.slot, quotasOf(upstream, model)))
+      .map((upstream) =>
+        targetOf(
+          upstream,
+          model,
+          slots[next++]!.slot,
+          quotasOf(upstream, model),
+          providerOf(upstream, model, credentialOf(upstream)),
+        ),
+      )
       .sort((left, right) => left.priority - right.priority),
   }));
 }
@@ -213,14 +232,15 @@ function targetOf(
   model: ModelSettings,
   slot: number,
   quotas: TargetQuotas | undefined,
+  provider: ProviderSettings | undefined,
 ): UpstreamTarget {
-  const url = new URL(upstream.url);
+  const url = new URL(urlOf(upstream));
   const isEcho = url.protocol === 'echo:';
   return {
     name: nameOf(url),
     slot,
     origin: isEcho ? 'echo:' : url.origin,
-    path: `${url.pathname.replace(/\/$/, '')}/chat/completions${url.search}`,
+    path: pathOf(url, provider, upstream.model ?? model.id),
     key: upstream.key,
     headers: upstream.headers,
     model: upstreamNameOf(upstream, model),
@@ -235,7 +255,40 @@ function targetOf(
     parkMsMax: upstream.park_max_ms,
     quotas,
     ca: upstream.ca,
-    provider: undefined,
+    provider,
+  };
+}
+
+/** Of each call; a provider that is translated adds to it what the call asks for. */
+function pathOf(url: URL, provider: ProviderSettings | undefined, model: string): string {
+  if (provider === undefined) return `${basePathOf(url)}/chat/completions${url.search}`;
+  const { name, basePath, apiVersion } = provider;
+  return name === 'azure' ? azurePath(basePath, apiVersion, model) : basePath;
+}
+
+function basePathOf(url: URL): string {
+  return url.pathname.replace(/\/$/, '');
+}
+
+function providerOf(
+  upstream: UpstreamSettings,
+  model: ModelSettings,
+  credential: number | undefined,
+): ProviderSettings | undefined {
+  const { provider: name, betas = [], region = '', project = '' } = upstream;
+  if (name === 'openai') return undefined;
+  const url = new URL(urlOf(upstream));
+  return {
+    name,
+    basePath: basePathOf(url),
+    host: url.host,
+    apiVersion: apiVersionOf(upstream),
+    betas,
+    region,
+    project,
+    dropUnsupported: upstream.drop_unsupported,
+    outputTokensMax: model.max_output_tokens,
+    credential,
   };
 }
 

@@ -9,6 +9,7 @@ import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
+import { azureHeaders } from './azure/azure.js';
 import {
   FieldError,
   ProviderError,
@@ -68,15 +69,20 @@ export class ProviderClient {
   ): HttpCall {
     const { provider: settings, key } = target;
     invariant(settings !== undefined, 'the upstream has a provider of its own');
-    const provider = this.#providers[settings.name]!;
-    const translated = new TranslatedCall(provider, handler);
     const credential =
       key !== undefined
         ? ({ kind: 'key', key } as const)
         : settings.credential === undefined
           ? undefined
           : this.#credentialOf(settings.credential);
-    if (credential === undefined && settings.credential !== undefined) {
+    const provider = this.#providers[settings.name];
+    const isMissing = credential === undefined && settings.credential !== undefined;
+    if (provider === undefined && !isMissing) {
+      const headers = [...moreHeaders, ...azureHeaders(credential)];
+      return this.#http.start(this.#bareOf(target), body, requestId, handler, headers);
+    }
+    const translated = new TranslatedCall(provider!, handler);
+    if (isMissing) {
       translated.fault(NO_CREDENTIAL);
       return translated;
     }
@@ -103,7 +109,7 @@ export class ProviderClient {
       );
     translated.begin(call);
     try {
-      const request = provider.write(call);
+      const request = provider!.write(call);
       if (request instanceof Promise)
         request.then(
           (written) => {

@@ -1,4 +1,4 @@
-/** The providers by their names. A name that is not here is not translated. Upstream worker. */
+/** The providers by their names. `openai` and `azure` are not translated. Upstream worker. */
 import type { ProviderName } from '../core/provider-names.js';
 import type { Provider } from './provider.js';
 

@@ -64,7 +64,8 @@ export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): bool
     one.key === other.key &&
     one.ca === other.ca &&
     one.breakerFailuresMax === other.breakerFailuresMax &&
-    isDeepStrictEqual(one.headers, other.headers)
+    isDeepStrictEqual(one.headers, other.headers) &&
+    isDeepStrictEqual(one.provider, other.provider)
   );
 }
 

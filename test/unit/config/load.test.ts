@@ -27,7 +27,9 @@ void t.test('no file: the demo, with every default', (t) => {
         tokenizer: 'o200k_base',
         upstreams: [
           {
+            provider: 'openai',
             url: 'echo:',
+            drop_unsupported: false,
             weight: 1,
             priority: 1,
             headers: {},

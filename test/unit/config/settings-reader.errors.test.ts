@@ -86,7 +86,11 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   ],
   ['price:', 'prise:', '3: models[0].prise: unknown setting, the nearest known one is models[0].price'],
   ['plans:', 'port: 8080\nplans:', '5: port: unknown setting, the nearest known one is listen.port'],
-  ['plans:', '__proto__: { a: 1 }\nplans:', '5: __proto__: unknown setting, the nearest known one is notify'],
+  [
+    'plans:',
+    '__proto__: { a: 1 }\nplans:',
+    '5: __proto__: unknown setting, the nearest known one is models[].upstreams[].profile',
+  ],
   [
     '{ url:',
     '{ wieght: 2, url:',

@@ -1,0 +1,146 @@
+/**
+ * What each provider wants of an upstream's settings: its address and version if none is given, the settings
+ * that it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts and the
+ * scopes of limits ask for the address. Pure.
+ */
+import type { ProviderName } from '../core/provider-names.js';
+import type { SettingPath } from './config-error.js';
+import type { Settings, SettingsDraft } from './schema.js';
+
+type UpstreamSettings = Settings['models'][number]['upstreams'][number];
+type UpstreamDraft = { readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined };
+
+/** Settings that only some providers know. */
+const SPECIAL = [
+  'api_version',
+  'betas',
+  'region',
+  'project',
+  'credentials_file',
+  'profile',
+  'drop_unsupported',
+] as const;
+type Special = (typeof SPECIAL)[number];
+
+interface Rules {
+  /** Undefined if each customer has an address of its own. */
+  readonly url: ((region: string) => string) | undefined;
+  readonly apiVersion: string;
+  readonly uses: readonly Special[];
+  readonly needs: readonly ('url' | 'region' | 'project')[];
+  /** The part of the path that the gateway adds itself, so that `url` must not end with it. */
+  readonly adds: RegExp | undefined;
+}
+
+const RULES: Readonly<Record<ProviderName, Rules>> = {
+  openai: {
+    url: () => 'https://api.openai.com/v1',
+    apiVersion: '',
+    uses: [],
+    needs: [],
+    adds: undefined,
+  },
+  azure: {
+    url: undefined,
+    apiVersion: '2024-10-21',
+    uses: ['api_version'],
+    needs: ['url'],
+    adds: /\/openai(?:\/.*)?$/,
+  },
+  anthropic: {
+    url: () => 'https://api.anthropic.com',
+    apiVersion: '2023-06-01',
+    uses: ['api_version', 'betas', 'drop_unsupported'],
+    needs: [],
+    adds: /\/v1(?:\/messages)?$/,
+  },
+  gemini: {
+    url: () => 'https://generativelanguage.googleapis.com',
+    apiVersion: 'v1beta',
+    uses: ['api_version', 'drop_unsupported'],
+    needs: [],
+    adds: /\/v1(?:beta|alpha)?(?:\/.*)?$/,
+  },
+  vertex: {
+    url: (region) =>
+      region === 'global'
+        ? 'https://aiplatform.googleapis.com'
+        : `https://${region}-aiplatform.googleapis.com`,
+    apiVersion: 'v1',
+    uses: ['api_version', 'betas', 'region', 'project', 'credentials_file', 'drop_unsupported'],
+    needs: ['region', 'project'],
+    adds: /\/v1(?:beta1)?(?:\/.*)?$/,
+  },
+  bedrock: {
+    url: (region) => `https://bedrock-runtime.${region}.amazonaws.com`,
+    apiVersion: '',
+    uses: ['betas', 'region', 'profile', 'drop_unsupported'],
+    needs: ['region'],
+    adds: /\/model(?:\/.*)?$/,
+  },
+};
+
+/** The address of the upstream: `url`, or the provider's own. Empty if that needs a setting that is missing. */
+export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): string {
+  const { url: preset, needs } = RULES[provider];
+  if (url !== undefined) return url;
+  return needs.includes('region') && region === undefined ? '' : (preset?.(region ?? '') ?? '');
+}
+
+/** `api_version`, or the provider's default; empty if it has none. */
+export function apiVersionOf({ provider, api_version: given }: UpstreamSettings): string {
+  return given ?? RULES[provider].apiVersion;
+}
+
+/**
+ * Reports what an upstream's provider needs or does not know. `isRefused`: whether an error of that setting
+ * was reported already, so that it only seems to be missing.
+ */
+export function checkProviders(
+  { models }: SettingsDraft,
+  report: (path: SettingPath, text: string) => void,
+  isRefused: (path: SettingPath) => boolean,
+): void {
+  models?.forEach((model, modelIndex) => {
+    model?.upstreams?.forEach((upstream, index) => {
+      if (upstream?.provider === undefined) return;
+      const path: SettingPath = ['models', modelIndex, 'upstreams', index];
+      checkProvider(
+        upstream as UpstreamDraft & { provider: ProviderName },
+        (name, text) => report([...path, name], text),
+        (name) => isRefused([...path, name]),
+      );
+    });
+  });
+}
+
+function checkProvider(
+  upstream: UpstreamDraft & { readonly provider: ProviderName },
+  report: (name: string, text: string) => void,
+  isRefused: (name: string) => boolean,
+): void {
+  const { provider, url } = upstream;
+  const { uses, needs, adds } = RULES[provider];
+  for (const name of needs)
+    if (upstream[name] === undefined && !isRefused(name))
+      report(name, `missing, the provider ${provider} needs it`);
+  for (const name of SPECIAL)
+    if (upstream[name] !== undefined && upstream[name] !== false && !uses.includes(name))
+      report(name, `means nothing to the provider ${provider}, leave it out`);
+  for (const name of ['key', 'key_file'] as const)
+    if (provider === 'vertex' && upstream[name] !== undefined)
+      report(name, 'means nothing to the provider vertex, which takes credentials_file');
+  if (upstream.key !== undefined || upstream.key_file !== undefined)
+    for (const name of ['profile'] as const)
+      if (upstream[name] !== undefined) report(name, 'given besides a key, want one of the two');
+  if (provider === 'openai' || url === undefined) return;
+  if (url === 'echo:') {
+    report('provider', `got ${provider}, but the built-in model of url has none`);
+    return;
+  }
+  const { origin, pathname, search } = new URL(url);
+  if (search !== '') report('url', `has a query, which the provider ${provider} does not take`);
+  const base = pathname.replace(/\/$/, '');
+  if (adds?.test(base) === true)
+    report('url', `ends with a path that is added to it, want ${origin}${base.replace(adds, '')}`);
+}

@@ -1,0 +1,26 @@
+/**
+ * Azure OpenAI. It speaks OpenAI's protocol at other paths and with another header, so bodies and responses
+ * pass as they are: nothing here is a Provider. gateway/snapshot.ts makes the path once for each upstream;
+ * the worker's client adds the header to each call.
+ *
+ * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (learn.microsoft.com/azure/ai-foundry/
+ * openai/reference, 2024-10-21; the v1 interface: …/openai/latest), read in November 2026.
+ */
+import type { Credential } from '../provider.js';
+
+/** Versions of the interface whose path names no deployment: the body's `model` does. */
+const V1_QUERIES: Readonly<Record<string, string>> = { v1: '', preview: '?api-version=preview' };
+
+/** `basePath` without a slash at its end. */
+export function azurePath(basePath: string, apiVersion: string, deployment: string): string {
+  const v1Query = V1_QUERIES[apiVersion];
+  if (v1Query !== undefined) return `${basePath}/openai/v1/chat/completions${v1Query}`;
+  const name = encodeURIComponent(deployment);
+  return `${basePath}/openai/deployments/${name}/chat/completions?api-version=${apiVersion}`;
+}
+
+/** Empty if the upstream's own headers authorise it. */
+export function azureHeaders(credential: Credential | undefined): readonly string[] {
+  if (credential?.kind === 'key') return ['api-key', credential.key];
+  return credential?.kind === 'bearer' ? ['authorization', `Bearer ${credential.token}`] : [];
+}

@@ -1,0 +1,108 @@
+/** What each provider takes from an upstream's settings, and the errors if it does not fit. */
+import t, { type Test } from 'tap';
+import { apiVersionOf, urlOf } from '#src/config/provider-settings.js';
+import { limitsByScope } from '#src/config/upstream-scopes.js';
+import { worldOf, type World } from './support.js';
+
+const worldWith = (test: Test, ...upstreams: readonly string[]): World =>
+  worldOf(test, {
+    'tollgate.yaml': `models:\n  - id: m\n    upstreams:\n${upstreams.map((text) => `      - { ${text} }\n`).join('')}plans:\n  - { id: p1, requests_per_minute: 60, calls_per_day: 1000 }\n`,
+  });
+
+void t.test('each provider has an address and a version of its own', (t) => {
+  const { models } = worldWith(
+    t,
+    '',
+    'provider: azure, url: "https://n.openai.azure.com/"',
+    'provider: anthropic, betas: [context-1m-2025-08-07]',
+    'provider: gemini',
+    'provider: vertex, region: europe-west1, project: p-1',
+    'provider: vertex, region: global, project: p-1, credentials_file: key.json',
+    'provider: bedrock, region: us-east-1, profile: prod',
+    'provider: anthropic, url: "http://127.0.0.1:1", api_version: "2024-01-01", drop_unsupported: true',
+  ).load().settings;
+  const upstreams = models[0]!.upstreams;
+  t.same(
+    upstreams.map((upstream) => [urlOf(upstream), apiVersionOf(upstream)]),
+    [
+      ['https://api.openai.com/v1', ''],
+      ['https://n.openai.azure.com/', '2024-10-21'],
+      ['https://api.anthropic.com', '2023-06-01'],
+      ['https://generativelanguage.googleapis.com', 'v1beta'],
+      ['https://europe-west1-aiplatform.googleapis.com', 'v1'],
+      ['https://aiplatform.googleapis.com', 'v1'],
+      ['https://bedrock-runtime.us-east-1.amazonaws.com', ''],
+      ['http://127.0.0.1:1', '2024-01-01'],
+    ],
+  );
+  t.match(upstreams[5]!.credentials_file, /^\/.*\/key\.json$/, 'relative to the configuration file');
+  t.end();
+});
+
+void t.test('what a provider needs, and what means nothing to it, is said by name', (t) => {
+  const place = 'models[0].upstreams';
+  const faults = (...upstreams: readonly string[]): readonly string[] =>
+    worldWith(t, ...upstreams)
+      .faults({}, { K: 'secret-1' })
+      .map((line) => line.replace(/^tollgate\.yaml:\d+: /, ''));
+  t.same(faults('provider: azure', 'provider: vertex', 'provider: bedrock, region: 7'), [
+    `${place}[0].url: missing, the provider azure needs it`,
+    `${place}[1].region: missing, the provider vertex needs it`,
+    `${place}[1].project: missing, the provider vertex needs it`,
+    `${place}[2].region: got 7 (a number), want the name of a region, such as us-east-1`,
+  ]);
+  t.same(
+    faults(
+      'url: "http://h/v1", region: us-east-1, drop_unsupported: true',
+      'provider: anthropic, project: p',
+      'provider: vertex, region: global, project: p, key: "${K}"',
+      'provider: bedrock, region: us-east-1, key: "${K}", profile: prod',
+      'provider: gemini, url: "echo:"',
+      'provider: gemini, url: "http://h/?key=1"',
+    ),
+    [
+      `${place}[0].region: means nothing to the provider openai, leave it out`,
+      `${place}[0].drop_unsupported: means nothing to the provider openai, leave it out`,
+      `${place}[1].project: means nothing to the provider anthropic, leave it out`,
+      `${place}[2].key: means nothing to the provider vertex, which takes credentials_file`,
+      `${place}[3].profile: given besides a key, want one of the two`,
+      `${place}[4].provider: got gemini, but the built-in model of url has none`,
+      `${place}[5].url: has a query, which the provider gemini does not take`,
+    ],
+  );
+  t.same(
+    faults(
+      'provider: anthropic, url: "https://api.anthropic.com/v1/"',
+      'provider: azure, url: "https://n.openai.azure.com/openai/v1"',
+      'provider: gemini, url: "https://h/base/v1beta"',
+    ),
+    [
+      `${place}[0].url: ends with a path that is added to it, want https://api.anthropic.com`,
+      `${place}[1].url: ends with a path that is added to it, want https://n.openai.azure.com`,
+      `${place}[2].url: ends with a path that is added to it, want https://h/base`,
+    ],
+  );
+  t.match(faults('provider: claude'), [/provider: got "claude", want one of openai, azure, anthropic/]);
+  t.end();
+});
+
+void t.test('without a key, limits are those of the project, region and profile', (t) => {
+  const { models } = worldWith(
+    t,
+    'provider: vertex, region: global, project: a, requests_per_minute: 1',
+    'provider: vertex, region: global, project: b, requests_per_minute: 2',
+    'provider: vertex, region: global, project: b, tokens_per_minute: 3',
+    'provider: bedrock, region: us-east-1, requests_per_minute: 4',
+    'provider: bedrock, region: us-east-1, profile: other, requests_per_minute: 5',
+  ).load().settings;
+  t.same(
+    [...limitsByScope(models).values()],
+    [
+      { requests_per_minute: 1 },
+      { requests_per_minute: 2, tokens_per_minute: 3 },
+      { requests_per_minute: 4 },
+      { requests_per_minute: 5 },
+    ],
+  );
+  t.end();
+});
