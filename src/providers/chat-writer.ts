@@ -104,10 +104,10 @@ export class ChunkWriter {
     this.#head = `${members.slice(0, -1)},"choices":[`;
   }
 
-  /** `delta` as JSON text. */
-  delta(delta: string, index = 0): string {
+  /** `delta` and `logprobs` as JSON text. */
+  delta(delta: string, index = 0, logprobs = 'null'): string {
     return sseEvent(
-      `${this.#head}{"index":${index},"delta":${delta},"logprobs":null,"finish_reason":null}]}`,
+      `${this.#head}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":null}]}`,
     );
   }
 

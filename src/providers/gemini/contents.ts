@@ -1,0 +1,179 @@
+/**
+ * The messages of a chat completion as Gemini's `systemInstruction` and `contents`. request.ts calls it for
+ * each call. Upstream worker.
+ *
+ * Follows https://ai.google.dev/api/caching#Content, docs/function-calling and docs/thought-signatures, read
+ * 2026-11. What differs from a chat completion:
+ *
+ *     system, developer     one instruction outside of the turns, wherever they stand
+ *     consecutive turns     are one turn; results of functions are a turn of their own
+ *     tool_call_id          a result names its function; `id` is known from Gemini 3 on
+ *     signatures            Gemini 3 wants the signature of a call back, beside the first call of a turn
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { FieldError } from '../provider.js';
+import { mediaPart, type Part } from './media.js';
+
+type Role = 'user' | 'model';
+
+interface Content {
+  readonly role: Role;
+  readonly parts: Part[];
+}
+
+export interface Contents {
+  readonly system: readonly Part[];
+  readonly contents: readonly Content[];
+}
+
+/** By docs/thought-signatures: for calls of functions that another model made, or that lost theirs. */
+const NO_SIGNATURE = 'skip_thought_signature_validator';
+
+/** `isGemini3`: the model is of that generation or a later one. Throws a FieldError. */
+export function contentsOf(messages: readonly unknown[], isGemini3: boolean): Contents {
+  const writer = new ContentsWriter(isGemini3);
+  for (let index = 0; index < messages.length; index++) writer.add(messages[index], `messages[${index}]`);
+  return writer.finish();
+}
+
+class ContentsWriter {
+  readonly #isGemini3: boolean;
+  readonly #system: Part[] = [];
+  readonly #contents: Content[] = [];
+  /** Names of functions by the ids of their calls. */
+  readonly #names = new Map<unknown, string>();
+  #lastHasResults = false;
+
+  constructor(isGemini3: boolean) {
+    this.#isGemini3 = isGemini3;
+  }
+
+  add(message: unknown, path: string): void {
+    if (!isRecord(message)) throw new FieldError(path, 'must be an object');
+    const content = `${path}.content`;
+    switch (message.role) {
+      case 'system':
+      case 'developer':
+        this.#system.push(...textParts(message.content, content));
+        return;
+      case 'user':
+        this.#push('user', false, partsOf(message.content, content));
+        return;
+      case 'assistant':
+        this.#push('model', false, this.#spoken(message, path));
+        return;
+      case 'tool':
+      case 'function':
+        this.#push('user', true, this.#result(message, path));
+        return;
+      default:
+        throw new FieldError(`${path}.role`, 'must be system, developer, user, assistant or tool');
+    }
+  }
+
+  finish(): Contents {
+    // Gemini wants a turn. A prompt that is only instructions is asked as a question.
+    if (this.#contents.length > 0) return { system: this.#system, contents: this.#contents };
+    if (this.#system.length === 0) throw new FieldError('messages', 'must have some content');
+    return { system: [], contents: [{ role: 'user', parts: this.#system }] };
+  }
+
+  #push(role: Role, hasResults: boolean, parts: readonly Part[]): void {
+    if (parts.length === 0) return;
+    const last = this.#contents.at(-1);
+    if (last?.role === role && this.#lastHasResults === hasResults) last.parts.push(...parts);
+    else this.#contents.push({ role, parts: [...parts] });
+    this.#lastHasResults = hasResults;
+  }
+
+  /** Thoughts are left out: Gemini wants their signatures back, not their text. */
+  #spoken(message: Record<string, unknown>, path: string): Part[] {
+    const parts = textParts(message.content, `${path}.content`);
+    if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
+    const signature = signatureIn(message);
+    if (signature !== undefined) {
+      const last = parts.at(-1);
+      if (last !== undefined) last.thoughtSignature = signature;
+      else if (message.tool_calls === undefined) parts.push({ text: '', thoughtSignature: signature });
+    }
+    const { tool_calls: calls, function_call: call } = message;
+    if (Array.isArray(calls)) {
+      for (const [index, one] of (calls as unknown[]).entries())
+        parts.push(this.#call(one, `${path}.tool_calls[${index}]`, index === 0));
+    } else if (isRecord(call)) parts.push(this.#call({ function: call }, `${path}.function_call`, true));
+    return parts;
+  }
+
+  #call(call: unknown, path: string, isFirst: boolean): Part {
+    const called = isRecord(call) ? call.function : undefined;
+    if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
+    const { name, arguments: given } = called;
+    if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
+    const args = typeof given === 'string' && given.trim() !== '' ? parsedJson(given) : (given ?? {});
+    if (given !== '' && !isRecord(args))
+      throw new FieldError(`${path}.function.arguments`, 'must be the JSON text of an object');
+    const { id } = call;
+    if (typeof id === 'string') this.#names.set(id, name);
+    const signature = signatureIn(call) ?? (this.#isGemini3 && isFirst ? NO_SIGNATURE : undefined);
+    return {
+      functionCall: {
+        ...(this.#isGemini3 && typeof id === 'string' && { id }),
+        name,
+        args: isRecord(args) ? args : {},
+      },
+      ...(signature !== undefined && { thoughtSignature: signature }),
+    };
+  }
+
+  #result(message: Record<string, unknown>, path: string): Part[] {
+    const { tool_call_id: id, content } = message;
+    const name = this.#names.get(id) ?? message.name;
+    if (typeof name !== 'string')
+      throw new FieldError(`${path}.tool_call_id`, 'must be the id of a call in an earlier message');
+    const parts = partsOf(content, `${path}.content`);
+    const text = parts.map((part) => (typeof part.text === 'string' ? part.text : '')).join('');
+    const media = parts.filter((part) => part.text === undefined);
+    const value = text.startsWith('{') ? parsedJson(text) : undefined;
+    const functionResponse = {
+      ...(this.#isGemini3 && typeof id === 'string' && { id }),
+      name,
+      response: isRecord(value) ? value : { result: text },
+      // Before Gemini 3 a result is text alone; what else there is stands beside it.
+      ...(this.#isGemini3 && media.length > 0 && { parts: media }),
+    };
+    return this.#isGemini3 ? [{ functionResponse }] : [{ functionResponse }, ...media];
+  }
+}
+
+/** Google's own name in its OpenAI-compatible interface. Others' signatures are not for Gemini. */
+function signatureIn({ extra_content: extra }: Record<string, unknown>): string | undefined {
+  const google = isRecord(extra) ? extra.google : undefined;
+  const signature = isRecord(google) ? google.thought_signature : undefined;
+  return typeof signature === 'string' && signature !== '' ? signature : undefined;
+}
+
+/** Gemini refuses an empty text. */
+function partsOf(content: unknown, path: string): Part[] {
+  if (typeof content === 'string') return content === '' ? [] : [{ text: content }];
+  if (content === null || content === undefined) return [];
+  if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
+  const parts: Part[] = [];
+  for (const [index, item] of (content as unknown[]).entries()) {
+    const at = `${path}[${index}]`;
+    if (!isRecord(item)) throw new FieldError(at, 'must be an object');
+    if (item.type !== 'text' && item.type !== 'refusal') {
+      parts.push(mediaPart(item, at));
+      continue;
+    }
+    const text = item[item.type];
+    if (typeof text !== 'string') throw new FieldError(`${at}.${item.type}`, 'must be a string');
+    if (text !== '') parts.push({ text });
+  }
+  return parts;
+}
+
+function textParts(content: unknown, path: string): Part[] {
+  const parts = partsOf(content, path);
+  if (parts.some((part) => part.text === undefined)) throw new FieldError(path, 'must be text alone');
+  return parts;
+}

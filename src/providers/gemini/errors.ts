@@ -1,0 +1,108 @@
+/**
+ * Errors of Google's APIs: a `google.rpc.Status` as the body of a response, and inside a stream. gemini.ts,
+ * vertex.ts and their readers use it. Upstream worker.
+ *
+ * Follows https://cloud.google.com/apis/design/errors and ai.google.dev/gemini-api/docs/troubleshooting, read
+ * 2026-11:
+ *
+ *     {"error":{"code":429,"message":"…","status":"RESOURCE_EXHAUSTED","details":[
+ *       {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}
+ *
+ * Beside the HTTP status, some bodies decide: a wrong API key is a 400 here, and so is a country or an account
+ * that Google does not serve. Both are ours, not the caller's.
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { ProviderError, type ProviderFailure } from '../provider.js';
+
+const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;
+const OUR_ACCOUNT =
+  /user location is not supported|enable billing|billing account|has not been used in project/i;
+const TOO_LONG =
+  /token count\b.*\bexceeds|exceeds the maximum number of tokens|exceeds the maximum .*token|input context is too long/i;
+
+/** What would tell a caller whose account it is; `$1` stays. */
+const TRACES: readonly [pattern: RegExp, kept: string][] = [
+  [/\b(projects|tenants|organizations|folders|billingAccounts)\/[^\s/'"`,;)]+/g, '$1/…'],
+  [/\b(project(?:[_ ](?:number|id))?)[:= ]+['"`]?(?=[\w-]*\d)[\w:.-]+['"`]?/gi, '$1 …'],
+  [/[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
+  [/([?&]project=)[^\s&'"`]+/g, '$1…'],
+];
+
+/** Of a response with a status of an error. `body` may be anything. Never throws. */
+export function readError(
+  status: number,
+  header: (name: string) => string | undefined,
+  body: string,
+): ProviderFailure {
+  const parsed = parsedJson(body);
+  const failure = failureOf(errorIn(Array.isArray(parsed) ? (parsed as unknown[])[0] : parsed), status);
+  if (failure.retryAfterSeconds !== undefined) return failure;
+  const seconds = Number(header('retry-after'));
+  return seconds > 0 ? { ...failure, retryAfterSeconds: Math.ceil(seconds) } : failure;
+}
+
+/** Throws the error that a response or an event is, if it is one. */
+export function throwError(response: Record<string, unknown>): void {
+  if (response.error === undefined) return;
+  const error = errorIn(response);
+  throw new ProviderError(failureOf(error, typeof error?.code === 'number' ? error.code : 500));
+}
+
+function errorIn(body: unknown): Record<string, unknown> | undefined {
+  return isRecord(body) && isRecord(body.error) ? body.error : undefined;
+}
+
+function failureOf(error: Record<string, unknown> | undefined, status: number): ProviderFailure {
+  const text = typeof error?.message === 'string' ? error.message : '';
+  const message = text === '' ? 'the provider gave no reason' : cleaned(text);
+  const details = Array.isArray(error?.details) ? (error.details as unknown[]) : [];
+  return {
+    status: statusOf(status, error?.status, text, details),
+    message,
+    code: codeOf(status, text),
+    retryAfterSeconds: retryDelayIn(details),
+  };
+}
+
+function statusOf(status: number, name: unknown, text: string, details: readonly unknown[]): number {
+  switch (status) {
+    case 400: {
+      if (WRONG_KEY.test(text) || details.some((one) => isRecord(one) && one.reason === 'API_KEY_INVALID'))
+        return 401;
+      // Also `FAILED_PRECONDITION` of the caller's making: a cached content that is gone.
+      return OUR_ACCOUNT.test(text) ? 403 : name === 'RESOURCE_EXHAUSTED' ? 429 : 400;
+    }
+    case 401:
+    case 403:
+    case 404:
+    case 413:
+    case 429:
+    case 503:
+      return status;
+    case 402:
+      return 403;
+    default:
+      return 500;
+  }
+}
+
+function codeOf(status: number, text: string): string | undefined {
+  if (status === 404) return 'model_not_found';
+  return status === 400 && TOO_LONG.test(text) ? 'context_length_exceeded' : undefined;
+}
+
+/** Seconds of a `google.rpc.RetryInfo`: a duration as `34.4s`. */
+function retryDelayIn(details: readonly unknown[]): number | undefined {
+  for (const detail of details) {
+    const delay = isRecord(detail) ? detail.retryDelay : undefined;
+    const seconds = typeof delay === 'string' && delay.endsWith('s') ? Number(delay.slice(0, -1)) : 0;
+    if (seconds > 0) return Math.ceil(seconds);
+  }
+  return undefined;
+}
+
+function cleaned(message: string): string {
+  let text = message;
+  for (const [pattern, kept] of TRACES) text = text.replace(pattern, kept);
+  return text;
+}

@@ -1,0 +1,46 @@
+/**
+ * The Gemini API: `models/{model}:generateContent`, and `:streamGenerateContent` as server-sent events, with
+ * an API key in `x-goog-api-key`. provider-client.ts calls it. Upstream worker.
+ *
+ * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
+ */
+import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
+import { readError } from './errors.js';
+import { requestBody } from './request.js';
+import { readResponse } from './response.js';
+import { GeminiStream } from './stream.js';
+
+/** The methods of a model's path. */
+export function methodOf(stream: boolean): string {
+  return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
+}
+
+/** A key goes in Google's own header, a token as any other. */
+export function authorization({ credential }: ProviderCall): readonly string[] {
+  switch (credential?.kind) {
+    case 'key':
+      return ['x-goog-api-key', credential.key];
+    case 'bearer':
+      return ['authorization', `Bearer ${credential.token}`];
+    default:
+      return [];
+  }
+}
+
+function write(call: ProviderCall): ProviderRequest {
+  const { basePath, apiVersion } = call.settings;
+  // A tuned model has its collection in its name: tunedModels/x.
+  const model = call.model.includes('/') ? call.model : `models/${call.model}`;
+  return {
+    path: `${basePath}/${apiVersion}/${encodeURI(model)}${methodOf(call.stream)}`,
+    headers: authorization(call),
+    body: requestBody(call),
+  };
+}
+
+export const GEMINI: Provider = {
+  write,
+  readResponse,
+  openStream: (call) => new GeminiStream(call),
+  readError,
+};

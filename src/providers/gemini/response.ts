@@ -1,0 +1,234 @@
+/**
+ * Reads a whole response of Gemini's `generateContent` as a chat completion; stream.ts uses its readings of
+ * parts. Upstream worker.
+ *
+ * Follows https://ai.google.dev/api/generate-content#GenerateContentResponse (v1beta), read 2026-11. Images
+ * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
+ * become `reasoning_content`, and signatures `extra_content.google.thought_signature`, Google's own name.
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { completionText, type Choice, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import { ProviderError, type ProviderCall } from '../provider.js';
+import { throwError } from './errors.js';
+
+/** The JSON text of a chat completion. Throws a ProviderError. */
+export function readResponse(body: Buffer, call: ProviderCall): string {
+  const response = parsedJson(body.toString());
+  if (!isRecord(response)) throw ProviderError.invalid('no JSON object');
+  throwError(response);
+  const { candidates } = response;
+  const choices: Choice[] = Array.isArray(candidates)
+    ? (candidates as unknown[]).map((candidate, place) => choiceOf(candidate, place, call))
+    : [];
+  if (choices.length === 0) {
+    if (!isBlocked(response)) throw ProviderError.invalid('no candidates');
+    choices.push({ index: 0, message: { role: 'assistant', content: '' }, finish: 'content_filter' });
+  }
+  return completionText({
+    id: idOf(response, call),
+    created: Math.floor(call.nowMs / 1_000),
+    model: modelOf(response, call),
+    choices,
+    usage: usageOf(response),
+  });
+}
+
+export function idOf({ responseId }: Record<string, unknown>, call: ProviderCall): string {
+  return typeof responseId === 'string' && responseId !== '' ? responseId : `chatcmpl-${call.requestId}`;
+}
+
+export function modelOf({ modelVersion }: Record<string, unknown>, call: ProviderCall): string {
+  return typeof modelVersion === 'string' && modelVersion !== '' ? modelVersion : call.model;
+}
+
+/** Whether Google refused the prompt, so that there are no candidates. */
+export function isBlocked({ promptFeedback }: Record<string, unknown>): boolean {
+  return isRecord(promptFeedback) && typeof promptFeedback.blockReason === 'string';
+}
+
+/** The parts of a candidate; none if it was stopped before it said anything. */
+export function partsOf({ content }: Record<string, unknown>): readonly unknown[] {
+  return isRecord(content) && Array.isArray(content.parts) ? content.parts : [];
+}
+
+/** What stopped a candidate beside these is an end: of the text, or of a call that the model made wrongly. */
+const FINISHES: Readonly<Record<string, FinishReason>> = {
+  MAX_TOKENS: 'length',
+  CONTINUATION: 'length',
+  SAFETY: 'content_filter',
+  RECITATION: 'content_filter',
+  LANGUAGE: 'content_filter',
+  OTHER: 'content_filter',
+  BLOCKLIST: 'content_filter',
+  PROHIBITED_CONTENT: 'content_filter',
+  SPII: 'content_filter',
+  MODEL_ARMOR: 'content_filter',
+  IMAGE_SAFETY: 'content_filter',
+  IMAGE_PROHIBITED_CONTENT: 'content_filter',
+  IMAGE_RECITATION: 'content_filter',
+  IMAGE_OTHER: 'content_filter',
+  NO_IMAGE: 'content_filter',
+};
+
+export function finishOf(reason: unknown, hasCalls: boolean): FinishReason {
+  const finish = typeof reason === 'string' ? FINISHES[reason] : undefined;
+  return finish ?? (hasCalls ? 'tool_calls' : 'stop');
+}
+
+/** `extra_content` of a signature; nothing if there is none. */
+export function signatureMember(part: Record<string, unknown>): { extra_content?: object } {
+  const signature = part.thoughtSignature;
+  if (typeof signature !== 'string' || signature === '') return {};
+  return { extra_content: { google: { thought_signature: signature } } };
+}
+
+/**
+ * A call of a function, without its `index`. `number`: how many the response had before. Gemini gives ids
+ * since its third generation; one made here says of which call it is.
+ */
+export function toolCallOf(
+  functionCall: Record<string, unknown>,
+  part: Record<string, unknown>,
+  call: ProviderCall,
+  candidate: number,
+  number: number,
+): object {
+  const { id, name, args } = functionCall;
+  if (typeof name !== 'string') throw ProviderError.invalid('a function call without a name');
+  return {
+    // At most 40 characters, as OpenAI takes them.
+    id: typeof id === 'string' && id !== '' ? id : `call_${call.requestId.slice(-24)}_${candidate}_${number}`,
+    type: 'function',
+    function: { name, arguments: JSON.stringify(args ?? {}) },
+    ...signatureMember(part),
+  };
+}
+
+/** Bytes that the model made. */
+export interface Media {
+  readonly isAudio: boolean;
+  readonly data: string;
+  readonly url: string;
+}
+
+/** Undefined for a sketch among the thoughts. */
+export function mediaOf(part: Record<string, unknown>): Media | undefined {
+  const { inlineData, thought } = part;
+  if (!isRecord(inlineData) || thought === true) return undefined;
+  const { mimeType, data } = inlineData;
+  if (typeof mimeType !== 'string' || typeof data !== 'string') return undefined;
+  return { isAudio: mimeType.startsWith('audio/'), data, url: `data:${mimeType};base64,${data}` };
+}
+
+function choiceOf(candidate: unknown, place: number, call: ProviderCall): Choice {
+  if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
+  const index = typeof candidate.index === 'number' ? candidate.index : place;
+  let content = '';
+  let reasoning = '';
+  let signature: { extra_content?: object } | undefined;
+  const calls: object[] = [];
+  const images: object[] = [];
+  const audio: Buffer[] = [];
+  for (const part of partsOf(candidate)) {
+    if (!isRecord(part)) continue;
+    const { text, functionCall } = part;
+    if (typeof text === 'string') {
+      if (part.thought === true) reasoning += text;
+      else {
+        content += text;
+        if (part.thoughtSignature !== undefined) signature = signatureMember(part);
+      }
+    } else if (isRecord(functionCall)) calls.push(toolCallOf(functionCall, part, call, index, calls.length));
+    else {
+      const media = mediaOf(part);
+      if (media?.isAudio === true) audio.push(Buffer.from(media.data, 'base64'));
+      else if (media !== undefined)
+        images.push({ type: 'image_url', image_url: { url: media.url }, index: images.length });
+    }
+  }
+  const logprobs = logprobsOf(candidate);
+  const nowSeconds = Math.floor(call.nowMs / 1_000);
+  return {
+    index,
+    message: {
+      role: 'assistant',
+      content: content === '' && (calls.length > 0 || audio.length > 0) ? null : content,
+      ...(reasoning !== '' && { reasoning_content: reasoning }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+      ...(images.length > 0 && { images }),
+      ...(audio.length > 0 && {
+        audio: {
+          id: audioIdOf(call, index),
+          data: Buffer.concat(audio).toString('base64'),
+          expires_at: nowSeconds,
+          transcript: '',
+        },
+      }),
+      ...signature,
+    },
+    finish: finishOf(candidate.finishReason, calls.length > 0),
+    ...(logprobs !== undefined && { logprobs }),
+  };
+}
+
+export function audioIdOf(call: ProviderCall, candidate: number): string {
+  return `audio_${call.requestId}_${candidate}`;
+}
+
+/** `logprobs` of a choice; undefined if the candidate has none. */
+export function logprobsOf({ logprobsResult }: Record<string, unknown>): object | undefined {
+  if (!isRecord(logprobsResult) || !Array.isArray(logprobsResult.chosenCandidates)) return undefined;
+  const tops = Array.isArray(logprobsResult.topCandidates) ? (logprobsResult.topCandidates as unknown[]) : [];
+  const content = (logprobsResult.chosenCandidates as unknown[]).map((chosen, place) => {
+    const top = tops[place];
+    const others = isRecord(top) && Array.isArray(top.candidates) ? (top.candidates as unknown[]) : [];
+    return { ...tokenOf(chosen), top_logprobs: others.map(tokenOf) };
+  });
+  return { content, refusal: null };
+}
+
+function tokenOf(value: unknown): object {
+  const { token, logProbability } = isRecord(value) ? value : {};
+  return {
+    token: typeof token === 'string' ? token : '',
+    logprob: typeof logProbability === 'number' ? logProbability : 0,
+    bytes: null,
+  };
+}
+
+/**
+ * What Google bills. Thoughts are counted beside the candidates, and results of Google's own tools beside the
+ * prompt; only if the total says that the candidates hold the thoughts (seen by LiteLLM in 2025), they are
+ * not added again.
+ */
+export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
+  if (!isRecord(usage)) return undefined;
+  const prompt = count(usage.promptTokenCount) + count(usage.toolUsePromptTokenCount);
+  const candidates = count(usage.candidatesTokenCount);
+  const thoughts = count(usage.thoughtsTokenCount);
+  const isInside = thoughts > 0 && thoughts <= candidates && usage.totalTokenCount === prompt + candidates;
+  return {
+    promptTokens: prompt,
+    cachedTokens: count(usage.cachedContentTokenCount),
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    completionTokens: isInside ? candidates : candidates + thoughts,
+    reasoningTokens: thoughts,
+    audioPromptTokens: ofModality(usage.promptTokensDetails, 'AUDIO'),
+    imagePromptTokens: ofModality(usage.promptTokensDetails, 'IMAGE'),
+    audioCompletionTokens: ofModality(usage.candidatesTokensDetails, 'AUDIO'),
+  };
+}
+
+/** Absent numbers are zero in Google's JSON. What is no count of tokens is judged where usage is read. */
+function count(value: unknown): number {
+  return typeof value === 'number' ? value : 0;
+}
+
+function ofModality(details: unknown, modality: string): number {
+  if (!Array.isArray(details)) return 0;
+  let tokens = 0;
+  for (const detail of details as unknown[])
+    if (isRecord(detail) && detail.modality === modality) tokens += count(detail.tokenCount);
+  return tokens;
+}

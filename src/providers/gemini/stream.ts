@@ -1,0 +1,155 @@
+/**
+ * Turns a stream of Gemini's `streamGenerateContent?alt=sse` into chunks of a chat completion. gemini.ts and
+ * vertex.ts open one for each stream. Upstream worker.
+ *
+ * Follows https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent (v1beta), read
+ * 2026-11. Each event is a response with the parts that are new; a function call is whole in one part. Usage
+ * is in each event, and the last one counts. There is no last event: the end of the body is the end. What is
+ * kept is counters for each candidate and the last usage.
+ */
+import { isUtf8 } from 'node:buffer';
+import { isRecord, parsedJson } from '../../core/json.js';
+import { CHOICES_MAX } from '../../protocol/chat-rules.js';
+import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
+import { ChunkWriter, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
+import { throwError } from './errors.js';
+import {
+  audioIdOf,
+  finishOf,
+  idOf,
+  isBlocked,
+  logprobsOf,
+  mediaOf,
+  modelOf,
+  partsOf,
+  signatureMember,
+  toolCallOf,
+  usageOf,
+} from './response.js';
+
+interface CandidateState {
+  calls: number;
+  images: number;
+  /** Undefined before Google said why it ended. */
+  finish: FinishReason | undefined;
+  /** The end was written, and nothing after it. */
+  isClosed: boolean;
+}
+
+export class GeminiStream implements ProviderStream {
+  readonly #call: ProviderCall;
+  readonly #splitter = new SseSplitter();
+  readonly #candidates = new Map<number, CandidateState>();
+  #writer: ChunkWriter | undefined;
+  #usage: ProviderUsage | undefined;
+
+  constructor(call: ProviderCall) {
+    this.#call = call;
+  }
+
+  push(chunk: Uint8Array): string {
+    const events = this.#splitter.push(chunk);
+    if (events === undefined) throw ProviderError.invalid('an event is too long');
+    return this.#chunksOf(events);
+  }
+
+  end(): string {
+    let chunks = this.#chunksOf(this.#splitter.end());
+    const writer = this.#writer;
+    if (writer === undefined || this.#candidates.size === 0) throw ProviderError.invalid('an empty stream');
+    for (const [index, { finish, isClosed }] of this.#candidates) {
+      if (finish === undefined) throw ProviderError.invalid('the stream ended before its end');
+      if (!isClosed) chunks += writer.finish(finish, index);
+    }
+    if (this.#usage !== undefined) chunks += writer.usage(this.#usage);
+    return chunks + writer.done();
+  }
+
+  #chunksOf(events: Buffer): string {
+    if (events.length === 0) return '';
+    if (!isUtf8(events)) throw ProviderError.invalid('an event is no UTF-8');
+    let chunks = '';
+    forEachEvent(events, (_start, _end, data) => {
+      if (data !== undefined && data !== '') chunks += this.#chunksOfEvent(data);
+    });
+    return chunks;
+  }
+
+  #chunksOfEvent(data: string): string {
+    const event = parsedJson(data);
+    if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
+    throwError(event);
+    const writer = (this.#writer ??= new ChunkWriter(
+      idOf(event, this.#call),
+      modelOf(event, this.#call),
+      Math.floor(this.#call.nowMs / 1_000),
+    ));
+    if (event.usageMetadata !== undefined) this.#usage = usageOf(event);
+    const { candidates } = event;
+    if (!Array.isArray(candidates) || candidates.length === 0)
+      return isBlocked(event) && this.#candidates.size === 0 ? this.#blocked(writer) : '';
+    let chunks = '';
+    for (let place = 0; place < candidates.length; place++) {
+      const candidate = (candidates as unknown[])[place];
+      if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
+      chunks += this.#chunksOfCandidate(writer, candidate, place);
+    }
+    return chunks;
+  }
+
+  #blocked(writer: ChunkWriter): string {
+    this.#candidates.set(0, { calls: 0, images: 0, finish: 'content_filter', isClosed: true });
+    return writer.role() + writer.finish('content_filter');
+  }
+
+  #chunksOfCandidate(writer: ChunkWriter, candidate: Record<string, unknown>, place: number): string {
+    const index = typeof candidate.index === 'number' ? candidate.index : place;
+    let chunks = '';
+    let state = this.#candidates.get(index);
+    if (state === undefined) {
+      if (!Number.isInteger(index) || index < 0 || index >= CHOICES_MAX)
+        throw ProviderError.invalid('the index of a candidate');
+      state = { calls: 0, images: 0, finish: undefined, isClosed: false };
+      this.#candidates.set(index, state);
+      chunks = writer.role(index);
+    }
+    const logprobs = logprobsOf(candidate);
+    let parts = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));
+    for (const part of partsOf(candidate))
+      if (isRecord(part)) parts += this.#part(writer, part, index, state);
+    if (parts !== '') {
+      chunks += parts;
+      state.isClosed = false;
+    }
+    if (typeof candidate.finishReason === 'string') {
+      state.finish = finishOf(candidate.finishReason, state.calls > 0);
+      if (!state.isClosed) chunks += writer.finish(state.finish, index);
+      state.isClosed = true;
+    }
+    return chunks;
+  }
+
+  #part(writer: ChunkWriter, part: Record<string, unknown>, index: number, state: CandidateState): string {
+    const { text, thoughtSignature, functionCall } = part;
+    if (typeof text === 'string') {
+      if (part.thought === true) return text === '' ? '' : writer.reasoning(text, index);
+      const plain = text === '' ? '' : writer.text(text, index);
+      if (thoughtSignature === undefined) return plain;
+      return plain + writer.delta(JSON.stringify(signatureMember(part)), index);
+    }
+    if (isRecord(functionCall)) {
+      const number = state.calls++;
+      const tool = { index: number, ...toolCallOf(functionCall, part, this.#call, index, number) };
+      return writer.delta(`{"tool_calls":[${JSON.stringify(tool)}]}`, index);
+    }
+    const media = mediaOf(part);
+    if (media === undefined) return '';
+    if (media.isAudio) {
+      const audio = { id: audioIdOf(this.#call, index), data: media.data };
+      return writer.delta(JSON.stringify({ audio }), index);
+    }
+    const image = { type: 'image_url', image_url: { url: media.url }, index: state.images++ };
+    return writer.delta(JSON.stringify({ images: [image] }), index);
+  }
+}

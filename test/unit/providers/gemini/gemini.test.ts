@@ -1,0 +1,37 @@
+/** Where a call to Gemini goes, with what authorisation. */
+import t from 'tap';
+import { GEMINI } from '#src/providers/gemini/gemini.js';
+import type { ProviderRequest } from '#src/providers/provider.js';
+import { geminiCall } from './gemini-call.js';
+
+const written = (...of: Parameters<typeof geminiCall>): ProviderRequest =>
+  GEMINI.write(geminiCall(...of)) as ProviderRequest;
+
+void t.test('a whole response', (t) => {
+  const request = written({});
+  t.equal(request.path, '/v1beta/models/gemini-2.5-flash:generateContent');
+  t.strictSame(request.headers, ['x-goog-api-key', 'AIza-test']);
+  t.strictSame(JSON.parse(request.body), { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] });
+  t.end();
+});
+
+void t.test('a stream', (t) => {
+  const { path } = written({ stream: true }, { stream: true }, { basePath: '/google' });
+  t.equal(path, '/google/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse');
+  t.end();
+});
+
+void t.test('a tuned model has its collection in its name', (t) => {
+  const { path } = written({}, { model: 'tunedModels/mine-1' });
+  t.equal(path, '/v1beta/tunedModels/mine-1:generateContent');
+  t.end();
+});
+
+void t.test('a token, and no credential', (t) => {
+  t.strictSame(written({}, { credential: { kind: 'bearer', token: 'ya29' } }).headers, [
+    'authorization',
+    'Bearer ya29',
+  ]);
+  t.strictSame(written({}, { credential: undefined }).headers, []);
+  t.end();
+});
