@@ -1,5 +1,6 @@
 /** `tollgate mock-upstream`: serves a scripted upstream for trials, tests and benches. */
-import type { Command } from 'commander';
+import { Option, type Command } from 'commander';
+import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
 import { exampleText } from './options.js';
 
@@ -33,17 +34,21 @@ function optionsOf(command: Command, flags: Flags): { readonly port: number; rea
 export function addMockUpstreamCommand(program: Command): void {
   const command = program
     .command('mock-upstream')
-    .description('Run a scripted OpenAI-compatible upstream, for trials and tests.')
+    .description('Run a scripted upstream that speaks the protocol of a provider, for trials and tests.')
     .option('--host <host>', 'address to listen on', '127.0.0.1')
     .option('--port <port>', 'port to listen on, 0 for any', '0')
+    .addOption(
+      new Option('--provider <name>', 'whose protocol it speaks').choices(PROVIDER_NAMES).default('openai'),
+    )
     .option('--record', 'keep the last request for /mock/stats, and headers for an echo asked in a prompt');
   for (const { flags, help } of MOCK_FLAGS) command.option(flags, help);
   command.addHelpText('after', exampleText('mock-upstream --port 9000 --first-byte-ms 200') + STEERING_HELP);
   command.action(async (flags: Flags) => {
     const host = String(flags.host);
     const { port, answers } = optionsOf(command, flags);
+    const provider = flags.provider as ProviderName;
     const { started } = await import('../mock/mock-upstream.js');
-    const mock = await started({ host, port, record: flags.record === true, answers });
+    const mock = await started({ host, port, record: flags.record === true, provider, answers });
     process.stdout.write(`mock upstream on http://${host}:${mock.port}\n`);
     const stop = (): void => {
       mock.close();

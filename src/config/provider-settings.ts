@@ -80,7 +80,9 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   },
 };
 
-/** The address of the upstream: `url`, or the provider's own. Empty if that needs a setting that is missing. */
+/**
+ * The address of the upstream: `url`, or the provider's own. Empty if that needs a setting that is missing.
+ */
 export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): string {
   const { url: preset, needs } = RULES[provider];
   if (url !== undefined) return url;

@@ -31,7 +31,7 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
     .sort(([one], [other]) => (one! < other! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];
   const { region = '', project = '', profile = '' } = upstream;
-  // Without a key these say whose limits they are. Hosts share limits by this text, so that of `openai` stays.
+  // Without a key these say whose limits they are. Hosts share limits by this text: that of `openai` stays.
   const account = provider === 'openai' ? [] : [provider, region, project, profile];
   const name = by === 'model' ? (model ?? modelId) : null;
   return JSON.stringify([...address, key ?? null, secrets, name, ...account]);

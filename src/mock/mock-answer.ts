@@ -1,69 +1,28 @@
 /**
- * What the mock reads of a request, and the encoded response to it: what is sent, in which pieces, and how it
- * ends. The same request and options give the same bytes. mock-upstream.ts calls it; pure.
+ * What the mock answers: what the response says, in which pieces it is sent, and how it fails. A MockProtocol
+ * writes it. The same request and options give the same bytes. mock-upstream.ts calls it; pure.
  *
  * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). They show a
  * reader loss, repetition and a wrong order: see `wordNumbers`.
  */
 import type { MockOptions } from './mock-options.js';
-
-export interface MockRequest {
-  readonly model: string;
-  readonly stream: boolean;
-  readonly includeUsage: boolean;
-  /** One for every 4 bytes of the messages' string contents, rounded up. */
-  readonly promptTokens: number;
-  /**
-   * The query string after `x-mock:` in the first line of the last user message: a gateway in between passes
-   * on no headers of its caller.
-   */
-  readonly steering: string | undefined;
-}
-
-export const BYTES_PER_TOKEN = 4;
-const STEERING_MARK = 'x-mock:';
-
-const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null;
-
-function steeringOf(content: string): string | undefined {
-  if (!content.startsWith(STEERING_MARK)) return undefined;
-  const line = content.slice(STEERING_MARK.length);
-  const end = line.indexOf('\n');
-  return (end === -1 ? line : line.slice(0, end)).trim();
-}
-
-/** Returns undefined if the body is not a JSON object. */
-export function readMockRequest(body: string): MockRequest | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(body);
-  } catch {
-    return undefined;
-  }
-  if (!isRecord(parsed)) return undefined;
-  let promptBytes = 0;
-  let prompt = '';
-  const messages: readonly unknown[] = Array.isArray(parsed.messages) ? parsed.messages : [];
-  for (const message of messages) {
-    if (!isRecord(message) || typeof message.content !== 'string') continue;
-    promptBytes += Buffer.byteLength(message.content);
-    if (message.role === 'user') prompt = message.content;
-  }
-  const streamOptions = parsed.stream_options;
-  return {
-    model: typeof parsed.model === 'string' ? parsed.model : 'mock-model',
-    stream: parsed.stream === true,
-    includeUsage: isRecord(streamOptions) && streamOptions.include_usage === true,
-    promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
-    steering: steeringOf(prompt),
-  };
-}
+import { OPENAI_MOCK } from './mock-openai.js';
+import {
+  BYTES_PER_TOKEN,
+  type MockAnswer,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+  type MockToolCall,
+  type MockUsage,
+} from './mock-protocol.js';
 
 export interface Response {
   readonly status: number;
   readonly contentType: string;
   readonly retryAfter: string | undefined;
+  /** Name, value, name, value. */
+  readonly moreHeaders: readonly string[];
   /** False if not even a status is sent. */
   readonly headers: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
@@ -73,11 +32,9 @@ export interface Response {
   readonly ending: 'end' | 'reset' | 'stall';
 }
 
-const ID = 'chatcmpl-mock';
-/** 2023-11-14T22:13:20Z, fixed so that responses are the same every time. */
-const CREATED_SECONDS = 1_700_000_000;
 const ABSURD_TOKENS = 1e15;
 const NEGATIVE_TOKENS = -5;
+const TOLD_TO_FAIL = 'the mock was told to fail';
 
 /** Returns a text in `chunks` pieces whose lengths sum to `bytes`, unless the numbers alone are longer. */
 export function contentPieces(bytes: number, chunks: number): string[] {
@@ -101,96 +58,94 @@ function cutInto(text: string, chunks: number): string[] {
   );
 }
 
-function usageOf(options: MockOptions, request: MockRequest, contentBytes: number): object | undefined {
-  if (options.usage === 'missing') return undefined;
-  let prompt = options.promptTokens ?? request.promptTokens;
-  let completion = options.completionTokens ?? Math.ceil(contentBytes / BYTES_PER_TOKEN);
-  if (options.usage === 'absurd') prompt = completion = ABSURD_TOKENS;
-  if (options.usage === 'negative') prompt = completion = NEGATIVE_TOKENS;
+function usageOf(options: MockOptions, request: MockRequest, texts: string, thinking: string): MockUsage {
+  const reasoning = Math.ceil(Buffer.byteLength(thinking) / BYTES_PER_TOKEN);
+  const { cachedTokens: cached, cacheWriteTokens, cacheWriteHourTokens: writtenForHour } = options;
+  const written = cacheWriteTokens + writtenForHour;
+  const usage = {
+    prompt: options.promptTokens ?? request.promptTokens + (written === 0 ? 0 : cached + written),
+    cached,
+    written,
+    writtenForHour,
+    completion: options.completionTokens ?? Math.ceil(Buffer.byteLength(texts) / BYTES_PER_TOKEN) + reasoning,
+    reasoning,
+  };
+  if (options.usage === 'absurd') return { ...usage, prompt: ABSURD_TOKENS, completion: ABSURD_TOKENS };
+  if (options.usage === 'negative') return { ...usage, prompt: NEGATIVE_TOKENS, completion: NEGATIVE_TOKENS };
+  return usage;
+}
+
+/** Calls of the request's tools in turn, each with one argument `text` in two pieces. */
+function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockToolCall[] {
+  const { toolNames, answersTools } = request;
+  return Array.from({ length: answersTools ? 0 : toolCalls }, (_, index) => ({
+    id: `call_mock_${index}`,
+    name: toolNames[index % toolNames.length] ?? 'mock_tool',
+    pieces: cutInto(JSON.stringify({ text: `w${index} "é"` }), 2),
+  }));
+}
+
+function answerTo(options: MockOptions, request: MockRequest, echoed: string | undefined): MockAnswer {
+  const { bytes, chunks, thinkingBytes } = options;
+  const texts = echoed === undefined ? contentPieces(bytes, chunks) : cutInto(echoed, chunks);
+  const thinking = thinkingBytes === 0 ? [] : contentPieces(thinkingBytes, Math.min(chunks, 4));
+  const tools = toolCallsOf(options, request);
   return {
-    prompt_tokens: prompt,
-    completion_tokens: completion,
-    total_tokens: prompt + completion,
-    prompt_tokens_details: { cached_tokens: options.cachedTokens },
+    request,
+    texts,
+    thinking,
+    tools,
+    finish: options.finish ?? (tools.length > 0 ? 'tool_calls' : 'stop'),
+    usage:
+      options.usage === 'missing'
+        ? undefined
+        : usageOf(
+            options,
+            request,
+            [...texts, ...tools.flatMap(({ pieces }) => pieces)].join(''),
+            thinking.join(''),
+          ),
+    isUsageLate: options.usage === 'late',
   };
 }
 
-/** Returns the body of a non-streamed response. */
-function wholeBody(options: MockOptions, request: MockRequest, content: string): string {
-  const usage = usageOf(options, request, Buffer.byteLength(content));
-  return JSON.stringify({
-    id: ID,
-    object: 'chat.completion',
-    created: CREATED_SECONDS,
-    model: request.model,
-    choices: [{ index: 0, message: { role: 'assistant', content }, logprobs: null, finish_reason: 'stop' }],
-    ...(usage === undefined ? {} : { usage }),
-  });
-}
-
-/** Returns the data of the events of a stream, without `[DONE]`. */
-function eventData(options: MockOptions, request: MockRequest, pieces: readonly string[]): string[] {
-  // As providers do: if usage was asked for, every other chunk says that it has none.
-  const nothing = request.includeUsage && options.usage !== 'missing' ? { usage: null } : {};
-  const chunk = (choices: readonly object[], more: object): string =>
-    JSON.stringify({
-      id: ID,
-      object: 'chat.completion.chunk',
-      created: CREATED_SECONDS,
-      model: request.model,
-      choices,
-      ...more,
-    });
-  const choice = (delta: object, finishReason: 'stop' | null): object => ({
-    index: 0,
-    delta,
-    logprobs: null,
-    finish_reason: finishReason,
-  });
-  const usage = usageOf(options, request, Buffer.byteLength(pieces.join('')));
-  return [
-    chunk([choice({ role: 'assistant', content: '' }, null)], nothing),
-    ...pieces.map((content) => chunk([choice({ content }, null)], nothing)),
-    chunk([choice({}, 'stop')], nothing),
-    ...(request.includeUsage && usage !== undefined ? [chunk([], { usage })] : []),
-  ];
-}
-
-const PROVIDER_ERROR = JSON.stringify({
-  error: { message: 'the mock was told to fail', type: 'mock_error', param: null, code: 'mock_error' },
-});
-
-/** Returns the events' data in the order of sending, with the fault in it. */
-function faultyData(options: MockOptions, request: MockRequest, pieces: readonly string[]): string[] {
-  const data = eventData(options, request, pieces);
-  const middle = Math.ceil(data.length / 2);
-  const done = '[DONE]';
-  switch (options.fault) {
+/** The frames of a stream in the order of sending, with the fault in it. */
+function faultyFrames(
+  protocol: MockProtocol,
+  { fault, errorStatus }: MockOptions,
+  answer: MockAnswer,
+): readonly Uint8Array[] {
+  const frames = protocol.frames(answer);
+  const middle = Math.ceil((frames.length - 1) / 2);
+  switch (fault) {
     case 'empty':
       return [];
     case 'broken-json':
-      return [...data.map((json) => json.slice(0, json.length / 2)), done];
+      return frames.map((frame) => protocol.broken(frame));
     case 'broken-sse':
-      return [...data.slice(0, middle), data[middle]!.slice(0, 40), ...data.slice(middle), done];
+      return [...frames.slice(0, middle), protocol.broken(frames[middle]!), ...frames.slice(middle)];
+    case 'error-first':
+      return [protocol.errorFrame(errorStatus, TOLD_TO_FAIL)];
     case 'error-event':
-      return [...data.slice(0, middle), PROVIDER_ERROR];
+      return [...frames.slice(0, middle), protocol.errorFrame(errorStatus, TOLD_TO_FAIL)];
     case 'reset-mid':
     case 'stall-mid':
-      return data.slice(0, middle);
+      return frames.slice(0, middle);
     case 'no-done':
-      return data;
+      return frames.slice(0, -1);
     default:
-      if (options.usage === 'late' && request.includeUsage)
-        return [...data.slice(0, -1), done, ...data.slice(-1)];
-      return [...data, done];
+      return frames;
   }
 }
 
-function splitBytes(text: string, size: number): Uint8Array[] {
-  const bytes = Buffer.from(text);
+function splitBytes(bytes: Buffer, size: number): Uint8Array[] {
   return Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
     bytes.subarray(index * size, (index + 1) * size),
   );
+}
+
+function withCrlf(frame: Uint8Array): Uint8Array {
+  return Buffer.from(Buffer.from(frame).toString().replaceAll('\n', '\r\n'));
 }
 
 function endingOf(options: MockOptions): Response['ending'] {
@@ -202,6 +157,7 @@ const answer = (options: MockOptions, given: Partial<Response>): Response => ({
   status: options.status,
   contentType: 'application/json',
   retryAfter: options.retryAfter,
+  moreHeaders: [],
   headers: true,
   lengthBytes: undefined,
   pieces: [],
@@ -215,8 +171,18 @@ export function plainResponse(options: MockOptions, given: Partial<Response>, bo
   return answer(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
+/** Returns a provider's refusal. */
+export function errorResponse(options: MockOptions, { status, error, moreHeaders }: MockError): Response {
+  return plainResponse(options, { status, moreHeaders: moreHeaders ?? [] }, error);
+}
+
 /** Returns the response to a request; `echoed` is its text if the request is to be echoed. */
-export function responseTo(options: MockOptions, request: MockRequest, echoed: string | undefined): Response {
+export function responseTo(
+  options: MockOptions,
+  request: MockRequest,
+  echoed: string | undefined,
+  protocol: MockProtocol = OPENAI_MOCK,
+): Response {
   const { fault } = options;
   if (fault === 'reset-before' || fault === 'stall-before') return answer(options, { headers: false });
   // The length is never reached, so the reader knows that something is missing.
@@ -228,22 +194,18 @@ export function responseTo(options: MockOptions, request: MockRequest, echoed: s
     return plainResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
   }
   if (options.body !== undefined) return plainResponse(options, {}, options.body);
-  if (options.status >= 300) return plainResponse(options, {}, PROVIDER_ERROR);
+  if (options.status >= 300) return errorResponse(options, protocol.error(options.status, TOLD_TO_FAIL));
 
-  const pieces =
-    echoed === undefined ? contentPieces(options.bytes, options.chunks) : cutInto(echoed, options.chunks);
+  const said = answerTo(options, request, echoed);
   if (request.stream) {
-    const end = options.eventCrlf ? '\r\n\r\n' : '\n\n';
-    const events = faultyData(options, request, pieces).map((data) => `data: ${data}${end}`);
-    return answer(options, {
-      contentType: 'text/event-stream',
-      pieces:
-        options.split === undefined
-          ? events.map((event) => Buffer.from(event))
-          : splitBytes(events.join(''), options.split),
-    });
+    const { streamType } = protocol;
+    const plain = faultyFrames(protocol, options, said);
+    const isText = streamType === 'text/event-stream';
+    const frames = options.eventCrlf && isText ? plain.map(withCrlf) : plain;
+    const pieces = options.split === undefined ? frames : splitBytes(Buffer.concat(frames), options.split);
+    return answer(options, { contentType: streamType, pieces });
   }
-  const body = fault === 'empty' ? '' : wholeBody(options, request, pieces.join(''));
+  const body = fault === 'empty' ? '' : protocol.whole(said);
   const half = body.slice(0, body.length / 2);
   if (fault === 'broken-json') return plainResponse(options, {}, half);
   const whole = plainResponse(options, {}, body);

@@ -73,6 +73,9 @@ export class Delivery {
   #writeHead(answer: Response): void {
     this.#response.writeStatus(STATUS_TEXTS[answer.status] ?? `${answer.status} Mock`);
     this.#response.writeHeader('content-type', answer.contentType);
+    const { moreHeaders } = answer;
+    for (let at = 0; at < moreHeaders.length; at += 2)
+      this.#response.writeHeader(moreHeaders[at]!, moreHeaders[at + 1]!);
     if (answer.retryAfter !== undefined) this.#response.writeHeader('retry-after', answer.retryAfter);
   }
 

@@ -2,6 +2,7 @@
  * The options of the mock upstream. Each has one declaration, from which the flags of the command line and
  * the steering of single calls (a query string such as `status=429&retry_after=2`) are both read. Pure.
  */
+import { FINISHES } from './mock-protocol.js';
 
 /** What goes wrong on purpose. `mid` means after half of the content. */
 export const FAULTS = [
@@ -14,6 +15,7 @@ export const FAULTS = [
   'broken-json', // a whole response, or every event, is cut-off JSON
   'empty', // status and headers, no content
   'wrong-type', // an HTML page
+  'error-first', // a stream's first event is an error
   'error-event', // a stream ends in its middle with an error event, without [DONE]
   'no-done', // a stream ends without [DONE]
 ] as const;
@@ -40,6 +42,17 @@ export interface MockOptions {
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
+  /** Written to the cache, for five minutes and for an hour; they and `cachedTokens` add to the prompt. */
+  readonly cacheWriteTokens: number;
+  readonly cacheWriteHourTokens: number;
+  /** Calls of the request's tools; none if its last message is a tool's result. */
+  readonly toolCalls: number;
+  /** UTF-8 length of the text of thinking, which comes first. */
+  readonly thinkingBytes: number;
+  /** Why the text ends; if undefined, `tool_calls` if there are any, else `stop`. */
+  readonly finish: (typeof FINISHES)[number] | undefined;
+  /** What an error inside a stream means. */
+  readonly errorStatus: number;
   /** Bytes of each write of a stream, wherever the events end; if undefined, one write an event. */
   readonly split: number | undefined;
   readonly eventCrlf: boolean;
@@ -85,6 +98,7 @@ const CONTENT_BYTES_MAX = 64 * 1024 * 1024;
 const CHUNKS_MAX = 1_000_000;
 const PAUSE_MS_MAX = 3_600_000;
 const SPLIT_BYTES_MAX = 1024 * 1024;
+const TOOL_CALLS_MAX = 100;
 /** JSON carries such numbers exactly; `usage=absurd` is for larger ones. */
 const TOKENS_MAX = 1_000_000_000;
 
@@ -120,6 +134,37 @@ const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Na
     help: 'part of the prompt tokens',
     fallback: 0,
     parse: integer(0, TOKENS_MAX),
+  },
+  cacheWriteTokens: {
+    metavar: 'n',
+    help: 'further prompt tokens, written to the cache',
+    fallback: 0,
+    parse: integer(0, TOKENS_MAX),
+  },
+  cacheWriteHourTokens: {
+    metavar: 'n',
+    help: 'the same, kept for an hour',
+    fallback: 0,
+    parse: integer(0, TOKENS_MAX),
+  },
+  toolCalls: {
+    metavar: 'n',
+    help: "calls of the request's tools",
+    fallback: 0,
+    parse: integer(0, TOOL_CALLS_MAX),
+  },
+  thinkingBytes: {
+    metavar: 'n',
+    help: 'bytes of thinking before the text',
+    fallback: 0,
+    parse: integer(0, CONTENT_BYTES_MAX),
+  },
+  finish: { metavar: 'reason', help: FINISHES.join(', '), fallback: undefined, parse: oneOf(FINISHES) },
+  errorStatus: {
+    metavar: 'code',
+    help: 'what an error inside a stream means',
+    fallback: 503,
+    parse: integer(400, 599),
   },
   split: {
     metavar: 'bytes',

@@ -1,25 +1,22 @@
 /**
- * The mock upstream: an OpenAI-compatible server with scripted responses, for trials (`tollgate
+ * The mock upstream: a server with scripted responses in the protocol of a provider, for trials (`tollgate
  * mock-upstream`), tests and benches. One thread.
  *
  *     POST /v1/chat/completions   answers as the options say, or for one call as a query string says
  *                                 (mock-options.ts), in a header `x-mock` or after `x-mock:` in the last
- *                                 user message
+ *                                 user message; with `--provider`, the paths are the provider's
  *     GET  /v1/models             one model
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  */
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
-import {
-  plainResponse,
-  readMockRequest,
-  responseTo,
-  type MockRequest,
-  type Response,
-} from './mock-answer.js';
+import type { ProviderName } from '../core/provider-names.js';
+import { errorResponse, responseTo, type Response } from './mock-answer.js';
 import { createMockStats, Delivery, resetMockStats, type MockStats } from './mock-delivery.js';
 import { MOCK_DEFAULTS, MockOptionError, steeredOptions, type MockOptions } from './mock-options.js';
+import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
+import { MOCK_PROTOCOLS } from './mock-protocols.js';
 
 export interface MockUpstreamOptions {
   readonly host: string;
@@ -27,6 +24,8 @@ export interface MockUpstreamOptions {
   readonly port: number;
   /** Whether to keep the last request's headers and body for /mock/stats; costs some µs a request. */
   readonly record: boolean;
+  /** `openai` if undefined. */
+  readonly provider?: ProviderName | undefined;
   readonly answers: MockOptions;
 }
 
@@ -60,18 +59,21 @@ function headersOf(request: HttpRequest): Record<string, string> {
 /** Responses to requests without steering, encoded once. */
 class EncodedResponses {
   readonly #options: MockOptions;
+  readonly #protocol: MockProtocol;
   readonly #responses = new Map<string, Response>();
 
-  constructor(options: MockOptions) {
+  constructor(options: MockOptions, protocol: MockProtocol) {
     this.#options = options;
+    this.#protocol = protocol;
   }
 
   to(request: MockRequest): Response {
+    if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
     const key = `${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`;
     const known = this.#responses.get(key);
     if (known !== undefined) return known;
     if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
-    const encoded = responseTo(this.#options, request, undefined);
+    const encoded = responseTo(this.#options, request, undefined, this.#protocol);
     this.#responses.set(key, encoded);
     return encoded;
   }
@@ -80,11 +82,16 @@ class EncodedResponses {
 class MockServer {
   readonly stats = createMockStats();
   readonly #settings: MockUpstreamOptions;
+  readonly #protocol: MockProtocol;
+  readonly #isOpenAi: boolean;
   readonly #encoded: EncodedResponses;
 
   constructor(settings: MockUpstreamOptions) {
+    const { provider = 'openai', answers } = settings;
     this.#settings = settings;
-    this.#encoded = new EncodedResponses(settings.answers);
+    this.#protocol = MOCK_PROTOCOLS[provider]!;
+    this.#isOpenAi = provider === 'openai';
+    this.#encoded = new EncodedResponses(answers, this.#protocol);
   }
 
   /** Reads all it needs of the request, which µWS keeps valid in this callback only. */
@@ -93,20 +100,18 @@ class MockServer {
     const steering = request.getHeader('x-mock');
     // A prompt may ask for an echo after the headers are gone: then they are in it only if they were
     // recorded.
-    const wanted = this.#settings.record || this.#settings.answers.echo || steering !== '';
-    const headers = wanted ? headersOf(request) : undefined;
+    const { record, answers } = this.#settings;
+    const isWanted = record || answers.echo || steering !== '' || !this.#isOpenAi;
+    const headers = isWanted ? headersOf(request) : {};
+    const [path, query] = [request.getUrl(), request.getQuery()];
     const earlier: Buffer[] = [];
     let earlierBytes = 0;
     response.onData((bytes, isLast) => {
       if (delivery.over) return;
       if (isLast) {
         const last = Buffer.from(bytes);
-        this.#response(
-          delivery,
-          earlierBytes === 0 ? last : Buffer.concat([...earlier, last]),
-          steering,
-          headers,
-        );
+        const body = (earlierBytes === 0 ? last : Buffer.concat([...earlier, last])).toString();
+        this.#respond(delivery, { path, query, headers, body }, steering);
         return;
       }
       earlierBytes += bytes.byteLength;
@@ -115,30 +120,22 @@ class MockServer {
     });
   }
 
-  #response(
-    delivery: Delivery,
-    bytes: Buffer,
-    header: string,
-    headers: Record<string, string> | undefined,
-  ): void {
-    const body = bytes.toString();
-    if (this.#settings.record) this.stats.last = { headers: headers ?? {}, body };
-    const request = readMockRequest(body);
-    if (request === undefined) {
-      delivery.send(
-        plainResponse(MOCK_DEFAULTS, { status: 400 }, refusal('the body is not a JSON object')),
-        0,
-        0,
-      );
+  #respond(delivery: Delivery, call: MockCall, header: string): void {
+    const { headers, body } = call;
+    const { record, answers } = this.#settings;
+    if (record) this.stats.last = { headers, body };
+    const request = this.#protocol.read(call);
+    if ('error' in request) {
+      delivery.send(errorResponse(MOCK_DEFAULTS, request), 0, 0);
       return;
     }
     const steering = header !== '' ? header : request.steering;
-    let options = this.#settings.answers;
+    let options = answers;
     try {
       if (steering !== undefined) options = steeredOptions(options, steering);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
-      delivery.send(plainResponse(MOCK_DEFAULTS, { status: 400 }, refusal(error.message)), 0, 0);
+      delivery.send(errorResponse(MOCK_DEFAULTS, this.#protocol.error(400, error.message)), 0, 0);
       return;
     }
     const answer =
@@ -147,7 +144,8 @@ class MockServer {
         : responseTo(
             options,
             request,
-            options.echo ? JSON.stringify({ headers: headers ?? {}, body }) : undefined,
+            options.echo ? JSON.stringify({ headers, body }) : undefined,
+            this.#protocol,
           );
     delivery.send(answer, options.firstByteMs, options.chunkMs);
   }
@@ -164,13 +162,14 @@ function json(response: HttpResponse, status: string, body: string): void {
 export function started(settings: MockUpstreamOptions): Promise<MockUpstream> {
   const server = new MockServer(settings);
   const app = uws.App({});
-  app.post('/v1/chat/completions', (response, request) => server.chat(response, request));
   app.get('/v1/models', (response) => json(response, '200 OK', MODELS));
   app.get('/mock/stats', (response) => json(response, '200 OK', JSON.stringify(server.stats)));
   app.post('/mock/reset-stats', (response) => {
     resetMockStats(server.stats);
     json(response, '200 OK', '{}');
   });
+  const paths = (settings.provider ?? 'openai') === 'openai' ? '/v1/chat/completions' : '/*';
+  app.post(paths, (response, request) => server.chat(response, request));
   app.any('/*', (response) => json(response, '404 Not Found', refusal('no such path on the mock')));
   return new Promise((resolve, reject) => {
     app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {

@@ -7,8 +7,10 @@ import { request } from './http.js';
 
 export interface Mock {
   readonly port: number;
-  /** Base URL for a model's `upstreams`. */
+  /** Base URL for a model's `upstreams`, of `provider: openai`. */
   readonly url: string;
+  /** The same for other providers. */
+  readonly origin: string;
   readonly child: Child;
   stats(): Promise<MockStats>;
   resetStats(): Promise<void>;
@@ -37,6 +39,7 @@ export async function startMock(t: Scope, args: readonly string[] = []): Promise
   const port = Number(child.ready[1]);
   return {
     port,
+    origin: `http://127.0.0.1:${port}`,
     url: `http://127.0.0.1:${port}/v1`,
     child,
     stats: async () => (await request({ port, path: '/mock/stats' })).json() as MockStats,

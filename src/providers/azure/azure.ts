@@ -3,8 +3,9 @@
  * pass as they are: nothing here is a Provider. gateway/snapshot.ts makes the path once for each upstream;
  * the worker's client adds the header to each call.
  *
- * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (learn.microsoft.com/azure/ai-foundry/
- * openai/reference, 2024-10-21; the v1 interface: …/openai/latest), read in November 2026.
+ * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:
+ * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
+ * 2026.
  */
 import type { Credential } from '../provider.js';
 

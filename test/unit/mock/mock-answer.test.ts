@@ -1,12 +1,7 @@
 /** The mock's answers: text, events, usage and faults. */
 import t from 'tap';
-import {
-  contentPieces,
-  readMockRequest,
-  responseTo,
-  wordNumbers,
-  type Response,
-} from '#src/mock/mock-answer.js';
+import { contentPieces, responseTo, wordNumbers, type Response } from '#src/mock/mock-answer.js';
+import { readMockRequest } from '#src/mock/mock-openai.js';
 import { MOCK_DEFAULTS, steeredOptions } from '#src/mock/mock-options.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 
@@ -131,5 +126,33 @@ void t.test('an echo is cut into chunks', (t) => {
   const echoed = '{"headers":{},"body":"{}"}';
   const answer = responseTo(steeredOptions(MOCK_DEFAULTS, 'chunks=4&echo=1'), stream, echoed);
   t.equal(textOf(chunksOf(bytesOf(answer))), echoed);
+  t.end();
+});
+
+void t.test('tools, thinking and cache writes, in whole and streamed', (t) => {
+  const request = { ...stream, toolNames: ['look', 'go'] };
+  const query =
+    'tool_calls=3&thinking_bytes=40&cache_write_tokens=5&cache_write_hour_tokens=6&cached_tokens=7';
+  const options = steeredOptions(MOCK_DEFAULTS, query);
+  const body = JSON.parse(bytesOf(responseTo(options, { ...request, stream: false }, undefined))) as {
+    choices: [{ message: { tool_calls: { function: { name: string } }[]; reasoning_content: string } }];
+    usage: object;
+  };
+  t.same(
+    body.choices[0].message.tool_calls.map((call) => call.function.name),
+    ['look', 'go', 'look'],
+  );
+  t.equal(body.choices[0].message.reasoning_content.length, 40);
+  t.match(body, { choices: [{ finish_reason: 'tool_calls' }] });
+  t.match(body.usage, {
+    prompt_tokens: 20,
+    prompt_tokens_details: { cached_tokens: 7, cache_write_tokens: 11, cache_write_1h_tokens: 6 },
+    completion_tokens_details: { reasoning_tokens: 10 },
+  });
+  const chunks = chunksOf(bytesOf(responseTo(options, request, undefined)));
+  t.same(chunks.at(-1)?.usage, body.usage);
+  const second = responseTo(options, { ...request, answersTools: true }, undefined);
+  t.notMatch(bytesOf(second), /tool_calls/, 'a turn that brings results ends');
+  t.equal(eventData(streamed('fault=error-first')).length, 1);
   t.end();
 });

@@ -1,0 +1,225 @@
+/**
+ * The mock's OpenAI protocol, and Azure's, which is the same at another path and with another header. OpenAI
+ * requests are read leniently, because every compatible server is mocked by it; Azure's are checked as the
+ * reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026).
+ */
+import {
+  BYTES_PER_TOKEN,
+  brokenSse,
+  isRecord,
+  jsonOf,
+  sseFrame,
+  steeringOf,
+  type MockAnswer,
+  type MockCall,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+} from './mock-protocol.js';
+
+const ID = 'chatcmpl-mock';
+/** 2023-11-14T22:13:20Z, fixed so that responses are the same every time. */
+const CREATED_SECONDS = 1_700_000_000;
+
+/** Returns undefined if the body is not a JSON object. */
+export function readMockRequest(body: string): MockRequest | undefined {
+  const parsed = jsonOf(body);
+  if (!isRecord(parsed)) return undefined;
+  let promptBytes = 0;
+  let prompt = '';
+  const messages: readonly unknown[] = Array.isArray(parsed.messages) ? parsed.messages : [];
+  for (const message of messages) {
+    if (!isRecord(message) || typeof message.content !== 'string') continue;
+    promptBytes += Buffer.byteLength(message.content);
+    if (message.role === 'user') prompt = message.content;
+  }
+  const last = messages.at(-1);
+  const streamOptions = parsed.stream_options;
+  return {
+    model: typeof parsed.model === 'string' ? parsed.model : 'mock-model',
+    stream: parsed.stream === true,
+    includeUsage: isRecord(streamOptions) && streamOptions.include_usage === true,
+    promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
+    steering: steeringOf(prompt),
+    toolNames: toolNamesOf(parsed.tools),
+    answersTools: isRecord(last) && last.role === 'tool',
+  };
+}
+
+function toolNamesOf(tools: unknown): string[] {
+  if (!Array.isArray(tools)) return [];
+  return tools.flatMap((tool: unknown) => {
+    const named = isRecord(tool) ? tool.function : undefined;
+    return isRecord(named) && typeof named.name === 'string' ? [named.name] : [];
+  });
+}
+
+const errorText = (message: string, code: string): string =>
+  JSON.stringify({ error: { message, type: 'mock_error', param: null, code } });
+
+function usageOf({ usage }: MockAnswer): object | undefined {
+  return (
+    usage && {
+      prompt_tokens: usage.prompt,
+      completion_tokens: usage.completion,
+      total_tokens: usage.prompt + usage.completion,
+      prompt_tokens_details: {
+        cached_tokens: usage.cached,
+        ...(usage.written === 0 ? {} : { cache_write_tokens: usage.written }),
+        ...(usage.writtenForHour === 0 ? {} : { cache_write_1h_tokens: usage.writtenForHour }),
+      },
+      ...(usage.reasoning === 0 ? {} : { completion_tokens_details: { reasoning_tokens: usage.reasoning } }),
+    }
+  );
+}
+
+function whole(answer: MockAnswer): string {
+  const { request, thinking, texts, tools, finish } = answer;
+  const usage = usageOf(answer);
+  const calls = tools.map(({ id, name, pieces }) => ({
+    id,
+    type: 'function',
+    function: { name, arguments: pieces.join('') },
+  }));
+  const message = {
+    role: 'assistant',
+    content: texts.join(''),
+    ...(thinking.length === 0 ? {} : { reasoning_content: thinking.join('') }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  };
+  return JSON.stringify({
+    id: ID,
+    object: 'chat.completion',
+    created: CREATED_SECONDS,
+    model: request.model,
+    choices: [{ index: 0, message, logprobs: null, finish_reason: finish }],
+    ...(usage === undefined ? {} : { usage }),
+  });
+}
+
+function frames(answer: MockAnswer): Uint8Array[] {
+  const { request, thinking, texts, tools, finish } = answer;
+  const usage = usageOf(answer);
+  // As providers do: if usage was asked for, every other chunk says that it has none.
+  const nothing = request.includeUsage && usage !== undefined ? { usage: null } : {};
+  const chunk = (choices: readonly object[], more: object): Uint8Array =>
+    sseFrame(
+      JSON.stringify({
+        id: ID,
+        object: 'chat.completion.chunk',
+        created: CREATED_SECONDS,
+        model: request.model,
+        choices,
+        ...more,
+      }),
+    );
+  const choice = (delta: object, reason: string | null = null): object => ({
+    index: 0,
+    delta,
+    logprobs: null,
+    finish_reason: reason,
+  });
+  const deltas = [
+    { role: 'assistant', content: '' },
+    ...thinking.map((text) => ({ reasoning_content: text })),
+    ...texts.map((content) => ({ content })),
+    ...tools.flatMap(({ id, name, pieces }, index) => [
+      { tool_calls: [{ index, id, type: 'function', function: { name, arguments: '' } }] },
+      ...pieces.map((text) => ({ tool_calls: [{ index, function: { arguments: text } }] })),
+    ]),
+  ];
+  const report = request.includeUsage && usage !== undefined ? [chunk([], { usage })] : [];
+  const done = sseFrame('[DONE]');
+  return [
+    ...deltas.map((delta) => chunk([choice(delta)], nothing)),
+    chunk([choice({}, finish)], nothing),
+    ...(answer.isUsageLate ? [done, ...report] : [...report, done]),
+  ];
+}
+
+export const OPENAI_MOCK: MockProtocol = {
+  streamType: 'text/event-stream',
+  read({ path, body }: MockCall): MockRequest | MockError {
+    if (path !== '/v1/chat/completions')
+      return { status: 404, error: errorText('no such path on the mock', 'mock') };
+    return (
+      readMockRequest(body) ?? { status: 400, error: errorText('the body is not a JSON object', 'mock') }
+    );
+  },
+  whole,
+  frames,
+  error: (status, message) => ({ status, error: errorText(message, 'mock_error') }),
+  errorFrame: (_status, message) => sseFrame(errorText(message, 'mock_error')),
+  broken: brokenSse,
+};
+
+const AZURE_PATH = /^\/openai\/(?:deployments\/([^/]+)|v1)\/chat\/completions$/;
+const AZURE_VERSION = /^api-version=\d{4}-\d\d-\d\d(?:-preview)?$/;
+
+function azureError(status: number, code: string, message: string): MockError {
+  return { status, error: JSON.stringify({ error: { code, message } }) };
+}
+
+/** Why Azure would not take the call. */
+function azureRefusal({ path, query, headers }: MockCall): MockError | undefined {
+  const [isPath, deployment] = AZURE_PATH.exec(path) ?? [];
+  const isVersion =
+    deployment === undefined ? query === '' || query === 'api-version=preview' : AZURE_VERSION.test(query);
+  if (isPath === undefined || !isVersion) return azureError(404, '404', 'Resource not found');
+  const isKnown = Boolean(headers['api-key']) || headers.authorization?.startsWith('Bearer ') === true;
+  if (!isKnown || (headers['api-key'] !== undefined && headers.authorization !== undefined))
+    return azureError(
+      401,
+      '401',
+      'Access denied due to invalid subscription key or wrong API endpoint. Make sure to provide a valid key for an active subscription and use a correct regional API endpoint for your resource.',
+    );
+  if (deployment !== 'missing') return undefined;
+  return azureError(404, 'DeploymentNotFound', 'The API deployment for this resource does not exist.');
+}
+
+const FILTERS = Object.fromEntries(
+  ['hate', 'self_harm', 'sexual', 'violence'].map((name) => [name, { filtered: false, severity: 'safe' }]),
+);
+
+/** Content filter results come with the response, and in an event without choices at a stream's begin. */
+export const AZURE_MOCK: MockProtocol = {
+  ...OPENAI_MOCK,
+  read(call) {
+    const refusal = azureRefusal(call);
+    if (refusal !== undefined) return refusal;
+    return readMockRequest(call.body) ?? azureError(400, 'BadRequest', 'The body is not a JSON object.');
+  },
+  whole(answer) {
+    const response = JSON.parse(whole(answer)) as { choices: object[] };
+    const choices = response.choices.map((choice) => ({ ...choice, content_filter_results: FILTERS }));
+    const prompts = [{ prompt_index: 0, content_filter_results: FILTERS }];
+    return JSON.stringify({ ...response, choices, prompt_filter_results: prompts });
+  },
+  frames: (answer) => [
+    sseFrame(
+      JSON.stringify({
+        choices: [],
+        created: 0,
+        id: '',
+        model: '',
+        object: '',
+        prompt_filter_results: [{ prompt_index: 0, content_filter_results: FILTERS }],
+      }),
+    ),
+    ...frames(answer),
+  ],
+  error(status, message) {
+    if (status !== 400) return azureError(status, String(status), message);
+    // A prompt that the content filter stops.
+    const innererror = { code: 'ResponsibleAIPolicyViolation', content_filter_result: FILTERS };
+    const error = {
+      message,
+      type: null,
+      param: 'prompt',
+      code: 'content_filter',
+      status,
+      innererror,
+    };
+    return { status, error: JSON.stringify({ error }) };
+  },
+};

@@ -1,0 +1,134 @@
+/**
+ * What the mock of one provider tells and is told. mock-answer.ts decides what a response says and how it
+ * fails; each implementation (mock-openai.ts and the others beside it) writes it in one provider's protocol.
+ * They import nothing of src/providers: each is a second reading of the provider's reference. Pure.
+ */
+
+/** A request as it came. Header names are in lower case. */
+export interface MockCall {
+  readonly path: string;
+  /** Without `?`. */
+  readonly query: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string;
+}
+
+/** What the mock reads of a request. */
+export interface MockRequest {
+  readonly model: string;
+  readonly stream: boolean;
+  /** For protocols in which a stream reports usage only if it was asked for; else true. */
+  readonly includeUsage: boolean;
+  /** One for every 4 bytes of the messages' texts, rounded up. */
+  readonly promptTokens: number;
+  /**
+   * The query string after `x-mock:` in the first line of the last user message: a gateway in between passes
+   * on no headers of its caller. See `steeringOf`.
+   */
+  readonly steering: string | undefined;
+  /** Names of the tools that may be called. */
+  readonly toolNames: readonly string[];
+  /** The last message is a tool's result, so no tool is called again. */
+  readonly answersTools: boolean;
+}
+
+/** A response with an error's status, in the provider's words. */
+export interface MockError {
+  readonly status: number;
+  readonly error: string;
+  /** Name, value, name, value; in lower case. */
+  readonly moreHeaders?: readonly string[];
+}
+
+/** Numbers may be absurd or negative, if the options say so. */
+export interface MockUsage {
+  /** All of the prompt, with what was read from the cache and written to it. */
+  readonly prompt: number;
+  readonly cached: number;
+  readonly written: number;
+  /** Part of `written`: kept for an hour. */
+  readonly writtenForHour: number;
+  /** All that was generated, with `reasoning`. */
+  readonly completion: number;
+  readonly reasoning: number;
+}
+
+export const FINISHES = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
+
+export interface MockToolCall {
+  /** `call_mock_0`, `call_mock_1`, … */
+  readonly id: string;
+  readonly name: string;
+  /** JSON of the arguments, in pieces. */
+  readonly pieces: readonly string[];
+}
+
+/** What a response says. Empty lists: nothing of that kind. */
+export interface MockAnswer {
+  readonly request: MockRequest;
+  /** In pieces: one for each chunk of a stream. */
+  readonly thinking: readonly string[];
+  readonly texts: readonly string[];
+  readonly tools: readonly MockToolCall[];
+  readonly finish: (typeof FINISHES)[number];
+  /** Undefined if none is reported. */
+  readonly usage: MockUsage | undefined;
+  /** A stream's usage comes after its end, if the protocol allows for that. */
+  readonly isUsageLate: boolean;
+}
+
+export interface MockProtocol {
+  /** `text/event-stream`, mostly. */
+  readonly streamType: string;
+  /**
+   * What the call asks, or the provider's refusal: of another path, a missing key, a wrong version, a member
+   * that the reference does not name.
+   */
+  read(call: MockCall): MockRequest | MockError;
+  /** A whole response, as JSON. */
+  whole(answer: MockAnswer): string;
+  /** The frames of a stream in their order; the last one is its end. */
+  frames(answer: MockAnswer): readonly Uint8Array[];
+  error(status: number, message: string): MockError;
+  /** The frame by which a stream reports an error after its status; `status`: what it would have been. */
+  errorFrame(status: number, message: string): Uint8Array;
+  /** The frame with damage that its reader must notice; the frame itself if it has nothing to damage. */
+  broken(frame: Uint8Array): Uint8Array;
+}
+
+export const BYTES_PER_TOKEN = 4;
+const STEERING_MARK = 'x-mock:';
+
+/** The steering in the text of a user message. */
+export function steeringOf(text: string): string | undefined {
+  if (!text.startsWith(STEERING_MARK)) return undefined;
+  const line = text.slice(STEERING_MARK.length);
+  const end = line.indexOf('\n');
+  return (end === -1 ? line : line.slice(0, end)).trim();
+}
+
+/** A server-sent event; `name` is its `event:` line. */
+export function sseFrame(data: string, name?: string): Uint8Array {
+  return Buffer.from(`${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`);
+}
+
+/** An event whose JSON is cut off; one without JSON stays. */
+export function brokenSse(frame: Uint8Array): Uint8Array {
+  const text = Buffer.from(frame).toString();
+  const start = text.indexOf('{');
+  return start === -1
+    ? frame
+    : Buffer.from(`${text.slice(0, start + Math.floor((text.length - 2 - start) / 2))}\n\n`);
+}
+
+export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** The value of a JSON text; undefined if it is none. */
+export function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
