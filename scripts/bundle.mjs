@@ -29,11 +29,13 @@ const ENTRIES = [
  * copy of itself to those, and what is loaded for a few gateways only.
  */
 const LOADED_BY_NAME = [
+  '@aws-sdk/credential-provider-node',
   '@opentelemetry/core',
   '@opentelemetry/exporter-trace-otlp-http',
   '@opentelemetry/resources',
   '@opentelemetry/sdk-trace',
   '@redis/client',
+  'google-auth-library',
   'gpt-tokenizer',
   'lmdb',
   'msgpackr',

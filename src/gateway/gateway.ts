@@ -12,6 +12,8 @@ import type { SettingInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { createUpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
 import { createBodyBudget } from '../request/body-budget.js';
+import { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
+import { credentialsOf } from '../providers/credentials/credential-spec.js';
 import { createCallTable } from '../channel/call-table.js';
 import { createAccessRing } from '../telemetry/access-ring.js';
 import type { Log, LogChange } from '../telemetry/log.js';
@@ -30,6 +32,13 @@ import { type UpstreamUse, UpstreamWorkers } from './pools.js';
 import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 
+/**
+ * How long the first credentials of upstreams are waited for, at the start and at a reload. Calls that come
+ * before a credential get 502.
+ */
+const CREDENTIALS_WAIT_MS = 10_000;
+const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
+
 export class Gateway {
   readonly #options: GatewayOptions;
   readonly #log: Log;
@@ -40,6 +49,7 @@ export class Gateway {
   readonly #notifications: Notifications;
   readonly #logs: GatewayLogs;
   readonly #counter: CounterPool;
+  readonly #credentials: CredentialKeeper;
   readonly #workers: UpstreamWorkers;
   readonly #listeners: Listeners;
   readonly #stats: Stats;
@@ -87,6 +97,12 @@ export class Gateway {
       log,
     }));
     const counter = (this.#counter = new CounterPool({ metrics: metrics.buffers, log }));
+    const credentials = (this.#credentials = new CredentialKeeper({
+      specOf: (position) => live.credentials.specOf(position),
+      send: (records) => this.#workers.sendCredentials(records),
+      clock: new SystemClock(),
+      log,
+    }));
     const workers = (this.#workers = new UpstreamWorkers({
       workers: settings.workers,
       routes: live.routes,
@@ -94,6 +110,7 @@ export class Gateway {
       metrics,
       upstreams,
       counter,
+      credentials,
       serveLeases: accounting.sharing.serveLeases,
       state,
       log,
@@ -150,6 +167,7 @@ export class Gateway {
       thread: this.#metrics.tracesThread,
       log: this.#log,
     });
+    await this.#credentials.want(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
@@ -215,12 +233,16 @@ export class Gateway {
       ledger: this.#accounting.base.ledger,
       registry: this.#accounting.registry,
       store: this.#accounting.base.store,
-      replaceRoutes: (routes) => this.#workers.replaceRoutes(routes),
+      replaceRoutes: async (routes) => {
+        await this.#credentials.want(credentialsOf(routes), CREDENTIALS_RELOAD_WAIT_MS);
+        return this.#workers.replaceRoutes(routes);
+      },
       replaceListenerSettings: (settings) => this.#listeners.replaceSettings(settings),
       log: this.#log,
     };
     if (check) return this.#live.problemsOf(next, parts);
     const errors = await this.#live.replace(next, parts);
+    this.#credentials.retain(credentialsOf(this.#live.routes));
     if (this.#state.ready) this.#flushEach(this.settings.flush_interval_ms);
     this.#logs.apply(this.settings);
     return errors;
@@ -251,6 +273,7 @@ export class Gateway {
   async close(): Promise<void> {
     this.#state.ready = false;
     await this.#listeners.close();
+    this.#credentials.close();
     await this.#workers.close();
     await this.#counter.close();
     await this.#state.traces?.close();

@@ -12,6 +12,8 @@ import type { CallTableBuffer } from '../channel/call-table.js';
 import { createFrameChannel, type FrameChannel } from '../channel/frame-port.js';
 import { createPool } from './thread-pool.js';
 import type { UpstreamBuffers, UpstreamCounters } from '../ledger/upstream-counters.js';
+import type { CredentialKeeper } from '../providers/credentials/credential-keeper.js';
+import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { Log } from '../telemetry/log.js';
 import type { ModelRoute } from '../upstream/target.js';
 import type { FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from '../upstream/worker-messages.js';
@@ -42,6 +44,8 @@ export interface UpstreamWorkersOptions {
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
   readonly counter: CounterPool;
+  /** Those that are renewed; workers report here what a provider rejects. */
+  readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
   /** Undefined if limits are not shared. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;
   /** Has the traces, if spans are exported; each new worker sends its spans there. */
@@ -127,6 +131,12 @@ export class UpstreamWorkers {
       port.postMessage({ kind: 'reset', model } satisfies ToUpstreamWorker);
   }
 
+  /** Hands renewed credentials to all workers. */
+  sendCredentials(records: readonly CredentialRecord[]): void {
+    for (const { port } of this.#controls.values())
+      port.postMessage({ kind: 'credentials', records } satisfies ToUpstreamWorker);
+  }
+
   /** Ends the tasks, then the threads. */
   async close(): Promise<void> {
     this.#closing = true;
@@ -171,12 +181,16 @@ export class UpstreamWorkers {
     if (leases !== undefined) serveLeases?.(leases.port1);
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     this.#controls.set(index, { port: control.port1, taken });
-    control.port1.on('message', ({ turn }: FromUpstreamWorker) => taken.reply(turn, true));
-    const { calls, metrics, upstreams, state } = this.#options;
+    const { calls, metrics, upstreams, credentials, state } = this.#options;
+    control.port1.on('message', (message: FromUpstreamWorker) => {
+      if (message.kind === 'routes_taken') taken.reply(message.turn, true);
+      else credentials.rejected(message.position, message.revision);
+    });
     const spans = state.traces?.newOutlet();
     const task: UpstreamTask = {
       index,
       routes: this.#routes,
+      credentials: credentials.current,
       calls,
       metrics: metrics.buffers,
       upstreams: upstreams.buffers,

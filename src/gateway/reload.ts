@@ -26,6 +26,7 @@ import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute } from '../upstream/target.js';
+import { CredentialPositions } from '../providers/credentials/credential-spec.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { catalogOf, listenerSettingsOf, routesOf } from './snapshot.js';
 
@@ -44,6 +45,8 @@ export class LiveSettings {
   readonly #names: UpstreamNames;
   /** The scopes of upstreams with limits. */
   readonly scopes = new UpstreamScopes();
+  /** The credentials that are renewed. */
+  readonly credentials = new CredentialPositions();
   #settings: Settings;
   #catalog: Catalog;
   #routes: readonly ModelRoute[];
@@ -52,7 +55,7 @@ export class LiveSettings {
     this.#settings = settings;
     this.#names = names;
     this.#catalog = catalogOf(settings);
-    this.#routes = routesOf(settings, names, this.scopes);
+    this.#routes = routesOf(settings, names, this.scopes, this.credentials);
   }
 
   get settings(): Settings {
@@ -96,7 +99,7 @@ export class LiveSettings {
     if (errors.length > 0) return errors;
     const before = this.#catalog;
     const catalog = mergeCatalogs(before, catalogOf(next));
-    const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes));
+    const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes, this.credentials));
     registry.catalog = retireMissingPlans(before, catalog);
     const lateWorkers = await parts.replaceRoutes(routes);
     if (lateWorkers.length > 0) {

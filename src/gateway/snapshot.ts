@@ -4,6 +4,7 @@
  * the main thread of a gateway process; the probe of upstreams uses `routesOf` too.
  */
 import { totalmem } from 'node:os';
+import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
 import { matchesModel } from '../config/cross-checks.js';
 import { apiVersionOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
@@ -16,6 +17,7 @@ import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
 import { azurePath } from '../providers/azure/azure.js';
+import { credentialSpecOf, type CredentialPositions } from '../providers/credentials/credential-spec.js';
 import type { ProviderSettings } from '../providers/provider.js';
 import type { UpstreamNames } from '../telemetry/metrics-source.js';
 import type { ModelRoute, TargetQuotas, UpstreamTarget } from '../upstream/target.js';
@@ -146,20 +148,28 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
   });
 }
 
-/** The position of the upstream's credential in the workers' table; undefined if it has none that expires. */
-export type CredentialPosition = (upstream: UpstreamSettings) => number | undefined;
+/** A header of the settings may authorise calls, as toward a proxy. */
+const SECRET_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
 
-/** Returns the upstreams of each model, with the providers' keys. Only upstream workers get them. */
+/**
+ * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
+ * Only upstream workers get them.
+ */
 export function routesOf(
   settings: Settings,
   names: UpstreamNames,
   scopes: UpstreamScopes,
-  credentialOf: CredentialPosition = () => undefined,
+  credentials: CredentialPositions,
 ): ModelRoute[] {
   const scopeOf = scopes.assign(settings);
   const quotasOf = (upstream: UpstreamSettings, model: ModelSettings): TargetQuotas | undefined => {
     const scope = scopeOf(upstream, model.id);
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
+  };
+  const credentialOf = (upstream: UpstreamSettings): number | undefined => {
+    const isAuthorised = Object.keys(upstream.headers).some((name) => SECRET_HEADER.test(name));
+    const spec = isAuthorised ? undefined : credentialSpecOf(upstream);
+    return spec && credentials.positionOf(spec);
   };
   const slots = names.assign(
     settings.models.flatMap((model) =>

@@ -11,6 +11,7 @@ import { Http1Client } from '../http1/client.js';
 import type { HttpClient } from '../http1/http-client.js';
 import { UpstreamNames } from '../telemetry/metrics-source.js';
 import { isHtml, UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
+import { CredentialPositions } from '../providers/credentials/credential-spec.js';
 import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
@@ -192,7 +193,7 @@ export async function probeUpstreams(
 ): Promise<ProbeView[] | undefined> {
   const id = settings.models.find(({ id, aliases }) => id === model || aliases.includes(model ?? ''))?.id;
   if (model !== undefined && id === undefined) return undefined;
-  const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes())
+  const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), new CredentialPositions())
     .filter((route) => model === undefined || route.id === id)
     .flatMap((route) => route.targets.map((target) => ({ model: route.id, target: hurried(target) })));
   const http = new Http1Client({ clock: new SystemClock(), version: packageVersion() });

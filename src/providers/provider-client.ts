@@ -10,6 +10,7 @@ import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { HttpCall, HttpClient, HttpFault, HttpHandler, HttpTarget } from '../http1/http-client.js';
 import { azureHeaders } from './azure/azure.js';
+import { WatchedHandler } from './credentials/watched-handler.js';
 import {
   FieldError,
   ProviderError,
@@ -27,8 +28,15 @@ export interface ProviderTarget extends HttpTarget {
   readonly provider: ProviderSettings | undefined;
 }
 
-/** The current credential of that position; undefined if there is none yet. */
-export type CredentialOf = (position: number) => Credential | undefined;
+/** The credentials that the gateway renews. */
+export interface Credentials {
+  /** The current one of that position; undefined if there is none now. */
+  of(position: number): Credential | undefined;
+  /** The provider does not accept this one any more, or not yet: a new one is asked for. */
+  rejected(position: number, credential: Credential): void;
+  /** Returns what a provider says about a call with this credential, without traces of it. */
+  cleaned(credential: Credential, text: string): string;
+}
 
 /** Of a body with an error's status. */
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
@@ -42,7 +50,7 @@ const NO_CREDENTIAL: HttpFault = {
 export class ProviderClient {
   readonly #http: HttpClient;
   readonly #clock: Clock;
-  readonly #credentialOf: CredentialOf;
+  readonly #credentials: Credentials;
   readonly #providers: Readonly<Partial<Record<ProviderName, Provider>>>;
   /** By the target of the settings: the same without its key, which the provider sends in its own way. */
   readonly #bare = new WeakMap<HttpTarget, HttpTarget>();
@@ -50,12 +58,12 @@ export class ProviderClient {
   constructor(
     http: HttpClient,
     clock: Clock,
-    credentialOf: CredentialOf,
+    credentials: Credentials,
     providers: Readonly<Partial<Record<ProviderName, Provider>>>,
   ) {
     this.#http = http;
     this.#clock = clock;
-    this.#credentialOf = credentialOf;
+    this.#credentials = credentials;
     this.#providers = providers;
   }
 
@@ -74,14 +82,19 @@ export class ProviderClient {
         ? ({ kind: 'key', key } as const)
         : settings.credential === undefined
           ? undefined
-          : this.#credentialOf(settings.credential);
+          : this.#credentials.of(settings.credential);
     const provider = this.#providers[settings.name];
     const isMissing = credential === undefined && settings.credential !== undefined;
     if (provider === undefined && !isMissing) {
       const headers = [...moreHeaders, ...azureHeaders(credential)];
-      return this.#http.start(this.#bareOf(target), body, requestId, handler, headers);
+      const { credential: position } = settings;
+      const passed =
+        credential === undefined || position === undefined
+          ? handler
+          : new WatchedHandler(handler, this.#credentials, position, credential);
+      return this.#http.start(this.#bareOf(target), body, requestId, passed, headers);
     }
-    const translated = new TranslatedCall(provider!, handler);
+    const translated = new TranslatedCall(provider!, this.#credentials, handler);
     if (isMissing) {
       translated.fault(NO_CREDENTIAL);
       return translated;
@@ -137,6 +150,7 @@ export class ProviderClient {
 /** One call: what the provider's response means goes to the handler of a chat completion. */
 class TranslatedCall implements HttpCall, HttpHandler {
   readonly #provider: Provider;
+  readonly #credentials: Credentials;
   readonly #handler: HttpHandler;
   #call: ProviderCall | undefined;
   #inner: HttpCall | undefined;
@@ -149,8 +163,9 @@ class TranslatedCall implements HttpCall, HttpHandler {
   #paused = false;
   isOver = false;
 
-  constructor(provider: Provider, handler: HttpHandler) {
+  constructor(provider: Provider, credentials: Credentials, handler: HttpHandler) {
     this.#provider = provider;
+    this.#credentials = credentials;
     this.#handler = handler;
   }
 
@@ -227,9 +242,11 @@ class TranslatedCall implements HttpCall, HttpHandler {
     if (this.isOver) return;
     const body = Buffer.concat(this.#chunks);
     this.#chunks = [];
-    if (!this.#isGood)
-      this.#fail(this.#provider.readError(this.#status, this.#header, body.toString('utf8')));
-    else {
+    if (!this.#isGood) {
+      const failure = this.#provider.readError(this.#status, this.#header, body.toString('utf8'));
+      this.#judgeCredential(failure);
+      this.#fail(failure);
+    } else {
       this.#translate(() => {
         this.#relay(this.#stream?.end() ?? this.#provider.readResponse(body, this.#call!));
         if (this.isOver) return;
@@ -243,6 +260,14 @@ class TranslatedCall implements HttpCall, HttpHandler {
     if (this.isOver) return;
     this.isOver = true;
     this.#handler.onError(fault);
+  }
+
+  /** AWS says 403 for a credential that has expired, as for one that lacks a permission. */
+  #judgeCredential({ status }: ProviderFailure): void {
+    const { credential, settings } = this.#call!;
+    if (credential === undefined || settings.credential === undefined) return;
+    if (this.#status === 401 || status === 401 || (credential.kind === 'aws' && this.#status === 403))
+      this.#credentials.rejected(settings.credential, credential);
   }
 
   get #isGood(): boolean {
@@ -282,7 +307,13 @@ class TranslatedCall implements HttpCall, HttpHandler {
     retryAfterSeconds,
   }: Omit<ProviderFailure, 'code'> & { code?: string | null | undefined }): void {
     if (this.isOver) return;
-    const body = JSON.stringify({ error: { message, type: 'provider_error', code } });
+    const { credential } = this.#call!;
+    // The key of the settings is cleaned away by who reads this body.
+    const open =
+      credential === undefined || credential.kind === 'key'
+        ? message
+        : this.#credentials.cleaned(credential, message);
+    const body = JSON.stringify({ error: { message: open, type: 'provider_error', code } });
     if (this.#started) this.#handler.onData(Buffer.from(`data: ${body}\n\n`));
     else {
       this.#start(

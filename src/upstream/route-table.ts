@@ -61,6 +61,14 @@ export class RouteTable {
       if (modelId === undefined || modelId === id) this.#choices[index]!.reset(undefined);
   }
 
+  /** Calls the upstreams that use one of these credentials again at once. */
+  resetCredentials(positions: readonly number[]): void {
+    if (positions.length === 0) return;
+    for (const [index, { targets }] of this.#routes.entries())
+      for (const { provider, slot } of targets)
+        if (positions.includes(provider?.credential ?? -1)) this.#choices[index]!.reset(slot);
+  }
+
   /** Targets that may get calls: those of removed models are left out. */
   get targets(): UpstreamTarget[] {
     return this.#routes.flatMap(({ retired, targets }) => (retired === undefined ? targets : []));

@@ -15,6 +15,7 @@ import { LogSwitch, openLog } from '../telemetry/log.js';
 import { openSpanOutbox } from '../telemetry/span-outbox.js';
 import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamMetrics } from '../telemetry/metrics-writers.js';
+import { CredentialTable } from './credential-table.js';
 import { createStartSession } from './chat-session.js';
 import { EchoClient } from './echo-client.js';
 import { ErrorLog } from './error-mapping.js';
@@ -57,13 +58,20 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
   );
   const quotas = new UpstreamQuotas(counters, clock, leases);
   const routes = new RouteTable(task.routes, clock, log, metrics, quotas);
+  const credentials = new CredentialTable(task.credentials, (position, revision) =>
+    task.controlPort.postMessage({
+      kind: 'credential_rejected',
+      position,
+      revision,
+    } satisfies FromUpstreamWorker),
+  );
   const spans = task.spans && (await openSpanOutbox(task.spans));
   const startSession = createStartSession({
     routes,
     quotas,
     http,
     echo: new EchoClient(clock),
-    providers: new ProviderClient(http, clock, () => undefined, PROVIDERS),
+    providers: new ProviderClient(http, clock, credentials, PROVIDERS),
     count: (request, account) =>
       counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, { account, task: { kind: 'count', request } }).reply,
     log,
@@ -90,6 +98,10 @@ export async function runUpstreamTask(task: UpstreamTask): Promise<void> {
           return;
         case 'reset':
           routes.reset(message.model);
+          return;
+        case 'credentials':
+          // Calls that failed for want of a credential have opened breakers: they need not wait any longer.
+          routes.resetCredentials(credentials.replace(message.records));
           return;
         case 'listener':
           channels.get(message.index)?.cancelAll();

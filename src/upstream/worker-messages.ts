@@ -11,6 +11,7 @@ import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 import type { Usage } from '../protocol/usage.js';
+import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
 import type { CountRequest, CountRest } from './token-count.js';
 import type { ModelRoute } from './target.js';
 
@@ -18,6 +19,8 @@ import type { ModelRoute } from './target.js';
 export interface UpstreamTask {
   readonly index: number;
   readonly routes: readonly ModelRoute[];
+  /** The current ones of those that the gateway renews. */
+  readonly credentials: readonly CredentialRecord[];
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
   readonly upstreams: UpstreamBuffers;
@@ -40,14 +43,17 @@ export type ToUpstreamWorker =
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly turn: number }
   /** Closes the breakers of that model's upstreams, or of all if none is named. */
   | { readonly kind: 'reset'; readonly model: string | undefined }
+  /** In place of earlier ones of the same positions. */
+  | { readonly kind: 'credentials'; readonly records: readonly CredentialRecord[] }
   /** Abort what is left and return from the task. */
   | { readonly kind: 'close' };
 
-/** Replies over `controlPort`; `turn` is the id of the order. */
-export interface FromUpstreamWorker {
-  readonly kind: 'routes_taken';
-  readonly turn: number;
-}
+/** Over `controlPort`, back. */
+export type FromUpstreamWorker =
+  /** `turn` is the id of the order. */
+  | { readonly kind: 'routes_taken'; readonly turn: number }
+  /** A provider does not accept that credential. Sent once for each revision. */
+  | { readonly kind: 'credential_rejected'; readonly position: number; readonly revision: number };
 
 /** `workerData` of a counter thread. */
 export interface CounterInit {

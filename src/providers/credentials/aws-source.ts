@@ -1,0 +1,53 @@
+/**
+ * Credentials of AWS, by the chain of its SDK: environment, SSO, web identity, shared files with `profile`,
+ * a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata. Follows
+ * https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11). Loaded by
+ * credential-source.ts when an upstream of Bedrock has no key.
+ */
+import { defaultProvider } from '@aws-sdk/credential-provider-node';
+import { CredentialError, credentialErrorOf, type CredentialSource } from './credential-source.js';
+import type { CredentialSpec } from './credential-spec.js';
+
+export function awsSource(
+  { profile }: CredentialSpec & { kind: 'aws' },
+  env: NodeJS.ProcessEnv,
+): CredentialSource {
+  return async () => {
+    try {
+      // A new chain each time: it has nothing in store, and reads the shared files anew.
+      const provide = defaultProvider({ ignoreCache: true, ...(profile === undefined ? {} : { profile }) });
+      const { accessKeyId, secretAccessKey, sessionToken, expiration } = await provide();
+      if (!isWord(accessKeyId) || !isWord(secretAccessKey))
+        throw new CredentialError('the credentials have no access key', ADVICE);
+      return {
+        credential: { kind: 'aws', accessKeyId, secretAccessKey, sessionToken },
+        expiresMs: expiration === undefined ? undefined : expiration.getTime(),
+      };
+    } catch (error) {
+      throw awsErrorOf(error, profile ?? env.AWS_PROFILE);
+    }
+  };
+}
+
+const ADVICE = 'see that the role or user of these credentials exists, and may be used from here';
+
+const isWord = (value: unknown): boolean => typeof value === 'string' && value !== '';
+
+function awsErrorOf(error: unknown, profile: string | undefined): CredentialError {
+  const text = error instanceof Error ? error.message : String(error);
+  if (/Could not load credentials from any providers/i.test(text))
+    return new CredentialError(
+      'no credentials of AWS were found',
+      'set key (an API key of Bedrock), profile, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run with a role of AWS',
+    );
+  if (/Could not resolve credentials using profile|Profile .* (not|could)/i.test(text))
+    return credentialErrorOf(
+      error,
+      `see that the profile ${profile ?? 'default'} is in ~/.aws/credentials or ~/.aws/config of the user that runs the gateway`,
+    );
+  if (/sso|token is expired|aws sso login/i.test(text))
+    return credentialErrorOf(error, 'run `aws sso login` for this profile; for a server use a role');
+  if (/SignatureDoesNotMatch|RequestExpired|skew/i.test(text))
+    return credentialErrorOf(error, 'the clock of this machine is wrong: see that it is set by NTP');
+  return credentialErrorOf(error, ADVICE);
+}

@@ -1,0 +1,408 @@
+/**
+ * Renews the credentials that expire, ahead of time and off the calls' path, once for all threads of a
+ * process. gateway.ts owns it, on the main thread; its records go to upstream workers alone.
+ *
+ *     wanted ─ renewal ─► good until it expires ──────────────► expired: calls fail
+ *                 ▲         │ 75 to 80 % of its life, at least 5 min ahead (half of a life below 10 min)
+ *                 └─────────┘ or rejected by the provider, or its file changed
+ *
+ * A renewal that fails is tried again after a pause that doubles from 1 to 30 s, or a Retry-After; the old
+ * credential serves meanwhile, until it expires. One renewal of a credential runs at a time.
+ *
+ * What the source says of the expiry is believed if it lies in the next 24 hours; if it lies beyond, 24 hours
+ * are. A credential without an expiry, or with one in the past, is renewed every 5 minutes and serves until
+ * another comes: only the provider knows whether it is good.
+ */
+import { statSync } from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { msToNextTick, type Clock } from '../../core/clock.js';
+import {
+  CredentialError,
+  credentialErrorOf,
+  filesOf,
+  openSource,
+  type CredentialSource,
+  type Grant,
+} from './credential-source.js';
+import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
+
+const MINUTE_MS = 60_000;
+/** Tokens of clouds live for an hour, a day at most. */
+const LIFE_MS_MAX = 24 * 60 * MINUTE_MS;
+const UNKNOWN_LIFE_MS = 5 * MINUTE_MS;
+const LEAD_MS_MIN = 5 * MINUTE_MS;
+const LEAD_SHARE = 0.2;
+/** So that the processes of a host do not all ask at once. */
+const JITTER_SHARE = 0.05;
+/** The chain of AWS asks several places in turn. */
+const RENEWAL_MS_MAX = 30_000;
+/** Between two renewals, however short a life the source tells of. */
+const RENEWAL_GAP_MS_MIN = 10_000;
+const PAUSE_MS_MIN = 1_000;
+const PAUSE_MS_MAX = 30_000;
+const RETRY_AFTER_MS_MAX = 5 * MINUTE_MS;
+/** Between renewals that a provider's rejections cause: the lack of a permission looks the same. */
+const REJECTED_PAUSE_MS_MIN = 30_000;
+const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
+/** A rejection after so long is not taken for a repetition. */
+const REJECTED_CALM_MS = 60 * MINUTE_MS;
+const LOOK_MS = 1_000;
+const FILES_MS = 10_000;
+/** Calls that began before a reload may still wait for room in the limits of an upstream. */
+const LINGER_MS = 2 * MINUTE_MS;
+/** Waiting for the first credentials ends with so many failures of each that is missing. */
+const FIRST_FAILURES_MAX = 3;
+/** What can stand in a header. */
+const SENDABLE = /^[!-~]{1,16384}$/;
+
+/** Of the log of events. */
+export interface KeeperLog {
+  error(message: string, fields?: Readonly<Record<string, string | number>>): void;
+  warn(message: string, fields?: Readonly<Record<string, string | number>>): void;
+}
+
+export interface KeeperOptions {
+  readonly specOf: (position: number) => CredentialSpec;
+  /** Sends to all workers. A worker that starts later gets `current`. */
+  readonly send: (records: readonly CredentialRecord[]) => void;
+  readonly clock: Clock;
+  readonly log: KeeperLog;
+  /** In [0, 1). */
+  readonly random?: () => number;
+  readonly open?: (spec: CredentialSpec) => Promise<CredentialSource>;
+}
+
+/** For operators. */
+export interface CredentialStatus {
+  /** As nameOfSpec. */
+  readonly name: string;
+  /** Whether calls have one. */
+  readonly ok: boolean;
+  /** Unix milliseconds; undefined if there is none, or it does not expire. */
+  readonly expiresMs: number | undefined;
+  readonly renewals: number;
+  readonly failures: number;
+  /** What was wrong with the last renewal; undefined after a success. */
+  readonly error: string | undefined;
+}
+
+/** A time that both clocks must not have reached: the wall clock may step, the other stops in a suspend. */
+interface Moment {
+  readonly wallMs: number;
+  readonly monotonicMs: number;
+}
+
+interface Kept {
+  readonly position: number;
+  readonly spec: CredentialSpec;
+  readonly name: string;
+  source: CredentialSource | undefined;
+  revision: number;
+  grant: Grant | undefined;
+  /** Undefined if it is not known when it expires. */
+  expires: Moment | undefined;
+  due: Moment;
+  renewal: Promise<void> | undefined;
+  renewals: number;
+  failures: number;
+  failuresInRow: number;
+  error: string | undefined;
+  /** A provider has rejected the current one. */
+  isRejected: boolean;
+  /** No renewal for a rejection before this; monotonic. */
+  rejectedDueMs: number;
+  rejectedPauseMs: number;
+  /** State of the files that it is made of. */
+  files: string;
+  /** When it is forgotten; monotonic. */
+  forgottenMs: number;
+}
+
+export class CredentialKeeper {
+  readonly #options: KeeperOptions;
+  readonly #open: (spec: CredentialSpec) => Promise<CredentialSource>;
+  readonly #random: () => number;
+  /** By position. */
+  readonly #kept = new Map<number, Kept>();
+  readonly #stop = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  #filesDueMs = -Infinity;
+
+  constructor(options: KeeperOptions) {
+    this.#options = options;
+    this.#open = options.open ?? openSource;
+    this.#random = options.random ?? Math.random;
+  }
+
+  /** Those that there are now, for a worker that starts. */
+  get current(): CredentialRecord[] {
+    return [...this.#kept.values()].filter(({ grant }) => grant !== undefined).map(recordOf);
+  }
+
+  /** Of those that the settings want. */
+  get statuses(): CredentialStatus[] {
+    return [...this.#kept.values()]
+      .filter(({ forgottenMs }) => forgottenMs === Infinity)
+      .map(({ name, grant, expires, renewals, failures, error }) => ({
+        name,
+        ok: grant !== undefined,
+        expiresMs: grant === undefined ? undefined : expires?.wallMs,
+        renewals,
+        failures,
+        error,
+      }));
+  }
+
+  /**
+   * Gets those that it has not yet. Resolves when all are there, or after three failures of each that is
+   * missing, or after `waitMs`. Never rejects.
+   */
+  async want(positions: readonly number[], waitMs: number): Promise<void> {
+    for (const position of new Set(positions)) {
+      const kept = this.#kept.get(position);
+      if (kept === undefined) this.#kept.set(position, this.#newKept(position));
+      else kept.forgottenMs = Infinity;
+    }
+    if (this.#kept.size === 0) return;
+    this.look();
+    this.#schedule();
+    const missing = (): Kept[] =>
+      positions
+        .map((position) => this.#kept.get(position)!)
+        .filter(({ grant, failuresInRow }) => grant === undefined && failuresInRow < FIRST_FAILURES_MAX);
+    const endMs = this.#options.clock.monotonicMs() + waitMs;
+    for (;;) {
+      const waiting = missing();
+      const leftMs = endMs - this.#options.clock.monotonicMs();
+      if (waiting.length === 0 || leftMs <= 0 || this.#stop.signal.aborted) return;
+      await Promise.race([
+        delay(Math.min(leftMs, LOOK_MS)),
+        ...waiting.flatMap(({ renewal }) => renewal ?? []),
+      ]);
+    }
+  }
+
+  /** Renews no others from now on. They are forgotten after two minutes. */
+  retain(positions: readonly number[]): void {
+    const forgottenMs = this.#options.clock.monotonicMs() + LINGER_MS;
+    for (const kept of this.#kept.values())
+      if (!positions.includes(kept.position)) kept.forgottenMs = Math.min(kept.forgottenMs, forgottenMs);
+  }
+
+  /** A provider does not accept that revision. Renews early, but not again and again. */
+  rejected(position: number, revision: number): void {
+    const kept = this.#kept.get(position);
+    if (kept?.revision !== revision || kept.isRejected) return;
+    const nowMs = this.#options.clock.monotonicMs();
+    if (nowMs > kept.rejectedDueMs + REJECTED_CALM_MS) kept.rejectedPauseMs = REJECTED_PAUSE_MS_MIN;
+    kept.isRejected = true;
+    this.#options.log.warn('a provider rejects a credential; it is renewed early', { credential: kept.name });
+    this.look();
+  }
+
+  /** Starts what is due. Called each second while there are any. */
+  look(): void {
+    const { clock, send } = this.#options;
+    const nowMs = clock.monotonicMs();
+    const looksAtFiles = nowMs >= this.#filesDueMs;
+    if (looksAtFiles) this.#filesDueMs = nowMs + FILES_MS;
+    for (const kept of this.#kept.values()) {
+      if (nowMs >= kept.forgottenMs) {
+        this.#kept.delete(kept.position);
+        send([{ ...recordOf(kept), credential: undefined }]);
+        continue;
+      }
+      if (kept.failuresInRow > 0) this.#dropIfExpired(kept);
+      if (kept.renewal !== undefined || kept.forgottenMs !== Infinity) continue;
+      const isRejectedDue = kept.isRejected && nowMs >= kept.rejectedDueMs;
+      if (
+        this.#isReached(kept.due) ||
+        isRejectedDue ||
+        (looksAtFiles && kept.files !== filesStampOf(kept.spec))
+      )
+        kept.renewal = this.#renew(kept, isRejectedDue).finally(() => (kept.renewal = undefined));
+    }
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+    this.#stop.abort();
+    this.#kept.clear();
+  }
+
+  #newKept(position: number): Kept {
+    const spec = this.#options.specOf(position);
+    return {
+      position,
+      spec,
+      name: nameOfSpec(spec),
+      source: undefined,
+      revision: 0,
+      grant: undefined,
+      expires: undefined,
+      due: { wallMs: Infinity, monotonicMs: -Infinity },
+      renewal: undefined,
+      renewals: 0,
+      failures: 0,
+      failuresInRow: 0,
+      error: undefined,
+      isRejected: false,
+      rejectedDueMs: -Infinity,
+      rejectedPauseMs: REJECTED_PAUSE_MS_MIN,
+      files: '',
+      forgottenMs: Infinity,
+    };
+  }
+
+  #schedule(): void {
+    if (this.#timer !== undefined || this.#stop.signal.aborted) return;
+    const { clock } = this.#options;
+    this.#timer = setTimeout(
+      () => {
+        this.#timer = undefined;
+        this.look();
+        if (this.#kept.size > 0) this.#schedule();
+      },
+      msToNextTick(clock.monotonicMs(), LOOK_MS),
+    ).unref();
+  }
+
+  async #renew(kept: Kept, isRejectedDue: boolean): Promise<void> {
+    const { clock } = this.#options;
+    if (isRejectedDue) {
+      kept.rejectedDueMs = clock.monotonicMs() + kept.rejectedPauseMs;
+      kept.rejectedPauseMs = Math.min(2 * kept.rejectedPauseMs, REJECTED_PAUSE_MS_MAX);
+    }
+    kept.files = filesStampOf(kept.spec);
+    try {
+      this.#take(kept, await this.#ask(kept));
+    } catch (error) {
+      if (!this.#stop.signal.aborted)
+        this.#failed(kept, credentialErrorOf(error, 'see what the message names'));
+    }
+  }
+
+  /** The packages cannot be stopped, so one that hangs is left behind. */
+  async #ask(kept: Kept): Promise<Grant> {
+    const timeout = new AbortController();
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        timeout.abort();
+        reject(
+          new CredentialError(
+            `no credential within ${RENEWAL_MS_MAX / 1_000} seconds`,
+            'see that the token server can be reached from here: network, firewall, proxy',
+          ),
+        );
+      }, RENEWAL_MS_MAX).unref();
+      this.#stop.signal.addEventListener('abort', () => reject(new Error('the gateway ends')), {
+        once: true,
+      });
+    });
+    try {
+      const asked = (async () => {
+        kept.source ??= await this.#open(kept.spec);
+        return kept.source(AbortSignal.any([timeout.signal, this.#stop.signal]));
+      })();
+      const grant = await Promise.race([asked, late]);
+      const parts: readonly (string | undefined)[] = Object.values(grant.credential);
+      if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
+        throw new CredentialError(
+          'the credential holds what no header can',
+          'see that the token server is the right one',
+        );
+      return grant;
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #take(kept: Kept, grant: Grant): void {
+    const { clock, send, log } = this.#options;
+    const nowMs = clock.wallMs();
+    const lifeMs = grant.expiresMs === undefined ? 0 : Math.min(grant.expiresMs - nowMs, LIFE_MS_MAX);
+    if (grant.expiresMs !== undefined && !(lifeMs > 0))
+      log.warn(
+        'a new credential has expired already, by what its source says; see the clock of this machine',
+        {
+          credential: kept.name,
+          expires: new Date(grant.expiresMs).toISOString(),
+        },
+      );
+    kept.expires = lifeMs > 0 ? this.#in(lifeMs) : undefined;
+    kept.due = this.#in(lifeMs > 0 ? this.#renewalMsOf(lifeMs) : UNKNOWN_LIFE_MS);
+    kept.renewals += 1;
+    if (kept.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: kept.name });
+    kept.failuresInRow = 0;
+    kept.error = undefined;
+    // A metadata server gives the same token until shortly before its end.
+    if (isDeepStrictEqual(kept.grant?.credential, grant.credential)) return;
+    kept.grant = grant;
+    kept.revision += 1;
+    kept.isRejected = false;
+    send([recordOf(kept)]);
+  }
+
+  /** When a credential that lives for so long is renewed, from now. */
+  #renewalMsOf(lifeMs: number): number {
+    const leadMs = lifeMs > 2 * LEAD_MS_MIN ? Math.max(LEAD_SHARE * lifeMs, LEAD_MS_MIN) : lifeMs / 2;
+    return Math.max(lifeMs - leadMs - JITTER_SHARE * lifeMs * this.#random(), RENEWAL_GAP_MS_MIN);
+  }
+
+  #failed(kept: Kept, { message, advice, retryAfterMs = 0 }: CredentialError): void {
+    const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(kept.failuresInRow, 20), PAUSE_MS_MAX);
+    const pauseMs = fullMs * (0.5 + this.#random() / 2);
+    kept.due = this.#in(Math.max(pauseMs, Math.min(retryAfterMs, RETRY_AFTER_MS_MAX)));
+    kept.failures += 1;
+    kept.failuresInRow += 1;
+    const isNews = kept.error !== message;
+    kept.error = message;
+    this.#dropIfExpired(kept);
+    if (!isNews) return;
+    const fields = { credential: kept.name, error: message, advice };
+    if (kept.grant === undefined)
+      this.#options.log.error('a credential could not be had; calls of its upstreams fail', fields);
+    else this.#options.log.warn('a credential could not be renewed; the old one serves meanwhile', fields);
+  }
+
+  #dropIfExpired(kept: Kept): void {
+    if (kept.grant === undefined || kept.expires === undefined || !this.#isReached(kept.expires)) return;
+    kept.grant = undefined;
+    kept.expires = undefined;
+    kept.revision += 1;
+    this.#options.send([recordOf(kept)]);
+    this.#options.log.error(
+      'a credential has expired and could not be renewed; calls of its upstreams fail',
+      {
+        credential: kept.name,
+        error: kept.error ?? '',
+      },
+    );
+  }
+
+  #in(ms: number): Moment {
+    const { clock } = this.#options;
+    return { wallMs: clock.wallMs() + ms, monotonicMs: clock.monotonicMs() + ms };
+  }
+
+  #isReached({ wallMs, monotonicMs }: Moment): boolean {
+    const { clock } = this.#options;
+    return clock.wallMs() >= wallMs || clock.monotonicMs() >= monotonicMs;
+  }
+}
+
+function recordOf({ position, revision, grant }: Kept): CredentialRecord {
+  return { position, revision, credential: grant?.credential };
+}
+
+/** Changes whenever one of the files does. */
+function filesStampOf(spec: CredentialSpec): string {
+  return filesOf(spec)
+    .map((file) => {
+      const stats = statSync(file, { throwIfNoEntry: false });
+      return stats === undefined ? '-' : `${stats.ino}:${stats.size}:${stats.mtimeMs}`;
+    })
+    .join(' ');
+}

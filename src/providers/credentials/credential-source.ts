@@ -1,0 +1,117 @@
+/**
+ * Where credentials come from: one interface over Google's, AWS's and Entra's ways, and the errors that they
+ * give an operator. credential-keeper.ts and the test of upstreams use it. Main thread of a gateway process,
+ * and commands.
+ *
+ * Each source is loaded when the settings first need it: the packages of a cloud take 5 to 20 MB of memory.
+ */
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+import type { Credential } from '../provider.js';
+import type { CredentialSpec } from './credential-spec.js';
+
+export interface Grant {
+  readonly credential: Credential;
+  /** Unix milliseconds; undefined if the source does not say. May be a lie. */
+  readonly expiresMs: number | undefined;
+}
+
+/**
+ * Gets a new credential, never a stored one; reads files and environment anew each time. Rejects with a
+ * CredentialError, or with whatever the package throws.
+ */
+export type CredentialSource = (signal: AbortSignal) => Promise<Grant>;
+
+/** What is wrong, in words for an operator, without secrets. */
+export class CredentialError extends Error {
+  /** What the operator should do. */
+  readonly advice: string;
+  /** How long the server wants not to be asked. */
+  readonly retryAfterMs: number | undefined;
+
+  constructor(message: string, advice: string, retryAfterMs?: number) {
+    super(message);
+    this.advice = advice;
+    this.retryAfterMs = retryAfterMs;
+  }
+}
+
+/** Returns the files whose change makes another credential, whether they exist or not. */
+export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
+  const inHome = (name: string): string => join(homedir(), '.aws', name);
+  const files =
+    spec.kind === 'google'
+      ? [spec.file ?? env.GOOGLE_APPLICATION_CREDENTIALS]
+      : spec.kind === 'aws'
+        ? [env.AWS_SHARED_CREDENTIALS_FILE ?? inHome('credentials'), env.AWS_CONFIG_FILE ?? inHome('config')]
+        : [env.AZURE_CLIENT_CERTIFICATE_PATH];
+  return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
+}
+
+/** Loads the source. */
+export async function openSource(
+  spec: CredentialSpec,
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<CredentialSource> {
+  switch (spec.kind) {
+    case 'google':
+      return (await import('./google-source.js')).googleSource(spec, env);
+    case 'aws':
+      return (await import('./aws-source.js')).awsSource(spec, env);
+    case 'entra':
+      return (await import('./entra-source.js')).entraSource(spec, env);
+  }
+}
+
+const MESSAGE_CHARS_MAX = 300;
+const CAUSES_MAX = 20;
+/** A token, a key, a signed assertion: letters and digits, longer than words are. */
+const OPAQUE_RUN = /(?<![A-Za-z0-9+/_=~-])[A-Za-z0-9+_=~-][A-Za-z0-9+/_=~-]{19,}/g;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Returns the text in one line, cut, and with all masked that may be a part of a secret. */
+export function withoutTokens(text: string): string {
+  const line = text
+    .slice(0, 20 * MESSAGE_CHARS_MAX)
+    .replace(OPAQUE_RUN, (run) => (/\d/.test(run) && !UUID.test(run) ? '***' : run))
+    .replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ')
+    .trim();
+  return line.length > MESSAGE_CHARS_MAX ? `${line.slice(0, MESSAGE_CHARS_MAX)}…` : line;
+}
+
+/** Turns what was thrown into an error for operators. `advice`: if nothing better is known. */
+export function credentialErrorOf(error: unknown, advice: string): CredentialError {
+  if (error instanceof CredentialError) return error;
+  const codes = codesOf(error);
+  const message = withoutTokens(error instanceof Error ? error.message : String(error));
+  return new CredentialError(
+    codes.has(message) || message === '' ? [...codes].join(', ') : message,
+    adviceOf(codes, message) ?? advice,
+  );
+}
+
+/** Codes of an error and of what caused it. */
+function codesOf(error: unknown): Set<string> {
+  const codes = new Set<string>();
+  const errors = [error];
+  for (let at = 0; at < errors.length && at < CAUSES_MAX; at += 1) {
+    const each = errors[at];
+    if (!(each instanceof Error)) continue;
+    const { code, cause, errors: parts } = each as Error & { code?: unknown; errors?: unknown };
+    if (typeof code === 'string') codes.add(code);
+    errors.push(cause, ...(Array.isArray(parts) ? (parts as unknown[]) : []));
+  }
+  return codes;
+}
+
+function adviceOf(codes: ReadonlySet<string>, message: string): string | undefined {
+  const is = (...some: string[]): boolean => some.some((code) => codes.has(code) || message.includes(code));
+  if (is('ENOENT')) return 'the file is not there: see the path, and that it is mounted into the container';
+  if (is('EACCES', 'EPERM')) return 'the file cannot be read: see its owner and mode';
+  if (is('EISDIR')) return 'it is a folder: name the file in it';
+  if (is('ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT'))
+    return 'the token server cannot be reached from here: see network, firewall and proxy';
+  if (is('ENOTFOUND', 'EAI_AGAIN'))
+    return 'the name of the token server cannot be resolved: see the DNS of this machine';
+  return undefined;
+}

@@ -1,0 +1,212 @@
+/**
+ * Tokens of Microsoft Entra for Azure OpenAI, from the first of these that the environment has: a client
+ * secret, a client certificate, workload identity federation (AKS), a managed identity, and for trials the
+ * Azure CLI. The variables are those of Azure's own SDKs. Follows
+ * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow and
+ * https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
+ * (2026-11). Loaded by credential-source.ts when an upstream of Azure has no key.
+ *
+ * It is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST.
+ */
+import { execFile } from 'node:child_process';
+import { createHash, createPrivateKey, randomUUID, sign, X509Certificate, constants } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
+import { SystemClock } from '../../core/clock.js';
+import { isRecord, parsedJson } from '../../core/json.js';
+import {
+  CredentialError,
+  credentialErrorOf,
+  withoutTokens,
+  type CredentialSource,
+  type Grant,
+} from './credential-source.js';
+import type { CredentialSpec } from './credential-spec.js';
+
+const CLOCK = new SystemClock();
+const AUTHORITY = 'https://login.microsoftonline.com';
+const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+const ASSERTION_SECONDS = 600;
+const METADATA = 'http://169.254.169.254';
+/** Outside Azure nothing answers at that address, and some networks drop what goes there. */
+const METADATA_MS_MAX = 3_000;
+const BODY_CHARS_MAX = 64 * 1024;
+
+export function entraSource(
+  { scope }: CredentialSpec & { kind: 'entra' },
+  env: NodeJS.ProcessEnv,
+): CredentialSource {
+  return async (signal) => {
+    try {
+      return await grantOf(scope, env, signal);
+    } catch (error) {
+      throw credentialErrorOf(error, ADVICE);
+    }
+  };
+}
+
+const ADVICE =
+  'see tenant, client and secret of the app, and that it has the role Cognitive Services OpenAI User';
+
+async function grantOf(scope: string, env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<Grant> {
+  const {
+    AZURE_TENANT_ID: tenant,
+    AZURE_CLIENT_ID: client,
+    AZURE_CLIENT_SECRET: secret,
+    AZURE_CLIENT_CERTIFICATE_PATH: certificateFile,
+    AZURE_FEDERATED_TOKEN_FILE: tokenFile,
+  } = env;
+  if (tenant && client && (secret || certificateFile || tokenFile)) {
+    const url = `${baseOf(env.AZURE_AUTHORITY_HOST, AUTHORITY)}/${tenant}/oauth2/v2.0/token`;
+    const proof: Record<string, string> = secret
+      ? { client_secret: secret }
+      : {
+          client_assertion_type: ASSERTION_TYPE,
+          client_assertion: certificateFile
+            ? await assertionOf(certificateFile, env.AZURE_CLIENT_CERTIFICATE_PASSWORD, client, url)
+            : (await readFile(tokenFile!, 'utf8')).trim(),
+        };
+    const body = new URLSearchParams({
+      grant_type: 'client_credentials',
+      client_id: client,
+      scope,
+      ...proof,
+    });
+    return grantFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }));
+  }
+  return managedGrant(scope.replace(/\/\.default$/, ''), client, env, signal);
+}
+
+/** A JWT that the certificate's key has signed. `file` has both, in PEM form. */
+async function assertionOf(
+  file: string,
+  passphrase: string | undefined,
+  client: string,
+  audience: string,
+): Promise<string> {
+  const pem = await readFile(file, 'utf8');
+  let key;
+  let thumbprint;
+  try {
+    key = createPrivateKey({ key: pem, ...(passphrase === undefined ? {} : { passphrase }) });
+    thumbprint = createHash('sha256').update(new X509Certificate(pem).raw).digest('base64url');
+  } catch {
+    throw new CredentialError(
+      `${file} has no certificate with its private key that can be read`,
+      'AZURE_CLIENT_CERTIFICATE_PATH is a PEM file with both; AZURE_CLIENT_CERTIFICATE_PASSWORD opens the key',
+    );
+  }
+  const nowSeconds = Math.floor(CLOCK.wallMs() / 1_000);
+  const part = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const text = `${part({ alg: 'PS256', typ: 'JWT', 'x5t#S256': thumbprint })}.${part({
+    aud: audience,
+    iss: client,
+    sub: client,
+    jti: randomUUID(),
+    nbf: nowSeconds,
+    exp: nowSeconds + ASSERTION_SECONDS,
+  })}`;
+  const signature = sign('sha256', Buffer.from(text), {
+    key,
+    padding: constants.RSA_PKCS1_PSS_PADDING,
+    saltLength: constants.RSA_PSS_SALTLEN_DIGEST,
+  });
+  return `${text}.${signature.toString('base64url')}`;
+}
+
+function baseOf(given: string | undefined, preset: string): string {
+  return (given === undefined || given === '' ? preset : given).replace(/\/+$/, '');
+}
+
+/** The identity that Azure gives the machine or the container; without one the Azure CLI's. */
+async function managedGrant(
+  resource: string,
+  client: string | undefined,
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+): Promise<Grant> {
+  const query = new URLSearchParams({ resource, ...(client ? { client_id: client } : {}) }).toString();
+  const { IDENTITY_ENDPOINT: endpoint, IDENTITY_HEADER: header } = env;
+  // App Service, Functions, Container Apps.
+  if (endpoint && header)
+    return grantFrom(
+      await fetch(`${endpoint}?api-version=2019-08-01&${query}`, {
+        headers: { 'x-identity-header': header },
+        signal,
+        redirect: 'error',
+      }),
+    );
+  const host = baseOf(env.AZURE_POD_IDENTITY_AUTHORITY_HOST, METADATA);
+  let response: Response;
+  try {
+    response = await fetch(`${host}/metadata/identity/oauth2/token?api-version=2018-02-01&${query}`, {
+      headers: { metadata: 'true' },
+      signal: AbortSignal.any([signal, AbortSignal.timeout(METADATA_MS_MAX)]),
+      redirect: 'error',
+    });
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return commandGrant(resource, signal);
+  }
+  return grantFrom(response);
+}
+
+async function commandGrant(resource: string, signal: AbortSignal): Promise<Grant> {
+  const args = ['account', 'get-access-token', '--output', 'json', '--resource', resource];
+  try {
+    const { stdout } = await promisify(execFile)('az', args, { signal, maxBuffer: BODY_CHARS_MAX });
+    return grantOfMembers(parsedJson(stdout));
+  } catch (error) {
+    if (error instanceof CredentialError) throw error;
+    throw new CredentialError(
+      'no credentials of Azure were found: no secret, certificate or federated token in the environment, no managed identity, no login of the Azure CLI',
+      'set key, or AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET, or run with a managed identity',
+    );
+  }
+}
+
+async function grantFrom(response: Response): Promise<Grant> {
+  const text = (await response.text()).slice(0, BODY_CHARS_MAX);
+  const members = parsedJson(text);
+  if (response.ok) return grantOfMembers(members);
+  const words = isRecord(members) ? (members.error_description ?? members.error) : undefined;
+  const said = typeof words === 'string' ? words : '';
+  const seconds = Number(response.headers.get('retry-after') ?? NaN);
+  throw new CredentialError(
+    `the token server answered ${response.status}${said === '' ? '' : `: ${withoutTokens(said)}`}`,
+    adviceOf(said, response.status),
+    seconds >= 0 ? seconds * 1_000 : undefined,
+  );
+}
+
+/** By Entra's own numbers: https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
+function adviceOf(said: string, status: number): string {
+  if (/AADSTS(7000215|7000222)/.test(said))
+    return 'AZURE_CLIENT_SECRET is wrong or has expired: make a new one';
+  if (said.includes('AADSTS700016')) return 'there is no such app: see AZURE_CLIENT_ID and AZURE_TENANT_ID';
+  if (said.includes('AADSTS90002')) return 'there is no such tenant: see AZURE_TENANT_ID';
+  if (/AADSTS(700024|500133)/.test(said))
+    return 'the clock of this machine is wrong: see that it is set by NTP';
+  if (/AADSTS(70021|700213)/.test(said))
+    return 'the app does not trust this workload: see issuer and subject of its federated credential';
+  if (/identity not found/i.test(said))
+    return 'no managed identity is assigned to this machine, or AZURE_CLIENT_ID names another';
+  return status === 429 || status >= 500 ? 'the token server fails: it is tried again' : ADVICE;
+}
+
+/** Times come as numbers and as texts. `expires_on` is the clock's, `expires_in` is counted from now. */
+function grantOfMembers(members: unknown): Grant {
+  const token = isRecord(members) ? (members.access_token ?? members.accessToken) : undefined;
+  if (!isRecord(members) || typeof token !== 'string' || !/^[!-~]+$/.test(token))
+    throw new CredentialError(
+      'the token server answered without a token',
+      'see that AZURE_AUTHORITY_HOST is right',
+    );
+  const inSeconds = Number(members.expires_in ?? NaN);
+  const onSeconds = Number(members.expires_on ?? NaN);
+  const expiresMs = Number.isFinite(inSeconds) ? CLOCK.wallMs() + inSeconds * 1_000 : onSeconds * 1_000;
+  return {
+    credential: { kind: 'bearer', token },
+    expiresMs: Number.isFinite(expiresMs) ? expiresMs : undefined,
+  };
+}

@@ -1,0 +1,94 @@
+/**
+ * Tokens of Google Cloud, by google-auth-library: a service account's file, a file of workload identity
+ * federation, or what the environment has (GOOGLE_APPLICATION_CREDENTIALS, gcloud's own, the metadata
+ * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
+ * Loaded by credential-source.ts when an upstream of Vertex AI has no key.
+ */
+import { GoogleAuth } from 'google-auth-library';
+import { readFile } from 'node:fs/promises';
+import { isRecord, parsedJson } from '../../core/json.js';
+import { CredentialError, credentialErrorOf, type CredentialSource } from './credential-source.js';
+import type { CredentialSpec } from './credential-spec.js';
+
+const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
+const TYPES = new Set([
+  'service_account',
+  'external_account',
+  'authorized_user',
+  'external_account_authorized_user',
+  'impersonated_service_account',
+]);
+
+export function googleSource(
+  { file: given }: CredentialSpec & { kind: 'google' },
+  env: NodeJS.ProcessEnv,
+): CredentialSource {
+  return async () => {
+    const file = given ?? env.GOOGLE_APPLICATION_CREDENTIALS;
+    try {
+      if (file !== undefined && file !== '') await checkFile(file);
+      // A new one each time: it has read the file anew and has no token in store.
+      const auth = new GoogleAuth({ scopes: [SCOPE], ...(given === undefined ? {} : { keyFile: given }) });
+      const client = await auth.getClient();
+      const { token } = await client.getAccessToken();
+      if (typeof token !== 'string' || token === '')
+        throw new CredentialError('the token server answered without a token', ADVICE);
+      const { expiry_date: expiresMs } = client.credentials;
+      return {
+        credential: { kind: 'bearer', token },
+        expiresMs: typeof expiresMs === 'number' ? expiresMs : undefined,
+      };
+    } catch (error) {
+      throw googleErrorOf(error);
+    }
+  };
+}
+
+const ADVICE = 'see that the service account exists, and has a role that may use Vertex AI';
+
+/** The package's own message about a file that it cannot read does not name what is wrong with it. */
+async function checkFile(file: string): Promise<void> {
+  const members = parsedJson(await readFile(file, 'utf8'));
+  if (!isRecord(members))
+    throw new CredentialError(
+      `${file} is not JSON`,
+      'credentials_file is the JSON file that Google Cloud gave',
+    );
+  if (!TYPES.has(String(members.type)))
+    throw new CredentialError(
+      `${file} is no credential: its "type" is not service_account or external_account`,
+      'credentials_file is the JSON key of a service account, or the configuration of a workload identity',
+    );
+}
+
+function googleErrorOf(error: unknown): CredentialError {
+  const text = error instanceof Error ? error.message : String(error);
+  if (/Invalid JWT: Token must be a short-lived|clock/i.test(text))
+    return credentialErrorOf(error, 'the clock of this machine is wrong: see that it is set by NTP');
+  if (/invalid_grant|Invalid JWT Signature/i.test(text))
+    return credentialErrorOf(
+      error,
+      'Google does not accept the key: it was deleted, or the account was; or the clock of this machine is wrong',
+    );
+  if (/DECODER|PEM|asn1|private key/i.test(text))
+    return new CredentialError(
+      'the private_key of the file cannot be read',
+      'download the key of the service account again: line breaks in it are \\n',
+    );
+  if (/default credentials/i.test(text))
+    return credentialErrorOf(
+      error,
+      'set credentials_file, or GOOGLE_APPLICATION_CREDENTIALS, or run with a service account of Google Cloud',
+    );
+  const retryAfterMs = retryAfterOf(error);
+  const { message, advice } = credentialErrorOf(error, ADVICE);
+  return new CredentialError(message, advice, retryAfterMs);
+}
+
+/** Gaxios keeps the response in its error. */
+function retryAfterOf(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !('response' in error) || !isRecord(error.response)) return undefined;
+  const { headers } = error.response;
+  const value = headers instanceof Headers ? Number(headers.get('retry-after') ?? NaN) : NaN;
+  return Number.isFinite(value) && value >= 0 ? value * 1_000 : undefined;
+}

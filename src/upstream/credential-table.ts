@@ -1,0 +1,76 @@
+/**
+ * The credentials that a worker authorises calls with, as the main thread renews them. Each worker has one
+ * table. A token lives here and in the calls that use it; no listener and no log gets it.
+ */
+import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
+import type { Credentials } from '../providers/provider-client.js';
+import type { Credential } from '../providers/provider.js';
+import { SecretTraces } from './secret-traces.js';
+
+/** What a caller reads in place of a text that repeats a token in another spelling. */
+const HIDDEN = 'the message of the provider is not shown: it repeats a credential';
+
+export class CredentialTable implements Credentials {
+  /** By position. */
+  readonly #records = new Map<number, CredentialRecord>();
+  /** By position: the last revision that a provider has rejected. */
+  readonly #rejected = new Map<number, number>();
+  /** Made when a provider first reports an error of a call with it. */
+  readonly #traces = new WeakMap<Credential, SecretTraces>();
+  readonly #onRejected: (position: number, revision: number) => void;
+
+  /** `onRejected` hears of each revision once. */
+  constructor(
+    records: readonly CredentialRecord[],
+    onRejected: (position: number, revision: number) => void,
+  ) {
+    this.#onRejected = onRejected;
+    this.replace(records);
+  }
+
+  /** Returns the positions that have a credential now and had none before. */
+  replace(records: readonly CredentialRecord[]): number[] {
+    const filled: number[] = [];
+    for (const record of records) {
+      const { position, credential } = record;
+      if (credential !== undefined && this.of(position) === undefined) filled.push(position);
+      this.#records.set(position, record);
+    }
+    return filled;
+  }
+
+  of(position: number): Credential | undefined {
+    return this.#records.get(position)?.credential;
+  }
+
+  rejected(position: number, credential: Credential): void {
+    const record = this.#records.get(position);
+    // A call that began before a renewal says nothing about the new one.
+    if (record?.credential !== credential || this.#rejected.get(position) === record.revision) return;
+    this.#rejected.set(position, record.revision);
+    this.#onRejected(position, record.revision);
+  }
+
+  cleaned(credential: Credential, text: string): string {
+    let traces = this.#traces.get(credential);
+    if (traces === undefined) {
+      traces = new SecretTraces(secretsOfCredential(credential));
+      this.#traces.set(credential, traces);
+    }
+    return traces.cleaned(text) ?? HIDDEN;
+  }
+}
+
+/** Long ones first, as SecretTraces wants them. */
+function secretsOfCredential(credential: Credential): string[] {
+  switch (credential.kind) {
+    case 'key':
+      return [credential.key];
+    case 'bearer':
+      return [credential.token];
+    case 'aws':
+      return [credential.sessionToken ?? '', credential.secretAccessKey, credential.accessKeyId].filter(
+        (secret) => secret !== '',
+      );
+  }
+}
