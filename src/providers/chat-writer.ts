@@ -4,7 +4,8 @@
  */
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 
-export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
+/** `function_call`: if the caller sent `functions` in place of tools. */
+export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 'content_filter';
 
 /** What the provider bills, in its numbers. */
 export interface ProviderUsage {

@@ -1,10 +1,12 @@
 /** The providers by their names. `openai` and `azure` are not translated. Upstream worker. */
 import type { ProviderName } from '../core/provider-names.js';
+import { ANTHROPIC } from './anthropic/anthropic.js';
 import { GEMINI } from './gemini/gemini.js';
 import type { Provider } from './provider.js';
 import { VERTEX } from './vertex/vertex.js';
 
 export const PROVIDERS: Readonly<Partial<Record<ProviderName, Provider>>> = {
+  anthropic: ANTHROPIC,
   gemini: GEMINI,
   vertex: VERTEX,
 };

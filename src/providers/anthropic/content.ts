@@ -1,0 +1,126 @@
+/**
+ * Contents of messages as blocks of Anthropic's Messages API. conversation.ts calls it. Pure; upstream
+ * worker.
+ *
+ * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", as of November 2026.
+ */
+import { isRecord } from '../../core/json.js';
+import type { Fields } from '../fields.js';
+import { FieldError } from '../provider.js';
+
+export type Block = Record<string, unknown>;
+
+/** What is asked for, and of whom. */
+export interface ContentRules {
+  readonly fields: Fields;
+  /** Anthropic fetches images and files by their URLs; Claude on other platforms does not. */
+  readonly fetchesUrls: boolean;
+}
+
+const DATA_URL = /^data:([\w.+-]+\/[\w.+-]+)(?:;[\w=.+-]+)*;base64,/;
+
+/**
+ * The blocks of a message's content. Texts without a letter are left out, because Anthropic refuses them and
+ * OpenAI does not. `path`: of the message, as `messages[3]`.
+ * @throws FieldError for a part that cannot be said
+ */
+export function blocksOf(content: unknown, path: string, rules: ContentRules): Block[] {
+  if (typeof content === 'string') return hasText(content) ? [{ type: 'text', text: content }] : [];
+  if (!Array.isArray(content)) return [];
+  const blocks: Block[] = [];
+  for (let index = 0; index < content.length; index++) {
+    const part: unknown = content[index];
+    const at = `${path}.content[${index}]`;
+    if (!isRecord(part)) throw new FieldError(at, 'must be an object');
+    const block = blockOf(part, at, rules);
+    if (block !== undefined) blocks.push(marked(block, part, at));
+  }
+  return blocks;
+}
+
+/** `block` with the mark for prompt caching that `holder` has. */
+export function marked(block: Block, holder: Readonly<Record<string, unknown>>, path: string): Block {
+  const mark = holder.cache_control ?? undefined;
+  if (mark === undefined) return block;
+  if (!isRecord(mark)) throw new FieldError(`${path}.cache_control`, 'must be an object');
+  block.cache_control = mark;
+  return block;
+}
+
+/** Whether Anthropic accepts it as a text. */
+export function hasText(text: string): boolean {
+  return /\S/.test(text);
+}
+
+function blockOf(
+  part: Readonly<Record<string, unknown>>,
+  path: string,
+  rules: ContentRules,
+): Block | undefined {
+  switch (part.type) {
+    case 'text':
+    case 'refusal': {
+      const text = part[part.type];
+      if (typeof text !== 'string') throw new FieldError(`${path}.${part.type}`, 'must be a string');
+      return hasText(text) ? { type: 'text', text } : undefined;
+    }
+    case 'image_url': {
+      const { image_url: image } = part;
+      const url = isRecord(image) ? image.url : image;
+      const at = isRecord(image) ? `${path}.image_url.url` : `${path}.image_url`;
+      if (typeof url !== 'string') throw new FieldError(at, 'must be a string');
+      return mediaOf(url, undefined, at, rules);
+    }
+    case 'file': {
+      const file = isRecord(part.file) ? part.file : {};
+      const { file_data: data, filename } = file;
+      if (typeof data === 'string')
+        return mediaOf(
+          data,
+          typeof filename === 'string' ? filename : undefined,
+          `${path}.file.file_data`,
+          rules,
+        );
+      if (file.file_id === undefined) throw new FieldError(`${path}.file.file_data`, 'must be a string');
+      rules.fields.unsupported(`${path}.file.file_id`);
+      return undefined;
+    }
+    default:
+      rules.fields.unsupported(
+        `${path}.type`,
+        `must be text, image_url or file: Claude has no ${JSON.stringify(String(part.type).slice(0, 40))}`,
+      );
+      return undefined;
+  }
+}
+
+/** An image or a document. `title`: of a document. */
+function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
+  const named = title === undefined ? {} : { title };
+  const isFile = path.endsWith('file_data');
+  if (url.startsWith('https://') && rules.fetchesUrls)
+    return { type: isFile ? 'document' : 'image', source: { type: 'url', url }, ...(isFile ? named : {}) };
+  const head = DATA_URL.exec(url);
+  if (head === null)
+    throw new FieldError(
+      path,
+      rules.fetchesUrls
+        ? 'must be a data URL in base64, or an https URL'
+        : 'must be a data URL in base64: Claude does not fetch URLs there',
+    );
+  const type = head[1]!.toLowerCase();
+  const data = url.slice(head[0].length);
+  if (type === 'application/pdf')
+    return { type: 'document', source: { type: 'base64', media_type: type, data }, ...named };
+  if (type.startsWith('text/')) {
+    const text = Buffer.from(data, 'base64').toString();
+    return { type: 'document', source: { type: 'text', media_type: 'text/plain', data: text }, ...named };
+  }
+  // Whether it is an image that Claude reads, Anthropic says best.
+  if (type.startsWith('image/'))
+    return {
+      type: 'image',
+      source: { type: 'base64', media_type: type === 'image/jpg' ? 'image/jpeg' : type, data },
+    };
+  throw new FieldError(path, 'must be an image, a PDF or a text: Claude reads no other files');
+}

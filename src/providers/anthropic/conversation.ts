@@ -1,0 +1,240 @@
+/**
+ * The messages of a chat completion as Anthropic's `system` and `messages`. request.ts calls it. Pure;
+ * upstream worker.
+ *
+ * Follows platform.claude.com, pages "Messages", "Handle tool calls" and "Mid-conversation system messages",
+ * as of November 2026:
+ *
+ *     system, developer    at the start: `system`. Later: a system turn behind a user turn, if the model has
+ *                          such; else a text of the user turn there, marked as a reminder of the system. Not
+ *                          moved to the start, which would void the prompt cache of all that follows
+ *     user, tool, function one user turn, as long as no assistant speaks; results of tools first, as
+ *                          Anthropic requires
+ *     assistant            thinking blocks with their signatures, text, calls of tools. Consecutive ones are
+ *                          one turn
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { FieldError } from '../provider.js';
+import { blocksOf, hasText, marked, type Block, type ContentRules } from './content.js';
+
+interface Turn {
+  readonly role: 'user' | 'assistant';
+  readonly blocks: Block[];
+  /** How many of the first blocks are results of tools. */
+  results: number;
+  /** Texts of a system turn behind this user turn. */
+  readonly system: Block[];
+}
+
+type Message = Readonly<Record<string, unknown>>;
+
+/** Anthropic wants a user's turn first. LiteLLM sends the same text. */
+const FIRST_TEXT = 'Please continue.';
+
+export class Conversation {
+  /** What the conversation begins with. */
+  readonly system: Block[] = [];
+  readonly #turns: Turn[] = [];
+  readonly #rules: ContentRules;
+  readonly #systemTurns: boolean;
+  /** Texts of the system behind an assistant's turn: they go behind the user's turn that follows. */
+  #waiting: Block[] = [];
+  /** Of the last call in `function_call`, which has no id of its own. */
+  #functionId = '';
+
+  /** `systemTurns`: Anthropic takes system prompts in `messages`. */
+  constructor(messages: readonly unknown[], rules: ContentRules, systemTurns: boolean) {
+    this.#rules = rules;
+    this.#systemTurns = systemTurns;
+    for (let index = 0; index < messages.length; index++) {
+      const message = messages[index];
+      if (isRecord(message)) this.#add(message, index);
+    }
+    this.#speakWaiting();
+    if (this.#turns.length === 0)
+      throw new FieldError('messages', 'must have one message that is not empty and not of the system');
+    if (this.#turns[0]!.role === 'assistant')
+      this.#turns.unshift(turnOf('user', [{ type: 'text', text: FIRST_TEXT }]));
+    const last = this.#turns.at(-1)!;
+    // A prefill: Anthropic refuses one that ends with white space.
+    const text = last.role === 'assistant' ? last.blocks.at(-1) : undefined;
+    if (text?.type === 'text') text.text = (text.text as string).trimEnd();
+  }
+
+  /** The value of `messages`. */
+  get messages(): readonly unknown[] {
+    const messages: unknown[] = [];
+    for (const { role, blocks, system } of this.#turns) {
+      messages.push({ role, content: contentOf(blocks) });
+      if (system.length > 0) messages.push({ role: 'system', content: contentOf(system) });
+    }
+    return messages;
+  }
+
+  /**
+   * It goes on with results of tools that were called without the thinking before them. Models that think
+   * with a budget refuse to think then.
+   */
+  get goesOnUnthought(): boolean {
+    const results = this.#turns.at(-1)!;
+    const calls = this.#turns.at(-2);
+    return results.results > 0 && calls !== undefined && !String(calls.blocks[0]?.type).includes('thinking');
+  }
+
+  #add(message: Message, index: number): void {
+    const path = `messages[${index}]`;
+    switch (message.role) {
+      case 'system':
+      case 'developer':
+        this.#addSystem(this.#blocksOf(message, path));
+        break;
+      case 'assistant':
+        this.#addAssistant(message, path, index);
+        break;
+      case 'tool':
+        if (typeof message.tool_call_id !== 'string')
+          throw new FieldError(`${path}.tool_call_id`, 'must be a string');
+        this.#addResult(message, path, idOf(message.tool_call_id));
+        break;
+      case 'function':
+        this.#addResult(message, path, this.#functionId);
+        break;
+      default: {
+        const blocks = this.#blocksOf(message, path);
+        if (blocks.length === 0)
+          throw new FieldError(`${path}.content`, 'must not be empty: Claude refuses that');
+        this.#turn('user').blocks.push(...blocks);
+      }
+    }
+  }
+
+  #addSystem(blocks: Block[]): void {
+    const last = this.#turns.at(-1);
+    if (last === undefined) this.system.push(...blocks);
+    else if (!this.#systemTurns) this.#turn('user').blocks.push(...blocks.map(asReminder));
+    else if (last.role === 'user') last.system.push(...blocks);
+    else this.#waiting.push(...blocks);
+  }
+
+  #addAssistant(message: Message, path: string, index: number): void {
+    const blocks = thinkingOf(message, `${path}.thinking_blocks`);
+    blocks.push(...blocksOf(message.content, path, this.#rules));
+    if (blocks.length === 0 && typeof message.refusal === 'string' && hasText(message.refusal))
+      blocks.push({ type: 'text', text: message.refusal });
+    const { tool_calls: calls, function_call: call } = message;
+    if (Array.isArray(calls))
+      for (let tool = 0; tool < calls.length; tool++)
+        blocks.push(toolUseOf(calls[tool], `${path}.tool_calls[${tool}]`));
+    if (isRecord(call)) {
+      this.#functionId = `function_call_${index}`;
+      blocks.push(useOf(call, this.#functionId, `${path}.function_call`));
+    }
+    if (blocks.length === 0) return;
+    this.#markLast(blocks, message, path);
+    this.#turn('assistant').blocks.push(...blocks);
+  }
+
+  #addResult(message: Message, path: string, id: string): void {
+    const content = blocksOf(message.content, path, this.#rules);
+    const result: Block = { type: 'tool_result', tool_use_id: id };
+    if (content.length > 0) result.content = contentOf(content);
+    const turn = this.#turn('user');
+    turn.blocks.splice(turn.results++, 0, marked(result, message, path));
+  }
+
+  #blocksOf(message: Message, path: string): Block[] {
+    const blocks = blocksOf(message.content, path, this.#rules);
+    this.#markLast(blocks, message, path);
+    return blocks;
+  }
+
+  #markLast(blocks: Block[], message: Message, path: string): void {
+    const last = blocks.at(-1);
+    if (last !== undefined) marked(last, message, path);
+  }
+
+  /** The turn that a message of that role goes to. */
+  #turn(role: Turn['role']): Turn {
+    if (this.#waiting.length > 0 && role === 'user') {
+      const turn = turnOf('user', []);
+      turn.system.push(...this.#waiting);
+      this.#waiting = [];
+      this.#turns.push(turn);
+      return turn;
+    }
+    this.#speakWaiting();
+    const last = this.#turns.at(-1);
+    if (last?.role === role) return last;
+    const turn = turnOf(role, []);
+    this.#turns.push(turn);
+    return turn;
+  }
+
+  /** No user's turn follows the assistant's, so what the system says becomes one. */
+  #speakWaiting(): void {
+    if (this.#waiting.length === 0) return;
+    this.#turns.push(turnOf('user', this.#waiting.map(asReminder)));
+    this.#waiting = [];
+  }
+}
+
+function turnOf(role: Turn['role'], blocks: Block[]): Turn {
+  return { role, blocks, results: 0, system: [] };
+}
+
+/** A lone text is a string, which is shorter. */
+export function contentOf(blocks: readonly Block[]): unknown {
+  const [block] = blocks;
+  return blocks.length === 1 && block!.type === 'text' && block!.cache_control === undefined
+    ? block!.text
+    : blocks;
+}
+
+/** A text of the system within a user's turn, in the form that Claude knows from Anthropic's own clients. */
+function asReminder(block: Block): Block {
+  return { ...block, text: `<system-reminder>\n${String(block.text)}\n</system-reminder>` };
+}
+
+/** Anthropic's ids have only these characters; other providers' ids come here after a change of the model. */
+function idOf(id: string): string {
+  return id.replace(/[^\w-]/g, '_');
+}
+
+/**
+ * The blocks that a response brought, as they were: Anthropic checks their signatures. A stream brings the
+ * text apart, as `reasoning_content`.
+ */
+function thinkingOf(message: Message, path: string): Block[] {
+  const { thinking_blocks: given, reasoning_content: reasoning } = message;
+  if (given === undefined || given === null) return [];
+  if (!Array.isArray(given)) throw new FieldError(path, 'must be an array');
+  const blocks = given.map((block: unknown, index): Block => {
+    if (isRecord(block)) {
+      const { type, thinking, signature, data } = block;
+      if (type === 'redacted_thinking' && typeof data === 'string') return { type, data };
+      if (type === 'thinking' && typeof thinking === 'string' && typeof signature === 'string')
+        return { type, thinking, signature };
+    }
+    throw new FieldError(`${path}[${index}]`, 'must be a block of thinking as a response of Claude had it');
+  });
+  const [block] = blocks;
+  if (blocks.length === 1 && block!.thinking === '' && typeof reasoning === 'string')
+    block!.thinking = reasoning;
+  return blocks;
+}
+
+function toolUseOf(call: unknown, path: string): Block {
+  if (!isRecord(call)) throw new FieldError(path, 'must be an object');
+  if (typeof call.id !== 'string') throw new FieldError(`${path}.id`, 'must be a string');
+  return marked(useOf(call.function, idOf(call.id), `${path}.function`), call, path);
+}
+
+function useOf(called: unknown, id: string, path: string): Block {
+  if (!isRecord(called) || typeof called.name !== 'string')
+    throw new FieldError(`${path}.name`, 'must be a string');
+  const { name, arguments: text } = called;
+  // Models call a tool without parameters with an empty text.
+  const input = text === undefined || text === '' ? {} : typeof text === 'string' ? parsedJson(text) : text;
+  if (!isRecord(input)) throw new FieldError(`${path}.arguments`, 'must be a JSON object');
+  return { type: 'tool_use', id, name, input };
+}

@@ -1,0 +1,69 @@
+/**
+ * Errors of Anthropic's API, in a response and in a stream, as failures. anthropic.ts and stream.ts call it,
+ * and vertex for the Claude models there. Pure; upstream worker.
+ *
+ * Follows platform.claude.com, page "Errors", as of November 2026:
+ *
+ *     invalid_request_error   400   authentication_error  401   billing_error       402
+ *     permission_error        403   not_found_error       404   request_too_large   413
+ *     rate_limit_error        429   api_error             500   timeout_error       504
+ *     overloaded_error        529, and inside a stream whose status was 200
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import type { ProviderFailure } from '../provider.js';
+
+const OVERLOADED = 529;
+
+const STATUS_OF: Readonly<Record<string, number>> = {
+  invalid_request_error: 400,
+  authentication_error: 401,
+  billing_error: 402,
+  permission_error: 403,
+  not_found_error: 404,
+  request_too_large: 413,
+  rate_limit_error: 429,
+  api_error: 500,
+  timeout_error: 500,
+  overloaded_error: 503,
+};
+
+/** Said with status 400, but about our account there. */
+const ACCOUNT = /credit balance|organization has been disabled|API usage limits|purchase credits/i;
+const ACCOUNT_CODES: ReadonlySet<unknown> = new Set(['organization_on_hold', 'cmek_key_disabled']);
+const TOO_LONG = /prompt is too long|exceeds? (?:the )?context (?:limit|window)|input is too long/i;
+/** Names of Anthropic for our organization, workspace and keys, and universally unique ids. */
+const OUR_NAMES =
+  /\b(?:org|wrkspc|apikey|user|req)_[A-Za-z0-9]{6,}\b|\b[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}\b/gi;
+
+/** As Provider.readError. */
+export function readAnthropicError(
+  status: number,
+  header: (name: string) => string | undefined,
+  body: string,
+): ProviderFailure {
+  const value = parsedJson(body);
+  const failure = failureOf(isRecord(value) ? value.error : undefined, statusOf(status));
+  const seconds = Number(header('retry-after') ?? Number.NaN);
+  return Number.isFinite(seconds) && seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
+}
+
+/** `error`: the member of that name. `status`: if its type says nothing. */
+export function failureOf(error: unknown, status: number): ProviderFailure {
+  if (!isRecord(error)) return { status, message: `the provider answered with status ${status}` };
+  const { type, message: given, details } = error;
+  const message = (typeof given === 'string' ? given : String(type)).replace(OUR_NAMES, '…');
+  const known = (typeof type === 'string' ? STATUS_OF[type] : undefined) ?? status;
+  if (known === 400) {
+    const code = isRecord(details) ? details.error_code : undefined;
+    if (ACCOUNT.test(message) || ACCOUNT_CODES.has(code)) return { status: 402, message };
+    if (TOO_LONG.test(message)) return { status: 400, message, code: 'context_length_exceeded' };
+  }
+  if (known === 404 && message.startsWith('model:')) return { status: 404, message, code: 'model_not_found' };
+  return { status: known, message };
+}
+
+function statusOf(status: number): number {
+  if (status === OVERLOADED) return 503;
+  if (status === 422) return 400;
+  return status === 503 || (status >= 400 && status < 500) ? status : 500;
+}

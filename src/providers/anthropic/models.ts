@@ -1,0 +1,105 @@
+/**
+ * What a Claude model accepts, by its name. Written requests depend on it. Pure; upstream worker.
+ *
+ * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
+ * messages" and the migration guides of Opus 4.7 to 5.5, as of November 2026; LiteLLM 1.109's table of models
+ * says the same. A name that is not Claude's, or newer than the table, counts as the newest model.
+ */
+
+export interface ModelTraits {
+  /**
+   * `budget`: thinking with a number of tokens; `either`: that too, but deprecated; `adaptive`: the model
+   * decides, led by an effort.
+   */
+  readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
+  /** How a request says that it wants no thinking; undefined: it cannot. */
+  readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
+  /** The highest value of `output_config.effort` above `high`; all have low, medium, high. */
+  readonly efforts: readonly string[];
+  /** Whether temperature, top_p and top_k may differ from their defaults. */
+  readonly sampling: boolean;
+  /** Whether an answer can be bound to a JSON schema, and a call of a tool to the tool's (`strict`). */
+  readonly schemas: boolean;
+  /** Whether the request can force the model to call a tool. */
+  readonly forcedTools: boolean;
+  /** Whether `messages` may hold system prompts; on Anthropic's own API only. */
+  readonly systemTurns: boolean;
+}
+
+const NO_EFFORTS: readonly string[] = [];
+const EFFORTS_TO_MAX = ['low', 'medium', 'high', 'max'];
+const EFFORTS = ['low', 'medium', 'high', 'xhigh', 'max'];
+
+const BEFORE_THINKING: ModelTraits = {
+  thinking: 'none',
+  thinkingOff: 'absent',
+  efforts: NO_EFFORTS,
+  sampling: true,
+  schemas: false,
+  forcedTools: true,
+  systemTurns: false,
+};
+const SINCE_3_7: ModelTraits = { ...BEFORE_THINKING, thinking: 'budget' };
+const SINCE_4_5: ModelTraits = { ...SINCE_3_7, schemas: true };
+const SINCE_4_6: ModelTraits = { ...SINCE_4_5, thinking: 'either', efforts: EFFORTS_TO_MAX };
+const SINCE_4_7: ModelTraits = { ...SINCE_4_6, thinking: 'adaptive', efforts: EFFORTS, sampling: false };
+const SINCE_4_8: ModelTraits = { ...SINCE_4_7, systemTurns: true };
+/** Thinks unless the request says otherwise. */
+const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
+const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, forcedTools: false };
+
+/** By the first version that it is true of, the newest first. */
+const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
+  [5.1, SINCE_5_1],
+  [5, SINCE_5],
+  [4.8, SINCE_4_8],
+  [4.7, SINCE_4_7],
+  [4.6, SINCE_4_6],
+  [4.5, SINCE_4_5],
+  [3.7, SINCE_3_7],
+  [0, BEFORE_THINKING],
+];
+
+/** What a family has otherwise from version 4.7 on. */
+const BY_FAMILY: Readonly<Record<string, (version: number) => Partial<ModelTraits>>> = {
+  // They always think; the preview of Mythos has no version.
+  mythos: () => ({ thinkingOff: undefined }),
+  fable: () => ({ thinkingOff: undefined }),
+  sonnet: (version) => (version > 5 ? { thinkingOff: 'between_tools' } : {}),
+  haiku: (version) => (version > 5 ? { thinkingOff: 'disabled', forcedTools: true } : {}),
+};
+
+/**
+ * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`. A number
+ * of more than two digits is a date.
+ */
+const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
+/** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-instant-1.2`. */
+const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
+
+const known = new Map<string, ModelTraits>();
+/** The settings name few models; a bound all the same. */
+const KNOWN_MAX = 256;
+
+export function traitsOf(model: string): ModelTraits {
+  let traits = known.get(model);
+  if (traits === undefined) {
+    if (known.size === KNOWN_MAX) known.clear();
+    traits = traitsByName(model);
+    known.set(model, traits);
+  }
+  return traits;
+}
+
+function traitsByName(model: string): ModelTraits {
+  if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, ...BY_FAMILY.mythos!(0) };
+  const name = NAME.exec(model);
+  if (name === null) {
+    const old = OLD_NAME.exec(model);
+    if (old === null) return SINCE_5_1;
+    return old[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
+  }
+  const version = Number(`${name[2]}.${name[3] ?? 0}`);
+  const traits = BY_VERSION.find(([since]) => version >= since)![1];
+  return version < 4.7 ? traits : { ...traits, ...BY_FAMILY[name[1]!]?.(version) };
+}

@@ -1,0 +1,213 @@
+/**
+ * The body of a request to Anthropic's Messages API. anthropic.ts calls it, and vertex for the Claude models
+ * there. Pure; upstream worker.
+ *
+ * Follows platform.claude.com, pages "Messages", "Versions" (2023-06-01 and 2026-10-21), "Thinking",
+ * "Effort" and "Prompt caching", as of November 2026. models.ts says what differs by model.
+ */
+import { Fields } from '../fields.js';
+import { FieldError, type ProviderCall } from '../provider.js';
+import { contentOf, Conversation } from './conversation.js';
+import { hasText } from './content.js';
+import { traitsOf, type ModelTraits } from './models.js';
+import { toolMembersOf, type ToolMembers } from './tools.js';
+
+/** The first version of the API without temperature, top_p and top_k. */
+const VERSION_WITHOUT_SAMPLING = '2026-10-21';
+
+/** OpenAI's default of temperature and top_p, and Anthropic's. */
+const SAMPLING_DEFAULT = 1;
+const TEMPERATURE_MAX = 1;
+
+/** Anthropic's least `budget_tokens`. */
+const BUDGET_TOKENS_MIN = 1_024;
+/** LiteLLM's published table. */
+const BUDGETS: Readonly<Record<string, number>> = {
+  minimal: BUDGET_TOKENS_MIN,
+  low: 1_024,
+  medium: 2_048,
+  high: 4_096,
+  xhigh: 8_192,
+  max: 16_384,
+};
+
+/** Longer ones Anthropic refuses. */
+const USER_ID_CHARS_MAX = 256;
+/** Anthropic refuses addresses and telephone numbers in `metadata.user_id`; LiteLLM has the same patterns. */
+const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
+
+/**
+ * The body without `model`, which has another place on other platforms.
+ * @throws FieldError
+ */
+export function writeMessages(call: ProviderCall): Record<string, unknown> {
+  const { settings, body, model, stream } = call;
+  const isAnthropic = settings.name === 'anthropic';
+  const traits = traitsOf(model);
+  const fields = new Fields(body, 'Claude', settings.dropUnsupported);
+  const conversation = new Conversation(
+    fields.list('messages') ?? [],
+    { fields, fetchesUrls: isAnthropic },
+    isAnthropic && traits.systemTurns,
+  );
+  const maxTokens =
+    fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
+  // Taken in any case, so that the one that is not read counts as known.
+  fields.take('max_tokens');
+  const toolMembers = toolMembersOf(fields, traits);
+  const thinking = thinkingOf(fields, traits, maxTokens, conversation);
+  const request: Record<string, unknown> = { max_tokens: maxTokens, messages: conversation.messages };
+  if (conversation.system.length > 0) request.system = contentOf(conversation.system);
+  if (stream) request.stream = true;
+  addTools(request, toolMembers, fields, traits, isThinking(thinking.thinking));
+  if (thinking.thinking !== undefined) request.thinking = thinking.thinking;
+  const { format } = toolMembers;
+  if (thinking.effort !== undefined || format !== undefined)
+    request.output_config = {
+      ...(thinking.effort !== undefined && { effort: thinking.effort }),
+      ...(format && { format }),
+    };
+  const samples = traits.sampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
+  addSampling(request, fields, samples, isThinking(thinking.thinking));
+  addStop(request, fields);
+  const mark = fields.record('cache_control');
+  if (mark !== undefined) request.cache_control = mark;
+  const user = fields.take('safety_identifier') ?? fields.take('user');
+  if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
+    request.metadata = { user_id: user };
+  refuseTheRest(fields);
+  return request;
+}
+
+function addTools(
+  request: Record<string, unknown>,
+  { tools, choice }: ToolMembers,
+  fields: Fields,
+  traits: ModelTraits,
+  thinks: boolean,
+): void {
+  if (tools.length === 0) return;
+  request.tools = tools;
+  if (choice === undefined) return;
+  // "Thinking", tool use: only auto and none go with it. The newest models know no force at all.
+  if (thinks && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
+    fields.unsupported(
+      fields.take('response_format') === undefined ? 'tool_choice' : 'response_format',
+      'cannot force a call while this model thinks',
+    );
+    return;
+  }
+  request.tool_choice = choice;
+}
+
+interface Thinking {
+  readonly thinking?: Record<string, unknown>;
+  readonly effort?: string;
+}
+
+function isThinking(thinking: Record<string, unknown> | undefined): boolean {
+  return thinking?.type === 'enabled' || thinking?.type === 'adaptive';
+}
+
+function thinkingOf(
+  fields: Fields,
+  traits: ModelTraits,
+  maxTokens: number,
+  conversation: Conversation,
+): Thinking {
+  const given = fields.record('thinking');
+  const effort = fields.string('reasoning_effort');
+  if (given !== undefined) {
+    const { budget_tokens: budget } = given;
+    if (typeof budget === 'number' && budget >= maxTokens)
+      throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
+    const named = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
+    return { thinking: given, ...(named !== undefined && { effort: named }) };
+  }
+  if (effort === undefined) return {};
+  if (BUDGETS[effort] === undefined && effort !== 'none')
+    throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
+  if (effort === 'none') return unthinking(fields, traits);
+  if (traits.thinking === 'none') {
+    fields.unsupported('reasoning_effort', 'is not supported by this model');
+    return {};
+  }
+  if (traits.thinking !== 'budget')
+    // Without `display` the newer models think in silence.
+    return {
+      thinking: { type: 'adaptive', display: 'summarized' },
+      effort: effortOf(effort, traits)!,
+    };
+  // An effort is a hint: if there is no room to think, or Anthropic would refuse, it is not followed.
+  const budget = Math.min(BUDGETS[effort]!, maxTokens - 1);
+  if (budget < BUDGET_TOKENS_MIN || conversation.goesOnUnthought) return {};
+  return { thinking: { type: 'enabled', budget_tokens: budget } };
+}
+
+function unthinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
+  if (thinkingOff === 'absent') return {};
+  if (thinkingOff !== undefined) return { thinking: { type: thinkingOff } };
+  fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
+  return { effort: 'low' };
+}
+
+/** The model's word for an effort: the next lower one, if it has not this one. Undefined if it has none. */
+function effortOf(effort: string, { efforts }: ModelTraits): string | undefined {
+  if (efforts.includes(effort)) return effort;
+  if (efforts.length === 0) return undefined;
+  return effort === 'xhigh' ? 'high' : 'low';
+}
+
+function addSampling(
+  request: Record<string, unknown>,
+  fields: Fields,
+  samples: boolean,
+  thinks: boolean,
+): void {
+  const temperature = fields.number('temperature');
+  if (temperature !== undefined && temperature !== SAMPLING_DEFAULT) {
+    if (!samples || thinks) fields.unsupported('temperature', samplingReason(samples));
+    else if (temperature > TEMPERATURE_MAX) {
+      fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} with Claude`);
+      request.temperature = TEMPERATURE_MAX;
+    } else request.temperature = temperature;
+  }
+  const topP = fields.number('top_p');
+  if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
+    // While it thinks, Claude takes top_p from 0.95 on: Anthropic says so itself.
+    if (samples) request.top_p = topP;
+    else fields.unsupported('top_p', samplingReason(samples));
+  }
+  const topK = fields.integer('top_k');
+  if (topK === undefined) return;
+  if (samples && !thinks) request.top_k = topK;
+  else fields.unsupported('top_k', samplingReason(samples));
+}
+
+function samplingReason(samples: boolean): string {
+  return samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
+}
+
+function addStop(request: Record<string, unknown>, fields: Fields): void {
+  const stop = fields.take('stop');
+  if (stop === undefined) return;
+  const wanted: readonly unknown[] = Array.isArray(stop) ? stop : [stop];
+  const kept: string[] = [];
+  wanted.forEach((sequence, index) => {
+    const path = Array.isArray(stop) ? `stop[${index}]` : 'stop';
+    if (typeof sequence !== 'string') throw new FieldError(path, 'must be a string');
+    if (hasText(sequence)) kept.push(sequence);
+    else if (sequence !== '') fields.unsupported(path, 'cannot be white space alone: Claude refuses that');
+  });
+  if (kept.length > 0) request.stop_sequences = kept;
+}
+
+/** Members whose neutral value asks for nothing, and then all that nobody took. */
+function refuseTheRest(fields: Fields): void {
+  if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
+  for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
+    if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
+  if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
+  if ((fields.list('modalities') ?? []).some((one) => one !== 'text')) fields.unsupported('modalities');
+  fields.finish();
+}

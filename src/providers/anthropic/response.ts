@@ -1,0 +1,155 @@
+/**
+ * A whole response of Anthropic's Messages API as a chat completion, and what a stream reads alike: usage and
+ * the reason of the end. anthropic.ts calls it, and vertex for the Claude models there. Pure; upstream
+ * worker.
+ *
+ * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", as of November 2026.
+ * Blocks of other types, which only tools that Anthropic runs bring, and citations, which no request asks
+ * for, are left out.
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { completionText, type FinishReason, type ProviderUsage } from '../chat-writer.js';
+import { ProviderError, type ProviderCall } from '../provider.js';
+import { failureOf } from './errors.js';
+import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
+
+const FINISH_OF: Readonly<Record<string, FinishReason>> = {
+  end_turn: 'stop',
+  stop_sequence: 'stop',
+  // A turn of a tool that Anthropic runs; no request has one.
+  pause_turn: 'stop',
+  max_tokens: 'length',
+  model_context_window_exceeded: 'length',
+  tool_use: 'tool_calls',
+  refusal: 'content_filter',
+};
+
+/** `stop`: `stop_reason`. `calls`: the response has calls of the caller's tools. */
+export function finishOf(stop: unknown, calls: boolean): FinishReason {
+  const finish = (typeof stop === 'string' ? FINISH_OF[stop] : undefined) ?? 'stop';
+  // The one tool that was called was the answer.
+  return finish === 'tool_calls' && !calls ? 'stop' : finish;
+}
+
+/** What a refusal says of itself; undefined if it says nothing. */
+export function refusalOf(details: unknown): string | undefined {
+  return isRecord(details) && typeof details.explanation === 'string' ? details.explanation : undefined;
+}
+
+/**
+ * As Provider.readResponse.
+ * @throws ProviderError
+ */
+export function readMessage(body: Buffer, call: ProviderCall): string {
+  const message = parsedJson(body.toString());
+  if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
+  if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
+  if (!Array.isArray(message.content)) throw ProviderError.invalid('no content');
+  const byTool = answersByTool(call);
+  let content: string | undefined;
+  let reasoning: string | undefined;
+  const thinking: unknown[] = [];
+  const calls: { id: unknown; type: 'function'; function: { name: unknown; arguments: string } }[] = [];
+  for (const block of message.content as unknown[]) {
+    if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
+    switch (block.type) {
+      case 'text':
+        content = (content ?? '') + textOf(block.text);
+        break;
+      case 'thinking':
+        reasoning = (reasoning ?? '') + textOf(block.thinking);
+        thinking.push({ type: 'thinking', thinking: block.thinking, signature: block.signature });
+        break;
+      case 'redacted_thinking':
+        thinking.push({ type: 'redacted_thinking', data: block.data });
+        break;
+      case 'tool_use': {
+        const input = JSON.stringify(block.input ?? {});
+        if (byTool && block.name === ANSWER_TOOL) content = (content ?? '') + input;
+        else calls.push({ id: block.id, type: 'function', function: { name: block.name, arguments: input } });
+        break;
+      }
+      default:
+    }
+  }
+  const refusal = refusalOf(message.stop_details);
+  const finish = finishOf(message.stop_reason, calls.length > 0);
+  const legacy = calls.length > 0 && callsFunctions(call);
+  return completionText({
+    id: idOf(message.id, call),
+    created: Math.floor(call.nowMs / 1_000),
+    model: typeof message.model === 'string' ? message.model : call.model,
+    choices: [
+      {
+        index: 0,
+        message: {
+          role: 'assistant',
+          content: content ?? (calls.length > 0 ? null : ''),
+          refusal: refusal ?? null,
+          ...(reasoning !== undefined && { reasoning_content: reasoning }),
+          ...(thinking.length > 0 && { thinking_blocks: thinking }),
+          ...(legacy ? { function_call: calls[0]!.function } : calls.length > 0 && { tool_calls: calls }),
+        },
+        finish: legacy && finish === 'tool_calls' ? 'function_call' : finish,
+      },
+    ],
+    usage: new MessageUsage().with(message.usage).usage,
+  });
+}
+
+function textOf(text: unknown): string {
+  if (typeof text !== 'string') throw ProviderError.invalid('a text is no string');
+  return text;
+}
+
+export function idOf(id: unknown, call: ProviderCall): string {
+  return typeof id === 'string' && id !== '' ? id : `chatcmpl-${call.requestId}`;
+}
+
+/**
+ * Anthropic's usage, in one piece or two: a stream reports the prompt at its start and all at its end. Counts
+ * are cumulative, so a later one replaces an earlier one.
+ */
+export class MessageUsage {
+  #reported = false;
+  #fresh = 0;
+  #read = 0;
+  #written = 0;
+  #written1h = 0;
+  #output = 0;
+  #thinking = 0;
+
+  with(usage: unknown): this {
+    if (!isRecord(usage)) return this;
+    this.#reported = true;
+    this.#fresh = countOf(usage.input_tokens, this.#fresh);
+    this.#read = countOf(usage.cache_read_input_tokens, this.#read);
+    this.#written = countOf(usage.cache_creation_input_tokens, this.#written);
+    this.#output = countOf(usage.output_tokens, this.#output);
+    if (isRecord(usage.cache_creation))
+      this.#written1h = countOf(usage.cache_creation.ephemeral_1h_input_tokens, this.#written1h);
+    if (isRecord(usage.output_tokens_details))
+      this.#thinking = countOf(usage.output_tokens_details.thinking_tokens, this.#thinking);
+    return this;
+  }
+
+  /** Undefined if none came. */
+  get usage(): ProviderUsage | undefined {
+    if (!this.#reported) return undefined;
+    return {
+      promptTokens: this.#fresh + this.#read + this.#written,
+      cachedTokens: this.#read,
+      cacheWriteTokens: this.#written,
+      cacheWrite1hTokens: Math.min(this.#written, this.#written1h),
+      completionTokens: this.#output,
+      reasoningTokens: Math.min(this.#output, this.#thinking),
+      audioPromptTokens: 0,
+      imagePromptTokens: 0,
+      audioCompletionTokens: 0,
+    };
+  }
+}
+
+function countOf(count: unknown, before: number): number {
+  return typeof count === 'number' ? count : before;
+}

@@ -1,0 +1,78 @@
+/**
+ * A JSON schema in the part of the language that Anthropic binds answers to. tools.ts calls it. Pure;
+ * upstream worker.
+ *
+ * Follows platform.claude.com, page "Structured outputs", and transformJSONSchema of @anthropic-ai/sdk 1.12,
+ * as of November 2026: every object is closed, `oneOf` is `anyOf`, and limits that cannot be enforced (as
+ * `maxLength`) go into the description, where the model reads them.
+ */
+import { isRecord } from '../../core/json.js';
+
+const FORMATS: ReadonlySet<unknown> = new Set([
+  'date-time',
+  'time',
+  'date',
+  'duration',
+  'email',
+  'hostname',
+  'uri',
+  'ipv4',
+  'ipv6',
+  'uuid',
+]);
+/** Enforced as they are, on any type. */
+const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
+const LISTS: Readonly<Record<string, string>> = { anyOf: 'anyOf', oneOf: 'anyOf', allOf: 'allOf' };
+const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
+/** Deeper schemas are not written anew; no answer has such. */
+const DEPTH_MAX = 64;
+
+/** Thrown inside; what it means is that the schema stays as it is. */
+class Inexpressible extends Error {}
+
+/**
+ * Undefined if the schema has an object with members of any name, which Anthropic cannot bind an answer to.
+ * `strict`: OpenAI would refuse such, so an object is closed whatever it says.
+ */
+export function closedSchema(
+  schema: Record<string, unknown>,
+  strict: boolean,
+): Record<string, unknown> | undefined {
+  try {
+    return closed(schema, strict, 0);
+  } catch (error) {
+    if (error instanceof Inexpressible) return undefined;
+    throw error;
+  }
+}
+
+function closed(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
+  if (!isRecord(schema) || depth > DEPTH_MAX) throw new Inexpressible();
+  const result: Record<string, unknown> = {};
+  const limits: string[] = [];
+  for (const name in schema) {
+    const value = schema[name];
+    if (KEPT.has(name)) result[name] = value;
+    else if (MAPS.has(name) && isRecord(value))
+      result[name] = Object.fromEntries(
+        Object.entries(value).map(([key, inner]) => [key, closed(inner, strict, depth + 1)]),
+      );
+    else if (LISTS[name] !== undefined && Array.isArray(value))
+      result[LISTS[name]] = value.map((inner: unknown) => closed(inner, strict, depth + 1));
+    else if (name === 'items' && isRecord(value)) result.items = closed(value, strict, depth + 1);
+    else if (name === 'format' && FORMATS.has(value)) result.format = value;
+    else if (name === 'minItems' && (value === 0 || value === 1)) result.minItems = value;
+    else if (name === 'additionalProperties') {
+      if (value !== false && !strict) throw new Inexpressible();
+    } else if (name !== 'description' && name !== '$schema') limits.push(`${name}: ${JSON.stringify(value)}`);
+  }
+  if (schema.type === 'object' || isRecord(schema.properties)) {
+    if (!isRecord(schema.properties) && !strict) throw new Inexpressible();
+    result.additionalProperties = false;
+  }
+  const description = typeof schema.description === 'string' ? schema.description : '';
+  if (limits.length > 0)
+    result.description = `${description}${description === '' ? '' : '\n\n'}{${limits.join(', ')}}`;
+  else if (description !== '') result.description = description;
+  return result;
+}

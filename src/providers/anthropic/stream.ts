@@ -1,0 +1,203 @@
+/**
+ * A stream of Anthropic's Messages API as the events of a chat completion. anthropic.ts makes one for each
+ * stream, and vertex for the Claude models there. Upstream worker.
+ *
+ * Follows platform.claude.com, page "Streaming messages", as of November 2026:
+ *
+ *     message_start          id, model, usage of the prompt
+ *     content_block_start    a call of a tool begins; redacted thinking is whole here
+ *     content_block_delta    text_delta, thinking_delta, input_json_delta; signature_delta, once at the end
+ *                            of a block of thinking
+ *     message_delta          the reason of the end, usage of all
+ *     message_stop           the end
+ *     error                  as the body of a response with an error's status
+ *     ping, unknown types    nothing: "new event types may be added, handle unknown ones gracefully"
+ *
+ * The first chunk, with the role, waits for the first block. An error before it is still one that another
+ * upstream can make good.
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
+import { ChunkWriter, type FinishReason } from '../chat-writer.js';
+import { ProviderError, type ProviderCall, type ProviderStream } from '../provider.js';
+import { failureOf } from './errors.js';
+import { finishOf, idOf, MessageUsage, refusalOf } from './response.js';
+import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
+
+/** What becomes of the deltas of a block. */
+type BlockKind = 'text' | 'thinking' | 'answer' | 'tool' | 'ignored';
+
+export class MessageStream implements ProviderStream {
+  readonly #call: ProviderCall;
+  readonly #byTool: boolean;
+  readonly #legacy: boolean;
+  readonly #splitter = new SseSplitter();
+  readonly #usage = new MessageUsage();
+  #writer: ChunkWriter | undefined;
+  #begun = false;
+  /** Blocks follow each other, so one is open at a time. */
+  #kind: BlockKind = 'ignored';
+  /** Position of the open call among the calls. */
+  #tool = -1;
+  #finish: FinishReason | undefined;
+  #over = false;
+
+  constructor(call: ProviderCall) {
+    this.#call = call;
+    this.#byTool = answersByTool(call);
+    this.#legacy = callsFunctions(call);
+  }
+
+  push(chunk: Uint8Array): string {
+    const events = this.#splitter.push(chunk);
+    if (events === undefined) throw ProviderError.invalid('an event is too long');
+    return events.length === 0 ? '' : this.#take(events);
+  }
+
+  end(): string {
+    const rest = this.#splitter.end();
+    const text = rest.length === 0 ? '' : this.#take(rest);
+    if (this.#over) return text;
+    if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
+    return text + this.#end();
+  }
+
+  #take(events: Buffer): string {
+    let text = '';
+    forEachEvent(events, (_start, _end, data) => {
+      if (data !== undefined && data !== '' && !this.#over) text += this.#event(data);
+    });
+    return text;
+  }
+
+  #event(data: string): string {
+    const event = parsedJson(data);
+    if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
+    switch (event.type) {
+      case 'content_block_delta':
+        return isRecord(event.delta) ? this.#delta(event.delta) : '';
+      case 'content_block_start':
+        return isRecord(event.content_block) ? this.#block(event.content_block) : '';
+      case 'message_start':
+        this.#start(event.message);
+        return '';
+      case 'message_delta':
+        return this.#messageDelta(event);
+      case 'message_stop':
+        return this.#end();
+      case 'error':
+        throw new ProviderError(failureOf(event.error, 500));
+      default:
+        return '';
+    }
+  }
+
+  #start(message: unknown): void {
+    if (!isRecord(message)) throw ProviderError.invalid('no message');
+    const { id, model, usage } = message;
+    this.#writer = new ChunkWriter(
+      idOf(id, this.#call),
+      typeof model === 'string' ? model : this.#call.model,
+      Math.floor(this.#call.nowMs / 1_000),
+    );
+    this.#usage.with(usage);
+  }
+
+  #opened(): ChunkWriter {
+    if (this.#writer === undefined) throw ProviderError.invalid('no message_start');
+    return this.#writer;
+  }
+
+  /** The chunk with the role, if it was not sent yet. */
+  #role(writer: ChunkWriter): string {
+    if (this.#begun) return '';
+    this.#begun = true;
+    return writer.role();
+  }
+
+  #block(block: Record<string, unknown>): string {
+    const writer = this.#opened();
+    const role = this.#role(writer);
+    this.#kind = 'ignored';
+    switch (block.type) {
+      case 'text':
+        this.#kind = 'text';
+        return role + (block.text === '' ? '' : writer.text(stringOf(block.text)));
+      case 'thinking':
+        this.#kind = 'thinking';
+        return role + (block.thinking === '' ? '' : writer.reasoning(stringOf(block.thinking)));
+      case 'redacted_thinking':
+        return role + thinkingChunk(writer, { type: 'redacted_thinking', data: block.data });
+      case 'tool_use':
+        return role + this.#toolBlock(writer, String(block.id), String(block.name));
+      default:
+        return role;
+    }
+  }
+
+  #toolBlock(writer: ChunkWriter, id: string, name: string): string {
+    this.#kind = 'answer';
+    if (this.#byTool && name === ANSWER_TOOL) return '';
+    this.#kind = 'tool';
+    this.#tool++;
+    if (!this.#legacy) return writer.toolStart(this.#tool, id, name);
+    return writer.delta(JSON.stringify({ function_call: { name, arguments: '' } }));
+  }
+
+  #delta(delta: Record<string, unknown>): string {
+    const writer = this.#opened();
+    switch (delta.type) {
+      case 'text_delta':
+        return writer.text(stringOf(delta.text));
+      case 'thinking_delta':
+        return writer.reasoning(stringOf(delta.thinking));
+      case 'input_json_delta':
+        return this.#input(writer, stringOf(delta.partial_json));
+      case 'signature_delta':
+        // The text went out as `reasoning_content`: nothing of it is kept here.
+        return thinkingChunk(writer, { type: 'thinking', thinking: '', signature: delta.signature });
+      default:
+        return '';
+    }
+  }
+
+  #input(writer: ChunkWriter, json: string): string {
+    if (json === '') return '';
+    if (this.#kind === 'answer') return writer.text(json);
+    if (this.#kind !== 'tool') return '';
+    if (!this.#legacy) return writer.toolArguments(this.#tool, json);
+    return writer.delta(JSON.stringify({ function_call: { arguments: json } }));
+  }
+
+  #messageDelta({ delta, usage }: Record<string, unknown>): string {
+    this.#usage.with(usage);
+    if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
+    const writer = this.#opened();
+    const finish = finishOf(delta.stop_reason, this.#tool >= 0);
+    this.#finish = this.#legacy && finish === 'tool_calls' ? 'function_call' : finish;
+    const refusal = refusalOf(delta.stop_details);
+    return (
+      this.#role(writer) +
+      (refusal === undefined ? '' : writer.delta(JSON.stringify({ refusal }))) +
+      writer.finish(this.#finish)
+    );
+  }
+
+  /** Usage and the end. */
+  #end(): string {
+    if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
+    this.#over = true;
+    const { usage } = this.#usage;
+    const writer = this.#opened();
+    return (usage === undefined ? '' : writer.usage(usage)) + writer.done();
+  }
+}
+
+function thinkingChunk(writer: ChunkWriter, block: Record<string, unknown>): string {
+  return writer.delta(JSON.stringify({ thinking_blocks: [block] }));
+}
+
+function stringOf(text: unknown): string {
+  if (typeof text !== 'string') throw ProviderError.invalid('a delta is no string');
+  return text;
+}

@@ -1,0 +1,172 @@
+/**
+ * Tools, the choice among them, and the form of the answer, in Anthropic's words. request.ts calls it, and
+ * the readers of responses ask whether the answer comes as a call of a tool. Pure; upstream worker.
+ *
+ * Follows platform.claude.com, pages "Define tools", "Parallel tool use", "Strict tool use" and "Structured
+ * outputs", as of November 2026.
+ *
+ *     response_format json_schema  output_config.format, if the model has it and the schema allows for it
+ *                                  (schema.ts); else the model must call a tool of that schema, whose
+ *                                  arguments become the content
+ *     response_format json_object  such a tool with any object
+ *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
+ */
+import { isRecord } from '../../core/json.js';
+import type { Fields } from '../fields.js';
+import { FieldError, type ProviderCall } from '../provider.js';
+import { marked, type Block } from './content.js';
+import { traitsOf, type ModelTraits } from './models.js';
+import { closedSchema } from './schema.js';
+
+/** Its call is the answer. */
+export const ANSWER_TOOL = 'json_response';
+
+const NO_PARAMETERS = { type: 'object', properties: {} };
+const ANY_OBJECT = { type: 'object', additionalProperties: true };
+
+/** What the request says of tools and of the answer's form. */
+export interface ToolMembers {
+  readonly tools: Block[];
+  readonly choice: Record<string, unknown> | undefined;
+  /** For `output_config.format`. */
+  readonly format: Record<string, unknown> | undefined;
+}
+
+/** @throws FieldError */
+export function toolMembersOf(fields: Fields, traits: ModelTraits): ToolMembers {
+  const tools = toolsOf(fields, traits);
+  const choice = choiceOf(fields, tools, traits);
+  const answer = answerFormOf(fields.take('response_format'), traits);
+  if (answer?.tool === undefined) return { tools, choice, format: answer?.format };
+  if (!traits.forcedTools) {
+    fields.unsupported(
+      'response_format',
+      'must be json_schema with closed objects: Claude has no other here',
+    );
+    return { tools, choice, format: undefined };
+  }
+  // With tools of the caller the model may call one of them first.
+  const isFree = tools.length > 0 && choice?.type !== 'none';
+  tools.push(answer.tool);
+  if (!isFree) return { tools, choice: { type: 'tool', name: ANSWER_TOOL }, format: undefined };
+  return { tools, choice: choice?.type === 'tool' ? choice : { ...choice, type: 'any' }, format: undefined };
+}
+
+/** Whether a call of ANSWER_TOOL is the answer's text. */
+export function answersByTool({ body, model }: ProviderCall): boolean {
+  const { response_format: format } = body;
+  if (format === undefined || format === null) return false;
+  const traits = traitsOf(model);
+  return traits.forcedTools && answerFormOf(format, traits)?.tool !== undefined;
+}
+
+/** Whether the caller speaks of `functions`, the name of tools until 2023. */
+export function callsFunctions({ body }: ProviderCall): boolean {
+  return Array.isArray(body.functions) && !Array.isArray(body.tools);
+}
+
+function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
+  const tools: Block[] = [];
+  const given = fields.list('tools');
+  const legacy = fields.list('functions');
+  (given ?? []).forEach((tool, index) => {
+    const path = `tools[${index}]`;
+    if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
+    if (tool.type === 'function')
+      tools.push(marked(toolOf(tool.function, `${path}.function`, fields, traits), tool, path));
+    else fields.unsupported(`${path}.type`, 'must be function: the gateway has no prices for other tools');
+  });
+  if (given === undefined)
+    (legacy ?? []).forEach((one, index) => tools.push(toolOf(one, `functions[${index}]`, fields, traits)));
+  return tools;
+}
+
+function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
+  if (!isRecord(given)) throw new FieldError(path, 'must be an object');
+  const { name, description, parameters, strict } = given;
+  if (typeof name !== 'string') throw new FieldError(`${path}.name`, 'must be a string');
+  if (parameters !== undefined && parameters !== null && !isRecord(parameters))
+    throw new FieldError(`${path}.parameters`, 'must be an object');
+  const tool: Block = { name };
+  if (typeof description === 'string' && description !== '') tool.description = description;
+  const schema: Record<string, unknown> = parameters ?? NO_PARAMETERS;
+  tool.input_schema = { type: 'object', ...schema };
+  if (strict === true) {
+    if (traits.schemas) tool.strict = true;
+    else fields.unsupported(`${path}.strict`);
+  }
+  return marked(tool, given, path);
+}
+
+/** May take tools that are not allowed out of `tools`. */
+function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
+  const isLegacy = fields.take('tools') === undefined;
+  const legacy = fields.take('function_call');
+  const name = isLegacy ? 'function_call' : 'tool_choice';
+  const given = fields.take('tool_choice') ?? (isLegacy ? legacy : undefined);
+  // One call is all that the old interface has words for.
+  const isAlone =
+    fields.boolean('parallel_tool_calls') === false || (isLegacy && fields.take('functions') !== undefined);
+  if (tools.length === 0) return undefined;
+  let choice: Record<string, unknown>;
+  if (given === undefined || given === 'auto') choice = { type: 'auto' };
+  else if (given === 'none') return { type: 'none' };
+  else if (given === 'required') choice = { type: 'any' };
+  else if (isRecord(given)) choice = chosenOf(given, name, tools);
+  else throw new FieldError(name, 'must be auto, none, required or name a function');
+  if (!traits.forcedTools && choice.type !== 'auto') {
+    fields.unsupported(name, 'cannot force a call of this model');
+    choice = { type: 'auto' };
+  }
+  if (isAlone) choice.disable_parallel_tool_use = true;
+  else if (given === undefined) return undefined;
+  return choice;
+}
+
+function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]): Record<string, unknown> {
+  if (given.type === 'allowed_tools' && isRecord(given.allowed_tools)) {
+    const { mode, tools: allowed } = given.allowed_tools;
+    const names = new Set(
+      Array.isArray(allowed)
+        ? allowed.map((tool: unknown) => (isRecord(tool) ? nameIn(tool) : undefined))
+        : [],
+    );
+    const kept = tools.filter((tool) => names.has(tool.name as string));
+    if (kept.length === 0) throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
+    tools.splice(0, tools.length, ...kept);
+    return { type: mode === 'required' ? 'any' : 'auto' };
+  }
+  const name = nameIn(given);
+  if (name === undefined) throw new FieldError(path, 'must be auto, none, required or name a function');
+  return { type: 'tool', name };
+}
+
+/** In `{type: 'function', function: {name}}`, or in `{name}`. */
+function nameIn(given: Record<string, unknown>): string | undefined {
+  const { name } = isRecord(given.function) ? given.function : given;
+  return typeof name === 'string' ? name : undefined;
+}
+
+interface AnswerForm {
+  readonly format?: Record<string, unknown>;
+  readonly tool?: Block;
+}
+
+/** Undefined if the answer is free. */
+function answerFormOf(given: unknown, traits: ModelTraits): AnswerForm | undefined {
+  if (given === undefined || given === null) return undefined;
+  if (!isRecord(given)) throw new FieldError('response_format', 'must be an object');
+  if (given.type === 'text') return undefined;
+  if (given.type === 'json_object')
+    return { tool: { name: ANSWER_TOOL, description: 'Gives the answer.', input_schema: ANY_OBJECT } };
+  if (given.type !== 'json_schema')
+    throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
+  const { json_schema: wanted } = given;
+  const schema = isRecord(wanted) ? wanted.schema : undefined;
+  if (!isRecord(wanted) || !isRecord(schema))
+    throw new FieldError('response_format.json_schema.schema', 'must be an object');
+  const closed = traits.schemas ? closedSchema(schema, wanted.strict === true) : undefined;
+  if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
+  const description = typeof wanted.description === 'string' ? wanted.description : 'Gives the answer.';
+  return { tool: { name: ANSWER_TOOL, description, input_schema: schema } };
+}
