@@ -8,8 +8,8 @@
  *     {"error":{"code":429,"message":"…","status":"RESOURCE_EXHAUSTED","details":[
  *       {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}
  *
- * Beside the HTTP status, some bodies decide: a wrong API key is a 400 here, and so is a country or an account
- * that Google does not serve. Both are ours, not the caller's.
+ * Beside the HTTP status, some bodies decide: a wrong API key is a 400 here, and so is a country or an
+ * account that Google does not serve. Both are ours, not the caller's.
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { ProviderError, type ProviderFailure } from '../provider.js';
@@ -23,9 +23,10 @@ const TOO_LONG =
 /** What would tell a caller whose account it is; `$1` stays. */
 const TRACES: readonly [pattern: RegExp, kept: string][] = [
   [/\b(projects|tenants|organizations|folders|billingAccounts)\/[^\s/'"`,;)]+/g, '$1/…'],
-  [/\b(project(?:[_ ](?:number|id))?)[:= ]+['"`]?(?=[\w-]*\d)[\w:.-]+['"`]?/gi, '$1 …'],
-  [/[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
   [/([?&]project=)[^\s&'"`]+/g, '$1…'],
+  [/\b(resource project) [\w:-]+/gi, '$1 …'],
+  [/\b(project(?:[_ ](?:number|id))?)[:= ]+['"`]?(?=[\w-]*\d)[\w:-]+['"`]?/gi, '$1 …'],
+  [/[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
 ];
 
 /** Of a response with a status of an error. `body` may be anything. Never throws. */

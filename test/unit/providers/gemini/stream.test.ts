@@ -1,0 +1,470 @@
+/**
+ * Whole responses and streams of Gemini as chat completions. Each case is a list of events; the stream is
+ * read cut at every byte, the whole response is what the events say together, and both must mean the same.
+ */
+import t from 'tap';
+import { GEMINI } from '#src/providers/gemini/gemini.js';
+import { ProviderError } from '#src/providers/provider.js';
+import { geminiCall, NOW_SECONDS } from './gemini-call.js';
+
+type Json = Record<string, unknown>;
+
+const CALL = geminiCall({ stream: true }, { stream: true });
+const HEAD = { modelVersion: 'gemini-2.5-flash-001', responseId: 'resp-1' };
+const event = (parts: object[], more: Json = {}, candidate: Json = {}): Json => ({
+  candidates: [{ content: { role: 'model', parts }, ...candidate }],
+  ...more,
+  ...HEAD,
+});
+const text = (value: string): object => ({ text: value });
+const thought = (value: string): object => ({ text: value, thought: true });
+const usage = (prompt: number, candidates: number, more: Json = {}): Json => ({
+  usageMetadata: { promptTokenCount: prompt, candidatesTokenCount: candidates, ...more },
+});
+const STOP = { finishReason: 'STOP' };
+const PNG = { inlineData: { mimeType: 'image/png', data: 'iVBORw0KGgo=' } };
+
+const completionUsage = (prompt: number, completion: number, more: Json = {}, details: Json = {}): Json => ({
+  prompt_tokens: prompt,
+  completion_tokens: completion,
+  total_tokens: prompt + completion,
+  prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 0, ...more },
+  completion_tokens_details: { reasoning_tokens: 0, ...details },
+});
+
+interface Case {
+  readonly name: string;
+  readonly events: readonly Json[];
+  readonly message: Json;
+  readonly finish: string;
+  readonly usage?: Json;
+  readonly logprobs?: Json;
+}
+
+const CASES: readonly Case[] = [
+  {
+    name: 'text, with usage that grows',
+    events: [
+      event([text('Hello')], usage(5, 1)),
+      event([text(', wörld 🌍')], usage(5, 3)),
+      event([text('!')], usage(5, 4, { totalTokenCount: 9 }), STOP),
+    ],
+    message: { role: 'assistant', content: 'Hello, wörld 🌍!' },
+    finish: 'stop',
+    usage: completionUsage(5, 4),
+  },
+  {
+    name: 'thoughts are tokens beside the candidates',
+    events: [
+      event([thought('Let me ')], usage(10, 0, { thoughtsTokenCount: 8 })),
+      event([thought('think.')]),
+      event([text('42')], usage(10, 2, { thoughtsTokenCount: 12, totalTokenCount: 24 }), STOP),
+    ],
+    message: { role: 'assistant', content: '42', reasoning_content: 'Let me think.' },
+    finish: 'stop',
+    usage: completionUsage(10, 14, {}, { reasoning_tokens: 12 }),
+  },
+  {
+    name: 'thoughts that the candidates hold, by the total',
+    events: [event([text('42')], usage(10, 14, { thoughtsTokenCount: 12, totalTokenCount: 24 }), STOP)],
+    message: { role: 'assistant', content: '42' },
+    finish: 'stop',
+    usage: completionUsage(10, 14, {}, { reasoning_tokens: 12 }),
+  },
+  {
+    name: 'cached tokens, results of Google’s tools, modalities',
+    events: [
+      event(
+        [text('x')],
+        usage(100, 1, {
+          cachedContentTokenCount: 60,
+          toolUsePromptTokenCount: 7,
+          totalTokenCount: 108,
+          promptTokensDetails: [
+            { modality: 'TEXT', tokenCount: 20 },
+            { modality: 'IMAGE', tokenCount: 50 },
+            { modality: 'AUDIO', tokenCount: 30 },
+          ],
+          candidatesTokensDetails: [{ modality: 'AUDIO', tokenCount: 1 }],
+        }),
+        STOP,
+      ),
+    ],
+    message: { role: 'assistant', content: 'x' },
+    finish: 'stop',
+    usage: completionUsage(
+      107,
+      1,
+      { cached_tokens: 60, audio_tokens: 30, image_tokens: 50 },
+      { audio_tokens: 1 },
+    ),
+  },
+  {
+    name: 'calls of functions, the first with a signature',
+    events: [
+      event([
+        { functionCall: { name: 'weather', args: { city: 'Köln', days: [1, 2] } }, thoughtSignature: 'c2ln' },
+        { functionCall: { id: 'given-1', name: 'now' } },
+      ]),
+      event([text('')], usage(20, 9), STOP),
+    ],
+    message: {
+      role: 'assistant',
+      content: null,
+      tool_calls: [
+        {
+          id: 'call_req_test-42_0_0',
+          type: 'function',
+          function: { name: 'weather', arguments: '{"city":"Köln","days":[1,2]}' },
+          extra_content: { google: { thought_signature: 'c2ln' } },
+        },
+        { id: 'given-1', type: 'function', function: { name: 'now', arguments: '{}' } },
+      ],
+    },
+    finish: 'tool_calls',
+    usage: completionUsage(20, 9),
+  },
+  {
+    name: 'a call after text',
+    events: [
+      event([text('I look. ')]),
+      event([{ functionCall: { id: 'a', name: 'f', args: {} } }], usage(1, 1), STOP),
+    ],
+    message: {
+      role: 'assistant',
+      content: 'I look. ',
+      tool_calls: [{ id: 'a', type: 'function', function: { name: 'f', arguments: '{}' } }],
+    },
+    finish: 'tool_calls',
+    usage: completionUsage(1, 1),
+  },
+  {
+    name: 'the signature of a text, in a part of its own',
+    events: [event([text('Yes.')]), event([{ text: '', thoughtSignature: 'c2ln' }], usage(1, 1), STOP)],
+    message: {
+      role: 'assistant',
+      content: 'Yes.',
+      extra_content: { google: { thought_signature: 'c2ln' } },
+    },
+    finish: 'stop',
+    usage: completionUsage(1, 1),
+  },
+  {
+    name: 'an image, after a sketch among the thoughts',
+    events: [event([{ ...PNG, thought: true }]), event([text('Here: '), PNG], usage(4, 1_290), STOP)],
+    message: {
+      role: 'assistant',
+      content: 'Here: ',
+      images: [{ type: 'image_url', image_url: { url: 'data:image/png;base64,iVBORw0KGgo=' }, index: 0 }],
+    },
+    finish: 'stop',
+    usage: completionUsage(4, 1_290),
+  },
+  {
+    name: 'logprobs',
+    events: [
+      event([text('Hi')], usage(1, 1), {
+        ...STOP,
+        logprobsResult: {
+          chosenCandidates: [{ token: 'Hi', tokenId: 5, logProbability: -0.1 }],
+          topCandidates: [
+            {
+              candidates: [
+                { token: 'Hi', logProbability: -0.1 },
+                { token: 'Ho', logProbability: -2 },
+              ],
+            },
+          ],
+        },
+      }),
+    ],
+    message: { role: 'assistant', content: 'Hi' },
+    finish: 'stop',
+    usage: completionUsage(1, 1),
+    logprobs: {
+      content: [
+        {
+          token: 'Hi',
+          logprob: -0.1,
+          bytes: null,
+          top_logprobs: [
+            { token: 'Hi', logprob: -0.1, bytes: null },
+            { token: 'Ho', logprob: -2, bytes: null },
+          ],
+        },
+      ],
+      refusal: null,
+    },
+  },
+  {
+    name: 'a prompt that Google blocks',
+    events: [{ promptFeedback: { blockReason: 'SAFETY' }, ...usage(6, 0), ...HEAD }],
+    message: { role: 'assistant', content: '' },
+    finish: 'content_filter',
+    usage: completionUsage(6, 0),
+  },
+  {
+    name: 'a candidate that was stopped before it said anything',
+    events: [{ candidates: [{ finishReason: 'PROHIBITED_CONTENT', index: 0 }], ...HEAD }],
+    message: { role: 'assistant', content: '' },
+    finish: 'content_filter',
+  },
+  {
+    name: 'parts that nobody knows',
+    events: [
+      event([{ executableCode: { code: '1' } }, text('a'), { videoMetadata: {} }, { text: 'b' }], {}, STOP),
+    ],
+    message: { role: 'assistant', content: 'ab' },
+    finish: 'stop',
+  },
+];
+
+const FINISHES: [reason: string, finish: string][] = [
+  ['STOP', 'stop'],
+  ['MAX_TOKENS', 'length'],
+  ['CONTINUATION', 'length'],
+  ['SAFETY', 'content_filter'],
+  ['RECITATION', 'content_filter'],
+  ['LANGUAGE', 'content_filter'],
+  ['OTHER', 'content_filter'],
+  ['BLOCKLIST', 'content_filter'],
+  ['PROHIBITED_CONTENT', 'content_filter'],
+  ['SPII', 'content_filter'],
+  ['IMAGE_SAFETY', 'content_filter'],
+  ['NO_IMAGE', 'content_filter'],
+  ['MALFORMED_FUNCTION_CALL', 'stop'],
+  ['UNEXPECTED_TOOL_CALL', 'stop'],
+  ['TOO_MANY_TOOL_CALLS', 'stop'],
+  ['FINISH_REASON_UNSPECIFIED', 'stop'],
+  ['A_REASON_OF_NEXT_YEAR', 'stop'],
+];
+
+/** The events as one response, as the API gives it without a stream. */
+function whole(events: readonly Json[]): Json {
+  const parts: unknown[] = [];
+  let candidate: Json | undefined;
+  const response: Json = {};
+  for (const one of events) {
+    Object.assign(response, one);
+    const [first] = (one.candidates as Json[] | undefined) ?? [];
+    if (first === undefined) continue;
+    candidate = { ...candidate, ...first };
+    parts.push(...(((first.content as Json | undefined)?.parts as unknown[] | undefined) ?? []));
+  }
+  return { ...response, ...(candidate && { candidates: [{ ...candidate, content: { parts } }] }) };
+}
+
+const sse = (events: readonly unknown[], end = '\r\n\r\n'): Buffer =>
+  Buffer.from(events.map((one) => `data: ${JSON.stringify(one)}${end}`).join(''));
+
+function streamed(bytes: Buffer, cuts: readonly number[] = [], call = CALL): Json[] {
+  const stream = GEMINI.openStream(call);
+  let text = '';
+  let start = 0;
+  for (const end of [...cuts, bytes.length]) {
+    text += stream.push(bytes.subarray(start, end));
+    start = end;
+  }
+  text += stream.end();
+  if (!text.endsWith('data: [DONE]\n\n')) throw new Error('no [DONE]');
+  return text
+    .split('\n\n')
+    .slice(0, -2)
+    .map((line) => JSON.parse(line.slice('data: '.length)) as Json);
+}
+
+function failureOf(act: () => unknown): unknown {
+  try {
+    return act();
+  } catch (error) {
+    if (error instanceof ProviderError) return error.failure;
+    throw error;
+  }
+}
+
+/** What a client makes of the chunks, in the shape of a whole response. */
+function joined(chunks: readonly Json[]): Json {
+  const choices = new Map<number, Json>();
+  let last: Json = {};
+  for (const chunk of chunks) {
+    last = chunk;
+    for (const choice of chunk.choices as Json[]) {
+      const index = choice.index as number;
+      const known = choices.get(index) ?? { index, message: { content: '' }, logprobs: null };
+      choices.set(index, known);
+      const message = known.message as Json;
+      for (const [name, value] of Object.entries(choice.delta as Json)) {
+        const before = message[name];
+        if (Array.isArray(value)) {
+          const items = value.map((item: Json) => {
+            const { index: at, ...more } = item;
+            return name === 'images' ? { ...more, index: at } : more;
+          });
+          message[name] = [...((before as unknown[] | undefined) ?? []), ...items];
+        } else message[name] = typeof before === 'string' && name !== 'role' ? before + String(value) : value;
+      }
+      if (choice.finish_reason !== null) known.finish_reason = choice.finish_reason;
+      if (choice.logprobs !== null) known.logprobs = choice.logprobs;
+      if (message.tool_calls !== undefined && message.content === '') message.content = null;
+    }
+  }
+  const { id, created, model } = last;
+  return {
+    id,
+    object: 'chat.completion',
+    created,
+    model,
+    choices: [...choices.values()],
+    ...(last.usage !== undefined && { usage: last.usage }),
+  };
+}
+
+for (const { name, events, message, finish, usage: used, logprobs = null } of CASES)
+  void t.test(name, (t) => {
+    const wanted = {
+      id: 'resp-1',
+      object: 'chat.completion',
+      created: NOW_SECONDS,
+      model: 'gemini-2.5-flash-001',
+      choices: [{ index: 0, message, logprobs, finish_reason: finish }],
+      ...(used !== undefined && { usage: used }),
+    };
+    const read = GEMINI.readResponse(Buffer.from(JSON.stringify(whole(events))), CALL);
+    t.strictSame(JSON.parse(read), wanted, 'whole');
+    const bytes = sse(events);
+    const chunks = streamed(bytes);
+    t.same(joined(chunks), wanted, 'streamed');
+    for (let cut = 1; cut < bytes.length; cut++)
+      if (JSON.stringify(streamed(bytes, [cut])) !== JSON.stringify(chunks)) t.fail(`cut at ${cut}`);
+    const single = Array.from(bytes.keys()).slice(1);
+    t.strictSame(streamed(bytes, single), chunks, 'byte by byte');
+    t.strictSame(streamed(sse(events, '\n\n')), chunks, 'with other ends of lines');
+    t.strictSame(streamed(bytes.subarray(0, -2)), chunks, 'without its last blank line');
+    t.end();
+  });
+
+for (const [reason, finish] of FINISHES)
+  void t.test(reason, (t) => {
+    const events = [event([text('x')], {}, { finishReason: reason })];
+    const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(events[0])), CALL)) as Json;
+    t.match(read, { choices: [{ finish_reason: finish }] });
+    t.match(joined(streamed(sse(events))), { choices: [{ finish_reason: finish }] });
+    t.end();
+  });
+
+void t.test('several candidates', (t) => {
+  const part = (index: number, value: string, more: Json = {}): Json => ({
+    candidates: [{ index, content: { parts: [text(value)] }, ...more }],
+  });
+  const chunks = streamed(
+    sse([part(0, 'a'), part(1, 'b'), part(1, 'c', STOP), part(0, 'd', { finishReason: 'MAX_TOKENS' })]),
+  );
+  t.match(joined(chunks), {
+    id: 'chatcmpl-req_test-42',
+    model: 'gemini-2.5-flash',
+    choices: [
+      { index: 0, message: { content: 'ad' }, finish_reason: 'length' },
+      { index: 1, message: { content: 'bc' }, finish_reason: 'stop' },
+    ],
+  });
+  t.end();
+});
+
+void t.test('text after the end of a candidate ends it again', (t) => {
+  const chunks = streamed(
+    sse([event([text('a')], {}, STOP), event([text('b')]), event([], usage(1, 2), STOP)]),
+  );
+  const ends = chunks.map((chunk) => (chunk.choices as Json[])[0]?.finish_reason ?? null);
+  t.strictSame(ends, [null, null, 'stop', null, 'stop', null]);
+  t.match(joined(chunks), { choices: [{ message: { content: 'ab' } }] });
+  const open = streamed(sse([event([text('a')], {}, STOP), event([text('b')])]));
+  t.match(open.at(-1), { choices: [{ finish_reason: 'stop' }] });
+  t.end();
+});
+
+void t.test('speech', (t) => {
+  const sound = (data: string): object => ({ inlineData: { mimeType: 'audio/L16;rate=24000', data } });
+  const events = [event([sound('AAEC')]), event([sound('AwQ=')], {}, STOP)];
+  const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(whole(events))), CALL)) as Json;
+  t.match(read, {
+    choices: [{ message: { content: null, audio: { id: 'audio_req_test-42_0', data: 'AAECAwQ=' } } }],
+  });
+  const deltas = streamed(sse(events)).map((chunk) => (chunk.choices as { delta: Json }[])[0]!.delta);
+  t.strictSame(deltas.slice(1, 3), [
+    { audio: { id: 'audio_req_test-42_0', data: 'AAEC' } },
+    { audio: { id: 'audio_req_test-42_0', data: 'AwQ=' } },
+  ]);
+  t.end();
+});
+
+void t.test('an error in a stream', (t) => {
+  const stream = GEMINI.openStream(CALL);
+  t.match(stream.push(sse([event([text('a')])])), /"content":"a"/);
+  const error = { code: 503, message: 'The model is overloaded.', status: 'UNAVAILABLE' };
+  t.match(
+    failureOf(() => stream.push(sse([{ error }]))),
+    { status: 503, message: 'The model is overloaded.' },
+  );
+  t.end();
+});
+
+const BROKEN: [name: string, bytes: Buffer][] = [
+  ['nothing', Buffer.alloc(0)],
+  ['comments', Buffer.from(': hello\n\n')],
+  ['no JSON', Buffer.from('data: {"candidates":\n\n')],
+  ['no object', sse([3])],
+  ['no UTF-8', Buffer.from([...Buffer.from('data: "'), 0xff, ...Buffer.from('"\n\n')])],
+  ['no candidates', sse([usage(1, 1)])],
+  ['no end', sse([event([text('a')])])],
+  ['a candidate that is no object', sse([{ candidates: [3] }])],
+  ['a wrong index', sse([{ candidates: [{ index: -1 }] }])],
+  ['a huge index', sse([{ candidates: [{ index: 128 }] }])],
+  ['a call without a name', sse([event([{ functionCall: {} }])])],
+  ['a huge event', Buffer.alloc(1024 * 1024 + 64, 'data: x')],
+];
+
+for (const [name, bytes] of BROKEN)
+  void t.test(`broken stream: ${name}`, (t) => {
+    t.match(
+      failureOf(() => streamed(bytes)),
+      { status: 502 },
+    );
+    t.end();
+  });
+
+const BROKEN_WHOLE: [name: string, body: string][] = [
+  ['nothing', ''],
+  ['no object', '[]'],
+  ['no candidates', JSON.stringify(usage(1, 1))],
+  ['candidates that are no list', '{"candidates":{}}'],
+  ['a candidate that is no object', '{"candidates":[3]}'],
+  ['a call without a name', JSON.stringify(event([{ functionCall: {} }]))],
+];
+
+for (const [name, body] of BROKEN_WHOLE)
+  void t.test(`broken response: ${name}`, (t) => {
+    t.match(
+      failureOf(() => GEMINI.readResponse(Buffer.from(body), CALL)),
+      { status: 502 },
+    );
+    t.end();
+  });
+
+void t.test('members of other kinds are as if they were absent', (t) => {
+  const response = {
+    candidates: [{ content: { parts: 3 }, finishReason: 7, logprobsResult: { chosenCandidates: 1 } }],
+    usageMetadata: { promptTokenCount: 'many', promptTokensDetails: 5 },
+    responseId: 5,
+    modelVersion: null,
+  };
+  const read = JSON.parse(GEMINI.readResponse(Buffer.from(JSON.stringify(response)), CALL)) as Json;
+  t.match(read, {
+    id: 'chatcmpl-req_test-42',
+    choices: [{ message: { content: '' }, finish_reason: 'stop' }],
+  });
+  t.match(
+    failureOf(() => streamed(sse([response]))),
+    { status: 502 },
+  );
+  t.end();
+});
