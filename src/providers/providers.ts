@@ -2,6 +2,7 @@
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC } from './anthropic/anthropic.js';
 import { GEMINI } from './gemini/gemini.js';
+import { BEDROCK } from './bedrock/bedrock.js';
 import type { Provider } from './provider.js';
 import { VERTEX } from './vertex/vertex.js';
 
@@ -9,4 +10,5 @@ export const PROVIDERS: Readonly<Partial<Record<ProviderName, Provider>>> = {
   anthropic: ANTHROPIC,
   gemini: GEMINI,
   vertex: VERTEX,
+  bedrock: BEDROCK,
 };

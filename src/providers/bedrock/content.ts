@@ -1,0 +1,172 @@
+/**
+ * Content of a chat completion's messages as content blocks of Converse. messages.ts calls it. Upstream
+ * worker.
+ *
+ * Followed: Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
+ */
+import { isRecord } from '../../core/json.js';
+import { FieldError } from '../provider.js';
+import type { ModelFacts } from './models.js';
+
+export type Block = Readonly<Record<string, unknown>>;
+
+/** By the subtype of a data URL's media type, or by the end of a name in S3. */
+const IMAGE_FORMATS: ReadonlyMap<string, string> = new Map([
+  ['png', 'png'],
+  ['jpeg', 'jpeg'],
+  ['jpg', 'jpeg'],
+  ['gif', 'gif'],
+  ['webp', 'webp'],
+]);
+const VIDEO_FORMATS: ReadonlyMap<string, string> = new Map([
+  ['mp4', 'mp4'],
+  ['quicktime', 'mov'],
+  ['mov', 'mov'],
+  ['x-matroska', 'mkv'],
+  ['mkv', 'mkv'],
+  ['webm', 'webm'],
+  ['x-flv', 'flv'],
+  ['flv', 'flv'],
+  ['mpeg', 'mpeg'],
+  ['mpg', 'mpg'],
+  ['x-ms-wmv', 'wmv'],
+  ['wmv', 'wmv'],
+  ['3gpp', 'three_gp'],
+  ['3gp', 'three_gp'],
+]);
+const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
+  ['pdf', 'pdf'],
+  ['csv', 'csv'],
+  ['msword', 'doc'],
+  ['doc', 'doc'],
+  ['vnd.openxmlformats-officedocument.wordprocessingml.document', 'docx'],
+  ['docx', 'docx'],
+  ['vnd.ms-excel', 'xls'],
+  ['xls', 'xls'],
+  ['vnd.openxmlformats-officedocument.spreadsheetml.sheet', 'xlsx'],
+  ['xlsx', 'xlsx'],
+  ['html', 'html'],
+  ['plain', 'txt'],
+  ['txt', 'txt'],
+  ['markdown', 'md'],
+  ['md', 'md'],
+]);
+
+const DATA_URL = /^data:([\w.+-]+)\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
+const S3_URL = /^s3:\/\/[^/]+\/.+/;
+
+/** Writes the content of one request's messages; what counts over all of them is kept here. */
+export class ContentWriter {
+  readonly #facts: ModelFacts;
+  /** Converse wants the names of documents distinct. */
+  readonly #documents = new Set<string>();
+
+  constructor(facts: ModelFacts) {
+    this.#facts = facts;
+  }
+
+  /**
+   * `path`: of the content, for a FieldError. Blank texts are left out, which Converse refuses.
+   */
+  blocks(content: unknown, path: string): Block[] {
+    if (content === undefined || content === null) return [];
+    if (typeof content === 'string') return content.trim() === '' ? [] : [{ text: content }];
+    if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
+    return content.flatMap((part: unknown, index) => {
+      const at = `${path}[${index}]`;
+      if (!isRecord(part)) throw new FieldError(at, 'must be an object');
+      return [...this.#part(part, at), ...this.cachePoint(part)];
+    });
+  }
+
+  /** The mark after what `marked` says, if it has `cache_control` and the model takes marks. */
+  cachePoint(marked: Readonly<Record<string, unknown>>): Block[] {
+    const { cache_control: control } = marked;
+    if (!isRecord(control) || !this.#facts.cachePoints) return [];
+    // Five minutes is what a mark means without it; other models than these refuse the member.
+    const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= 4.5);
+    return [{ cachePoint: { type: 'default', ...(ttl && { ttl: '1h' }) } }];
+  }
+
+  #part(part: Record<string, unknown>, path: string): Block[] {
+    switch (part.type) {
+      case 'text':
+      case 'refusal': {
+        const text = part[part.type];
+        if (typeof text !== 'string') throw new FieldError(`${path}.${part.type}`, 'must be a string');
+        return text.trim() === '' ? [] : [{ text }];
+      }
+      case 'image_url':
+        return [
+          media('image', IMAGE_FORMATS, urlOf(part.image_url, `${path}.image_url`), `${path}.image_url`),
+        ];
+      case 'video_url':
+        return [
+          media('video', VIDEO_FORMATS, urlOf(part.video_url, `${path}.video_url`), `${path}.video_url`),
+        ];
+      case 'input_audio':
+        return [audio(part.input_audio, `${path}.input_audio`)];
+      case 'file':
+        return [this.#file(part.file, `${path}.file`)];
+      default:
+        throw new FieldError(`${path}.type`, 'is not supported by Bedrock');
+    }
+  }
+
+  #file(file: unknown, path: string): Block {
+    if (!isRecord(file)) throw new FieldError(path, 'must be an object');
+    const { file_data: data, file_id: id, filename } = file;
+    const member = data === undefined ? 'file_id' : 'file_data';
+    const url = data ?? id;
+    if (typeof url !== 'string') throw new FieldError(`${path}.file_data`, 'must be a string');
+    const kind = /^data:(image|video)\//i.exec(url)?.[1]!.toLowerCase();
+    if (kind === 'image') return media('image', IMAGE_FORMATS, url, `${path}.${member}`);
+    if (kind === 'video') return media('video', VIDEO_FORMATS, url, `${path}.${member}`);
+    const block = media('document', DOCUMENT_FORMATS, url, `${path}.${member}`);
+    const name = this.#documentName(typeof filename === 'string' ? filename : '');
+    return { document: { ...(block.document as Block), name } };
+  }
+
+  /** Only letters, digits, single spaces, hyphens, parentheses and brackets are allowed. */
+  #documentName(filename: string): string {
+    const allowed = filename
+      .replace(/\.[^.]*$/, '')
+      .replace(/[^A-Za-z0-9\s()[\]-]+/g, '-')
+      .replace(/\s+/g, ' ')
+      .trim()
+      .slice(0, 100);
+    const base = allowed === '' ? 'document' : allowed;
+    let name = base;
+    for (let number = 2; this.#documents.has(name); number++) name = `${base} ${number}`;
+    this.#documents.add(name);
+    return name;
+  }
+}
+
+function urlOf(value: unknown, path: string): string {
+  const url = isRecord(value) ? value.url : value;
+  if (typeof url !== 'string') throw new FieldError(path, 'must hold a URL');
+  return url;
+}
+
+function media(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
+  const data = DATA_URL.exec(url);
+  if (data === null && !S3_URL.test(url)) {
+    throw new FieldError(
+      path,
+      'must be a data URL in base64, or an s3:// address: Bedrock fetches no others',
+    );
+  }
+  const subtype = data?.[2] ?? /\.([^./]*)$/.exec(url)?.[1] ?? '';
+  const format = formats.get(subtype.toLowerCase());
+  if (format === undefined) throw new FieldError(path, `is of a format that Bedrock takes for no ${kind}`);
+  const source = data === null ? { s3Location: { uri: url } } : { bytes: url.slice(data[0].length) };
+  return { [kind]: { format, source } };
+}
+
+function audio(value: unknown, path: string): Block {
+  if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
+    throw new FieldError(path, 'must have data and format');
+  }
+  return { audio: { format: value.format, source: { bytes: value.data } } };
+}

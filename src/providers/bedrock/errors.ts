@@ -1,0 +1,88 @@
+/**
+ * What Bedrock's errors mean to an OpenAI client: those of a response with an error's status, and those that
+ * a stream brings. Upstream worker.
+ *
+ * Followed: Amazon Bedrock API Reference, "Converse", "ConverseStream" and "Common Errors"; Amazon Bedrock
+ * User Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import type { ProviderFailure } from '../provider.js';
+
+/** By the exception's name in lower case: streams begin theirs with a small letter. */
+const STATUSES: Readonly<Record<string, number>> = {
+  validationexception: 400,
+  serializationexception: 400,
+  accessdeniedexception: 403,
+  expiredtokenexception: 403,
+  incompletesignatureexception: 403,
+  invalidclienttokenid: 403,
+  invalidsignatureexception: 403,
+  missingauthenticationtokenexception: 403,
+  notauthorized: 403,
+  optinrequired: 403,
+  requestexpired: 403,
+  unrecognizedclientexception: 403,
+  resourcenotfoundexception: 404,
+  throttlingexception: 429,
+  throttling: 429,
+  toomanyrequestsexception: 429,
+  servicequotaexceededexception: 429,
+  // Its own status is 429, but it loads: no limit is exceeded.
+  modelnotreadyexception: 503,
+  serviceunavailableexception: 503,
+  serviceunavailable: 503,
+  // 408, 424 and 500.
+  modeltimeoutexception: 500,
+  modelerrorexception: 500,
+  modelstreamerrorexception: 500,
+  internalserverexception: 500,
+  internalfailure: 500,
+};
+
+/** All that Bedrock says about it is a ValidationException with a text, which is the model's own. */
+const TOO_LONG =
+  /input is too long|too many (?:input )?tokens|prompt is too long|maximum context|context (?:length|window)|(?:exceed|longer than|greater than).{0,40}(?:maximum|max|limit).{0,40}tokens|(?:maximum|max).{0,30}(?:input )?tokens.{0,40}exceed/i;
+/** A ValidationException too, but what is wrong is the setting of the upstream. */
+const NO_SUCH_MODEL =
+  /model identifier is invalid|on-demand throughput isn.t supported|model is not supported in this region/i;
+
+/** `name`: of the exception, as it came; empty if unknown. `status` is of the response, if it had one. */
+export function failureOf(name: string, message: string, status = 500): ProviderFailure {
+  const word = name.toLowerCase();
+  const known = STATUSES[word] ?? STATUSES[`${word}exception`] ?? status;
+  const cleaned = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
+  if (known === 400 && NO_SUCH_MODEL.test(message)) {
+    return { status: 404, message: cleaned, code: 'model_not_found' };
+  }
+  if (known === 400 && TOO_LONG.test(message)) {
+    return { status: 400, message: cleaned, code: 'context_length_exceeded' };
+  }
+  if (known === 404) return { status: 404, message: cleaned, code: 'model_not_found' };
+  const told = [400, 401, 403, 413, 429, 503].includes(known) ? known : known >= 500 ? known : 500;
+  return { status: told, message: cleaned };
+}
+
+/** As Provider.readError. */
+export function readError(
+  status: number,
+  header: (name: string) => string | undefined,
+  body: string,
+): ProviderFailure {
+  const members = parsedJson(body);
+  const { message, Message, __type, code } = isRecord(members) ? members : ({} as Record<string, unknown>);
+  const named = header('x-amzn-errortype') ?? __type ?? code;
+  // `ValidationException:http://internal.amazon.com/…`, `com.amazon.coral.service#ValidationException`
+  const name = typeof named === 'string' ? /[^#]*$/.exec(named.split(/[:,]/, 1)[0]!)![0] : '';
+  const text = typeof message === 'string' ? message : typeof Message === 'string' ? Message : '';
+  const failure = failureOf(name, text, status);
+  const seconds = Number(header('retry-after') ?? Number.NaN);
+  return seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
+}
+
+/** Resources, accounts and key ids are the operator's. */
+function withoutNames(message: string): string {
+  return message
+    .replace(/arn:aws[\w-]*:[^\s"'<>,;)\]}]*/g, 'a resource')
+    .replace(/\b(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{12,}/g, 'a key')
+    .replace(/(?<![\w.-])\d{12}(?![\w-])/g, 'an account');
+}

@@ -1,0 +1,143 @@
+/**
+ * Cuts the bytes of an event stream into its messages and checks their sums. A stream of ConverseStream has
+ * one reader. Upstream worker.
+ *
+ *     | bytes of all, 4 | bytes of headers, 4 | CRC of these 8 | headers | payload | CRC of all before |
+ *
+ * A header is its name (length of 1 byte), a type, and a value: a string (type 7) has a length of 2 bytes.
+ * Numbers are big-endian, sums CRC-32. Followed: "Event stream encoding" of Amazon Transcribe's developer
+ * guide and smithy.io, "Amazon Event Stream Specification", 2026-11.
+ *
+ * A message that lies whole in a chunk is read where it is; only those that are cut are copied, once.
+ */
+import { crc32 } from 'node:zlib';
+import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
+import { ProviderError } from '../provider.js';
+
+const PRELUDE_BYTES = 12;
+const SUM_BYTES = 4;
+const NONE = Buffer.alloc(0);
+
+/** Bytes of the values of the header types 0 to 9; those of 6 and 7 have their length before them. */
+const VALUE_BYTES = [0, 0, 1, 2, 4, 8, 0, 0, 8, 16];
+const BYTES = 6;
+const STRING = 7;
+
+export type Headers = ReadonlyMap<string, string>;
+/** `payload` is valid until the function returns. */
+export type VisitMessage = (headers: Headers, payload: Buffer) => void;
+
+export class FrameReader {
+  readonly #visit: VisitMessage;
+  /** The start of a message whose end has not come: `#held[0..#heldBytes)`. */
+  #held = NONE;
+  #heldBytes = 0;
+  /** Nearly all messages of a stream have the same headers as the one before. */
+  #lastHeaders = NONE;
+  #lastValues: Headers = new Map();
+
+  constructor(visit: VisitMessage) {
+    this.#visit = visit;
+  }
+
+  /** False if a message has begun and not ended. */
+  get isBetweenMessages(): boolean {
+    return this.#heldBytes === 0;
+  }
+
+  /** Visits the messages that are whole with `chunk`. Throws a ProviderError. */
+  push(chunk: Uint8Array): void {
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
+    let at = this.#heldBytes === 0 ? 0 : this.#finishHeld(bytes);
+    while (bytes.length - at >= PRELUDE_BYTES) {
+      const end = at + lengthAt(bytes, at);
+      if (end > bytes.length) break;
+      this.#read(bytes.subarray(at, end));
+      at = end;
+    }
+    if (at < bytes.length) this.#hold(bytes, at, bytes.length);
+  }
+
+  /** Completes the held message as far as `bytes` do; returns how many of them it took. */
+  #finishHeld(bytes: Buffer): number {
+    let at = 0;
+    for (;;) {
+      const known = this.#heldBytes >= PRELUDE_BYTES;
+      const wanted = known ? lengthAt(this.#held, 0) : PRELUDE_BYTES;
+      const end = Math.min(bytes.length, at + wanted - this.#heldBytes);
+      this.#hold(bytes, at, end, wanted);
+      at = end;
+      if (this.#heldBytes < wanted) return at;
+      if (!known) continue;
+      const message = this.#held;
+      this.#held = NONE;
+      this.#heldBytes = 0;
+      this.#read(message.subarray(0, wanted));
+      return at;
+    }
+  }
+
+  #hold(bytes: Buffer, start: number, end: number, wanted = end - start): void {
+    if (this.#held.length < wanted) {
+      const grown = Buffer.allocUnsafe(Math.max(wanted, PRELUDE_BYTES));
+      this.#held.copy(grown, 0, 0, this.#heldBytes);
+      this.#held = grown;
+    }
+    this.#heldBytes += bytes.copy(this.#held, this.#heldBytes, start, end);
+  }
+
+  #read(message: Buffer): void {
+    const sumAt = message.length - SUM_BYTES;
+    if (crc32(message.subarray(0, sumAt)) !== message.readUInt32BE(sumAt)) {
+      throw ProviderError.invalid('the sum of a message is wrong');
+    }
+    const headersEnd = PRELUDE_BYTES + message.readUInt32BE(4);
+    const headers = message.subarray(PRELUDE_BYTES, headersEnd);
+    if (!headers.equals(this.#lastHeaders)) {
+      this.#lastValues = stringsOf(headers);
+      this.#lastHeaders = Buffer.from(headers);
+    }
+    this.#visit(this.#lastValues, message.subarray(headersEnd, sumAt));
+  }
+}
+
+/** Bytes of the message at `at`, whose prelude is there. */
+function lengthAt(bytes: Buffer, at: number): number {
+  const length = bytes.readUInt32BE(at);
+  if (crc32(bytes.subarray(at, at + 8)) !== bytes.readUInt32BE(at + 8)) {
+    throw ProviderError.invalid('the sum of a prelude is wrong, or it is no event stream');
+  }
+  if (length > SSE_EVENT_BYTES_MAX) throw ProviderError.invalid('a message is too long');
+  if (length < PRELUDE_BYTES + bytes.readUInt32BE(at + 4) + SUM_BYTES) {
+    throw ProviderError.invalid('a message is shorter than its headers');
+  }
+  return length;
+}
+
+/** The headers that are strings. */
+function stringsOf(headers: Buffer): Headers {
+  const values = new Map<string, string>();
+  let at = 0;
+  while (at < headers.length) {
+    const typeAt = at + 1 + headers[at]!;
+    const type = headers[typeAt] ?? VALUE_BYTES.length;
+    let valueAt = typeAt + 1;
+    let bytes = VALUE_BYTES[type];
+    if (type === STRING || type === BYTES) {
+      if (valueAt + 2 > headers.length) throw ProviderError.invalid('a header is cut');
+      bytes = headers.readUInt16BE(valueAt);
+      valueAt += 2;
+    }
+    if (bytes === undefined || valueAt + bytes > headers.length) {
+      throw ProviderError.invalid('a header is cut or of an unknown type');
+    }
+    if (type === STRING) {
+      values.set(
+        headers.toString('latin1', at + 1, typeAt),
+        headers.toString('utf8', valueAt, valueAt + bytes),
+      );
+    }
+    at = valueAt + bytes;
+  }
+  return values;
+}

@@ -1,0 +1,61 @@
+/**
+ * What models on Bedrock can do and Converse does not say by itself: its members are the same for all, what a
+ * model accepts of them is not. Pure; upstream worker.
+ *
+ * The name of a model tells: `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN.
+ * Some ARNs tell nothing (application inference profiles, provisioned throughput): what they cannot do,
+ * Bedrock refuses itself.
+ *
+ * Sources, read 2026-11: Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
+ * caching", "Adaptive thinking"; the model table of LiteLLM 1.109.1 if the guide is silent.
+ */
+
+export type Family =
+  'claude' | 'nova' | 'nova-2' | 'deepseek-r1' | 'deepseek' | 'gpt-oss' | 'gpt' | 'hidden' | 'other';
+
+export interface ModelFacts {
+  readonly family: Family;
+  /** Of Claude: 4.5; 0 for others. */
+  readonly version: number;
+  /** `outputConfig.textFormat` constrains what the model writes. */
+  readonly jsonSchema: boolean;
+  readonly cachePoints: boolean;
+}
+
+const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d+)(?:-(\d)(?!\d))?/;
+const WITHOUT_JSON_SCHEMA =
+  /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
+
+export function factsOf(model: string): ModelFacts {
+  const family = familyOf(model);
+  const [, major = '0', minor = '0'] = (family === 'claude' ? CLAUDE_VERSION.exec(model) : null) ?? [];
+  const version = Number(`${major}.${minor}`);
+  return {
+    family,
+    version,
+    jsonSchema: family === 'claude' ? version >= 4.5 : !WITHOUT_JSON_SCHEMA.test(model),
+    cachePoints:
+      (family === 'claude' && version >= 3.5) ||
+      family === 'nova' ||
+      family === 'nova-2' ||
+      family === 'hidden',
+  };
+}
+
+function familyOf(model: string): Family {
+  if (model.includes('claude')) return 'claude';
+  if (model.includes('amazon.nova-2')) return 'nova-2';
+  if (model.includes('amazon.nova')) return 'nova';
+  if (model.includes('deepseek.r1')) return 'deepseek-r1';
+  if (model.includes('deepseek')) return 'deepseek';
+  if (model.includes('gpt-oss')) return 'gpt-oss';
+  if (/openai\.gpt-\d/.test(model)) return 'gpt';
+  return /^arn:.*\/[^./]+$/.test(model) ? 'hidden' : 'other';
+}
+
+/** The model's name for callers: of an ARN, which holds an account's number, its end. */
+export function publicName(model: string): string {
+  if (!model.startsWith('arn:')) return model;
+  const name = model.slice(model.lastIndexOf('/') + 1);
+  return name.includes('.') ? name : 'bedrock';
+}

@@ -1,0 +1,135 @@
+/**
+ * A whole response of Converse as a chat completion, and what streams have in common with it: reasons to
+ * stop, usage, thinking. Upstream worker.
+ *
+ * Followed: Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
+ */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { completionText, type FinishReason, type ProviderUsage, NO_USAGE } from '../chat-writer.js';
+import { ProviderError, type ProviderCall } from '../provider.js';
+import { publicName } from './models.js';
+import { hasJsonTool, JSON_TOOL } from './tools.js';
+
+const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
+  end_turn: 'stop',
+  stop_sequence: 'stop',
+  tool_use: 'tool_calls',
+  max_tokens: 'length',
+  model_context_window_exceeded: 'length',
+  guardrail_intervened: 'content_filter',
+  content_filtered: 'content_filter',
+  // What the model wrote before is there; OpenAI has no word for it.
+  malformed_model_output: 'stop',
+  malformed_tool_use: 'stop',
+};
+
+/** `hasCalls`: some models end a turn with calls as if it had none. */
+export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
+  const finish = FINISH_REASONS[String(stopReason)] ?? 'stop';
+  if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
+  return finish;
+}
+
+/**
+ * Converse counts what is read from the cache and written to it beside `inputTokens`. `fields`:
+ * `additionalModelResponseFields`.
+ */
+export function usageOf(usage: unknown, fields: unknown): ProviderUsage | undefined {
+  if (!isRecord(usage)) return undefined;
+  const cached = tokens(usage.cacheReadInputTokens);
+  const written = tokens(usage.cacheWriteInputTokens);
+  const completion = tokens(usage.outputTokens);
+  let hour = 0;
+  if (Array.isArray(usage.cacheDetails)) {
+    for (const detail of usage.cacheDetails as readonly unknown[]) {
+      if (isRecord(detail) && detail.ttl === '1h') hour += tokens(detail.inputTokens);
+    }
+  }
+  const more = isRecord(fields) && isRecord(fields.usage) ? fields.usage.output_tokens_details : undefined;
+  return {
+    ...NO_USAGE,
+    promptTokens: tokens(usage.inputTokens) + cached + written,
+    cachedTokens: cached,
+    cacheWriteTokens: written,
+    cacheWrite1hTokens: Math.min(hour, written),
+    completionTokens: completion,
+    reasoningTokens: Math.min(isRecord(more) ? tokens(more.thinking_tokens) : 0, completion),
+  };
+}
+
+function tokens(value: unknown): number {
+  return typeof value === 'number' && value > 0 ? value : 0;
+}
+
+export type ThinkingBlock =
+  | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
+  | { readonly type: 'redacted_thinking'; readonly data: string };
+
+/** Claude's own text, which Converse wraps in base64 once more. */
+export function redactedBlock(content: string): ThinkingBlock {
+  return { type: 'redacted_thinking', data: Buffer.from(content, 'base64').toString('latin1') };
+}
+
+/** As Provider.readResponse. */
+export function readResponse(body: Buffer, call: ProviderCall): string {
+  const response = parsedJson(body.toString('utf8'));
+  const output = isRecord(response) ? response.output : undefined;
+  const message = isRecord(output) ? output.message : undefined;
+  const content = isRecord(message) ? message.content : undefined;
+  if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
+  const read = messageOf(content, hasJsonTool(call));
+  const { stopReason, usage, additionalModelResponseFields } = response;
+  return completionText({
+    id: `chatcmpl-${call.requestId}`,
+    created: Math.floor(call.nowMs / 1000),
+    model: publicName(call.model),
+    choices: [{ index: 0, message: read.message, finish: finishOf(stopReason, read.hasCalls) }],
+    usage: usageOf(usage, additionalModelResponseFields),
+  });
+}
+
+interface ReadMessage {
+  readonly message: Record<string, unknown>;
+  readonly hasCalls: boolean;
+}
+
+function messageOf(content: readonly unknown[], jsonTool: boolean): ReadMessage {
+  let text: string | undefined;
+  let reasoning: string | undefined;
+  const thinking: ThinkingBlock[] = [];
+  const calls: unknown[] = [];
+  for (const block of content) {
+    if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
+    const { toolUse, reasoningContent, citationsContent } = block;
+    if (typeof block.text === 'string') text = (text ?? '') + block.text;
+    else if (isRecord(toolUse)) {
+      const { toolUseId, name, input, type } = toolUse;
+      const json = JSON.stringify(input ?? {});
+      if (type === 'server_tool_use') continue;
+      if (jsonTool && name === JSON_TOOL) text = (text ?? '') + json;
+      else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
+    } else if (isRecord(reasoningContent)) {
+      const { reasoningText, redactedContent } = reasoningContent;
+      if (typeof redactedContent === 'string') thinking.push(redactedBlock(redactedContent));
+      else if (isRecord(reasoningText) && typeof reasoningText.text === 'string') {
+        const { text: thought, signature } = reasoningText;
+        reasoning = (reasoning ?? '') + thought;
+        if (typeof signature === 'string') thinking.push({ type: 'thinking', thinking: thought, signature });
+      }
+    } else if (isRecord(citationsContent) && Array.isArray(citationsContent.content)) {
+      for (const part of citationsContent.content as readonly unknown[]) {
+        if (isRecord(part) && typeof part.text === 'string') text = (text ?? '') + part.text;
+      }
+    }
+  }
+  return {
+    message: {
+      role: 'assistant',
+      content: text ?? (calls.length > 0 ? null : ''),
+      ...(reasoning !== undefined && { reasoning_content: reasoning }),
+      ...(thinking.length > 0 && { thinking_blocks: thinking }),
+      ...(calls.length > 0 && { tool_calls: calls }),
+    },
+    hasCalls: calls.length > 0,
+  };
+}
