@@ -40,7 +40,14 @@ function countCall(call: number, stream: boolean): void {
   listener.countCall(model, outcome, false);
   listener.countUsage(
     model,
-    { promptTokens: call % 4_096, cachedTokens: call % 7, completionTokens: call % 999 },
+    {
+      promptTokens: call % 4_096,
+      cachedTokens: call % 7,
+      cacheWriteTokens: 0,
+      cacheWrite1hTokens: 0,
+      reasoningTokens: 0,
+      completionTokens: call % 999,
+    },
     asPicoUnits(12_345_678n),
   );
   const nowMs = clock.monotonicMs();

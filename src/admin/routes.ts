@@ -39,16 +39,20 @@ const TOKENS_PER_PRICE = 1_000_000n;
 
 /** Prices as the settings give them: per million tokens. */
 export function viewOfModel(model: ModelEntry): ModelView {
-  const { inputPicoUnits, cachedInputPicoUnits, outputPicoUnits } = model.price;
+  const { price } = model;
+  const perMillion = (picoUnits: bigint): string => decimalOf(picoUnits * TOKENS_PER_PRICE);
   return {
     id: model.id,
     aliases: [...model.aliases],
     owned_by: model.ownedBy,
     created: model.createdSeconds,
     price: {
-      input: decimalOf(inputPicoUnits * TOKENS_PER_PRICE),
-      cached_input: decimalOf(cachedInputPicoUnits * TOKENS_PER_PRICE),
-      output: decimalOf(outputPicoUnits * TOKENS_PER_PRICE),
+      input: perMillion(price.inputPicoUnits),
+      cached_input: perMillion(price.cachedInputPicoUnits),
+      cache_write: perMillion(price.cacheWritePicoUnits),
+      cache_write_1h: perMillion(price.cacheWrite1hPicoUnits),
+      output: perMillion(price.outputPicoUnits),
+      reasoning: perMillion(price.reasoningPicoUnits),
     },
     max_output_tokens: model.outputTokensMax,
   };

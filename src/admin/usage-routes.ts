@@ -85,6 +85,10 @@ function viewOfUsage(line: UsageLine, by: UsageGroup, names: UsageNames | undefi
     completion_tokens: line.completionTokens,
     cost: decimalOf(line.cost),
     uncovered: decimalOf(line.uncovered),
+    fallback_calls: line.fallbackCalls,
+    cache_write_tokens: line.cacheWriteTokens,
+    cache_write_1h_tokens: line.cacheWrite1hTokens,
+    reasoning_tokens: line.reasoningTokens,
   };
 }
 

@@ -218,6 +218,10 @@ export const USAGE_STATS = {
   completion_tokens: Count,
   cost: Money,
   uncovered: Money,
+  fallback_calls: Count,
+  cache_write_tokens: Count,
+  cache_write_1h_tokens: Count,
+  reasoning_tokens: Count,
 };
 
 const NameOf = (what: string) =>
@@ -246,7 +250,14 @@ export const ModelView = Type.Object(
     owned_by: Type.String(),
     created: Moment,
     price: Type.Object(
-      { input: Money, cached_input: Money, output: Money },
+      {
+        input: Money,
+        cached_input: Money,
+        cache_write: Money,
+        cache_write_1h: Money,
+        output: Money,
+        reasoning: Money,
+      },
       { ...CLOSED, description: 'per million tokens' },
     ),
     max_output_tokens: Type.Integer(),

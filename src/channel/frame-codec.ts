@@ -5,8 +5,8 @@
  *                     traceparent, of tracestate, of body, account, outputTokensMax, choices; these texts
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
- *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, completion tokens,
- *                     wait in ms; the bytes
+ *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
+ *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
  *
  * A Fail is not worth a record. A frame that is too long for a record or finds no room is posted too. The
  * large body of a call is always posted, behind the call's record, because its memory can be transferred.
@@ -42,7 +42,7 @@ const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
 const END_SOURCE_AT = LENGTH_AT + 4;
 const END_FLOATS_AT = LENGTH_AT + 8;
-const END_BYTES_AT = END_FLOATS_AT + 4 * 8;
+const END_BYTES_AT = END_FLOATS_AT + 7 * 8;
 
 /** Flags of a call. */
 const STREAM = 1;
@@ -185,7 +185,10 @@ function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: 
   let float = (at + END_FLOATS_AT) >> 3;
   floats[float++] = usage.promptTokens;
   floats[float++] = usage.cachedTokens;
+  floats[float++] = usage.cacheWriteTokens;
+  floats[float++] = usage.cacheWrite1hTokens;
   floats[float++] = usage.completionTokens;
+  floats[float++] = usage.reasoningTokens;
   floats[float] = upstreamWaitMs;
   ring.bytes.set(bytes, at + END_BYTES_AT);
   return true;
@@ -201,10 +204,13 @@ function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallI
     usage: {
       promptTokens: floats[float]!,
       cachedTokens: floats[float + 1]!,
-      completionTokens: floats[float + 2]!,
+      cacheWriteTokens: floats[float + 2]!,
+      cacheWrite1hTokens: floats[float + 3]!,
+      completionTokens: floats[float + 4]!,
+      reasoningTokens: floats[float + 5]!,
       source: USAGE_SOURCES[ints[(at + END_SOURCE_AT) >> 2]!]!,
     },
-    upstreamWaitMs: floats[float + 3]!,
+    upstreamWaitMs: floats[float + 6]!,
   };
 }
 

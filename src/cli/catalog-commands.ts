@@ -65,7 +65,10 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'OWNED BY', text: ({ owned_by }) => owned_by, align: 'left', cut: true },
   { title: 'INPUT', text: ({ price }) => price.input, align: 'right' },
   { title: 'CACHED INPUT', text: ({ price }) => price.cached_input, align: 'right' },
+  { title: 'CACHE WRITE', text: ({ price }) => price.cache_write, align: 'right' },
+  { title: '1H', text: ({ price }) => price.cache_write_1h, align: 'right' },
   { title: 'OUTPUT', text: ({ price }) => price.output, align: 'right' },
+  { title: 'REASONING', text: ({ price }) => price.reasoning, align: 'right' },
   { title: 'MAX OUTPUT TOKENS', text: (model) => String(model.max_output_tokens), align: 'right' },
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), align: 'left', cut: true },
 ];

@@ -69,7 +69,9 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
     { title: 'FAILED', text: ({ failed_calls }) => String(failed_calls), align: 'right' },
     { title: 'PROMPT', text: ({ prompt_tokens }) => String(prompt_tokens), align: 'right' },
     { title: 'CACHED', text: ({ cached_tokens }) => String(cached_tokens), align: 'right' },
+    { title: 'CACHE WRITE', text: ({ cache_write_tokens }) => String(cache_write_tokens), align: 'right' },
     { title: 'COMPLETION', text: ({ completion_tokens }) => String(completion_tokens), align: 'right' },
+    { title: 'REASONING', text: ({ reasoning_tokens }) => String(reasoning_tokens), align: 'right' },
     { title: 'COST', text: ({ cost }) => cost, align: 'right' },
     { title: 'UNCOVERED', text: ({ uncovered }) => uncovered, align: 'right' },
   ];

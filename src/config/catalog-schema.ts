@@ -61,6 +61,21 @@ export const modelSchema = Type.Object(
             'Price of prompt tokens that the provider had in its cache; that of input where it is left out.',
           ),
         ),
+        cache_write: Type.Optional(
+          price(
+            'Price of prompt tokens that the provider wrote to its cache; that of input where it is left out.',
+          ),
+        ),
+        cache_write_1h: Type.Optional(
+          price(
+            'Price of those that it keeps for an hour; that of cache_write where it is left out, else that of input.',
+          ),
+        ),
+        reasoning: Type.Optional(
+          price(
+            'Price of generated tokens that the provider reports as reasoning; that of output where it is left out.',
+          ),
+        ),
       },
       {
         // Input and output have no defaults: a price of input alone would give every response away.

@@ -58,16 +58,28 @@ export function sumOfMoney(texts: readonly string[]): string {
 export interface CallUsage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
-  readonly prompt_tokens_details?: { readonly cached_tokens?: number };
+  readonly prompt_tokens_details?: {
+    readonly cached_tokens?: number;
+    readonly cache_write_tokens?: number;
+    readonly cache_write_1h_tokens?: number;
+  };
+  readonly completion_tokens_details?: { readonly reasoning_tokens?: number };
 }
 
 /** What a call cost, exactly, as decimal text. */
 export function costOf(usage: CallUsage, { price }: ModelView): string {
-  const cached = usage.prompt_tokens_details?.cached_tokens ?? 0;
+  const prompt = usage.prompt_tokens_details;
+  const cached = prompt?.cached_tokens ?? 0;
+  const written = prompt?.cache_write_tokens ?? 0;
+  const written1h = prompt?.cache_write_1h_tokens ?? 0;
+  const reasoning = usage.completion_tokens_details?.reasoning_tokens ?? 0;
   const parts: readonly (readonly [number, string])[] = [
-    [usage.prompt_tokens - cached, price.input],
+    [usage.prompt_tokens - cached - written, price.input],
     [cached, price.cached_input],
-    [usage.completion_tokens, price.output],
+    [written - written1h, price.cache_write],
+    [written1h, price.cache_write_1h],
+    [usage.completion_tokens - reasoning, price.output],
+    [reasoning, price.reasoning],
   ];
   return decimalOf(
     parts.reduce((sum, [tokens, text]) => sum + BigInt(tokens) * (picoUnitsPerToken(text) ?? 0n), 0n),

@@ -46,7 +46,10 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
             ['Other names', ({ aliases }) => (aliases.length === 0 ? '–' : aliases.join(', '))],
             ['Input', ({ price }) => <Money amount={price.input} />, 'figure'],
             ['Cached input', ({ price }) => <Money amount={price.cached_input} />, 'figure'],
+            ['Cache write', ({ price }) => <Money amount={price.cache_write} />, 'figure'],
+            ['For 1 h', ({ price }) => <Money amount={price.cache_write_1h} />, 'figure'],
             ['Output', ({ price }) => <Money amount={price.output} />, 'figure'],
+            ['Reasoning', ({ price }) => <Money amount={price.reasoning} />, 'figure'],
             ['Most tokens', (model) => number(model.max_output_tokens), 'figure'],
           ]}
         />

@@ -220,7 +220,9 @@ function UsageTable({ rows, by }: UsageTableProps) {
         counts('Failed', (row) => row.failed_calls),
         counts('Prompt tokens', (row) => row.prompt_tokens),
         counts('Cached', (row) => row.cached_tokens),
+        counts('Written', (row) => row.cache_write_tokens),
         counts('Completion tokens', (row) => row.completion_tokens),
+        counts('Reasoning', (row) => row.reasoning_tokens),
         ['Cost', ({ cost }) => <Money amount={cost} />, 'figure', <Money amount={sum} />],
         [
           { hidden: 'Share of the cost' },

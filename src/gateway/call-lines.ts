@@ -7,15 +7,16 @@
  *     {"level":"info","time":"2025-01-31T12:00:00.000Z","thread":"listener-0","pid":7,
  *      "request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
  *      "upstream":"api.openai.com","stream":true,"status":200,"code":null,"prompt_tokens":9,
- *      "cached_tokens":0,"completion_tokens":12,"source":"reported","cost":"0.00000855",
+ *      "cached_tokens":0,"cache_write_tokens":0,"cache_write_1h_tokens":0,"completion_tokens":12,
+ *      "reasoning_tokens":0,"source":"reported","cost":"0.00000855",
  *      "first_token_ms":310.4,"duration_ms":640.2,"queued_ms":0,"message":"call"}
  *
  * Usage log, for every record of the journal:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…",
  *      "key":"key_…","model":"gpt-4o-mini","outcome":"served","prompt_tokens":9,"cached_tokens":0,
- *      "completion_tokens":12,"source":"reported","cost":"0.00000855","uncovered":"0.00",
- *      "duration_ms":640}
+ *      "cache_write_tokens":0,"cache_write_1h_tokens":0,"completion_tokens":12,"reasoning_tokens":0,
+ *      "source":"reported","cost":"0.00000855","uncovered":"0.00","duration_ms":640}
  *
  * In both, `time` is when the call ended. In the access log a field is null if it is unknown (account and key
  * of an invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that
@@ -32,6 +33,7 @@ import { statusOf } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import type { JournalOutcome, JournalRecord } from '../ledger/journal-layout.js';
+import type { TokenCounts } from '../core/token-counts.js';
 import { USAGE_SOURCES } from '../protocol/usage.js';
 import type { UsageKey } from '../registry/usage-report.js';
 import type { AccessRecord } from '../telemetry/access-ring.js';
@@ -40,7 +42,8 @@ import type { IdNames } from './id-names.js';
 const MS_PER_SECOND = 1_000;
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 const NO_CHARGE =
-  '"prompt_tokens":null,"cached_tokens":null,"completion_tokens":null,"source":null,"cost":null';
+  '"prompt_tokens":null,"cached_tokens":null,"cache_write_tokens":null,"cache_write_1h_tokens":null,' +
+  '"completion_tokens":null,"reasoning_tokens":null,"source":null,"cost":null';
 
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
@@ -94,14 +97,12 @@ export function usageLine(
   );
 }
 
-function chargeText(
-  tokens: Pick<JournalRecord, 'promptTokens' | 'cachedTokens' | 'completionTokens'>,
-  source: string | null,
-  charged: bigint,
-): string {
+function chargeText(tokens: TokenCounts, source: string | null, charged: bigint): string {
   return (
     `"prompt_tokens":${tokens.promptTokens},"cached_tokens":${tokens.cachedTokens},` +
-    `"completion_tokens":${tokens.completionTokens},"source":${quoted(source)},"cost":"${decimalOf(charged)}"`
+    `"cache_write_tokens":${tokens.cacheWriteTokens},"cache_write_1h_tokens":${tokens.cacheWrite1hTokens},` +
+    `"completion_tokens":${tokens.completionTokens},"reasoning_tokens":${tokens.reasoningTokens},` +
+    `"source":${quoted(source)},"cost":"${decimalOf(charged)}"`
   );
 }
 

@@ -12,7 +12,7 @@ import { invariant } from '../core/errors.js';
 import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
-import type { Catalog, ModelEntry, PlanEntry } from '../registry/catalog.js';
+import { type Catalog, type ModelEntry, type PlanEntry, tokenPriceOf } from '../registry/catalog.js';
 import type { CorsSettings } from '../request/response.js';
 import type { TlsFiles } from '../request/connections.js';
 import type { ListenerSettings } from '../request/messages.js';
@@ -96,11 +96,14 @@ export function catalogOf(settings: Settings): Catalog {
     aliases: model.aliases,
     ownedBy: model.owned_by,
     createdSeconds: model.created,
-    price: {
+    price: tokenPriceOf({
       inputPicoUnits: tokenPrice(model.price.input),
-      cachedInputPicoUnits: tokenPrice(model.price.cached_input ?? model.price.input),
+      cachedInputPicoUnits: priceIfGiven(model.price.cached_input),
+      cacheWritePicoUnits: priceIfGiven(model.price.cache_write),
+      cacheWrite1hPicoUnits: priceIfGiven(model.price.cache_write_1h),
       outputPicoUnits: tokenPrice(model.price.output),
-    },
+      reasoningPicoUnits: priceIfGiven(model.price.reasoning),
+    }),
     outputTokensMax: model.max_output_tokens,
     passMembers: model.pass_members,
   }));
@@ -305,6 +308,10 @@ function providerOf(
 /** Undefined if the upstream knows the model by its id, which an admitted call contains anyway. */
 function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
   return name === model.id ? undefined : name;
+}
+
+function priceIfGiven(text: string | undefined): PicoUnits | undefined {
+  return text === undefined ? undefined : tokenPrice(text);
 }
 
 function tokenPrice(text: string): PicoUnits {

@@ -5,25 +5,30 @@
  *         64   drained    main thread   records ever taken into the memory of the accounting, modulo 2^32
  *        128   committed  main thread   records that are on disk, modulo 2^32
  *        132   refusing   main thread   1 while the store cannot be written and no new call is admitted
- *        192   records    listener      `capacity` times 80 bytes:
+ *        192   records    listener      `capacity` times 112 bytes:
  *
  *     byte  bits  field
  *        0    64  request      number of the request in its listener (float)
  *        8    64  endedMs      wall clock (float)
- *       16    64  prompt       tokens (float, as the two that follow: a count up to 2^53)
+ *       16    64  prompt       tokens (float, as the five that follow: a count up to 2^53)
  *       24    64  cached
- *       32    64  completion
- *       40    64  charged      pico-units, signed
- *       48    64  uncovered    pico-units, signed
- *       56    32  account      slot
- *       60    32  key          slot
- *       64    32  model        index into the catalogue
- *       68     8  outcome, source: indices into JOURNAL_OUTCOMES and USAGE_SOURCES, 8 bits each
- *       72    32  durationMs
- *       76    32  -
+ *       32    64  cacheWrite
+ *       40    64  cacheWrite1h
+ *       48    64  completion
+ *       56    64  reasoning
+ *       64    64  charged      pico-units, signed
+ *       72    64  uncovered    pico-units, signed
+ *       80    32  account      slot
+ *       84    32  key          slot
+ *       88    32  model        whose price was charged: index into the catalogue
+ *       92    32  requested    the model that the caller named, likewise
+ *       96     8  outcome, source: indices into JOURNAL_OUTCOMES and USAGE_SOURCES, 8 bits each
+ *      100    32  durationMs
+ *      104    64  -
  */
 import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
+import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 
 /**
@@ -39,7 +44,7 @@ export const DRAINED = 16;
 export const COMMITTED = 32;
 export const REFUSING = 33;
 const HEAD_BYTES = 192;
-const RECORD_BYTES = 80;
+const RECORD_BYTES = 112;
 
 /** Where the records begin, how long one is and its fields, in 64-bit words. */
 export const HEAD_WORDS64 = HEAD_BYTES / 8;
@@ -48,36 +53,40 @@ export const REQUEST = 0;
 export const ENDED_MS = 1;
 export const PROMPT = 2;
 export const CACHED = 3;
-export const COMPLETION = 4;
-export const CHARGED = 5;
-export const UNCOVERED = 6;
+export const CACHE_WRITE = 4;
+export const CACHE_WRITE_1H = 5;
+export const COMPLETION = 6;
+export const REASONING = 7;
+export const CHARGED = 8;
+export const UNCOVERED = 9;
 
 /** Where the records begin, how long one is and its fields, in 32-bit words. */
 export const HEAD_WORDS32 = HEAD_BYTES / 4;
 export const RECORD_WORDS32 = RECORD_BYTES / 4;
-export const ACCOUNT = 14;
-export const KEY = 15;
-export const MODEL = 16;
-export const OUTCOME = 17;
-export const DURATION_MS = 18;
+export const ACCOUNT = 20;
+export const KEY = 21;
+export const MODEL = 22;
+export const REQUESTED = 23;
+export const OUTCOME = 24;
+export const DURATION_MS = 25;
 export const SOURCE_SHIFT = 8;
 export const BYTE_MASK = 255;
 
 invariant(JOURNAL_OUTCOMES.length <= BYTE_MASK, 'an outcome fits its byte');
 
-export interface JournalRecord {
+export interface JournalRecord extends TokenCounts {
   /** The number of the request in its listener, a part of its identifier. */
   readonly request: number;
   readonly endedMs: WallMs;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
   readonly charged: PicoUnits;
   /** Below 2^63. */
   readonly uncovered: PicoUnits;
   readonly account: AccountIndex;
   readonly key: KeyIndex;
+  /** The model whose price was charged: the one that answered. */
   readonly model: number;
+  /** The model that the caller named. */
+  readonly requested: number;
   readonly outcome: JournalOutcome;
   /** Index into `USAGE_SOURCES`. */
   readonly source: number;

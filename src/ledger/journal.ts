@@ -18,6 +18,8 @@ import {
   APPENDED,
   BYTE_MASK,
   CACHED,
+  CACHE_WRITE,
+  CACHE_WRITE_1H,
   CHARGED,
   COMMITTED,
   COMPLETION,
@@ -31,10 +33,12 @@ import {
   MODEL,
   OUTCOME,
   PROMPT,
+  REASONING,
   RECORD_WORDS32,
   RECORD_WORDS64,
   REFUSING,
   REQUEST,
+  REQUESTED,
   SOURCE_SHIFT,
   UNCOVERED,
   type JournalBuffer,
@@ -111,13 +115,17 @@ export class JournalWriter extends Ring {
     floats[first64 + ENDED_MS] = record.endedMs;
     floats[first64 + PROMPT] = record.promptTokens;
     floats[first64 + CACHED] = record.cachedTokens;
+    floats[first64 + CACHE_WRITE] = record.cacheWriteTokens;
+    floats[first64 + CACHE_WRITE_1H] = record.cacheWrite1hTokens;
     floats[first64 + COMPLETION] = record.completionTokens;
+    floats[first64 + REASONING] = record.reasoningTokens;
     words64[first64 + CHARGED] = record.charged;
     words64[first64 + UNCOVERED] = record.uncovered;
     const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
     words32[first32 + ACCOUNT] = record.account;
     words32[first32 + KEY] = record.key;
     words32[first32 + MODEL] = record.model;
+    words32[first32 + REQUESTED] = record.requested;
     words32[first32 + OUTCOME] = JOURNAL_OUTCOMES.indexOf(record.outcome) | (record.source << SOURCE_SHIFT);
     words32[first32 + DURATION_MS] = record.durationMs;
     this.#appended = (position + 1) | 0;
@@ -161,12 +169,16 @@ export class JournalReader extends Ring {
     endedMs: asWallMs(0),
     promptTokens: 0,
     cachedTokens: 0,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
     completionTokens: 0,
+    reasoningTokens: 0,
     charged: asPicoUnits(0n),
     uncovered: asPicoUnits(0n),
     account: asAccountIndex(0),
     key: asKeyIndex(0),
     model: 0,
+    requested: 0,
     outcome: 'served',
     source: 0,
     durationMs: 0,
@@ -219,13 +231,17 @@ export class JournalReader extends Ring {
     record.endedMs = asWallMs(floats[first64 + ENDED_MS]!);
     record.promptTokens = floats[first64 + PROMPT]!;
     record.cachedTokens = floats[first64 + CACHED]!;
+    record.cacheWriteTokens = floats[first64 + CACHE_WRITE]!;
+    record.cacheWrite1hTokens = floats[first64 + CACHE_WRITE_1H]!;
     record.completionTokens = floats[first64 + COMPLETION]!;
+    record.reasoningTokens = floats[first64 + REASONING]!;
     record.charged = asPicoUnits(words64[first64 + CHARGED]!);
     record.uncovered = asPicoUnits(words64[first64 + UNCOVERED]!);
     const first32 = HEAD_WORDS32 + place * RECORD_WORDS32;
     record.account = asAccountIndex(words32[first32 + ACCOUNT]!);
     record.key = asKeyIndex(words32[first32 + KEY]!);
     record.model = words32[first32 + MODEL]!;
+    record.requested = words32[first32 + REQUESTED]!;
     const outcome = words32[first32 + OUTCOME]!;
     record.outcome = JOURNAL_OUTCOMES[outcome & BYTE_MASK]!;
     record.source = outcome >>> SOURCE_SHIFT;

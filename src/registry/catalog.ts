@@ -6,13 +6,52 @@
 import type { RoutingMember } from '../core/routing-members.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import type { PicoUnits } from '../core/units.js';
-import type { Usage } from '../protocol/usage.js';
+import type { TokenCounts } from '../core/token-counts.js';
 
-/** Price of one token. */
-export interface TokenPrice {
+/** Prices of one token: of the parts of `TokenCounts`, and of the rest of prompt and completion. */
+interface PartPrices {
   readonly inputPicoUnits: PicoUnits;
   readonly cachedInputPicoUnits: PicoUnits;
+  readonly cacheWritePicoUnits: PicoUnits;
+  readonly cacheWrite1hPicoUnits: PicoUnits;
   readonly outputPicoUnits: PicoUnits;
+  readonly reasoningPicoUnits: PicoUnits;
+}
+
+export interface TokenPrice extends PartPrices {
+  /** The dearest that a token of the prompt, or of the completion, can be. */
+  readonly inputPicoUnitsMax: PicoUnits;
+  readonly outputPicoUnitsMax: PicoUnits;
+}
+
+/**
+ * A cached, or written, token of the prompt costs what the rest costs if it has no price of its own, one that
+ * is kept for an hour what another written one costs, a token of reasoning what other output costs.
+ */
+export function tokenPriceOf(
+  prices: Pick<PartPrices, 'inputPicoUnits' | 'outputPicoUnits'> & {
+    readonly [Part in keyof PartPrices]?: PicoUnits | undefined;
+  },
+): TokenPrice {
+  const { inputPicoUnits: input, outputPicoUnits: output } = prices;
+  const cached = prices.cachedInputPicoUnits ?? input;
+  const cacheWrite = prices.cacheWritePicoUnits ?? input;
+  const cacheWrite1h = prices.cacheWrite1hPicoUnits ?? cacheWrite;
+  const reasoning = prices.reasoningPicoUnits ?? output;
+  return {
+    inputPicoUnits: input,
+    cachedInputPicoUnits: cached,
+    cacheWritePicoUnits: cacheWrite,
+    cacheWrite1hPicoUnits: cacheWrite1h,
+    outputPicoUnits: output,
+    reasoningPicoUnits: reasoning,
+    inputPicoUnitsMax: dearestOf(input, cached, cacheWrite, cacheWrite1h),
+    outputPicoUnitsMax: dearestOf(output, reasoning),
+  };
+}
+
+function dearestOf(first: PicoUnits, ...others: readonly PicoUnits[]): PicoUnits {
+  return others.reduce((dearest, price) => (price > dearest ? price : dearest), first);
 }
 
 export interface ModelEntry {
@@ -71,11 +110,19 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
-/** Returns the exact cost of a call's tokens. */
-export function costOf(price: TokenPrice, usage: Usage): PicoUnits {
-  return (BigInt(usage.promptTokens - usage.cachedTokens) * price.inputPicoUnits +
-    BigInt(usage.cachedTokens) * price.cachedInputPicoUnits +
-    BigInt(usage.completionTokens) * price.outputPicoUnits) as PicoUnits;
+/** Returns the exact cost of a call's tokens. Most calls have no parts, so those are added only if there. */
+export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
+  const { inputPicoUnits: input, outputPicoUnits: output } = price;
+  const { cachedTokens, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = tokens;
+  let cost = BigInt(tokens.promptTokens) * input + BigInt(tokens.completionTokens) * output;
+  if (cachedTokens !== 0) cost += BigInt(cachedTokens) * (price.cachedInputPicoUnits - input);
+  if (cacheWriteTokens !== 0) {
+    cost +=
+      BigInt(cacheWriteTokens - cacheWrite1hTokens) * (price.cacheWritePicoUnits - input) +
+      BigInt(cacheWrite1hTokens) * (price.cacheWrite1hPicoUnits - input);
+  }
+  if (reasoningTokens !== 0) cost += BigInt(reasoningTokens) * (price.reasoningPicoUnits - output);
+  return cost as PicoUnits;
 }
 
 /** Returns the most that a call can cost if its prompt has at most `promptTokensMax` tokens. */
@@ -84,9 +131,8 @@ export function worstCaseOf(
   promptTokensMax: number,
   completionTokensMax: number,
 ): PicoUnits {
-  const input =
-    price.inputPicoUnits > price.cachedInputPicoUnits ? price.inputPicoUnits : price.cachedInputPicoUnits;
-  return (BigInt(promptTokensMax) * input + BigInt(completionTokensMax) * price.outputPicoUnits) as PicoUnits;
+  return (BigInt(promptTokensMax) * price.inputPicoUnitsMax +
+    BigInt(completionTokensMax) * price.outputPicoUnitsMax) as PicoUnits;
 }
 
 interface Entry {

@@ -28,10 +28,15 @@ export interface UsageTotals {
   readonly failedCalls: number;
   /** Of them those whose tokens were estimated from lengths, for example when a client left mid-stream. */
   readonly estimatedCalls: number;
+  /** Of them those that named another model, for which this one answered. */
+  readonly fallbackCalls: number;
   readonly promptTokens: number;
-  /** A part of `promptTokens`. */
+  /** Parts: see `TokenCounts`. */
   readonly cachedTokens: number;
+  readonly cacheWriteTokens: number;
+  readonly cacheWrite1hTokens: number;
   readonly completionTokens: number;
+  readonly reasoningTokens: number;
   /** What was taken from the balance. */
   readonly cost: PicoUnits;
   /** What the calls cost beyond that. */
@@ -44,9 +49,13 @@ export const NO_USAGE: UsageTotals = {
   calls: 0,
   failedCalls: 0,
   estimatedCalls: 0,
+  fallbackCalls: 0,
   promptTokens: 0,
   cachedTokens: 0,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
   completionTokens: 0,
+  reasoningTokens: 0,
   cost: asPicoUnits(0n),
   uncovered: asPicoUnits(0n),
 };
@@ -149,9 +158,13 @@ function plus(line: UsageLine, record: UsageTotals): UsageLine {
     calls: line.calls + record.calls,
     failedCalls: line.failedCalls + record.failedCalls,
     estimatedCalls: line.estimatedCalls + record.estimatedCalls,
+    fallbackCalls: line.fallbackCalls + record.fallbackCalls,
     promptTokens: line.promptTokens + record.promptTokens,
     cachedTokens: line.cachedTokens + record.cachedTokens,
+    cacheWriteTokens: line.cacheWriteTokens + record.cacheWriteTokens,
+    cacheWrite1hTokens: line.cacheWrite1hTokens + record.cacheWrite1hTokens,
     completionTokens: line.completionTokens + record.completionTokens,
+    reasoningTokens: line.reasoningTokens + record.reasoningTokens,
     cost: asPicoUnits(line.cost + record.cost),
     uncovered: asPicoUnits(line.uncovered + record.uncovered),
   };

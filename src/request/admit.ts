@@ -156,7 +156,7 @@ function clampedCall(
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.available(account) : left;
   const rest = available - worstCaseOf(model.price, call.bodyBytes, 0);
-  const perToken = model.price.outputPicoUnits * BigInt(call.choices);
+  const perToken = model.price.outputPicoUnitsMax * BigInt(call.choices);
   return perToken === 0n || rest < perToken ? undefined : withOutputTokensMax(call, Number(rest / perToken));
 }
 
@@ -206,7 +206,7 @@ function rejectionOf(
 function fittingOutput(quota: QuotaName, limit: bigint, model: ModelEntry, call: ChatCall): number {
   const isMoney = QUOTA_KINDS[quota].unit === 'money';
   const prompt = isMoney ? worstCaseOf(model.price, call.bodyBytes, 0) : BigInt(call.bodyBytes);
-  const perToken = BigInt(call.choices) * (isMoney ? model.price.outputPicoUnits : 1n);
+  const perToken = BigInt(call.choices) * (isMoney ? model.price.outputPicoUnitsMax : 1n);
   return perToken === 0n ? 0 : Number((limit - prompt) / perToken);
 }
 

@@ -95,7 +95,13 @@ export class CallTrace {
       provider: admission?.model.ownedBy ?? null,
       stream,
       tokens: settled
-        ? [settled.usage.promptTokens, settled.usage.cachedTokens, settled.usage.completionTokens]
+        ? [
+            settled.usage.promptTokens,
+            settled.usage.cachedTokens,
+            settled.usage.cacheWriteTokens,
+            settled.usage.completionTokens,
+            settled.usage.reasoningTokens,
+          ]
         : null,
       costPicoUnits: settled?.charged ?? null,
       queuedMs,

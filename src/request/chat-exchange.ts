@@ -191,12 +191,15 @@ export class ChatExchange extends CallContext {
   }
 }
 
-function usageOf({ usage, charged }: Settled): AccessUsage {
-  const { promptTokens, cachedTokens, completionTokens } = usage;
+function usageOf({ usage, charged, answered }: Settled): AccessUsage {
   return {
-    promptTokens,
-    cachedTokens,
-    completionTokens,
+    promptTokens: usage.promptTokens,
+    cachedTokens: usage.cachedTokens,
+    cacheWriteTokens: usage.cacheWriteTokens,
+    cacheWrite1hTokens: usage.cacheWrite1hTokens,
+    completionTokens: usage.completionTokens,
+    reasoningTokens: usage.reasoningTokens,
+    answered,
     source: USAGE_SOURCES.indexOf(usage.source),
     charged,
   };

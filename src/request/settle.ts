@@ -11,14 +11,14 @@ import { CREDITED_PICO_UNITS_MAX, type Settlement } from '../ledger/balance.js';
 import type { Taken } from '../ledger/reservations.js';
 import type { JournalOutcome } from '../ledger/journal-layout.js';
 import type { JournalWriter } from '../ledger/journal.js';
-import { USAGE_SOURCES, type Usage } from '../protocol/usage.js';
+import { USAGE_SOURCES, type Usage, usageOfWhole } from '../protocol/usage.js';
 import { costOf } from '../registry/catalog.js';
 import type { CallContext, ListenerContext } from './context.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
 const NOTHING = asPicoUnits(0n);
-const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };
+const NO_USAGE = usageOfWhole(0, 0, 'reported');
 const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
 
 /** What is needed to wait until a settled call is on disk, and to take its charge back. */
@@ -26,6 +26,8 @@ export interface Settled extends Settlement {
   /** Position of the call's record in the journal. */
   readonly position: number;
   readonly usage: Usage;
+  /** Index of the model that answered, whose price was charged. */
+  readonly answered: number;
   /** Undefined if the charge is never taken back: only `durability: commit` does. */
   readonly taken: Taken | undefined;
 }
@@ -42,7 +44,7 @@ export function settle(context: CallContext, usage: Usage, listener: SettleConte
   const { charged } = settlement;
   const uncovered = bounded(settlement.uncovered);
   const position = append(context, 'served', usage, { charged, uncovered }, listener);
-  return { position, usage, taken, charged, uncovered };
+  return { position, usage, answered: admission.modelIndex, taken, charged, uncovered };
 }
 
 /** What a call counts toward quotas of tokens. */
@@ -73,7 +75,10 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
   const negative: Usage = {
     promptTokens: -usage.promptTokens,
     cachedTokens: -usage.cachedTokens,
+    cacheWriteTokens: -usage.cacheWriteTokens,
+    cacheWrite1hTokens: -usage.cacheWrite1hTokens,
     completionTokens: -usage.completionTokens,
+    reasoningTokens: -usage.reasoningTokens,
     source: usage.source,
   };
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
@@ -93,12 +98,16 @@ function append(
     endedMs: asWallMs(clock.wallMs()),
     promptTokens: usage.promptTokens,
     cachedTokens: usage.cachedTokens,
+    cacheWriteTokens: usage.cacheWriteTokens,
+    cacheWrite1hTokens: usage.cacheWrite1hTokens,
     completionTokens: usage.completionTokens,
+    reasoningTokens: usage.reasoningTokens,
     charged,
     uncovered,
     account: caller.account,
     key: caller.key,
     model: admission.modelIndex,
+    requested: admission.modelIndex,
     outcome,
     source: USAGE_SOURCES.indexOf(usage.source),
     durationMs: clock.monotonicMs() - admission.admittedMs,

@@ -119,6 +119,11 @@ const StoredUsage = Type.Object(
     promptTokens: Count,
     cachedTokens: Count,
     completionTokens: Count,
+    // Written only if they are not 0, as nearly always they are.
+    fallbackCalls: Type.Optional(Count),
+    cacheWriteTokens: Type.Optional(Count),
+    cacheWrite1hTokens: Type.Optional(Count),
+    reasoningTokens: Type.Optional(Count),
     costPicoUnits: Money,
     uncoveredPicoUnits: Money,
   },
@@ -219,7 +224,8 @@ export function readSpending(stored: unknown, place: string): SpendingRecord {
 }
 
 export function packUsage(totals: UsageTotals): StoredUsage {
-  return {
+  const { fallbackCalls, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = totals;
+  const stored: StoredUsage = {
     format: FORMAT,
     calls: totals.calls,
     failedCalls: totals.failedCalls,
@@ -230,6 +236,11 @@ export function packUsage(totals: UsageTotals): StoredUsage {
     costPicoUnits: totals.cost.toString(),
     uncoveredPicoUnits: totals.uncovered.toString(),
   };
+  if (fallbackCalls !== 0) stored.fallbackCalls = fallbackCalls;
+  if (cacheWriteTokens !== 0) stored.cacheWriteTokens = cacheWriteTokens;
+  if (cacheWrite1hTokens !== 0) stored.cacheWrite1hTokens = cacheWrite1hTokens;
+  if (reasoningTokens !== 0) stored.reasoningTokens = reasoningTokens;
+  return stored;
 }
 
 export function readUsage(stored: unknown, place: string): UsageTotals {
@@ -238,9 +249,13 @@ export function readUsage(stored: unknown, place: string): UsageTotals {
     calls: stored.calls,
     failedCalls: stored.failedCalls,
     estimatedCalls: stored.estimatedCalls,
+    fallbackCalls: stored.fallbackCalls ?? 0,
     promptTokens: stored.promptTokens,
     cachedTokens: stored.cachedTokens,
+    cacheWriteTokens: stored.cacheWriteTokens ?? 0,
+    cacheWrite1hTokens: stored.cacheWrite1hTokens ?? 0,
     completionTokens: stored.completionTokens,
+    reasoningTokens: stored.reasoningTokens ?? 0,
     cost: asPicoUnits(BigInt(stored.costPicoUnits)),
     uncovered: asPicoUnits(BigInt(stored.uncoveredPicoUnits)),
   };

@@ -79,10 +79,14 @@ export class UsageBook {
       if (!isReversal) row.calls += 1;
       if (outcome !== 'served') row.failedCalls += 1;
       if (record.source === ESTIMATED) row.estimatedCalls += isReversal ? -1 : 1;
+      if (record.requested !== record.model && !isReversal) row.fallbackCalls += 1;
     }
     row.promptTokens = this.sum(row.promptTokens, record.promptTokens);
     row.cachedTokens = this.sum(row.cachedTokens, record.cachedTokens);
+    row.cacheWriteTokens = this.sum(row.cacheWriteTokens, record.cacheWriteTokens);
+    row.cacheWrite1hTokens = this.sum(row.cacheWrite1hTokens, record.cacheWrite1hTokens);
     row.completionTokens = this.sum(row.completionTokens, record.completionTokens);
+    row.reasoningTokens = this.sum(row.reasoningTokens, record.reasoningTokens);
     row.cost = asPicoUnits(row.cost + record.charged);
     row.uncovered = this.uncovered(row.uncovered, record.uncovered);
     this.#changed.add(row);
@@ -165,9 +169,13 @@ function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
     calls: totals.calls,
     failedCalls: totals.failedCalls,
     estimatedCalls: totals.estimatedCalls,
+    fallbackCalls: totals.fallbackCalls,
     promptTokens: totals.promptTokens,
     cachedTokens: totals.cachedTokens,
+    cacheWriteTokens: totals.cacheWriteTokens,
+    cacheWrite1hTokens: totals.cacheWrite1hTokens,
     completionTokens: totals.completionTokens,
+    reasoningTokens: totals.reasoningTokens,
     cost: totals.cost,
     uncovered: totals.uncovered,
   };
@@ -183,9 +191,13 @@ function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
     calls: before.calls + part.calls,
     failedCalls: before.failedCalls + part.failedCalls,
     estimatedCalls: before.estimatedCalls + part.estimatedCalls,
+    fallbackCalls: before.fallbackCalls + part.fallbackCalls,
     promptTokens: clamped(before.promptTokens + part.promptTokens, 0),
     cachedTokens: clamped(before.cachedTokens + part.cachedTokens, 0),
+    cacheWriteTokens: clamped(before.cacheWriteTokens + part.cacheWriteTokens, 0),
+    cacheWrite1hTokens: clamped(before.cacheWrite1hTokens + part.cacheWrite1hTokens, 0),
     completionTokens: clamped(before.completionTokens + part.completionTokens, 0),
+    reasoningTokens: clamped(before.reasoningTokens + part.reasoningTokens, 0),
     cost: asPicoUnits(before.cost + part.cost),
     uncovered: uncoveredAfter(before.uncovered, part.uncovered),
   };

@@ -14,14 +14,18 @@
  *       40    64  charged      pico-units, signed
  *       48    64  firstTokenMs milliseconds (float); NOTHING if no stream has begun
  *       56    64  durationMs   milliseconds (float)
- *       64    32  account      slot; NOTHING if the caller is not known, as in the next three
+ *       64    32  account      slot; NOTHING if the caller is not known, as in the next four
  *       68    32  key          slot
- *       72    32  model        index into the catalogue
- *       76    32  upstream     slot of the upstream that was tried last
- *       80    32  outcome      index into OUTCOMES
- *       84    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
- *       88    32  flags        see STREAM
- *       92    32  queuedMs     milliseconds of waiting for room in the limits of upstreams
+ *       72    32  model        that the caller named: index into the catalogue
+ *       76    32  answered     model whose price was charged, likewise
+ *       80    32  upstream     slot of the upstream that was tried last
+ *       84    32  outcome      index into OUTCOMES
+ *       88    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
+ *       92    32  flags        see STREAM
+ *       96    32  queuedMs     milliseconds of waiting for room in the limits of upstreams
+ *      100    32  cacheWrite   tokens, as the two that follow: no report that is believed has 2^31
+ *      104    32  cacheWrite1h
+ *      108    32  reasoning
  */
 import { FIELDS_AT, SpscReader, SpscWriter, createSpscRing } from '../core/spsc-ring.js';
 import {
@@ -34,11 +38,12 @@ import {
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
+import type { TokenCounts } from '../core/token-counts.js';
 import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
 const CALL = 1;
-const RECORD_BYTES = FIELDS_AT + 96;
+const RECORD_BYTES = FIELDS_AT + 112;
 /**
  * The main thread looks ten times a second under load: 200,000 calls a second fit, more than a listener can
  * refuse. Pages that were never used cost no memory.
@@ -59,11 +64,15 @@ const DURATION_MS = 7;
 const ACCOUNT = 16;
 const KEY = 17;
 const MODEL = 18;
-const UPSTREAM = 19;
-const OUTCOME = 20;
-const SOURCE = 21;
-const FLAGS = 22;
-const QUEUED_MS = 23;
+const ANSWERED = 19;
+const UPSTREAM = 20;
+const OUTCOME = 21;
+const SOURCE = 22;
+const FLAGS = 23;
+const QUEUED_MS = 24;
+const CACHE_WRITE = 25;
+const CACHE_WRITE_1H = 26;
+const REASONING = 27;
 /**
  * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise.
  */
@@ -80,6 +89,7 @@ export interface AccessRecord {
   readonly stream: boolean;
   readonly account: AccountIndex | undefined;
   readonly key: KeyIndex | undefined;
+  /** The model that the caller named. */
   readonly model: number | undefined;
   readonly upstream: number | undefined;
   /** Undefined if the call was not charged. */
@@ -90,10 +100,9 @@ export interface AccessRecord {
   readonly queuedMs: number;
 }
 
-export interface AccessUsage {
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
+export interface AccessUsage extends TokenCounts {
+  /** The model that answered, whose price was charged. */
+  readonly answered: number;
   /** Index into `USAGE_SOURCES`. */
   readonly source: number;
   readonly charged: PicoUnits;
@@ -161,6 +170,12 @@ export class AccessWriter {
       this.#amounts[first64 + CHARGED] = usage.charged;
     }
     const first32 = (at + FIELDS_AT) >> 2;
+    if (usage !== undefined) {
+      ints[first32 + ANSWERED] = usage.answered;
+      ints[first32 + CACHE_WRITE] = usage.cacheWriteTokens;
+      ints[first32 + CACHE_WRITE_1H] = usage.cacheWrite1hTokens;
+      ints[first32 + REASONING] = usage.reasoningTokens;
+    }
     ints[first32 + ACCOUNT] = record.account ?? NOTHING;
     ints[first32 + KEY] = record.key ?? NOTHING;
     ints[first32 + MODEL] = record.model ?? NOTHING;
@@ -230,7 +245,11 @@ export class AccessReader {
           : {
               promptTokens: floats[first64 + PROMPT]!,
               cachedTokens: floats[first64 + CACHED]!,
+              cacheWriteTokens: ints[first32 + CACHE_WRITE]!,
+              cacheWrite1hTokens: ints[first32 + CACHE_WRITE_1H]!,
               completionTokens: floats[first64 + COMPLETION]!,
+              reasoningTokens: ints[first32 + REASONING]!,
+              answered: ints[first32 + ANSWERED]!,
               source,
               charged: asPicoUnits(this.#amounts[first64 + CHARGED]!),
             },

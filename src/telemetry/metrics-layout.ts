@@ -133,8 +133,13 @@ export const MODEL_OUTCOMES = 0;
 /** The same of broken calls, whose response had begun with 200 before they failed. */
 export const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
+export const MODEL_CACHE_WRITE_TOKENS = MODEL_CACHED_TOKENS + 1;
+export const MODEL_REASONING_TOKENS = MODEL_CACHE_WRITE_TOKENS + 1;
+/** Calls that named this model and were answered by another, and those that named another, likewise. */
+export const MODEL_FALLEN_BACK = MODEL_REASONING_TOKENS + 1;
+export const MODEL_STOOD_IN = MODEL_FALLEN_BACK + 1;
 /** Pico-units: exact up to 9,007 units of currency, with a relative error of 10^-16 beyond. */
-export const MODEL_COST = MODEL_CACHED_TOKENS + 1;
+export const MODEL_COST = MODEL_STOOD_IN + 1;
 /** Histograms: of the tokens of a call, then of times in milliseconds. */
 export const MODEL_INPUT = MODEL_COST + 1;
 export const MODEL_OUTPUT = MODEL_INPUT + histogramWords(TOKENS_BOUNDS);

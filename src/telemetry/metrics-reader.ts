@@ -13,12 +13,14 @@ import {
   LISTENER_STRIPE_WORDS,
   MODEL_BROKEN,
   MODEL_CACHED_TOKENS,
+  MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
   MODEL_DURATION,
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
   MODEL_OUTCOMES,
+  MODEL_REASONING_TOKENS,
   OTHER_ROUTES,
   OUTCOMES,
   OVERHEAD_BOUNDS_MS,
@@ -63,6 +65,8 @@ export interface ModelSnapshot {
   /** Errors of calls whose response had begun with 200. */
   readonly broken: ReadonlyMap<Outcome, number>;
   readonly cachedTokens: number;
+  readonly cacheWriteTokens: number;
+  readonly reasoningTokens: number;
   readonly costPicoUnits: number;
   readonly inputTokens: HistogramSnapshot;
   readonly outputTokens: HistogramSnapshot;
@@ -133,6 +137,8 @@ export class MetricsReader {
       outcomes: row(listeners, at + MODEL_OUTCOMES, OUTCOMES),
       broken: row(listeners, at + MODEL_BROKEN, OUTCOMES),
       cachedTokens: sum(listeners, at + MODEL_CACHED_TOKENS),
+      cacheWriteTokens: sum(listeners, at + MODEL_CACHE_WRITE_TOKENS),
+      reasoningTokens: sum(listeners, at + MODEL_REASONING_TOKENS),
       costPicoUnits: sum(listeners, at + MODEL_COST),
       inputTokens: histogram(listeners, at + MODEL_INPUT, TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + MODEL_OUTPUT, TOKENS_BOUNDS),

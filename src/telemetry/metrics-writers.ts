@@ -4,6 +4,7 @@
  * main thread reads them (metrics-reader.ts).
  */
 import type { WallMs } from '../core/units.js';
+import type { TokenCounts } from '../core/token-counts.js';
 import { observe } from './histogram.js';
 import {
   BREAKER_STATES,
@@ -16,12 +17,14 @@ import {
   LISTENER_STRIPE_WORDS,
   MODEL_BROKEN,
   MODEL_CACHED_TOKENS,
+  MODEL_CACHE_WRITE_TOKENS,
   MODEL_COST,
   MODEL_DURATION,
   MODEL_FIRST_TOKEN,
   MODEL_INPUT,
   MODEL_OUTPUT,
   MODEL_OUTCOMES,
+  MODEL_REASONING_TOKENS,
   NO_MODEL,
   OTHER_ROUTES,
   OUTCOMES,
@@ -57,14 +60,6 @@ import {
   type RefusalReason,
   type Route,
 } from './metrics-layout.js';
-
-/** The tokens that a call was charged for. */
-export interface CountedTokens {
-  readonly promptTokens: number;
-  /** Part of `promptTokens`. */
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-}
 
 export class ListenerMetrics {
   readonly #words: Float64Array;
@@ -103,12 +98,14 @@ export class ListenerMetrics {
   }
 
   /** Counts what a call was charged for, and how much. */
-  countUsage(modelSlot: number, tokens: CountedTokens, chargedPicoUnits: bigint): void {
+  countUsage(modelSlot: number, tokens: TokenCounts, chargedPicoUnits: bigint): void {
     const words = this.#words;
     const model = modelAt(modelSlot);
     observe(words, model + MODEL_INPUT, TOKENS_BOUNDS, tokens.promptTokens);
     observe(words, model + MODEL_OUTPUT, TOKENS_BOUNDS, tokens.completionTokens);
     words[model + MODEL_CACHED_TOKENS]! += tokens.cachedTokens;
+    words[model + MODEL_CACHE_WRITE_TOKENS]! += tokens.cacheWriteTokens;
+    words[model + MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
     words[model + MODEL_COST]! += Number(chargedPicoUnits);
   }
 

@@ -94,7 +94,9 @@ function callAttributes(record: CallSpanRecord, accountId: string | undefined): 
       : {
           'gen_ai.usage.input_tokens': tokens[0],
           'gen_ai.usage.cache_read.input_tokens': tokens[1],
-          'gen_ai.usage.output_tokens': tokens[2],
+          'gen_ai.usage.cache_creation.input_tokens': tokens[2],
+          'gen_ai.usage.output_tokens': tokens[3],
+          'gen_ai.usage.reasoning.output_tokens': tokens[4],
         }),
     'tollgate.request.id': record.requestId,
     ...(accountId === undefined ? {} : { 'tollgate.account.id': accountId }),

@@ -199,6 +199,28 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
       charged(source).map(([{ id }, { cachedTokens }]) => ({ value: cachedTokens, labels: { model: id } })),
   },
   {
+    name: 'tollgate_cache_write_input_tokens_total',
+    type: 'counter',
+    help: 'Input tokens that the provider wrote to its cache; they are part of the input of gen_ai_client_token_usage.',
+    labels: ['model'],
+    collect: (source) =>
+      charged(source).map(([{ id }, { cacheWriteTokens }]) => ({
+        value: cacheWriteTokens,
+        labels: { model: id },
+      })),
+  },
+  {
+    name: 'tollgate_reasoning_output_tokens_total',
+    type: 'counter',
+    help: 'Output tokens that the provider reported as reasoning; they are part of the output of gen_ai_client_token_usage.',
+    labels: ['model'],
+    collect: (source) =>
+      charged(source).map(([{ id }, { reasoningTokens }]) => ({
+        value: reasoningTokens,
+        labels: { model: id },
+      })),
+  },
+  {
     name: 'tollgate_cost_total',
     type: 'counter',
     help: 'What chat calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',

@@ -13,8 +13,8 @@ import type { MetricsBuffers } from './metrics-layout.js';
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
-/** Input, cached input and output tokens. */
-export type SpanTokens = readonly [number, number, number];
+/** Input, cached input, cache-write input, output and reasoning tokens. */
+export type SpanTokens = readonly [number, number, number, number, number];
 
 /** A chat call of a known caller. */
 export interface CallSpanRecord {

@@ -60,7 +60,10 @@ function atLeast(reported: Usage, counted: Usage): Usage {
   return {
     promptTokens: reported.promptTokens,
     cachedTokens: reported.cachedTokens,
+    cacheWriteTokens: reported.cacheWriteTokens,
+    cacheWrite1hTokens: reported.cacheWrite1hTokens,
     completionTokens: Math.max(reported.completionTokens, counted.completionTokens),
+    reasoningTokens: reported.reasoningTokens,
     source: 'estimated',
   };
 }

@@ -6,7 +6,7 @@
 import { invariant } from '../core/errors.js';
 import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
-import type { Usage } from '../protocol/usage.js';
+import { type Usage, usageOfWhole } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
 import type { ErrorLog } from './error-mapping.js';
 import { promptOf } from './prompt-text.js';
@@ -76,7 +76,7 @@ const DATA_URL = Buffer.from('"data:');
 const QUOTE = 0x22;
 
 /**
- * One count. Its usage has `cachedTokens` 0 and the source `counted`. The source is `estimated` if the
+ * One count. Its usage is without parts and has the source `counted`. The source is `estimated` if the
  * tokenizer is `none`, the text is above TOKENIZER_BYTES_MAX, part of the prompt is not text (images, audio),
  * only a part of the response was kept, or COUNT_TURNS_MAX turns were not enough. Never throws for a text.
  * Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
@@ -205,7 +205,7 @@ export class TokenCount {
     let { completionTokens } = this.#tally;
     if (relayedBytes > completionBytes)
       completionTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
-    return { promptTokens, cachedTokens: 0, completionTokens, source: isExact ? 'counted' : 'estimated' };
+    return usageOfWhole(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');
   }
 }
 

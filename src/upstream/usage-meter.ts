@@ -2,11 +2,12 @@
  * Collects the usage of one attempt: the upstream's own report if it is plausible, else what a count of the
  * relayed text needs. Readers fill it, the session reads it. Upstream worker; one for an attempt.
  */
+import type { TokenCounts } from '../core/token-counts.js';
 import type { Usage } from '../protocol/usage.js';
 import { addStreamTexts, responseTexts, type StreamTexts, Transcript } from './chat-text.js';
 import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
-import { tokensOfReport, type ReportedTokens, type ReportError } from './usage-shapes.js';
+import { tokensOfReport, type ReportError } from './usage-shapes.js';
 
 /** Names have about ten characters; longer ones are not kept for a trace. */
 const MODEL_CHARS_MAX = 256;
@@ -15,13 +16,13 @@ export class UsageMeter {
   readonly #transcript = new Transcript();
   #relayedBytes = 0;
   #response: Buffer | undefined;
-  #tokens: ReportedTokens | undefined;
+  #tokens: TokenCounts | undefined;
   #error: ReportError | undefined;
   #responseModel: string | undefined;
   #isReportOld = false;
 
   /** The last report that is possible in itself. Whether it can be true of this call is not checked here. */
-  get tokens(): ReportedTokens | undefined {
+  get tokens(): TokenCounts | undefined {
     return this.#tokens;
   }
 
@@ -34,8 +35,15 @@ export class UsageMeter {
   get reported(): Usage | undefined {
     const tokens = this.#tokens;
     if (tokens === undefined) return undefined;
-    const { promptTokens, cachedTokens, completionTokens } = tokens;
-    return { promptTokens, cachedTokens, completionTokens, source: 'reported' };
+    return {
+      promptTokens: tokens.promptTokens,
+      cachedTokens: tokens.cachedTokens,
+      cacheWriteTokens: tokens.cacheWriteTokens,
+      cacheWrite1hTokens: tokens.cacheWrite1hTokens,
+      completionTokens: tokens.completionTokens,
+      reasoningTokens: tokens.reasoningTokens,
+      source: 'reported',
+    };
   }
 
   /**

@@ -19,7 +19,12 @@
  *     Ollama         usage                 nothing                              docs, "OpenAI compatibility"
  *     llama.cpp      usage, else timings   prompt_n is the part not cached      ggml-org/llama.cpp pull
  *                                                                                 request 15827, 2025-09
- *     OpenRouter     usage                 cost is in their currency, not read  docs, "Usage accounting"
+ *     OpenRouter     usage                 cost is in their currency, not read; docs, "Usage accounting"
+ *                                            details.cache_write_tokens
+ *     LiteLLM        usage                 details.cache_creation_tokens, its   litellm/types/utils.py,
+ *                                            1h part in ..._token_details         PromptTokensDetailsWrapper
+ *     Portkey        usage                 cache reads and writes are beside    Portkey-AI/gateway,
+ *                                            the prompt and in the total          anthropic/chatComplete.ts
  *     Anthropic      usage                 details are empty                    docs, "OpenAI SDK
  *                                                                                 compatibility"
  *     Groq           x_groq.usage, usage   beside the finish of a stream        Portkey-AI/gateway issue
@@ -33,6 +38,9 @@
  *     t = p + c                 output is c, or c + r if r > c, likewise
  *     t > p + c                 output is t - p: the excess was generated and not shown
  *     t = p + c - cached        output is c: the total leaves out what was cached
+ *
+ * With Anthropic's names of what was read from the cache and written to it, these are beside p if t is
+ * p + c + both, or if they are more than p; then they are added to p.
  *     t < p + c otherwise       not believed
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -42,18 +50,9 @@ import {
   PROMPT_TOKENS_OF_PART,
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '../core/limits.js';
-import type { Usage } from '../protocol/usage.js';
+import type { TokenCounts } from '../core/token-counts.js';
+import { type Usage, usageOfWhole } from '../protocol/usage.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
-
-/** Token counts of a report that is possible in itself. */
-export interface ReportedTokens {
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  /** All that is billed as output. */
-  readonly completionTokens: number;
-  /** Part of `completionTokens`, as far as it was named or follows from the total. */
-  readonly reasoningTokens: number;
-}
 
 /** Why a report is impossible in itself. */
 export type ReportError = 'malformed' | 'contradictory';
@@ -86,26 +85,44 @@ function usageOfTimings(timings: unknown): object | undefined {
   };
 }
 
-/** The tokens of a report; undefined if it says nothing at all. */
-export function tokensOfReport(report: unknown): ReportedTokens | ReportError | undefined {
+/**
+ * The tokens of a report that is possible in itself; undefined if it says nothing at all. Its completion is
+ * all that is billed as output, its reasoning what was named or follows from the total.
+ */
+export function tokensOfReport(report: unknown): TokenCounts | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
   const { prompt_tokens: prompt, completion_tokens: shown, total_tokens: total } = report;
   const isEmpty = (prompt ?? shown ?? total) === undefined || (prompt ?? shown ?? total) === null;
   if (isEmpty) return undefined;
   const cached = cachedIn(report) ?? 0;
+  const written = writtenIn(report) ?? 0;
+  const written1h = written === 0 ? 0 : (written1hIn(report) ?? 0);
   const reasoning = reasoningIn(report) ?? 0;
   // If the completion is left out, it is the total less the prompt.
   const completion = shown ?? (isTokenCount(total) ? 0 : shown);
   if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
-  if (cached > prompt) return 'contradictory';
-  const output = outputOf(prompt, completion, total ?? 0, cached, reasoning);
+  if (!isTokenCount(written) || !isTokenCount(written1h)) return 'malformed';
+  const inCache = cached + written;
+  const isInTotal = total === prompt + completion + inCache;
+  const isBeside = inCache > 0 && (isInTotal || inCache > prompt) && hasAnthropicsNames(report);
+  const input = isBeside ? prompt + inCache : prompt;
+  if (inCache > input || written1h > written) return 'contradictory';
+  const output = outputOf(
+    prompt,
+    completion,
+    isBeside && isInTotal ? prompt + completion : (total ?? 0),
+    cached,
+    reasoning,
+  );
   if (typeof output === 'string') return output;
   const hidden = Math.max(reasoning, output - completion);
   return {
-    promptTokens: prompt,
+    promptTokens: input,
     cachedTokens: cached,
+    cacheWriteTokens: written,
+    cacheWrite1hTokens: written1h,
     completionTokens: output,
     reasoningTokens: Math.min(hidden, output),
   };
@@ -126,11 +143,40 @@ function outputOf(
   return reasoning > completion ? completion + reasoning : completion;
 }
 
-/** By the names of OpenAI, DeepSeek, Moonshot, Mistral. */
+/** By the names of OpenAI, DeepSeek, Moonshot, Mistral, Anthropic. */
 function cachedIn(report: Record<string, unknown>): unknown {
   const details = report.prompt_tokens_details;
   const inDetails = isRecord(details) ? details.cached_tokens : undefined;
-  return inDetails ?? report.prompt_cache_hit_tokens ?? report.cached_tokens ?? report.num_cached_tokens;
+  return (
+    inDetails ??
+    report.prompt_cache_hit_tokens ??
+    report.cached_tokens ??
+    report.num_cached_tokens ??
+    report.cache_read_input_tokens
+  );
+}
+
+/** By the names of OpenRouter, LiteLLM, Anthropic. */
+function writtenIn(report: Record<string, unknown>): unknown {
+  const details = report.prompt_tokens_details;
+  const inDetails = isRecord(details)
+    ? (details.cache_write_tokens ?? details.cache_creation_tokens)
+    : undefined;
+  return inDetails ?? report.cache_creation_input_tokens;
+}
+
+/** By our own name (providers/chat-writer.ts), and those of LiteLLM and Anthropic. */
+function written1hIn(report: Record<string, unknown>): unknown {
+  const details = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
+  const lifetimes = details.cache_creation_token_details ?? report.cache_creation;
+  return (
+    details.cache_write_1h_tokens ?? (isRecord(lifetimes) ? lifetimes.ephemeral_1h_input_tokens : undefined)
+  );
+}
+
+/** Anthropic's `input_tokens` is without them, and relays pass it on as `prompt_tokens`. */
+function hasAnthropicsNames(report: Record<string, unknown>): boolean {
+  return (report.cache_creation_input_tokens ?? report.cache_read_input_tokens) !== undefined;
 }
 
 function reasoningIn(report: Record<string, unknown>): unknown {
@@ -151,7 +197,7 @@ const BEYOND_TEXT_MAX = 64;
  * if it can be. `hasText`: whether the response had any.
  */
 export function doubtOf(
-  tokens: ReportedTokens,
+  tokens: TokenCounts,
   request: UpstreamRequest,
   modelOutputTokensMax: number,
   hasText: () => boolean,
@@ -182,12 +228,11 @@ export function withinHold(
     reason === 'beyond_max_tokens'
       ? modelOutputTokensMax * request.choices
       : askedOf(request, modelOutputTokensMax);
-  return {
-    promptTokens: Math.min(usage.promptTokens, bodyBytesOf(request)),
-    cachedTokens: 0,
-    completionTokens: Math.min(usage.completionTokens, outputMax),
-    source: usage.source,
-  };
+  return usageOfWhole(
+    Math.min(usage.promptTokens, bodyBytesOf(request)),
+    Math.min(usage.completionTokens, outputMax),
+    usage.source,
+  );
 }
 
 /** As in the hold. */

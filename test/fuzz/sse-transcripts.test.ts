@@ -129,6 +129,9 @@ function checkSound(t: Test, text: string, name: string): void {
         : {
             promptTokens: given.prompt_tokens,
             cachedTokens: 0,
+            cacheWriteTokens: 0,
+            cacheWrite1hTokens: 0,
+            reasoningTokens: 0,
             completionTokens: given.completion_tokens,
             source: 'reported',
           };

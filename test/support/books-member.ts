@@ -90,8 +90,17 @@ export function joinBooks(
   });
   const record: BooksMember['record'] = (of) => {
     journal.append({
-      ...{ request: 1, endedMs: clock.wallMs(), promptTokens: 3, cachedTokens: 1, completionTokens: 2 },
-      ...{ uncovered: asPicoUnits(0n), key: asKeyIndex(0), model: 0 },
+      ...{
+        request: 1,
+        endedMs: clock.wallMs(),
+        promptTokens: 3,
+        cachedTokens: 1,
+        cacheWriteTokens: 0,
+        cacheWrite1hTokens: 0,
+        reasoningTokens: 0,
+        completionTokens: 2,
+      },
+      ...{ uncovered: asPicoUnits(0n), key: asKeyIndex(0), model: 0, requested: 0 },
       ...{ outcome: 'served', source: 0, durationMs: 5 },
       ...of,
     });

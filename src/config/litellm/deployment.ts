@@ -17,13 +17,23 @@ import {
 } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
-export const PRICE_NAMES = ['input', 'output', 'cached_input'] as const;
+export const PRICE_NAMES = [
+  'input',
+  'output',
+  'cached_input',
+  'cache_write',
+  'cache_write_1h',
+  'reasoning',
+] as const;
 export type PriceName = (typeof PRICE_NAMES)[number];
 
 const COSTS: Readonly<Record<PriceName, string>> = {
   input: 'input_cost_per_token',
   output: 'output_cost_per_token',
   cached_input: 'cache_read_input_token_cost',
+  cache_write: 'cache_creation_input_token_cost',
+  cache_write_1h: 'cache_creation_input_token_cost_above_1hr',
+  reasoning: 'output_cost_per_reasoning_token',
 };
 
 export interface Upstream {

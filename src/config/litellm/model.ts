@@ -105,7 +105,7 @@ function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, 
       highest[name] = known === undefined ? price : higherPrice(known, price);
     }
   }
-  const { input, output, cached_input: cachedInput } = highest;
+  const { input, output, ...parts } = highest;
   const first = deployments[0]!.entry;
   if (input === undefined || output === undefined) {
     const found = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
@@ -118,7 +118,7 @@ function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, 
   return {
     input: input.text,
     output: output.text,
-    ...(cachedInput === undefined ? {} : { cached_input: cachedInput.text }),
+    ...Object.fromEntries(Object.entries(parts).map(([name, { text }]) => [name, text])),
   };
 }
 

@@ -1,4 +1,5 @@
 import t from 'tap';
+import { tokenPriceOf } from '#src/registry/catalog.js';
 import { viewOfModel } from '#src/admin/routes.js';
 import { picoUnitsPerToken } from '#src/core/money.js';
 
@@ -10,7 +11,7 @@ void t.test('prices are shown as the settings give them', (t) => {
       aliases: [],
       ownedBy: 'x',
       createdSeconds: 1,
-      price: { inputPicoUnits: picoUnits, cachedInputPicoUnits: picoUnits, outputPicoUnits: picoUnits },
+      price: tokenPriceOf({ inputPicoUnits: picoUnits, outputPicoUnits: picoUnits }),
       outputTokensMax: 1,
       passMembers: [],
     };

@@ -12,7 +12,7 @@ import {
   FRAME_FAIL,
   type Frame,
 } from '#src/channel/messages.js';
-import { USAGE_SOURCES } from '#src/protocol/usage.js';
+import { type Usage, USAGE_SOURCES, usageOfWhole } from '#src/protocol/usage.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
 import { random as randomOf } from '../../support/protocol-values.js';
 
@@ -89,7 +89,10 @@ function frameOf(random: () => number, id: number): Frame {
       const usage = {
         promptTokens: id,
         cachedTokens: 2 ** 40 + id,
+        cacheWriteTokens: 2 ** 41 + id,
+        cacheWrite1hTokens: 2 ** 42 + id,
         completionTokens: 3,
+        reasoningTokens: 2 ** 43 + id,
         source: USAGE_SOURCES[id % USAGE_SOURCES.length]!,
       };
       const isCut = random() < 0.2;
@@ -160,7 +163,7 @@ void t.test('small calls and answers are not serialised: their message is a numb
       outputTokensMax: 16,
       choices: 1,
     };
-    const usage = { promptTokens: 1, cachedTokens: 0, completionTokens: 2, source: USAGE_SOURCES[0] };
+    const usage: Usage = usageOfWhole(1, 2, USAGE_SOURCES[0]);
     port.push({ kind: FRAME_CALL, id, request });
     port.push({ kind: FRAME_END, id, bytes: Buffer.alloc(500), usage, upstreamWaitMs: 0.5 });
     port.push({ kind: FRAME_CANCEL, id });

@@ -10,7 +10,15 @@ import { ListenerChannel, type CallReceiver } from '#src/channel/listener-channe
 import type { DownstreamHandle, UpstreamRequest } from '#src/channel/messages.js';
 import { WorkerChannel } from '#src/channel/worker-channel.js';
 
-const USAGE: Usage = { promptTokens: 7, cachedTokens: 2, completionTokens: 3, source: 'counted' };
+const USAGE: Usage = {
+  promptTokens: 7,
+  cachedTokens: 2,
+  cacheWriteTokens: 4,
+  cacheWrite1hTokens: 1,
+  completionTokens: 3,
+  reasoningTokens: 2,
+  source: 'counted',
+};
 const REQUEST: UpstreamRequest = {
   requestId: 'req-1',
   modelIndex: 4,

@@ -21,6 +21,10 @@ const RECORD: AccessRecord = {
   usage: {
     promptTokens: 9,
     cachedTokens: 0,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
+    answered: 1,
     completionTokens: 12,
     source: 0,
     charged: asPicoUnits(8_550_000n),
@@ -58,7 +62,10 @@ void t.test('a call is one line with all that is known of it', (t) => {
     code: null,
     prompt_tokens: 9,
     cached_tokens: 0,
+    cache_write_tokens: 0,
+    cache_write_1h_tokens: 0,
     completion_tokens: 12,
+    reasoning_tokens: 0,
     source: 'reported',
     cost: '0.00000855',
     first_token_ms: 310.4,
@@ -100,7 +107,15 @@ void t.test('numbers and times are those of JSON', (t) => {
     t.match(parsed({ usage }), { cost: decimalOf(amount) });
   }
   for (const tokens of [0, 1, 9, 10, 11, 99, 100, 4_096, 2 ** 31 - 1, 2 ** 31, 2 ** 53]) {
-    const usage = { ...RECORD.usage!, promptTokens: tokens, cachedTokens: tokens, completionTokens: tokens };
+    const usage = {
+      ...RECORD.usage!,
+      promptTokens: tokens,
+      cachedTokens: tokens,
+      cacheWriteTokens: 0,
+      cacheWrite1hTokens: 0,
+      reasoningTokens: 0,
+      completionTokens: tokens,
+    };
     t.match(parsed({ usage }), { prompt_tokens: tokens, cached_tokens: tokens, completion_tokens: tokens });
   }
   t.end();
@@ -189,12 +204,16 @@ const SETTLED: JournalRecord = {
   endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
   promptTokens: 9,
   cachedTokens: 4,
+  cacheWriteTokens: 3,
+  cacheWrite1hTokens: 2,
+  reasoningTokens: 5,
   completionTokens: 12,
   charged: asPicoUnits(8_550_000n),
   uncovered: asPicoUnits(0n),
   account: asAccountIndex(2),
   key: asKeyIndex(7),
   model: 0,
+  requested: 0,
   outcome: 'served',
   source: 1,
   durationMs: 640,
@@ -208,8 +227,8 @@ void t.test('a settled call is a line of the usage log with all that is known of
   t.equal(
     settledLine({}),
     '{"time":"2025-01-31T12:00:00.000Z","request_id":"req_1-z","account":"acct_2","key":"key_a","model":"small",' +
-      '"outcome":"served","prompt_tokens":9,"cached_tokens":4,"completion_tokens":12,"source":"counted",' +
-      '"cost":"0.00000855","uncovered":"0.00","duration_ms":640}',
+      '"outcome":"served","prompt_tokens":9,"cached_tokens":4,"cache_write_tokens":3,' +
+      '"cache_write_1h_tokens":2,"completion_tokens":12,"reasoning_tokens":5,"source":"counted","cost":"0.00000855","uncovered":"0.00","duration_ms":640}',
   );
   t.end();
 });

@@ -13,7 +13,15 @@ import { release, reverse, settle } from '#src/request/settle.js';
 import { chatCall, knownCaller, openHouse, type House } from './support.js';
 
 const GROUP = asGroupIndex(2);
-const USAGE: Usage = { promptTokens: 20, cachedTokens: 8, completionTokens: 5, source: 'reported' };
+const USAGE: Usage = {
+  promptTokens: 20,
+  cachedTokens: 8,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  reasoningTokens: 0,
+  completionTokens: 5,
+  source: 'reported',
+};
 const CALL = chatCall({ max_tokens: 10 });
 const HELD = CALL.bodyBytes + 10;
 /** Millionths of a unit: a token of the prompt costs 1, of the output 2. */

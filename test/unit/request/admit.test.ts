@@ -26,7 +26,15 @@ function randomOf(seed: number): (below: number) => number {
     return (state >>> 0) % below;
   };
 }
-const USAGE: Usage = { promptTokens: 10, cachedTokens: 4, completionTokens: 5, source: 'reported' };
+const USAGE: Usage = {
+  promptTokens: 10,
+  cachedTokens: 4,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  reasoningTokens: 0,
+  completionTokens: 5,
+  source: 'reported',
+};
 
 void t.test('an admitted call holds its worst case and is charged its cost', (t) => {
   const house = openHouse();
@@ -48,6 +56,9 @@ void t.test('an admitted call holds its worst case and is charged its cost', (t)
       outcome: 'served',
       promptTokens: 10,
       cachedTokens: 4,
+      cacheWriteTokens: 0,
+      cacheWrite1hTokens: 0,
+      reasoningTokens: 0,
       completionTokens: 5,
       charged: 18_000_000n,
       uncovered: 0n,

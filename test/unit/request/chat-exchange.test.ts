@@ -54,7 +54,15 @@ function charge(exchange: ChatExchange, stream: boolean): Settled {
   const house = openHouse();
   exchange.caller = knownCaller(house).caller;
   admit(exchange, chatCall({ stream }), house.listener);
-  const usage = { promptTokens: 3, cachedTokens: 1, completionTokens: 2, source: 'reported' } as const;
+  const usage = {
+    promptTokens: 3,
+    cachedTokens: 1,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
+    completionTokens: 2,
+    source: 'reported',
+  } as const;
   return settle(exchange, usage, house.listener);
 }
 
@@ -154,7 +162,16 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
       account: exchange.caller!.account,
       key: exchange.caller!.key,
       model: 0,
-      usage: { promptTokens: 3, cachedTokens: 1, completionTokens: 2, source: 0, charged: settled.charged },
+      usage: {
+        promptTokens: 3,
+        cachedTokens: 1,
+        cacheWriteTokens: 0,
+        cacheWrite1hTokens: 0,
+        reasoningTokens: 0,
+        completionTokens: 2,
+        source: 0,
+        charged: settled.charged,
+      },
       firstTokenMs: 70,
       durationMs: 5_070,
     },

@@ -16,7 +16,7 @@ import { CallTable, createCallTable } from '#src/channel/call-table.js';
 import { ListenerChannel } from '#src/channel/listener-channel.js';
 import { readChatBytes } from '#src/protocol/request-bytes.js';
 import type { ChatCall } from '#src/protocol/chat-call.js';
-import type { Catalog, PlanEntry } from '#src/registry/catalog.js';
+import { type Catalog, type PlanEntry, tokenPriceOf } from '#src/registry/catalog.js';
 import { digestOf, generateKey } from '#src/registry/key-digest.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { KeyTable, createKeyTableBuffers } from '#src/registry/key-table.js';
@@ -28,11 +28,11 @@ import { createMetrics } from '#src/telemetry/metrics-layout.js';
 const pico = (amount: string) => picoUnitsOf(amount)!;
 
 /** One token of input costs 1, cached 0.5, of output 2 millionths of a unit. */
-const PRICE = {
+const PRICE = tokenPriceOf({
   inputPicoUnits: asPicoUnits(1_000_000n),
   cachedInputPicoUnits: asPicoUnits(500_000n),
   outputPicoUnits: asPicoUnits(2_000_000n),
-};
+});
 const model = (id: string, price = PRICE) => ({
   id,
   aliases: [`also-${id}`],
@@ -42,11 +42,7 @@ const model = (id: string, price = PRICE) => ({
   outputTokensMax: 1_000,
   passMembers: [],
 });
-const FREE = {
-  inputPicoUnits: asPicoUnits(0n),
-  cachedInputPicoUnits: asPicoUnits(0n),
-  outputPicoUnits: asPicoUnits(0n),
-};
+const FREE = tokenPriceOf({ inputPicoUnits: asPicoUnits(0n), outputPicoUnits: asPicoUnits(0n) });
 
 export const CATALOG: Catalog = {
   models: [model('priced'), model('free', FREE), model('hidden')],

@@ -118,12 +118,31 @@ void t.test('a charge that another flush has written is taken back', async (t) =
   other.flush.run();
   one.record({
     ...{ account: FIRST, charged: asPicoUnits(-50n), uncovered: asPicoUnits(-5n) },
-    ...{ promptTokens: -3, cachedTokens: -1, completionTokens: -2, outcome: 'reversed', source: 2 },
+    ...{
+      promptTokens: -3,
+      cachedTokens: -1,
+      cacheWriteTokens: 0,
+      cacheWrite1hTokens: 0,
+      reasoningTokens: 0,
+      completionTokens: -2,
+      outcome: 'reversed',
+      source: 2,
+    },
   });
   t.ok(one.flush.run());
   t.match(store.findSpending(FIRST), { spent: 7n, uncovered: 0n });
   t.match(usageOf(store, clock), {
-    ...{ calls: 2, failedCalls: 1, estimatedCalls: 0, promptTokens: 3, cachedTokens: 1, completionTokens: 2 },
+    ...{
+      calls: 2,
+      failedCalls: 1,
+      estimatedCalls: 0,
+      promptTokens: 3,
+      cachedTokens: 1,
+      cacheWriteTokens: 0,
+      cacheWrite1hTokens: 0,
+      reasoningTokens: 0,
+      completionTokens: 2,
+    },
     ...{ cost: 7n, uncovered: 0n },
   });
   t.match(await audit(path, BOUNDS), { differences: [] });

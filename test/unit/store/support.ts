@@ -20,7 +20,7 @@ import { Ledger } from '#src/ledger/ledger.js';
 import { LedgerFlush, type FlushStore, type LedgerFlushOptions } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import { SpentTotals } from '#src/store/spent-totals.js';
-import type { Catalog } from '#src/registry/catalog.js';
+import { type Catalog, tokenPriceOf } from '#src/registry/catalog.js';
 import { createGroupNames, GroupNames } from '#src/registry/group-names.js';
 import { createKeyTableBuffers, KeyTable } from '#src/registry/key-table.js';
 import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
@@ -62,7 +62,7 @@ export const CATALOG: Catalog = {
       aliases: [],
       ownedBy: 'house',
       createdSeconds: 1_700_000_000,
-      price: { inputPicoUnits: price, cachedInputPicoUnits: price, outputPicoUnits: price },
+      price: tokenPriceOf({ inputPicoUnits: price, outputPicoUnits: price }),
       outputTokensMax: 100,
       passMembers: [],
     },
@@ -185,12 +185,16 @@ export function serve(house: House, account: number, cost: bigint, more: Partial
     endedMs: house.clock.wallMs(),
     promptTokens: 3,
     cachedTokens: 1,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
     completionTokens: 2,
     charged: asPicoUnits(cost),
     uncovered: asPicoUnits(0n),
     account: index,
     key: asKeyIndex(0),
     model: 0,
+    requested: 0,
     outcome: 'served',
     source: 0,
     durationMs: 5,

@@ -176,7 +176,14 @@ void t.test('promtool has nothing to say', { skip: !HAS_PROMTOOL && 'no promtool
 void t.test('every family is declared as it is shown', async (t) => {
   const { exposition, listeners } = world(1);
   listeners[0]!.countCall(modelSlotOf(0), 'ok', false);
-  const tokens = { promptTokens: 1, cachedTokens: 0, completionTokens: 1 };
+  const tokens = {
+    promptTokens: 1,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
+    completionTokens: 1,
+  };
   listeners[0]!.countUsage(modelSlotOf(0), tokens, 1n);
   listeners[0]!.observeDuration(modelSlotOf(0), 1);
   listeners[0]!.observeFirstToken(modelSlotOf(0), 1);
@@ -198,7 +205,14 @@ void t.test('a thousand models that all had calls', async (t) => {
   const { exposition, listeners } = world(1_000);
   for (let model = 0; model < 1_000; model++) {
     for (const metrics of listeners) {
-      const tokens = { promptTokens: model, cachedTokens: 0, completionTokens: 1 };
+      const tokens = {
+        promptTokens: model,
+        cachedTokens: 0,
+        cacheWriteTokens: 0,
+        cacheWrite1hTokens: 0,
+        reasoningTokens: 0,
+        completionTokens: 1,
+      };
       metrics.countCall(modelSlotOf(model), 'ok', false);
       metrics.countUsage(modelSlotOf(model), tokens, 1n);
       metrics.observeDuration(modelSlotOf(model), model);

@@ -29,7 +29,14 @@ import { ListenerMetrics, UpstreamMetrics } from '#src/telemetry/metrics-writers
 
 const NOW = asWallMs(1_763_800_000_000);
 const LINE_BYTES = 64;
-const TOKENS = { promptTokens: 100, cachedTokens: 40, completionTokens: 7 };
+const TOKENS = {
+  promptTokens: 100,
+  cachedTokens: 40,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  reasoningTokens: 0,
+  completionTokens: 7,
+};
 
 /** Words that are not zero. */
 function touched(stripes: readonly Float64Array[]): string[] {

@@ -29,7 +29,7 @@ const call: CallSpanRecord = {
   model: 'gpt-4o-mini',
   provider: 'openai',
   stream: false,
-  tokens: [9, 0, 12],
+  tokens: [9, 0, 3, 12, 5],
   costPicoUnits: 8_550_000n,
   queuedMs: 0,
 };
@@ -73,7 +73,9 @@ const CALL_ATTRIBUTES = {
   'gen_ai.request.stream': false,
   'gen_ai.usage.input_tokens': 9,
   'gen_ai.usage.cache_read.input_tokens': 0,
+  'gen_ai.usage.cache_creation.input_tokens': 3,
   'gen_ai.usage.output_tokens': 12,
+  'gen_ai.usage.reasoning.output_tokens': 5,
   'tollgate.request.id': 'req_3fQx0aZcW8Lk-1c',
   'tollgate.account.id': 'acct_abc',
   'tollgate.cost': 0.00000855,

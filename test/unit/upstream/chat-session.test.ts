@@ -45,6 +45,9 @@ void t.test('the echo model, whole and streamed', async (t) => {
   t.strictSame(downstream.usage, {
     promptTokens: 2,
     cachedTokens: 0,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
     completionTokens: 2,
     source: 'reported',
   });

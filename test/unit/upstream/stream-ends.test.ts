@@ -255,6 +255,9 @@ void t.test(
         // A report of nothing beside a text is not believed in any part.
         promptTokens: tokens === 0 ? COUNTED.promptTokens : USAGE.prompt_tokens,
         cachedTokens: 0,
+        cacheWriteTokens: 0,
+        cacheWrite1hTokens: 0,
+        reasoningTokens: 0,
         completionTokens: wanted,
         source: 'estimated',
       });

@@ -17,8 +17,24 @@ const REQUEST: CountRequest = {
   completionBytes: 0,
   relayedBytes: 0,
 };
-const COUNTED: Usage = { promptTokens: 1, cachedTokens: 0, completionTokens: 2, source: 'counted' };
-const ESTIMATED: Usage = { promptTokens: 9, cachedTokens: 0, completionTokens: 0, source: 'estimated' };
+const COUNTED: Usage = {
+  promptTokens: 1,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  reasoningTokens: 0,
+  completionTokens: 2,
+  source: 'counted',
+};
+const ESTIMATED: Usage = {
+  promptTokens: 9,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  reasoningTokens: 0,
+  completionTokens: 0,
+  source: 'estimated',
+};
 
 void t.test('the count where there is one, else an estimate and a line in the log', async (t) => {
   const log = new FakeLog();

@@ -54,7 +54,15 @@ void t.test("the cookbook's example: 129 tokens with cl100k_base, 124 with o200k
   t.equal(countTokens(request(messages, { tokenizer: 'cl100k_base' })).promptTokens, 129);
   const usage = countTokens(request(messages));
   t.equal(usage.promptTokens, 124);
-  t.strictSame(usage, { promptTokens: 124, cachedTokens: 0, completionTokens: 0, source: 'counted' });
+  t.strictSame(usage, {
+    promptTokens: 124,
+    cachedTokens: 0,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
+    completionTokens: 0,
+    source: 'counted',
+  });
   t.end();
 });
 
@@ -138,6 +146,9 @@ void t.test("'none' and long texts are estimated from their bytes", (t) => {
   t.strictSame(none, {
     promptTokens: 3 + 3 + 1 + 100,
     cachedTokens: 0,
+    cacheWriteTokens: 0,
+    cacheWrite1hTokens: 0,
+    reasoningTokens: 0,
     completionTokens: 0,
     source: 'estimated',
   });

@@ -1,11 +1,21 @@
 /** Reports in the shapes of each provider, as recorded, and those that contradict themselves. */
 import t from 'tap';
+import { NO_USAGE, usageMember } from '#src/providers/chat-writer.js';
 import { reportIn, tokensOfReport } from '#src/upstream/usage-shapes.js';
 
 const tokensIn = (event: object): unknown => tokensOfReport(reportIn(event as Record<string, unknown>));
-const told = (prompt: number, cached: number, output: number, reasoning = 0): object => ({
+const told = (
+  prompt: number,
+  cached: number,
+  output: number,
+  reasoning = 0,
+  written = 0,
+  written1h = 0,
+): object => ({
   promptTokens: prompt,
   cachedTokens: cached,
+  cacheWriteTokens: written,
+  cacheWrite1hTokens: written1h,
   completionTokens: output,
   reasoningTokens: reasoning,
 });
@@ -62,7 +72,54 @@ const SHAPES: [name: string, event: object, tokens: object][] = [
       prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 100, audio_tokens: 0 },
       ...reasoned(0),
     }),
-    told(194, 0, 2),
+    told(194, 0, 2, 0, 100),
+  ],
+  [
+    'LiteLLM before Claude',
+    usage(1_030, 5, 1_035, {
+      cache_read_input_tokens: 20,
+      cache_creation_input_tokens: 1_000,
+      prompt_tokens_details: {
+        cached_tokens: 20,
+        cache_creation_tokens: 1_000,
+        cache_creation_token_details: { ephemeral_5m_input_tokens: 600, ephemeral_1h_input_tokens: 400 },
+      },
+    }),
+    told(1_030, 20, 5, 0, 1_000, 400),
+  ],
+  [
+    'Portkey before Claude: the cache is beside the prompt, and in the total',
+    usage(10, 5, 1_035, {
+      cache_read_input_tokens: 20,
+      cache_creation_input_tokens: 1_000,
+      prompt_tokens_details: { cached_tokens: 20 },
+    }),
+    told(1_030, 20, 5, 0, 1_000),
+  ],
+  [
+    'the cache is beside the prompt, and not in the total',
+    usage(10, 5, 15, {
+      cache_read_input_tokens: 20,
+      cache_creation_input_tokens: 1_000,
+      cache_creation: { ephemeral_5m_input_tokens: 0, ephemeral_1h_input_tokens: 1_000 },
+    }),
+    told(1_030, 20, 5, 0, 1_000, 1_000),
+  ],
+  [
+    'written here for a provider',
+    {
+      usage: usageMember({
+        ...NO_USAGE,
+        promptTokens: 100,
+        cachedTokens: 30,
+        cacheWriteTokens: 60,
+        cacheWrite1hTokens: 20,
+        completionTokens: 9,
+        reasoningTokens: 4,
+        imagePromptTokens: 7,
+      }),
+    },
+    told(100, 30, 9, 4, 60, 20),
   ],
   [
     'Anthropic',
@@ -135,5 +192,12 @@ void t.test('what is not possible by itself', (t) => {
   t.equal(tokensIn(usage(undefined, 1)), 'malformed');
   t.equal(tokensIn(usage(5, 1, 5)), 'contradictory');
   t.equal(tokensIn(usage(5, 1, 6, { cached_tokens: 6 })), 'contradictory');
+  const written = (details: object) => tokensIn(usage(5, 1, 6, { prompt_tokens_details: details }));
+  t.equal(written({ cache_write_tokens: 6 }), 'contradictory');
+  t.equal(written({ cached_tokens: 3, cache_write_tokens: 3 }), 'contradictory');
+  t.equal(written({ cache_write_tokens: 3, cache_write_1h_tokens: 4 }), 'contradictory');
+  t.equal(written({ cache_write_tokens: 1.5 }), 'malformed');
+  t.equal(written({ cache_write_tokens: 3, cache_write_1h_tokens: 'x' }), 'malformed');
+  t.same(written({ cache_write_tokens: null, cache_write_1h_tokens: null }), told(5, 0, 1));
   t.end();
 });

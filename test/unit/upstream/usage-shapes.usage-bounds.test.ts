@@ -9,18 +9,18 @@ import {
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '#src/core/limits.js';
 import { asPicoUnits } from '#src/core/units.js';
-import { costOf, worstCaseOf } from '#src/registry/catalog.js';
+import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
 import { doubtOf, withinHold } from '#src/upstream/usage-shapes.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { requestOf } from '../../fixtures/upstream-server.js';
 import { newSeed, pick, random, type Random } from '../../support/protocol-values.js';
 
 const MODEL_MAX = 1_000;
-const PRICE = {
+const PRICE = tokenPriceOf({
   inputPicoUnits: asPicoUnits(3n),
   cachedInputPicoUnits: asPicoUnits(1n),
   outputPicoUnits: asPicoUnits(7n),
-};
+});
 
 const NUMBERS = [
   0,
@@ -130,6 +130,9 @@ void t.test(
       const counted = {
         promptTokens: Math.floor(next() * 1e6),
         cachedTokens: 0,
+        cacheWriteTokens: 0,
+        cacheWrite1hTokens: 0,
+        reasoningTokens: 0,
         completionTokens: Math.floor(next() * 1e6),
         source: 'counted',
       } as const;

@@ -12,7 +12,15 @@ const HEAD = `POST ${CHAT_PATH} HTTP/1.1\r\nhost: 127.0.0.1:${upstreamPort}\r\nc
 const HEAD_END = Buffer.from('\r\n\r\n');
 const LENGTH = 'content-length: ';
 const READ_BYTES = 64 * 1024;
-const NO_USAGE: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, source: 'reported' };
+const NO_USAGE: Usage = {
+  promptTokens: 0,
+  cachedTokens: 0,
+  cacheWriteTokens: 0,
+  cacheWrite1hTokens: 0,
+  reasoningTokens: 0,
+  completionTokens: 0,
+  source: 'reported',
+};
 
 /** One for all sockets: what it holds is used before the next read. */
 const buffer = Buffer.allocUnsafeSlow(READ_BYTES);
