@@ -17,9 +17,11 @@ import {
   asPicoUnits,
   asWallMs,
   type CallSlot,
+  asMonotonicMs,
   type GroupIndex,
   type KeyIndex,
   type ModelScopeIndex,
+  type MonotonicMs,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
@@ -101,6 +103,8 @@ export class Calls {
   readonly #taken = createTaken();
   readonly #held: Amounts = { tokens: 0, nanoUnits: 0 };
   readonly #used: Amounts = { tokens: 0, nanoUnits: 0 };
+  /** When the call that is being admitted began to take. */
+  #nowMs: MonotonicMs = asMonotonicMs(0);
 
   constructor(views: LedgerViews, options: CallsOptions) {
     const { inFlight, day, balance, dirty, quotas } = options;
@@ -157,14 +161,7 @@ export class Calls {
     const taken = this.#reservations.read(slot, this.#taken);
     const hold = this.#reservations.holdOf(slot);
     const settlement = this.#balance.settle(taken.account, hold, cost);
-    if (taken.scopes > 0) {
-      this.#setHeld(hold, taken.tokens);
-      this.#used.nanoUnits = nanoUnitsOf(cost);
-      this.#used.tokens = tokens;
-      this.#eachQuota(taken, (record, quota) =>
-        this.#quotas.settle(record, quota, this.#held, this.#used, taken),
-      );
-    }
+    if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens);
     this.#reservations.close(slot);
     this.#inFlight.giveBack(taken.account);
     this.#dirty.mark(taken.account);
@@ -181,11 +178,17 @@ export class Calls {
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens: number): void {
     const { account } = taken;
     this.#balance.reverse(account, charged, uncovered);
-    this.#giveBackDays(taken);
     if (taken.scopes > 0) {
+      this.#chain.recall(taken);
       this.#used.nanoUnits = nanoUnitsOf(asPicoUnits(charged + uncovered));
       this.#used.tokens = tokens;
-      this.#eachQuota(taken, (record, quota) => this.#quotas.reverse(record, quota, this.#used, taken));
+    }
+    this.#giveBackDays(taken);
+    for (let scope = 0; scope < taken.scopes; scope++) {
+      const quotas = taken.masks[scope]! & ~DAY_BIT;
+      if (quotas === 0) continue;
+      this.#quotas.reverse(this.#chain.links[scope]!.record, quotas, this.#used, taken);
+      this.#mark(scope);
     }
     this.#dirty.mark(account);
   }
@@ -197,12 +200,29 @@ export class Calls {
     const { account } = taken;
     const hold = this.#reservations.holdOf(slot);
     this.#balance.giveBack(account, hold);
-    if (taken.scopes > 0) this.#setHeld(hold, taken.tokens);
+    if (taken.scopes > 0) {
+      this.#setHeld(hold, taken.tokens);
+      this.#chain.recall(taken);
+    }
     this.#giveBack(taken);
     this.#reservations.close(slot);
     this.#inFlight.giveBack(account);
     this.#dirty.mark(account);
     return true;
+  }
+
+  #settleQuotas(taken: Taken, hold: PicoUnits, cost: PicoUnits, tokens: number): void {
+    this.#setHeld(hold, taken.tokens);
+    this.#used.nanoUnits = nanoUnitsOf(cost);
+    this.#used.tokens = tokens;
+    this.#chain.recall(taken);
+    const nowMs = this.#options.clock.monotonicMs();
+    for (let scope = 0; scope < taken.scopes; scope++) {
+      const quotas = taken.masks[scope]! & ~DAY_BIT;
+      if (quotas === 0) continue;
+      this.#quotas.settle(this.#chain.links[scope]!.record, quotas, this.#held, this.#used, taken, nowMs);
+      this.#mark(scope);
+    }
   }
 
   #setHeld(hold: PicoUnits, tokens: number): void {
@@ -228,6 +248,7 @@ export class Calls {
     this.#setHeld(needs.hold, needs.tokens);
     taken.tokens = needs.tokens;
     this.#quotas.readPeriods(taken);
+    this.#nowMs = this.#options.clock.monotonicMs();
     let all = 0;
     for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
@@ -244,8 +265,10 @@ export class Calls {
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
     for (const quota of ORDER) {
-      if (quota !== CALLS_PER_DAY && (all & (1 << quota)) === 0) continue;
+      const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
+      if ((all & bit) === 0) continue;
       for (let scope = 0; scope < taken.scopes; scope++) {
+        if ((this.#chain.links[scope]!.mask & bit) === 0) continue;
         const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!took) {
           this.#giveBack(taken);
@@ -253,7 +276,7 @@ export class Calls {
         }
         if (taken.day === day && taken.month === month) continue;
         const later: Periods = { day: taken.day, month: taken.month };
-        this.#quotas.release(this.#chain.links[scope]!.record, quota, this.#held, taken);
+        this.#quotas.release(this.#chain.links[scope]!.record, 1 << quota, this.#held, taken, this.#nowMs);
         taken.masks[scope]! &= ~(1 << quota);
         this.#giveBack(Object.assign(taken, { day, month }));
         Object.assign(taken, later).masks.fill(0);
@@ -263,24 +286,22 @@ export class Calls {
     return undefined;
   }
 
-  /** Takes of one quota of one scope; true if it has none. */
+  /** Takes of one quota of one scope that has it. */
   #take(scope: number, quota: number): boolean {
     const taken = this.#taken;
-    const { index, record, mask, limits, first } = this.#chain.links[scope]!;
-    const bit = 1 << quota;
-    if ((mask & bit) === 0) return true;
-    if (!this.#quotas.take(record, quota, limits[first + quota]!, this.#held, taken)) return false;
-    taken.masks[scope]! |= bit;
+    const { index, record, limits, first } = this.#chain.links[scope]!;
+    const limit = limits[first + quota]!;
+    if (!this.#quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
+    taken.masks[scope]! |= 1 << quota;
     const { low } = this.#options;
     if (low !== undefined && this.#quotas.ranLow()) tell(low, scope, index);
     return true;
   }
 
-  /** Takes a call of the day of one scope; true if it has no limit. */
+  /** Takes a call of the day of one scope that has a limit. */
   #takeDayOf(scope: number, { account, plan }: CallScopes): boolean {
     const taken = this.#taken;
-    const { index, mask, callsPerDay } = this.#chain.links[scope]!;
-    if (scope !== ACCOUNT_SCOPE && (mask & DAY_BIT) === 0) return true;
+    const { index, callsPerDay } = this.#chain.links[scope]!;
     const dayNumber =
       scope === ACCOUNT_SCOPE
         ? this.#day.take(account, plan.callsPerDay)
@@ -303,30 +324,34 @@ export class Calls {
     return { ...refusal, kind: 'model', resetsMs: take.resetWallMs, asks: take.asks };
   }
 
-  /** Gives back all that is in `taken`, of amounts `#held`, but the account's hold and calls in flight. */
+  /**
+   * Gives back all that is in `taken`, of amounts `#held` and scopes in the links of the chain, but the
+   * account's hold and calls in flight.
+   */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes === 0) return;
-    this.#eachQuota(taken, (record, quota) => this.#quotas.release(record, quota, this.#held, taken));
+    const nowMs = this.#options.clock.monotonicMs();
+    for (let scope = 0; scope < taken.scopes; scope++) {
+      const quotas = taken.masks[scope]! & ~DAY_BIT;
+      if (quotas === 0) continue;
+      this.#quotas.release(this.#chain.links[scope]!.record, quotas, this.#held, taken, nowMs);
+      this.#mark(scope);
+    }
   }
 
   #giveBackDays(taken: Taken): void {
     const { account, masks, scopes, dayNumber } = taken;
     if (scopes === 0 || (masks[ACCOUNT_SCOPE]! & DAY_BIT) !== 0) this.#day.giveBack(account, dayNumber);
-    if (scopes === 0) return;
-    this.#chain.each(taken, (scope, index) => {
-      if (scope === ACCOUNT_SCOPE || (masks[scope]! & DAY_BIT) === 0) return;
-      this.#chain.limitedAt(scope).giveBackDay(index, dayNumber);
-    });
+    for (let scope = 0; scope < scopes; scope++) {
+      if (scope === ACCOUNT_SCOPE || (masks[scope]! & DAY_BIT) === 0) continue;
+      this.#chain.limitedAt(scope).giveBackDay(this.#chain.links[scope]!.index, dayNumber);
+    }
   }
 
-  /** Visits each quota that the call took of a quota record, and marks its scopes dirty. */
-  #eachQuota(taken: Taken, visit: (record: number, quota: number) => void): void {
-    this.#chain.each(taken, (scope, index, record) => {
-      const mask = taken.masks[scope]! & ~DAY_BIT;
-      for (let bits = mask; bits !== 0; bits &= bits - 1) visit(record, 31 - Math.clz32(bits & -bits));
-      if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).mark(index);
-    });
+  /** Accounts are marked by those who call this. */
+  #mark(scope: number): void {
+    if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).mark(this.#chain.links[scope]!.index);
   }
 
   /** A need that exceeds a limit is named first, whatever was refused. */

@@ -19,6 +19,7 @@ import {
   type GroupIndex,
   type KeyIndex,
   type ModelScopeIndex,
+  type MonotonicMs,
   type PicoUnits,
   type WallMs,
 } from '../core/units.js';
@@ -90,6 +91,12 @@ export class Ledger {
   readonly #balance: Balance;
   readonly #calls: Calls;
   readonly #dirty: DirtySet;
+  /** For `tokenMinuteOf`. */
+  readonly #tight: { limit: number | undefined; taken: number; record: number | undefined } = {
+    limit: undefined,
+    taken: 0,
+    record: undefined,
+  };
 
   /**
    * If `buffers` has a `calendar`, limits are shared: all counts are of what this process was granted
@@ -323,26 +330,38 @@ export class Ledger {
     plan: QuotaLimits,
     key: KeyIndex | undefined,
   ): TokenMinute | undefined {
-    let tight: TokenMinute | undefined;
-    if (key !== undefined) tight = this.#tighterMinute(tight, this.keys.recordOf(key));
-    const limit = plan.tokensPerMinute;
-    if (limit !== undefined) {
-      tight = this.#tighterMinute(tight, recordOf(this.#views, { kind: 'account', index: account }), limit);
+    let group = this.groupOf(account);
+    const ofPlan = plan.tokensPerMinute;
+    if (ofPlan === undefined && key === undefined && group === undefined) return undefined;
+    const nowMs = this.#clock.monotonicMs();
+    const tight = this.#tight;
+    tight.limit = undefined;
+    if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
+    if (ofPlan !== undefined) {
+      this.#tighten(recordOf(this.#views, { kind: 'account', index: account }), nowMs, ofPlan);
     }
-    for (let group = this.groupOf(account); group !== undefined; group = this.groups.parentOf(group)) {
-      tight = this.#tighterMinute(tight, this.groups.recordOf(group));
+    for (; group !== undefined; group = this.groups.parentOf(group)) {
+      this.#tighten(this.groups.recordOf(group), nowMs);
     }
-    return tight;
+    const { limit, taken, record } = tight;
+    if (limit === undefined) return undefined;
+    const resetMs = taken === 0 ? 0 : this.#quotas.msUntilTokensFree(record, nowMs);
+    return { limit, remaining: Math.max(0, limit - taken), resetMs };
   }
 
-  #tighterMinute(
-    tight: TokenMinute | undefined,
+  /** Sets `#tight` to the scope with that record, if it has a limit of tokens a minute and fewer left. */
+  #tighten(
     record: number | undefined,
+    nowMs: MonotonicMs,
     limit = record === undefined ? undefined : this.#quotas.tokensPerMinuteOf(record),
-  ): TokenMinute | undefined {
-    if (limit === undefined) return tight;
-    const minute = this.#quotas.tokenMinuteOf(record, limit);
-    return tight === undefined || minute.remaining < tight.remaining ? minute : tight;
+  ): void {
+    if (limit === undefined) return;
+    const tight = this.#tight;
+    const taken = this.#quotas.minuteTokensOf(record, nowMs);
+    if (tight.limit !== undefined && limit - taken >= tight.limit - tight.taken) return;
+    tight.limit = limit;
+    tight.taken = taken;
+    tight.record = record;
   }
 
   /**

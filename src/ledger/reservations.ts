@@ -104,10 +104,10 @@ export class Reservations {
   open(slot: CallSlot, hold: PicoUnits, taken: Taken): void {
     const words = this.#words32;
     const first = slot * RESERVATION_WORDS32;
-    Atomics.store(words, first + ACCOUNT, taken.account);
-    Atomics.store(words, first + DAY_NUMBER, taken.dayNumber);
-    Atomics.store(words, first + SCOPE_COUNT, taken.scopes);
-    Atomics.store(this.#words64, slot * RESERVATION_WORDS64 + HOLD, hold);
+    words[first + ACCOUNT] = taken.account;
+    words[first + DAY_NUMBER] = taken.dayNumber;
+    words[first + SCOPE_COUNT] = taken.scopes;
+    this.#words64[slot * RESERVATION_WORDS64 + HOLD] = hold;
     if (taken.scopes > 0) {
       words[first + CALL_KEY] = taken.key === undefined ? 0 : taken.key + 1;
       words[first + CALL_MODEL] = taken.model === undefined ? 0 : taken.model + 1;
@@ -131,9 +131,9 @@ export class Reservations {
   read(slot: CallSlot, taken: Taken): Taken {
     const words = this.#words32;
     const first = slot * RESERVATION_WORDS32;
-    taken.account = asAccountIndex(Atomics.load(words, first + ACCOUNT));
-    taken.dayNumber = Atomics.load(words, first + DAY_NUMBER);
-    taken.scopes = Atomics.load(words, first + SCOPE_COUNT);
+    taken.account = asAccountIndex(words[first + ACCOUNT]!);
+    taken.dayNumber = words[first + DAY_NUMBER]!;
+    taken.scopes = words[first + SCOPE_COUNT]!;
     if (taken.scopes === 0) return taken;
     const key = words[first + CALL_KEY]!;
     const model = words[first + CALL_MODEL]!;
@@ -150,7 +150,7 @@ export class Reservations {
   }
 
   holdOf(slot: CallSlot): PicoUnits {
-    return asPicoUnits(Atomics.load(this.#words64, slot * RESERVATION_WORDS64 + HOLD));
+    return asPicoUnits(this.#words64[slot * RESERVATION_WORDS64 + HOLD]!);
   }
 
   close(slot: CallSlot): void {

@@ -17,7 +17,7 @@ import {
   SCOPES_MAX,
   type Taken,
 } from './reservations.js';
-import type { ScopeQuotas } from './scope-quotas.js';
+import type { PlanQuotas, ScopeQuotas } from './scope-quotas.js';
 
 export const FLIGHT_BIT = 1 << EXTENDED_QUOTAS.indexOf('calls_in_flight');
 
@@ -78,7 +78,7 @@ export class ScopeChain {
   readonly #besides: Int32Array;
   readonly #tables: ScopeTables;
   #lastQuotas: QuotaLimits | undefined;
-  #lastMask = 0;
+  #lastPlan: PlanQuotas = { mask: 0, limits: NO_LIMITS };
 
   constructor(views: LedgerViews, tables: ScopeTables) {
     this.#besides = views.besides;
@@ -94,23 +94,27 @@ export class ScopeChain {
     taken.scopes = 0;
     if (plan.quotas !== this.#lastQuotas) {
       this.#lastQuotas = plan.quotas;
-      this.#lastMask = this.#tables.quotas.planOf(plan.quotas).mask & ~FLIGHT_BIT;
+      const { mask, limits } = this.#tables.quotas.planOf(plan.quotas);
+      this.#lastPlan = { mask: mask & ~FLIGHT_BIT, limits };
     }
+    const ofPlan = this.#lastPlan;
     const group = Atomics.load(this.#besides, account * BESIDE_WORDS32 + GROUP);
-    if (this.#lastMask === 0 && group === 0 && key === undefined && model === undefined) return true;
+    if (ofPlan.mask === 0 && group === 0 && key === undefined && model === undefined) return true;
     const { keys, groups, quotas } = this.#tables;
     taken.key = key;
     taken.model = undefined;
     taken.group = group === 0 ? undefined : ((group - 1) as GroupIndex);
-    taken.masks.fill(0);
+    for (let scope = 0; scope < SCOPES_MAX; scope++) taken.masks[scope] = 0;
     for (let scope = 0; scope < GROUP_SCOPE; scope++) this.links[scope]!.mask = 0;
     if (key !== undefined) this.#linkLimited(KEY_SCOPE, key, keys);
-    if (this.#lastMask !== 0) {
+    if (ofPlan.mask !== 0) {
       const record = quotas.recordAt(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD);
       if (record === undefined) return false;
-      this.#linkPlan(ACCOUNT_SCOPE, record, plan.quotas, this.#lastMask);
+      this.#linkPlan(ACCOUNT_SCOPE, record, ofPlan.mask, ofPlan.limits);
     }
-    this.links[ACCOUNT_SCOPE]!.index = account;
+    const ofAccount = this.links[ACCOUNT_SCOPE]!;
+    ofAccount.index = account;
+    ofAccount.mask |= DAY_BIT;
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     let scopes: number = GROUP_SCOPE;
     for (let at = taken.group; at !== undefined && scopes < SCOPES_MAX; at = groups.parentOf(at)) {
@@ -129,34 +133,35 @@ export class ScopeChain {
     return limited;
   }
 
-  /** Visits each scope of which an ended call took; `index` is the account's, or that in `limitedAt`. */
-  each(taken: Taken, visit: (scope: number, index: number, record: number) => void): void {
-    const { groups } = this.#tables;
-    const { masks, account, key, model } = taken;
-    if (masks[KEY_SCOPE] !== 0) this.#visit(KEY_SCOPE, key!, visit);
+  /** Sets index and record of those `links` of which an ended call took. */
+  recall({ scopes, masks, account, key, model, group }: Taken): void {
+    if (masks[KEY_SCOPE] !== 0) this.#recall(KEY_SCOPE, key!);
     if (masks[ACCOUNT_SCOPE] !== 0) {
-      const record = Atomics.load(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD) - 1;
-      visit(ACCOUNT_SCOPE, account, record);
+      const link = this.links[ACCOUNT_SCOPE]!;
+      link.index = account;
+      link.record = Atomics.load(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD) - 1;
     }
-    if (masks[MODEL_SCOPE] !== 0) this.#visit(MODEL_SCOPE, model!, visit);
-    for (let scope = GROUP_SCOPE, at = taken.group; scope < taken.scopes; scope++) {
-      if (masks[scope] !== 0) this.#visit(scope, at!, visit);
-      at = groups.parentOf(at!);
+    if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
+    for (let scope = GROUP_SCOPE, at = group; scope < scopes; scope++) {
+      if (masks[scope] !== 0) this.#recall(scope, at!);
+      at = this.#tables.groups.parentOf(at!);
     }
   }
 
-  #visit(scope: number, index: number, visit: (scope: number, index: number, record: number) => void): void {
-    visit(scope, index, this.limitedAt(scope).recordOf(index) ?? -1);
+  #recall(scope: number, index: number): void {
+    const link = this.links[scope]!;
+    link.index = index;
+    link.record = this.limitedAt(scope).recordOf(index) ?? -1;
   }
 
   #linkModel(account: AccountIndex, { modelIndex, limits }: ModelRule, taken: Taken): boolean {
     const { models, modelScopes, quotas } = this.#tables;
-    const { mask } = quotas.planOf(limits);
+    const { mask, limits: ofModel } = quotas.planOf(limits);
     const slot = modelScopes.slotOf(account, modelIndex) as ModelScopeIndex | undefined;
     const record = slot === undefined ? undefined : mask === 0 ? -1 : models.recordOrNew(slot);
     if (slot === undefined || record === undefined) return false;
     const dayBit = limits.callsPerDay === undefined ? 0 : DAY_BIT;
-    this.#linkPlan(MODEL_SCOPE, record, limits, mask | dayBit);
+    this.#linkPlan(MODEL_SCOPE, record, mask | dayBit, ofModel);
     const link = this.links[MODEL_SCOPE]!;
     link.index = slot;
     link.callsPerDay = limits.callsPerDay ?? 0;
@@ -164,11 +169,11 @@ export class ScopeChain {
     return true;
   }
 
-  #linkPlan(scope: number, record: number, quotas: QuotaLimits, mask: number): void {
+  #linkPlan(scope: number, record: number, mask: number, limits: Float64Array): void {
     const link = this.links[scope]!;
     link.record = record;
     link.mask = mask;
-    link.limits = this.#tables.quotas.planOf(quotas).limits;
+    link.limits = limits;
     link.first = 0;
   }
 

@@ -17,7 +17,7 @@ import {
   type QuotaLimits,
   type QuotaName,
 } from '../core/quotas.js';
-import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
+import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
 import {
   EXTENDED_QUOTAS,
   LIMITS,
@@ -32,14 +32,22 @@ import type { Stocks, StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
 const PICO_PER_NANO = 1_000n;
+const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 const MINUTE_MS = 60_000;
+/** Of stocks that no calendar refills. */
+const NO_PERIOD = 0;
 const COUNT = EXTENDED_QUOTAS.length;
 const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
 const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 
 /** Nano-units, rounded up, of a hold or a cost. More than any limit is as good as any more. */
 export function nanoUnitsOf(amount: PicoUnits): number {
-  return Math.min(Number((amount + PICO_PER_NANO - 1n) / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
+  if (amount > EXACT_PICO_MAX)
+    return Math.min(Number((amount + PICO_PER_NANO - 1n) / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
+  // A tenth of the time. The quotient may be rounded to the next whole number; the product is exact.
+  const pico = Number(amount);
+  const nano = Math.floor(pico / 1_000);
+  return nano * 1_000 < pico ? nano + 1 : nano;
 }
 
 function limitOf(limit: number | PicoUnits): number {
@@ -168,13 +176,20 @@ export class ScopeQuotas {
 
   /**
    * Takes what a call needs of one quota; false, and takes nothing, if less than that is left, or nothing. If
-   * it counts toward a later period than `periods`, those are set to it.
+   * it counts toward a later period than `periods`, those are set to it. `nowMs`: when the call began to take.
    */
-  take(record: number, quota: number, limit: number, amounts: Amounts, periods: Periods): boolean {
+  take(
+    record: number,
+    quota: number,
+    limit: number,
+    amounts: Amounts,
+    periods: Periods,
+    nowMs: MonotonicMs,
+  ): boolean {
     const { unit, per } = KINDS[quota]!;
     const amount = amountOf(unit, amounts);
     if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
-      return this.#window.take(record, amount, limit);
+      return this.#window.take(record, amount, limit, nowMs);
     }
     const counted = this.#stocks.take(stockOf(record, quota), periodOf(per, periods), amount, limit);
     if (counted === undefined) return false;
@@ -183,32 +198,59 @@ export class ScopeQuotas {
     return true;
   }
 
-  /** Replaces what a call held of one quota by what it used. Calls of a month stay used. */
-  settle(record: number, quota: number, held: Amounts, used: Amounts, periods: Periods): void {
-    const { unit, per } = KINDS[quota]!;
-    if (unit === 'calls' && per !== 'flight') return;
-    const holds = amountOf(unit, held);
-    const uses = per === 'flight' ? 0 : amountOf(unit, used);
-    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) this.#window.settle(record, holds, uses);
-    else this.#stocks.settle(stockOf(record, quota), periodOf(per, periods), holds, uses);
+  /**
+   * Replaces what a call held of the quotas in `mask` by what it used. Calls of a month stay used. `nowMs`:
+   * when the call ended.
+   */
+  settle(
+    record: number,
+    mask: number,
+    held: Amounts,
+    used: Amounts,
+    periods: Periods,
+    nowMs: MonotonicMs,
+  ): void {
+    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+      const quota = lowestOf(bits);
+      const { unit, per } = KINDS[quota]!;
+      if (unit === 'calls' && per !== 'flight') continue;
+      const uses = per === 'flight' ? 0 : amountOf(unit, used);
+      this.#settle(record, quota, amountOf(unit, held), uses, periods, nowMs);
+    }
   }
 
-  /** Gives back all that a call held of one quota. */
-  release(record: number, quota: number, held: Amounts, periods: Periods): void {
-    const { unit, per } = KINDS[quota]!;
-    const holds = amountOf(unit, held);
-    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) this.#window.settle(record, holds, 0);
-    else this.#stocks.settle(stockOf(record, quota), periodOf(per, periods), holds, 0);
+  /** Gives back all that a call held of the quotas in `mask`. */
+  release(record: number, mask: number, held: Amounts, periods: Periods, nowMs: MonotonicMs): void {
+    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+      const quota = lowestOf(bits);
+      this.#settle(record, quota, amountOf(KINDS[quota]!.unit, held), 0, periods, nowMs);
+    }
   }
 
-  /** Takes back what a settled call used of a day or a month. Its tokens stay in the minute. */
-  reverse(record: number, quota: number, used: Amounts, periods: Periods): void {
-    const { unit, per } = KINDS[quota]!;
-    if (per !== 'day' && per !== 'month') return;
-    const stock = stockOf(record, quota);
-    const period = periodOf(per, periods);
-    if (unit === 'calls') this.#stocks.settle(stock, period, 1, 0);
-    else this.#stocks.reverse(stock, period, amountOf(unit, used));
+  #settle(
+    record: number,
+    quota: number,
+    held: number,
+    used: number,
+    periods: Periods,
+    nowMs: MonotonicMs,
+  ): void {
+    if (quota === TOKENS_PER_MINUTE && this.#window !== undefined)
+      this.#window.settle(record, held, used, nowMs);
+    else this.#stocks.settle(stockOf(record, quota), periodOf(KINDS[quota]!.per, periods), held, used);
+  }
+
+  /** Takes back what a settled call used of days and months in `mask`. Its tokens stay in the minute. */
+  reverse(record: number, mask: number, used: Amounts, periods: Periods): void {
+    for (let bits = mask; bits !== 0; bits &= bits - 1) {
+      const quota = lowestOf(bits);
+      const { unit, per } = KINDS[quota]!;
+      if (per !== 'day' && per !== 'month') continue;
+      const stock = stockOf(record, quota);
+      const period = periodOf(per, periods);
+      if (unit === 'calls') this.#stocks.settle(stock, period, 1, 0);
+      else this.#stocks.reverse(stock, period, amountOf(unit, used));
+    }
   }
 
   /** What a call takes of a quota. */
@@ -235,12 +277,17 @@ export class ScopeQuotas {
     return has ? this.limitOf(record, TOKENS_PER_MINUTE) : undefined;
   }
 
-  /** `record` is undefined for an account that has not called yet. */
-  tokenMinuteOf(record: number | undefined, limit: number): TokenMinute {
-    if (record === undefined) return { limit, remaining: limit, resetMs: 0 };
-    const { taken, settled } = this.#useOf(record, TOKENS_PER_MINUTE);
-    const resetMs = this.#window?.msUntilFree(record, taken > settled) ?? MINUTE_MS;
-    return { limit, remaining: Math.max(0, limit - taken), resetMs: taken === 0 ? 0 : resetMs };
+  /** Tokens of the minute that are taken. `record` is undefined for an account that has not called yet. */
+  minuteTokensOf(record: number | undefined, nowMs: MonotonicMs): number {
+    if (record === undefined) return 0;
+    if (this.#window !== undefined) return this.#window.takenOf(record, nowMs);
+    return this.#stocks.read(stockOf(record, TOKENS_PER_MINUTE), NO_PERIOD).taken;
+  }
+
+  /** Milliseconds until all tokens of the minute are free again, if calls in flight end now. */
+  msUntilTokensFree(record: number | undefined, nowMs: MonotonicMs): number {
+    if (record === undefined) return 0;
+    return this.#window === undefined ? MINUTE_MS : this.#window.msUntilFree(record, nowMs);
   }
 
   /** Those quotas of a record that have limits, and what of them is used. */
@@ -381,6 +428,11 @@ function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
 
 export function stockOf(record: number, quota: number): number {
   return record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
+}
+
+/** The number of the lowest bit. */
+function lowestOf(bits: number): number {
+  return 31 - Math.clz32(bits & -bits);
 }
 
 function amountOf(unit: (typeof KINDS)[number]['unit'], { tokens, nanoUnits }: Amounts): number {

@@ -36,6 +36,7 @@
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { QUOTA_TOKENS_MAX } from '../core/quotas.js';
+import type { MonotonicMs } from '../core/units.js';
 import {
   LAST_MARKED,
   type QuotaViews,
@@ -78,12 +79,15 @@ export class TokenWindow {
     this.#clock = clock;
   }
 
-  /** Takes `amount` (not negative); false, and takes nothing, if less is left, or nothing. */
-  take(record: number, amount: number, limit: number): boolean {
+  /**
+   * Takes `amount` (not negative); false, and takes nothing, if less is left, or nothing. `nowMs` may be from
+   * before: then more weighs, not less.
+   */
+  take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       // Before the look at the marks: what weighs by them was counted in this word or in a later one.
       const taken = Atomics.load(this.#words64, takenAt(record));
-      const used = this.#weightOf(record, taken, this.#tick(record) - TICKS_PER_MINUTE);
+      const used = this.#weightOf(record, taken, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
       if (used >= limit || used + amount > limit) return false;
       if (amount === 0) return true;
       const next = taken + BigInt(amount);
@@ -92,12 +96,12 @@ export class TokenWindow {
     throw new Error('invariant broken: tokens are taken or refused in bounded tries');
   }
 
-  /** Replaces `held` by `used`, which weighs for a minute from now. */
-  settle(record: number, held: number, used: number): void {
+  /** Replaces `held` by `used`, which weighs for a minute from `nowMs`: then the call had ended. */
+  settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
     if (counted > held) Atomics.add(this.#words64, takenAt(record), BigInt(counted - held));
     if (counted > 0) {
-      this.#mark(record);
+      this.#mark(record, nowMs);
       Atomics.add(this.#words64, takenAt(record) + STOCK_SETTLED, BigInt(counted));
     }
     if (counted < held) Atomics.sub(this.#words64, takenAt(record), BigInt(held - counted));
@@ -107,8 +111,15 @@ export class TokenWindow {
   read(record: number): { readonly taken: number; readonly held: number } {
     const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
     const taken = Atomics.load(this.#words64, takenAt(record));
-    const weight = this.#weightOf(record, taken, this.#tick(record) - TICKS_PER_MINUTE);
+    const now = this.#tick(record, this.#clock.monotonicMs());
+    const weight = this.#weightOf(record, taken, now - TICKS_PER_MINUTE);
     return { taken: weight, held: Math.min(weight, differenceOf(taken, settled)) };
+  }
+
+  /** What weighs at `nowMs`. */
+  takenOf(record: number, nowMs: MonotonicMs): number {
+    const taken = Atomics.load(this.#words64, takenAt(record));
+    return this.#weightOf(record, taken, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
   }
 
   /**
@@ -117,7 +128,7 @@ export class TokenWindow {
    */
   msUntil(record: number, amount: number, limit: number): number {
     const nowMs = this.#clock.monotonicMs();
-    const now = this.#tick(record);
+    const now = this.#tick(record, nowMs);
     const taken = Atomics.load(this.#words64, takenAt(record));
     let tick = now - TICKS_PER_MINUTE;
     while (tick <= now) {
@@ -128,10 +139,12 @@ export class TokenWindow {
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
   }
 
-  /** Milliseconds until nothing weighs, if calls in flight (`isHeld`: there are some) end now. */
-  msUntilFree(record: number, isHeld: boolean): number {
-    const from = isHeld ? this.#tick(record) : Atomics.load(this.#words32, lastAt(record));
-    return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - this.#clock.monotonicMs());
+  /** Milliseconds until nothing weighs, if calls in flight end at `nowMs`. */
+  msUntilFree(record: number, nowMs: MonotonicMs): number {
+    const settled = Atomics.load(this.#words64, takenAt(record) + STOCK_SETTLED);
+    const isHeld = differenceOf(Atomics.load(this.#words64, takenAt(record)), settled) > 0;
+    const from = isHeld ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
+    return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
   }
 
   /** Counts `used` tokens of calls that ended `ageMs` ago. Main thread, before the scope is first used. */
@@ -148,11 +161,8 @@ export class TokenWindow {
   }
 
   /** The tick it is, or that of another thread whose clock is ahead. */
-  #tick(record: number): number {
-    return Math.max(
-      Math.floor(this.#clock.monotonicMs() / TICK_MS),
-      Atomics.load(this.#words32, lastAt(record)),
-    );
+  #tick(record: number, nowMs: MonotonicMs): number {
+    return Math.max(Math.floor(nowMs / TICK_MS), Atomics.load(this.#words32, lastAt(record)));
   }
 
   /**
@@ -180,9 +190,9 @@ export class TokenWindow {
   }
 
   /** Writes the mark of the tick it is, unless it is there. */
-  #mark(record: number): void {
+  #mark(record: number, nowMs: MonotonicMs): void {
     for (let tries = 0; tries < TRIES_MAX; tries++) {
-      const tick = this.#tick(record);
+      const tick = this.#tick(record, nowMs);
       const at = marksAt(record) + (tick % TOKEN_MARK_COUNT);
       const seen = Atomics.load(this.#words64, at);
       if (!hasTick(seen, tick)) {

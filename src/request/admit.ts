@@ -12,7 +12,7 @@ import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/cha
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
 import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
-import { askLease, LEASE_TRIES_MS_MAX, secondsUntil, tokenLimitOf } from './rate-limit.js';
+import { askLease, LEASE_TRIES_MS_MAX, secondsUntil, setTokenLimit } from './rate-limit.js';
 import {
   ACCOUNT_CALLS_FULL,
   bodyTooCostly,
@@ -82,7 +82,7 @@ export function admit(
     channel.release(slot);
     return admitted;
   }
-  if (context.tokenLimit !== undefined) context.tokenLimit = tokenLimitOf(caller, listener);
+  setTokenLimit(context, listener);
   context.admission = { slot, modelIndex, model, call: admitted, admittedMs: listener.clock.monotonicMs() };
   return undefined;
 }

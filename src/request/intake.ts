@@ -36,7 +36,7 @@ import {
   type EarlierResponse,
 } from './idempotency.js';
 import type { ListenerLimits } from './messages.js';
-import { passMinute } from './rate-limit.js';
+import { passMinute, setTokenLimit } from './rate-limit.js';
 import {
   DISCARDED_BYTES_MAX,
   outsideOfCallbacks,
@@ -232,6 +232,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.stopSweep();
     exchange.keyed?.giveUp();
     if (!exchange.clientGone) {
+      // An unknown caller has no limits, and `admit` has set what refused the call.
+      if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
+        setTokenLimit(exchange, this.#listener);
       this.#listener.metrics.countRefusal(error.detail ?? error.code);
       exchange.res.cork(() => writeError(exchange.res, error, exchange, { close }));
     }
@@ -274,6 +277,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
 
   #replay(earlier: EarlierResponse): void {
     this.#exchange.giveBackBody();
+    setTokenLimit(this.#exchange, this.#listener);
     const replay = new Replay(this.#exchange, earlier, this.#listener);
     this.#responder = replay;
     replay.start();

@@ -7,10 +7,10 @@
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { asAccountIndex, asGroupIndex, asKeyIndex, ceilDiv, type GroupIndex } from '../core/units.js';
+import { asAccountIndex, asGroupIndex, asKeyIndex, ceilDiv } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
 import type { MinuteTake } from '../ledger/window.js';
-import type { Caller, CallContext, ListenerContext, TokenLimitState } from './context.js';
+import type { Caller, CallContext, ListenerContext } from './context.js';
 import { DeferredBody, type BodyReceiver } from './read-body.js';
 import { ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { coordinatorLost } from './rejections.js';
@@ -75,19 +75,15 @@ function minuteOf(scope: ScopeMinute, method: 'takeMinute' | 'checkMinute', ledg
   return { scope, admitted, remaining, resetWallMs, asks };
 }
 
-/** The scopes of a caller that have a limit, in the order of `takeMinutes`. */
-function scopesOf(
-  { key, account, isLimited, plan }: Caller,
-  group: GroupIndex | undefined,
-  ledger: Ledger,
-): ScopeMinute[] {
-  const scopes: ScopeMinute[] = [];
+/** The scopes of a caller that have a limit, in the order of `takeMinutes`; undefined: the account alone. */
+function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): ScopeMinute[] | undefined {
+  const ofAccount = (): ScopeMinute => ({ kind: 'account', index: account, limit: plan.requestsPerMinute });
+  let scopes: ScopeMinute[] | undefined;
   const ofKey = isLimited ? ledger.keys.requestsPerMinuteOf(key) : undefined;
-  if (ofKey !== undefined) scopes.push({ kind: 'key', index: key, limit: ofKey });
-  scopes.push({ kind: 'account', index: account, limit: plan.requestsPerMinute });
-  for (let above = group; above !== undefined; above = ledger.groups.parentOf(above)) {
-    const limit = ledger.groups.requestsPerMinuteOf(above);
-    if (limit !== undefined) scopes.push({ kind: 'group', index: above, limit });
+  if (ofKey !== undefined) scopes = [{ kind: 'key', index: key, limit: ofKey }, ofAccount()];
+  for (let group = ledger.groupOf(account); group !== undefined; group = ledger.groups.parentOf(group)) {
+    const limit = ledger.groups.requestsPerMinuteOf(group);
+    if (limit !== undefined) (scopes ??= [ofAccount()]).push({ kind: 'group', index: group, limit });
   }
   return scopes;
 }
@@ -97,25 +93,24 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before the rate limit');
   const { ledger } = listener;
-  const { account, isLimited, plan } = caller;
-  context.tokenLimit = tokenLimitOf(caller, listener);
+  const { account, plan } = caller;
   const limit = plan.requestsPerMinute;
-  const group = ledger.groupOf(account);
-  // Most callers have a plan alone, and this spares them two objects.
-  if (!isLimited && group === undefined) {
+  const scopes = scopesOf(caller, ledger);
+  if (scopes === undefined) {
     return outcomeOf(context, 'account', account, limit, ledger.takeMinute(account, limit), listener);
   }
-  const tight = takeMinutes(scopesOf(caller, group, ledger), ledger);
+  const tight = takeMinutes(scopes, ledger);
   const { kind, index } = tight.scope;
   return outcomeOf(context, kind, index, tight.scope.limit, tight, listener);
 }
 
-/** For the headers of responses: of the caller's scopes the one with the fewest tokens of the minute left. */
-export function tokenLimitOf(
-  { account, plan, key, isLimited }: Caller,
-  { ledger }: ListenerContext,
-): TokenLimitState | undefined {
-  return ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
+/**
+ * Sets `context.tokenLimit`, for the headers of the response, to that of the caller's scopes with the fewest
+ * tokens of the minute left. Once for each request: when it is admitted, is rejected or is replayed.
+ */
+export function setTokenLimit(context: CallContext, { ledger }: ListenerContext): void {
+  const { account, plan, key, isLimited } = context.caller!;
+  context.tokenLimit = ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
 function outcomeOf(

@@ -8,7 +8,7 @@ import { asGroupIndex, asPicoUnits } from '#src/core/units.js';
 import type { Usage } from '#src/protocol/usage.js';
 import { admit } from '#src/request/admit.js';
 import type { CallContext, ListenerContext } from '#src/request/context.js';
-import { limitRate } from '#src/request/rate-limit.js';
+import { limitRate, setTokenLimit } from '#src/request/rate-limit.js';
 import { release, reverse, settle } from '#src/request/settle.js';
 import { chatCall, knownCaller, openHouse, type House } from './support.js';
 
@@ -224,7 +224,7 @@ void t.test('the tightest of key, plan and group is in the headers of tokens', (
   };
   const limitOf = (bounds: object, keyLimits?: object) => {
     const context = knownCaller(house, bounds, keyLimits);
-    limitRate(context, house.listener);
+    setTokenLimit(context, house.listener);
     return context.tokenLimit;
   };
   t.match(limitOf(plan, {}), { limit: 300, remaining: 300, resetMs: 0 });
