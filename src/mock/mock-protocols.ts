@@ -1,9 +1,11 @@
 /** The mock's protocols by the names of `mock-upstream --provider`. */
 import type { ProviderName } from '../core/provider-names.js';
+import { ANTHROPIC_MOCK } from './mock-anthropic.js';
 import { AZURE_MOCK, OPENAI_MOCK } from './mock-openai.js';
 import type { MockProtocol } from './mock-protocol.js';
 
 export const MOCK_PROTOCOLS: Readonly<Partial<Record<ProviderName, MockProtocol>>> = {
   openai: OPENAI_MOCK,
   azure: AZURE_MOCK,
+  anthropic: ANTHROPIC_MOCK,
 };

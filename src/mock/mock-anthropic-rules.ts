@@ -1,0 +1,311 @@
+/**
+ * What Anthropic's API refuses of a request, for the mock: unknown members, wrong values, tool results out of
+ * place, empty texts. mock-anthropic.ts calls it. Pure.
+ *
+ * Follows the types of @anthropic-ai/sdk 1.12, and platform.claude.com, pages "Errors", "Versions", "Handle
+ * tool calls" and "Mid-conversation system messages", as of November 2026. Messages are near to Anthropic's.
+ */
+import { isRecord } from './mock-protocol.js';
+
+export type Fields = Readonly<Record<string, unknown>>;
+
+const OLD_VERSION = '2023-06-01';
+const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
+
+const MARK = 'cache_control';
+const MEMBERS: Readonly<Record<string, readonly string[]>> = {
+  request: [
+    'model',
+    'messages',
+    'max_tokens',
+    'system',
+    'stream',
+    'stop_sequences',
+    'temperature',
+    'top_p',
+    'top_k',
+    'tools',
+    'tool_choice',
+    'thinking',
+    'output_config',
+    'metadata',
+    'service_tier',
+    'container',
+    'inference_geo',
+    MARK,
+  ],
+  message: ['role', 'content'],
+  tool: ['name', 'description', 'input_schema', 'type', 'strict', MARK],
+  thinking_config: ['type', 'budget_tokens', 'display'],
+  tool_choice: ['type', 'name', 'disable_parallel_tool_use'],
+  output_config: ['effort', 'format'],
+  text: ['type', 'text', 'citations', MARK],
+  image: ['type', 'source', MARK],
+  document: ['type', 'source', 'title', 'context', 'citations', MARK],
+  thinking: ['type', 'thinking', 'signature'],
+  redacted_thinking: ['type', 'data'],
+  tool_use: ['type', 'id', 'name', 'input', MARK],
+  tool_result: ['type', 'tool_use_id', 'content', 'is_error', MARK],
+};
+/** Which blocks a message of that role may have. */
+const BLOCKS: Readonly<Record<string, readonly string[]>> = {
+  user: ['text', 'image', 'document', 'tool_result'],
+  assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],
+  system: ['text'],
+  result: ['text', 'image', 'document'],
+};
+const SOURCES: Readonly<Record<string, readonly string[]>> = {
+  base64: ['type', 'media_type', 'data'],
+  url: ['type', 'url'],
+  text: ['type', 'media_type', 'data'],
+};
+const IMAGES: readonly unknown[] = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
+const TOOL_NAME = /^[\w-]{1,128}$/;
+const TOOL_ID = /^[\w-]+$/;
+const MARKS_MAX = 4;
+
+/** Thrown inside. */
+class Problem extends Error {}
+
+function must(isTrue: boolean, message: string): asserts isTrue {
+  if (!isTrue) throw new Problem(message);
+}
+
+/** The blocks of a content that follows the rules. */
+export function blocksIn(content: unknown): readonly Fields[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : (content as readonly Fields[]);
+}
+
+export function versionProblem(version: string | undefined, type: string | undefined): string | undefined {
+  if (version === undefined) return 'anthropic-version: header is required';
+  if (!VERSIONS.includes(version)) return `anthropic-version: "${version}" is not a valid version`;
+  return type?.startsWith('application/json') === true ? undefined : 'content-type: must be application/json';
+}
+
+/** The first rule that the request breaks; undefined if it breaks none. */
+export function anthropicProblem(request: Fields, version: string): string | undefined {
+  try {
+    checkRequest(request, version);
+    return undefined;
+  } catch (error) {
+    if (error instanceof Problem) return error.message;
+    throw error;
+  }
+}
+
+function checkRequest(request: Fields, version: string): void {
+  known(request, 'request', '');
+  must(typeof request.model === 'string', 'model: Field required');
+  const { max_tokens: maxTokens, messages, system, stop_sequences: stops, thinking } = request;
+  must(Number.isInteger(maxTokens), 'max_tokens: Field required');
+  must(Array.isArray(messages) && messages.length > 0, 'messages: at least one message is required');
+  for (const name of ['temperature', 'top_p'] as const) {
+    const value = request[name];
+    const isRight = value === undefined || (typeof value === 'number' && value >= 0 && value <= 1);
+    must(isRight, `${name}: range: 0..1`);
+    must(value === undefined || version === OLD_VERSION, `${name}: Extra inputs are not permitted`);
+  }
+  must(request.top_k === undefined || version === OLD_VERSION, 'top_k: Extra inputs are not permitted');
+  must(stops === undefined || Array.isArray(stops), 'stop_sequences: Input should be a valid list');
+  for (const stop of (stops ?? []) as unknown[])
+    must(
+      typeof stop === 'string' && stop.trim() !== '',
+      'stop_sequences: each stop sequence must contain non-whitespace',
+    );
+  if (system !== undefined) checkContent(system, 'system', 'system');
+  checkThinking(thinking, maxTokens as number, request);
+  checkTools(request);
+  checkMessages(messages);
+  const marks = JSON.stringify(request).split('"cache_control":{').length - 1;
+  must(
+    marks <= MARKS_MAX,
+    `A maximum of ${MARKS_MAX} blocks with cache_control may be provided. Found ${marks}.`,
+  );
+}
+
+function known(given: unknown, kind: string, path: string): asserts given is Fields {
+  must(isRecord(given), `${path}: Input should be a valid dictionary`);
+  for (const name in given)
+    must(
+      MEMBERS[kind]!.includes(name),
+      `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`,
+    );
+  const mark = given[MARK];
+  if (mark === undefined) return;
+  const isRight =
+    isRecord(mark) && mark.type === 'ephemeral' && [undefined, '5m', '1h'].includes(mark.ttl as string);
+  must(isRight, `${path}.cache_control: Input should be of type ephemeral`);
+}
+
+function checkThinking(
+  thinking: unknown,
+  maxTokens: number,
+  { output_config: output, temperature }: Fields,
+): void {
+  if (output !== undefined) {
+    known(output, 'output_config', 'output_config');
+    const { effort, format } = output;
+    const isEffort = [undefined, 'low', 'medium', 'high', 'xhigh', 'max'].includes(effort as string);
+    must(isEffort, 'output_config.effort: Input should be low, medium, high, xhigh or max');
+    if (format !== undefined) {
+      must(isRecord(format) && format.type === 'json_schema', 'output_config.format.type: Field required');
+      must(isRecord(format.schema), 'output_config.format.schema: Field required');
+    }
+  }
+  if (thinking === undefined) return;
+  known(thinking, 'thinking_config', 'thinking');
+  const { type, budget_tokens: budget } = thinking;
+  const types: readonly unknown[] = ['enabled', 'disabled', 'adaptive', 'between_tools'];
+  must(types.includes(type), 'thinking.type: unknown');
+  if (type !== 'enabled') return;
+  must(typeof budget === 'number' && budget >= 1024, 'thinking.budget_tokens: Input should be at least 1024');
+  must(budget < maxTokens, '`max_tokens` must be greater than `thinking.budget_tokens`.');
+  must(
+    temperature === undefined || temperature === 1,
+    '`temperature` may only be set to 1 when thinking is enabled.',
+  );
+}
+
+function checkTools({ tools, tool_choice: choice }: Fields): void {
+  must(
+    tools !== undefined || choice === undefined,
+    'tool_choice: may only be specified while providing tools.',
+  );
+  const names = new Set<unknown>();
+  ((tools ?? []) as unknown[]).forEach((tool, index) => {
+    const path = `tools.${index}`;
+    known(tool, 'tool', path);
+    must(
+      typeof tool.name === 'string' && TOOL_NAME.test(tool.name),
+      `${path}.name: String should match pattern`,
+    );
+    must(!names.has(tool.name), 'tools: Tool names must be unique.');
+    names.add(tool.name);
+    const { input_schema: schema } = tool;
+    must(isRecord(schema) && schema.type === 'object', `${path}.input_schema.type: Input should be 'object'`);
+  });
+  if (choice === undefined) return;
+  known(choice, 'tool_choice', 'tool_choice');
+  const types: readonly unknown[] = ['auto', 'any', 'tool', 'none'];
+  must(types.includes(choice.type), 'tool_choice.type: unknown');
+  must(
+    choice.type !== 'tool' || names.has(choice.name),
+    `tool_choice.name: Tool '${String(choice.name)}' not found`,
+  );
+}
+
+function checkMessages(messages: readonly unknown[]): void {
+  let calls = new Set<unknown>();
+  let before = '';
+  messages.forEach((message, index) => {
+    const path = `messages.${index}`;
+    known(message, 'message', path);
+    const { role } = message;
+    must(
+      typeof role === 'string' && BLOCKS[role] !== undefined && role !== 'result',
+      `${path}.role: unknown`,
+    );
+    must(index > 0 || role === 'user', 'messages: first message must use the "user" role');
+    if (role === 'system') must(before === 'user', `${path}: a system message must follow a user message`);
+    if (before === 'system')
+      must(
+        role === 'assistant',
+        `messages.${index - 1}: must be the last one or be followed by an assistant`,
+      );
+    before = role;
+    checkContent(message.content, role, `${path}.content`);
+    if (role === 'system') return;
+    const blocks = blocksIn(message.content);
+    checkResults(blocks, calls, path, index);
+    calls = new Set(blocks.flatMap(({ type, id }) => (type === 'tool_use' ? [id] : [])));
+    if (index === messages.length - 1 && role === 'assistant') {
+      const text = blocks.at(-1)!.text as string | undefined;
+      must(
+        text === undefined || text === text.trimEnd(),
+        'final assistant content cannot end with trailing whitespace',
+      );
+    }
+  });
+}
+
+/** Each call of the message before has its result, and in front of all else. */
+function checkResults(
+  blocks: readonly Fields[],
+  calls: ReadonlySet<unknown>,
+  path: string,
+  index: number,
+): void {
+  const results = blocks.filter(({ type }) => type === 'tool_result');
+  const answered = new Set(results.map(({ tool_use_id: id }) => id));
+  for (const id of answered)
+    must(
+      calls.has(id),
+      `${path}.content: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`,
+    );
+  for (const id of calls)
+    must(
+      answered.has(id),
+      `messages.${index - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${String(id)}.`,
+    );
+  must(answered.size === results.length, `${path}: each tool_use must have a single result`);
+  const isFirst = blocks.slice(0, results.length).every(({ type }) => type === 'tool_result');
+  must(isFirst, `${path}: \`tool_result\` blocks must come first`);
+}
+
+function checkContent(content: unknown, role: string, path: string): void {
+  if (typeof content === 'string') {
+    must(content.trim() !== '', `${path}: text content blocks must contain non-whitespace text`);
+    return;
+  }
+  must(Array.isArray(content) && content.length > 0, `${path}: all messages must have non-empty content`);
+  content.forEach((block: unknown, index) => checkBlock(block, role, `${path}.${index}`));
+}
+
+function checkBlock(block: unknown, role: string, path: string): void {
+  must(isRecord(block), `${path}: Input should be a valid dictionary`);
+  const { type } = block;
+  const isKnown = typeof type === 'string' && BLOCKS[role]!.includes(type);
+  must(
+    isKnown,
+    `${path}: Input tag '${String(type)}' found using 'type' does not match any of the expected tags`,
+  );
+  known(block, type, path);
+  switch (type) {
+    case 'text':
+      must(typeof block.text === 'string', `${path}.text: Field required`);
+      must(block.text.trim() !== '', `${path}: text content blocks must contain non-whitespace text`);
+      break;
+    case 'image':
+    case 'document':
+      checkSource(block.source, type, path);
+      break;
+    case 'thinking':
+      must(typeof block.thinking === 'string', `${path}.thinking: Field required`);
+      must(typeof block.signature === 'string', `${path}.signature: Field required`);
+      break;
+    case 'tool_use':
+      must(typeof block.id === 'string' && TOOL_ID.test(block.id), `${path}.id: String should match pattern`);
+      must(isRecord(block.input), `${path}.input: Input should be a valid dictionary`);
+      break;
+    case 'tool_result':
+      must(typeof block.tool_use_id === 'string', `${path}.tool_use_id: Field required`);
+      if (block.content !== undefined) checkContent(block.content, 'result', `${path}.content`);
+      break;
+    default:
+  }
+}
+
+function checkSource(source: unknown, kind: string, path: string): void {
+  must(isRecord(source), `${path}.source: Field required`);
+  const members = SOURCES[String(source.type)];
+  must(members !== undefined, `${path}.source: Input tag does not match any of the expected tags`);
+  for (const name in source)
+    must(members.includes(name), `${path}.source.${name}: Extra inputs are not permitted`);
+  if (source.type === 'url') {
+    must(String(source.url).startsWith('https://'), `${path}.source.url: Only HTTPS URLs are supported`);
+    return;
+  }
+  const types = kind === 'image' ? IMAGES : [source.type === 'text' ? 'text/plain' : 'application/pdf'];
+  must(types.includes(source.media_type), `${path}.source.media_type: Input should be ${types.join(', ')}`);
+  must(typeof source.data === 'string' && source.data !== '', `${path}.source.data: Field required`);
+}

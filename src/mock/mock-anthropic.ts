@@ -1,0 +1,208 @@
+/**
+ * The mock's Anthropic protocol: POST /v1/messages, whole and streamed. mock-protocols.ts has it by its name;
+ * mock-anthropic-rules.ts says what is wrong with a request. Pure.
+ *
+ * Follows platform.claude.com, pages "Messages", "Streaming messages" and "Errors", and the types of
+ * @anthropic-ai/sdk 1.12, as of November 2026.
+ */
+import { anthropicProblem, blocksIn, versionProblem, type Fields } from './mock-anthropic-rules.js';
+import {
+  BYTES_PER_TOKEN,
+  brokenSse,
+  isRecord,
+  jsonOf,
+  sseFrame,
+  steeringOf,
+  type MockAnswer,
+  type MockCall,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+} from './mock-protocol.js';
+
+const ID = 'msg_mock';
+const REQUEST_ID = 'req_mock';
+/** What a block of thinking is signed with. */
+const SIGNATURE = 'bW9jayBzaWduYXR1cmU=';
+
+const ERROR_TYPES: Readonly<Record<number, string>> = {
+  400: 'invalid_request_error',
+  401: 'authentication_error',
+  402: 'billing_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  504: 'timeout_error',
+  529: 'overloaded_error',
+};
+
+const STOPS: Readonly<Record<MockAnswer['finish'], string>> = {
+  stop: 'end_turn',
+  length: 'max_tokens',
+  tool_calls: 'tool_use',
+  content_filter: 'refusal',
+};
+
+function errorText(status: number, message: string): string {
+  const type = ERROR_TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+  return JSON.stringify({ type: 'error', error: { type, message, details: null }, request_id: REQUEST_ID });
+}
+
+function errorOf(status: number, message: string): MockError {
+  return { status, error: errorText(status, message), moreHeaders: ['request-id', REQUEST_ID] };
+}
+
+function read({ path, headers, body }: MockCall): MockRequest | MockError {
+  if (path !== '/v1/messages') return errorOf(404, 'Not Found');
+  if (!headers['x-api-key'] && headers.authorization?.startsWith('Bearer ') !== true)
+    return errorOf(401, 'x-api-key header is required');
+  if (headers['x-api-key'] !== undefined && headers.authorization !== undefined)
+    return errorOf(401, 'invalid x-api-key');
+  const version = headers['anthropic-version'];
+  const wrong = versionProblem(version, headers['content-type']);
+  if (wrong !== undefined) return errorOf(400, wrong);
+  const request = jsonOf(body);
+  if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
+  const problem = anthropicProblem(request, version!);
+  if (problem !== undefined) return errorOf(400, problem);
+  if (request.model === 'missing') return errorOf(404, 'model: missing');
+  return requestOf(request);
+}
+
+/** `request` follows the rules. */
+function requestOf(request: Fields): MockRequest {
+  const messages = request.messages as readonly Fields[];
+  let prompt = '';
+  let promptBytes = 0;
+  for (const { role, content } of [{ role: 'system', content: request.system ?? '' }, ...messages])
+    for (const { type, text } of blocksIn(content)) {
+      if (type !== 'text') continue;
+      promptBytes += Buffer.byteLength(text as string);
+      if (role === 'user') prompt = text as string;
+    }
+  const tools = (request.tools ?? []) as readonly { name: string }[];
+  const choice = request.tool_choice as Fields | undefined;
+  return {
+    model: request.model as string,
+    stream: request.stream === true,
+    includeUsage: true,
+    promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
+    steering: steeringOf(prompt),
+    toolNames: choice?.type === 'tool' ? [choice.name as string] : tools.map(({ name }) => name),
+    answersTools: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
+  };
+}
+
+/** `output`: tokens so far, for the start of a stream. */
+function usageOf({ usage }: MockAnswer, output?: number): object | undefined {
+  return (
+    usage && {
+      input_tokens: usage.prompt - usage.cached - usage.written,
+      cache_creation_input_tokens: usage.written,
+      cache_read_input_tokens: usage.cached,
+      cache_creation: {
+        ephemeral_5m_input_tokens: usage.written - usage.writtenForHour,
+        ephemeral_1h_input_tokens: usage.writtenForHour,
+      },
+      output_tokens: output ?? usage.completion,
+      output_tokens_details:
+        output === undefined && usage.reasoning > 0 ? { thinking_tokens: usage.reasoning } : null,
+      server_tool_use: null,
+      service_tier: 'standard',
+      inference_geo: null,
+      speed: null,
+    }
+  );
+}
+
+/** How a message ends. */
+function endOf({ finish }: MockAnswer): object {
+  const isRefusal = finish === 'content_filter';
+  return {
+    stop_reason: STOPS[finish],
+    stop_sequence: null,
+    stop_details: isRefusal
+      ? { type: 'refusal', category: null, explanation: 'The mock was told to refuse.' }
+      : null,
+    container: null,
+  };
+}
+
+function messageOf(answer: MockAnswer, content: readonly object[], end: object, usage: object | undefined) {
+  return {
+    id: ID,
+    type: 'message',
+    role: 'assistant',
+    model: answer.request.model,
+    content,
+    diagnostics: null,
+    ...end,
+    ...(usage === undefined ? {} : { usage }),
+  };
+}
+
+function whole(answer: MockAnswer): string {
+  const { thinking, texts, tools } = answer;
+  const content: object[] = tools.map(({ id, name, pieces }) => ({
+    type: 'tool_use',
+    id,
+    name,
+    input: JSON.parse(pieces.join('')) as unknown,
+    caller: { type: 'direct' },
+  }));
+  if (texts.length > 0) content.unshift({ type: 'text', text: texts.join(''), citations: null });
+  if (thinking.length > 0)
+    content.unshift({ type: 'thinking', thinking: thinking.join(''), signature: SIGNATURE });
+  return JSON.stringify(messageOf(answer, content, endOf(answer), usageOf(answer)));
+}
+
+function event(type: string, more: object = {}): Uint8Array {
+  return sseFrame(JSON.stringify({ type, ...more }), type);
+}
+
+function frames(answer: MockAnswer): Uint8Array[] {
+  const { thinking, texts, tools } = answer;
+  const nothing = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
+  const message = messageOf(answer, [], nothing, usageOf(answer, 1));
+  const events: Uint8Array[] = [event('message_start', { message })];
+  let index = 0;
+  const block = (start: object, deltas: readonly object[]): void => {
+    events.push(event('content_block_start', { index, content_block: start }));
+    if (index === 0) events.push(event('ping'));
+    for (const delta of deltas) events.push(event('content_block_delta', { index, delta }));
+    events.push(event('content_block_stop', { index }));
+    index++;
+  };
+  if (thinking.length > 0)
+    block({ type: 'thinking', thinking: '', signature: '' }, [
+      ...thinking.map((text) => ({ type: 'thinking_delta', thinking: text })),
+      { type: 'signature_delta', signature: SIGNATURE },
+    ]);
+  if (texts.length > 0)
+    block(
+      { type: 'text', text: '', citations: null },
+      texts.map((text) => ({ type: 'text_delta', text })),
+    );
+  for (const { id, name, pieces } of tools)
+    block(
+      { type: 'tool_use', id, name, input: {}, caller: { type: 'direct' } },
+      ['', ...pieces].map((json) => ({ type: 'input_json_delta', partial_json: json })),
+    );
+  const usage = usageOf(answer);
+  events.push(
+    event('message_delta', { delta: endOf(answer), ...(usage === undefined ? {} : { usage }) }),
+    event('message_stop'),
+  );
+  return events;
+}
+
+export const ANTHROPIC_MOCK: MockProtocol = {
+  streamType: 'text/event-stream; charset=utf-8',
+  read,
+  whole,
+  frames,
+  error: errorOf,
+  errorFrame: (status, message) => sseFrame(errorText(status, message), 'error'),
+  broken: brokenSse,
+};

@@ -1,0 +1,163 @@
+/** What the Anthropic mock sends, read by Anthropic's own SDK; and what it refuses. */
+import Anthropic from '@anthropic-ai/sdk';
+import t from 'tap';
+import { anthropicProblem } from '#src/mock/mock-anthropic-rules.js';
+import { ANTHROPIC_MOCK } from '#src/mock/mock-anthropic.js';
+import { mockOptionsWith, MOCK_DEFAULTS } from '#src/mock/mock-options.js';
+import { started } from '#src/mock/mock-upstream.js';
+
+type Options = Parameters<typeof mockOptionsWith>[1];
+
+const TOOLS: Anthropic.Tool[] = [
+  { name: 'weather', input_schema: { type: 'object', properties: { text: { type: 'string' } } } },
+];
+const MESSAGES: Anthropic.MessageParam[] = [{ role: 'user', content: 'Hello there' }];
+
+async function clientOf(
+  scope: { teardown(act: () => void): unknown },
+  texts: [string, string][],
+): Promise<Anthropic> {
+  const answers = mockOptionsWith(MOCK_DEFAULTS, new Map(texts) as unknown as Options);
+  const mock = await started({ host: '127.0.0.1', port: 0, record: true, provider: 'anthropic', answers });
+  scope.teardown(() => mock.close());
+  return new Anthropic({ apiKey: 'k', baseURL: `http://127.0.0.1:${mock.port}`, maxRetries: 0 });
+}
+
+const LONG: [string, string][] = [
+  ['bytes', '60'],
+  ['chunks', '6'],
+  ['toolCalls', '2'],
+  ['thinkingBytes', '40'],
+  ['cachedTokens', '3'],
+  ['cacheWriteTokens', '5'],
+  ['cacheWriteHourTokens', '7'],
+];
+
+void t.test('the SDK reads thinking, text, two calls and usage, whole and streamed alike', async (t) => {
+  const client = await clientOf(t, LONG);
+  const params = { model: 'claude-x', max_tokens: 100, messages: MESSAGES, tools: TOOLS };
+  const whole = await client.messages.create(params);
+  t.match(
+    whole.content.map(({ type }) => type),
+    ['thinking', 'text', 'tool_use', 'tool_use'],
+  );
+  t.equal(whole.stop_reason, 'tool_use');
+  t.match(whole.usage, {
+    cache_creation_input_tokens: 12,
+    cache_read_input_tokens: 3,
+    cache_creation: { ephemeral_5m_input_tokens: 5, ephemeral_1h_input_tokens: 7 },
+  });
+  const stream = client.messages.stream(params);
+  const types = new Set<string>();
+  stream.on('streamEvent', ({ type }) => types.add(type));
+  const streamed = await stream.finalMessage();
+  t.strictSame(
+    streamed.content.map((block) => ({ ...block })),
+    whole.content.map((block) => ({ ...block })),
+  );
+  t.equal(streamed.stop_reason, 'tool_use');
+  t.equal(streamed.usage.output_tokens, whole.usage.output_tokens);
+  t.equal(streamed.usage.input_tokens, whole.usage.input_tokens);
+  t.strictSame(types.size, 6, 'the SDK passes over ping');
+});
+
+void t.test('the SDK knows the errors', async (t) => {
+  const client = await clientOf(t, []);
+  const params = { model: 'claude-x', max_tokens: 9, messages: MESSAGES };
+  const steered = (query: string, stream = false): Promise<unknown> =>
+    stream
+      ? client.messages.stream(params, { headers: { 'x-mock': query } }).finalMessage()
+      : client.messages.create(params, { headers: { 'x-mock': query } });
+  const failed = (query: string, stream = false): Promise<unknown> =>
+    steered(query, stream).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+  t.match(await failed('status=529'), { status: 529, type: 'overloaded_error' });
+  t.match(await failed('status=429&retry_after=7'), { status: 429, type: 'rate_limit_error' });
+  t.match(await failed('status=402'), { status: 402, type: 'billing_error' });
+  t.match(String(await failed('fault=error-event', true)), /told to fail/);
+  await t.rejects(client.messages.create({ ...params, model: 'missing' }), /404.*missing/);
+  await t.rejects(client.messages.create({ ...params, messages: [] }), /400.*at least one message/);
+  const refused = (await steered('finish=content_filter')) as Anthropic.Message;
+  t.match(refused, { stop_reason: 'refusal', stop_details: { type: 'refusal' } });
+});
+
+void t.test('headers', (t) => {
+  const body = JSON.stringify({ model: 'm', max_tokens: 1, messages: [{ role: 'user', content: 'x' }] });
+  const base = { 'x-api-key': 'k', 'anthropic-version': '2023-06-01', 'content-type': 'application/json' };
+  const status = (headers: Record<string, string>, path = '/v1/messages'): number => {
+    const read = ANTHROPIC_MOCK.read({ path, query: '', headers, body });
+    return 'status' in read ? read.status : 200;
+  };
+  t.equal(status(base), 200);
+  t.equal(status({ ...base, 'anthropic-version': '2026-10-21' }), 200);
+  t.equal(status({ ...base, 'anthropic-version': '2024-01-01' }), 400);
+  t.equal(status({ 'x-api-key': 'k', 'content-type': 'application/json' }), 400, 'no version');
+  t.equal(status({ ...base, 'x-api-key': '' }), 401);
+  t.equal(status({ ...base, authorization: 'Bearer x' }), 401, 'two keys');
+  t.equal(status({ ...base, 'content-type': 'text/plain' }), 400);
+  t.equal(status(base, '/messages'), 404);
+  t.end();
+});
+
+const user = (content: unknown): object => ({ role: 'user', content });
+const use = (...ids: string[]): object => ({
+  role: 'assistant',
+  content: ids.map((id) => ({ type: 'tool_use', id, name: 'f', input: {} })),
+});
+const result = (id: string): object => ({ type: 'tool_result', tool_use_id: id, content: '1' });
+const text = (given: string): object => ({ type: 'text', text: given });
+
+const REFUSED: [name: string, members: object, problem: RegExp][] = [
+  ['an unknown member', { n: 1 }, /^n: Extra inputs/],
+  ['a member of a block', { messages: [user([{ ...text('a'), detail: 1 }])] }, /detail: Extra inputs/],
+  ['no bound', { max_tokens: undefined }, /max_tokens: Field required/],
+  ['temperature above 1', { temperature: 1.5 }, /temperature: range/],
+  ['an empty text', { messages: [user('')] }, /non-whitespace/],
+  ['an empty system', { system: [text(' ')] }, /non-whitespace/],
+  ['a call without result', { messages: [user('a'), use('x'), user('b')] }, /without `tool_result`/],
+  ['one of two results', { messages: [user('a'), use('x', 'y'), user([result('x')])] }, /: y\.$/],
+  ['a result without call', { messages: [user([result('x')])] }, /unexpected `tool_use_id`/],
+  [
+    'a result behind a text',
+    { messages: [user('a'), use('x'), user([text('b'), result('x')])] },
+    /come first/,
+  ],
+  ['an assistant first', { messages: [{ role: 'assistant', content: 'a' }] }, /first message/],
+  ['a system first', { messages: [{ role: 'system', content: 'a' }] }, /first message/],
+  [
+    'a system behind an assistant',
+    { messages: [user('a'), use(), { role: 'system', content: 'a' }] },
+    /non-empty content|must follow a user/,
+  ],
+  [
+    'a system before a user',
+    { messages: [user('a'), { role: 'system', content: 'b' }, user('c')] },
+    /followed by/,
+  ],
+  [
+    'a trailing space',
+    { messages: [user('a'), { role: 'assistant', content: 'b ' }] },
+    /trailing whitespace/,
+  ],
+  ['a stop of white space', { stop_sequences: ['\n'] }, /non-whitespace/],
+  ['a small budget', { thinking: { type: 'enabled', budget_tokens: 10 } }, /at least 1024/],
+  ['a large budget', { thinking: { type: 'enabled', budget_tokens: 5000 } }, /greater than/],
+  ['a choice without tools', { tool_choice: { type: 'auto' } }, /while providing tools/],
+  ['http', { messages: [user([{ type: 'image', source: { type: 'url', url: 'http://a' } }])] }, /HTTPS/],
+  [
+    'five marks',
+    { messages: [user(Array(5).fill({ ...text('a'), cache_control: { type: 'ephemeral' } }))] },
+    /maximum of 4/,
+  ],
+];
+
+void t.test('what breaks the rules', (t) => {
+  const base = { model: 'm', max_tokens: 2000, messages: [user('a')] };
+  t.equal(anthropicProblem(base, '2023-06-01'), undefined);
+  for (const [name, members, problem] of REFUSED)
+    t.match(anthropicProblem({ ...base, ...members }, '2023-06-01'), problem, name);
+  t.match(anthropicProblem({ ...base, temperature: 1 }, '2026-10-21'), /temperature: Extra/);
+  t.end();
+});
