@@ -1,4 +1,4 @@
-/** A stream of chat completion put together again, as a client does it: the message that a whole response has. */
+/** A stream of a chat completion put together again, as a client does: the message of a whole response. */
 
 export interface JoinedChat {
   readonly message: Record<string, unknown>;
@@ -14,6 +14,8 @@ interface ToolPiece {
   type?: string;
   function?: { name?: string; arguments?: string };
   extra_content?: unknown;
+  /** LiteLLM's name of the same. */
+  provider_specific_fields?: unknown;
 }
 interface Delta {
   content?: string | null;
@@ -32,21 +34,29 @@ interface ChunkShape {
 }
 
 /**
- * A thinking block may come in pieces or at once when it ends: consecutive pieces without a signature and the
- * signature are one.
+ * A thinking block comes with its signature when it ends, and its text came as `reasoning` before it; or,
+ * from LiteLLM, in pieces of which the last has the signature.
  */
-function addThinking(blocks: Record<string, unknown>[], piece: Record<string, unknown>): void {
+function addThinking(
+  blocks: Record<string, unknown>[],
+  piece: Record<string, unknown>,
+  reasoning: string,
+): void {
   const last = blocks.at(-1);
   if (piece.type === 'thinking' && last?.type === 'thinking' && !last.signature) {
-    last.thinking = String(last.thinking ?? '') + String(piece.thinking ?? '');
+    last.thinking = (last.thinking as string) + (piece.thinking as string);
     if (piece.signature) last.signature = piece.signature;
-  } else blocks.push({ ...piece });
+  } else
+    blocks.push(
+      piece.type === 'thinking' && piece.thinking === '' ? { ...piece, thinking: reasoning } : { ...piece },
+    );
 }
 
 /** `index`: of the choice. Throws if a chunk carries an error. */
 export function joinedChat(chunks: readonly object[], index = 0): JoinedChat {
   let content: string | null = null;
   let reasoning: string | undefined;
+  let unsigned = '';
   let extra: unknown;
   let finish: unknown = null;
   let usage: unknown;
@@ -60,14 +70,21 @@ export function joinedChat(chunks: readonly object[], index = 0): JoinedChat {
       const { delta } = choice;
       finish = choice.finish_reason ?? finish;
       if (typeof delta.content === 'string') content = (content ?? '') + delta.content;
-      if (typeof delta.reasoning_content === 'string')
+      if (typeof delta.reasoning_content === 'string') {
         reasoning = (reasoning ?? '') + delta.reasoning_content;
+        unsigned += delta.reasoning_content;
+      }
       extra = delta.extra_content ?? extra;
-      for (const piece of delta.thinking_blocks ?? []) addThinking(thinking, piece);
+      for (const piece of delta.thinking_blocks ?? []) {
+        addThinking(thinking, piece, unsigned);
+        if (piece.type === 'thinking') unsigned = '';
+      }
       for (const piece of delta.tool_calls ?? []) {
         const call = (tools[piece.index] ??= { type: 'function', function: { name: '', arguments: '' } });
         if (piece.id !== undefined) call.id = piece.id;
         if (piece.extra_content !== undefined) call.extra_content = piece.extra_content;
+        if (piece.provider_specific_fields !== undefined)
+          call.provider_specific_fields = piece.provider_specific_fields;
         const made = call.function as { name: string; arguments: string };
         made.name += piece.function?.name ?? '';
         made.arguments += piece.function?.arguments ?? '';

@@ -34,8 +34,10 @@ export interface Dialect {
   readonly usages: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   /** The first three: of text, of a bound that is reached, of tools. */
   readonly stops: readonly [string, string, string, ...string[]];
-  /** The last of what it can say in one message. */
+  /** What it has words for. */
   readonly kinds: readonly Block['kind'][];
+  /** The content-type of a stream. */
+  readonly streamType: string;
   whole(answer: AnswerCase): object;
   /** The whole stream. */
   stream(answer: AnswerCase): Buffer;
@@ -43,7 +45,7 @@ export interface Dialect {
 
 /** Pieces of a text as a stream brings them: of few characters, and never half of a code point. */
 function piecesOf(text: string): string[] {
-  const points = [...text];
+  const points = Array.from(text);
   const pieces: string[] = [];
   for (let at = 0; at < points.length; at += 7) pieces.push(points.slice(at, at + 7).join(''));
   return pieces;
@@ -93,6 +95,7 @@ export const ANTHROPIC: Dialect = {
     'model_context_window_exceeded',
   ],
   kinds: ['text', 'thinking', 'redacted', 'tool'],
+  streamType: 'text/event-stream',
   whole: ({ blocks, stop, usage }) => ({
     id: 'msg_01XFDUDYJgAACzvnptvVoYEL',
     type: 'message',
@@ -217,6 +220,7 @@ export const GEMINI: Dialect = {
     'OTHER',
   ],
   kinds: ['text', 'thinking', 'tool', 'signed'],
+  streamType: 'text/event-stream',
   whole: ({ blocks, stop, usage }) => ({
     candidates: [
       {
@@ -252,8 +256,8 @@ export const GEMINI: Dialect = {
 };
 
 /**
- * A frame of AWS's event stream: total length, length of the headers, CRC of both; headers with a name, type 7
- * and a text; payload; CRC of all. https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html
+ * A frame of AWS's event stream: total length, length of the headers, CRC of both; headers with a name, type
+ * 7 and a text; payload; CRC of all. "Event stream encoding" in the guide of Amazon Transcribe.
  */
 export function awsFrame(headers: Readonly<Record<string, string>>, payload: string): Buffer {
   const fields = Object.entries(headers).map(([name, value]) => {
@@ -315,6 +319,7 @@ export const BEDROCK: Dialect = {
     'malformed_tool_use',
   ],
   kinds: ['text', 'thinking', 'redacted', 'tool'],
+  streamType: 'application/vnd.amazon.eventstream',
   whole: ({ blocks, stop, usage }) => ({
     output: {
       message: {
