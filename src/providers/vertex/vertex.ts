@@ -1,18 +1,32 @@
 /**
- * Vertex AI: Gemini at Google Cloud, with a token of a service account. Its bodies are those of the Gemini
- * API; the path names project and region. provider-client.ts calls it. Upstream worker.
+ * Vertex AI: Gemini and Claude at Google Cloud, with a token of a service account. Gemini's bodies are those
+ * of the Gemini API, Claude's those of Anthropic's Messages; the path names project, region and publisher,
+ * which follows from the model's name. provider-client.ts calls it. Upstream worker.
  *
- * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1), read 2026-11.
+ * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
+ * docs/partner-models/claude/use-claude, read 2026-11.
  */
+import { isRecord, parsedJson } from '../../core/json.js';
+import { readAnthropicError } from '../anthropic/errors.js';
+import { writeMessages } from '../anthropic/request.js';
+import { readMessage } from '../anthropic/response.js';
+import { MessageStream } from '../anthropic/stream.js';
 import { readError } from '../gemini/errors.js';
 import { authorization, methodOf } from '../gemini/gemini.js';
 import { requestBody } from '../gemini/request.js';
 import { readResponse } from '../gemini/response.js';
 import { GeminiStream } from '../gemini/stream.js';
-import type { Provider, ProviderCall, ProviderRequest } from '../provider.js';
+import type { Provider, ProviderCall, ProviderFailure, ProviderRequest } from '../provider.js';
 
+const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
+/** The only version of Messages there; in the body, as `model` is in the path. */
+const CLAUDE_VERSION = 'vertex-2023-10-16';
 /** A tuned model is an endpoint of the project, whose name is a number. */
 const ENDPOINT = /^\d+$/;
+
+function isClaude({ model }: ProviderCall): boolean {
+  return CLAUDE.test(model);
+}
 
 /** `publisher`: whose model it is, unless the model's name says where it is. */
 function pathOf({ settings, model }: ProviderCall, publisher: string, method: string): string {
@@ -26,16 +40,35 @@ function pathOf({ settings, model }: ProviderCall, publisher: string, method: st
 }
 
 function write(call: ProviderCall): ProviderRequest {
+  const headers = authorization(call);
+  if (!isClaude(call))
+    return { path: pathOf(call, 'google', methodOf(call.stream)), headers, body: requestBody(call) };
+  const { betas } = call.settings;
   return {
-    path: pathOf(call, 'google', methodOf(call.stream)),
-    headers: authorization(call),
-    body: requestBody(call),
+    path: pathOf(call, 'anthropic', call.stream ? ':streamRawPredict' : ':rawPredict'),
+    headers,
+    body: JSON.stringify({
+      anthropic_version: CLAUDE_VERSION,
+      ...(betas.length > 0 && { anthropic_beta: betas }),
+      ...writeMessages(call),
+    }),
   };
+}
+
+/** Errors of Claude itself are Anthropic's, those of the platform before it Google's. */
+function readEitherError(
+  status: number,
+  header: (name: string) => string | undefined,
+  body: string,
+): ProviderFailure {
+  const value = parsedJson(body);
+  const isAnthropics = isRecord(value) && value.type === 'error';
+  return (isAnthropics ? readAnthropicError : readError)(status, header, body);
 }
 
 export const VERTEX: Provider = {
   write,
-  readResponse,
-  openStream: (call) => new GeminiStream(call),
-  readError,
+  readResponse: (body, call) => (isClaude(call) ? readMessage : readResponse)(body, call),
+  openStream: (call) => (isClaude(call) ? new MessageStream(call) : new GeminiStream(call)),
+  readError: readEitherError,
 };

@@ -1,4 +1,4 @@
-/** Paths of Vertex AI, by what kind of model it is. */
+/** Paths, bodies and errors of Vertex AI, by whose model it is. */
 import t from 'tap';
 import type { ProviderRequest } from '#src/providers/provider.js';
 import { VERTEX } from '#src/providers/vertex/vertex.js';
@@ -37,3 +37,86 @@ for (const [name, model, stream, path] of PATHS)
     t.strictSame(JSON.parse(request.body), { contents: [{ role: 'user', parts: [{ text: 'Hello' }] }] });
     t.end();
   });
+
+const CLAUDE =
+  '/v1/projects/my-project/locations/global/publishers/anthropic/models/claude-opus-4-5@20251101';
+const claudeCall = (stream: boolean): ReturnType<typeof geminiCall> =>
+  geminiCall(
+    { stream, max_tokens: 64 },
+    { model: 'claude-opus-4-5@20251101', stream, credential: TOKEN },
+    { ...SETTINGS, region: 'global', betas: ['context-1m-2025-08-07'] },
+  );
+
+void t.test("Claude is asked in Anthropic's words, with version and betas in the body", (t) => {
+  for (const stream of [false, true]) {
+    const { path, headers, body } = VERTEX.write(claudeCall(stream)) as ProviderRequest;
+    t.equal(path, `${CLAUDE}${stream ? ':streamRawPredict' : ':rawPredict'}`);
+    t.strictSame(headers, ['authorization', 'Bearer ya29.test']);
+    const members = JSON.parse(body) as Record<string, unknown>;
+    t.match(members, {
+      anthropic_version: 'vertex-2023-10-16',
+      anthropic_beta: ['context-1m-2025-08-07'],
+      max_tokens: 64,
+      messages: [{ role: 'user' }],
+    });
+    t.equal(members.model, undefined);
+    t.equal(members.stream, stream ? true : undefined);
+  }
+  t.end();
+});
+
+void t.test("Claude answers in Anthropic's words", (t) => {
+  const message = {
+    id: 'msg_vrtx_1',
+    type: 'message',
+    role: 'assistant',
+    model: 'claude-opus-4-5',
+    content: [{ type: 'text', text: 'Hi' }],
+    stop_reason: 'end_turn',
+    usage: { input_tokens: 3, output_tokens: 1 },
+  };
+  const read: unknown = JSON.parse(
+    VERTEX.readResponse(Buffer.from(JSON.stringify(message)), claudeCall(false)),
+  );
+  t.match(read, { id: 'msg_vrtx_1', choices: [{ message: { content: 'Hi' }, finish_reason: 'stop' }] });
+  const events = [
+    { type: 'message_start', message: { ...message, content: [], stop_reason: null } },
+    { type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } },
+    { type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text: 'Hi' } },
+    { type: 'content_block_stop', index: 0 },
+    { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 1 } },
+    { type: 'message_stop' },
+  ];
+  const stream = VERTEX.openStream(claudeCall(true));
+  const sse = events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join('');
+  t.match(
+    stream.push(Buffer.from(sse)) + stream.end(),
+    /"content":"Hi"[^]*"finish_reason":"stop"[^]*\[DONE\]/,
+  );
+  t.end();
+});
+
+void t.test("Gemini answers in Google's words", (t) => {
+  const response = { candidates: [{ content: { parts: [{ text: 'Hi' }] }, finishReason: 'STOP' }] };
+  const call = geminiCall({}, {}, SETTINGS);
+  t.match(VERTEX.readResponse(Buffer.from(JSON.stringify(response)), call), /"content":"Hi"/);
+  const stream = VERTEX.openStream(call);
+  t.match(stream.push(Buffer.from(`data: ${JSON.stringify(response)}\n\n`)), /"content":"Hi"/);
+  t.end();
+});
+
+void t.test('errors are of Anthropic or of Google', (t) => {
+  const none = (): undefined => undefined;
+  const anthropics = { type: 'error', error: { type: 'overloaded_error', message: 'Overloaded' } };
+  t.match(VERTEX.readError(529, none, JSON.stringify(anthropics)), { status: 503 });
+  const error = {
+    code: 404,
+    status: 'NOT_FOUND',
+    message: 'Publisher Model `projects/my-project/locations/us-east5/publishers/x` was not found.',
+  };
+  const failure = VERTEX.readError(404, none, JSON.stringify({ error }));
+  t.match(failure, { status: 404, code: 'model_not_found' });
+  t.notMatch(failure.message, /my-project/);
+  t.match(VERTEX.readError(429, none, JSON.stringify([{ error: { ...error, code: 429 } }])), { status: 429 });
+  t.end();
+});
