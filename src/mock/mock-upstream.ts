@@ -103,7 +103,8 @@ class MockServer {
     const { record, answers } = this.#settings;
     const isWanted = record || answers.echo || steering !== '' || !this.#isOpenAi;
     const headers = isWanted ? headersOf(request) : {};
-    const [path, query] = [request.getUrl(), request.getQuery()];
+    // Without `?` µWS gives undefined, whatever its types say.
+    const [path, query] = [request.getUrl(), request.getQuery() || ''];
     const earlier: Buffer[] = [];
     let earlierBytes = 0;
     response.onData((bytes, isLast) => {

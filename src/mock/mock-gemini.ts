@@ -1,0 +1,235 @@
+/**
+ * The mock's Gemini protocol; mock-vertex.ts has it at other paths. Requests are checked as the reference says: https://ai.google.dev/api/generate-content (v1beta),
+ * docs/function-calling and docs/thought-signatures, read 2026-11. Pure.
+ */
+import { wrongShape } from './gemini-shape.js';
+import {
+  BYTES_PER_TOKEN,
+  brokenSse,
+  isRecord,
+  jsonOf,
+  sseFrame,
+  steeringOf,
+  type MockAnswer,
+  type MockCall,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+  type MockUsage,
+} from './mock-protocol.js';
+
+type Json = Readonly<Record<string, unknown>>;
+
+const RESPONSE_ID = 'mock-response';
+/** Base64 of "signature". */
+const SIGNATURE = 'c2lnbmF0dXJl';
+const GEMINI_3 = /^gemini-[3-9]/;
+
+const STATUSES: Readonly<Record<number, string>> = {
+  400: 'INVALID_ARGUMENT',
+  401: 'UNAUTHENTICATED',
+  403: 'PERMISSION_DENIED',
+  404: 'NOT_FOUND',
+  429: 'RESOURCE_EXHAUSTED',
+  499: 'CANCELLED',
+  500: 'INTERNAL',
+  503: 'UNAVAILABLE',
+  504: 'DEADLINE_EXCEEDED',
+};
+
+function errorText(code: number, message: string, details: readonly object[] = []): string {
+  const status = STATUSES[code] ?? 'UNKNOWN';
+  return JSON.stringify({ error: { code, message, status, ...(details.length > 0 && { details }) } });
+}
+
+/** A `google.rpc.Status`. */
+export function refusal(status: number, message: string, details?: readonly object[]): MockError {
+  return { status, error: errorText(status, message, details) };
+}
+
+const list = (value: unknown): readonly Json[] =>
+  Array.isArray(value) ? (value as unknown[]).filter(isRecord) : [];
+const partsOf = (content: unknown): readonly Json[] => (isRecord(content) ? list(content.parts) : []);
+const counted = (parts: readonly Json[], name: string): number =>
+  parts.filter((part) => part[name] !== undefined).length;
+
+/** What Google says of a request whose members are known, but do not go together. */
+function wrongMeaning(request: Json, model: string): string | undefined {
+  const contents = list(request.contents);
+  if (contents.length === 0) return '* GenerateContentRequest.contents: contents is not specified';
+  for (const [index, content] of contents.entries()) {
+    const parts = partsOf(content);
+    if (content.role !== 'user' && content.role !== 'model') return 'Please use a valid role: user, model.';
+    if (parts.length === 0)
+      return `* GenerateContentRequest.contents[${index}].parts: contents.parts must not be empty.`;
+    if (parts.some((part) => part.text === '' && part.thoughtSignature === undefined))
+      return 'Unable to submit request because it must have a text parameter.';
+    const calls = counted(parts, 'functionCall');
+    const results = counted(partsOf(contents[index + 1]), 'functionResponse');
+    if (calls > 0 && index + 1 < contents.length && calls !== results)
+      return 'Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.';
+    const first = parts.find((part) => part.functionCall !== undefined);
+    if (GEMINI_3.test(model) && first !== undefined && first.thoughtSignature === undefined)
+      return 'Function call is missing a thought_signature in functionCall parts.';
+  }
+  return wrongConfig(request);
+}
+
+function wrongConfig({ generationConfig, toolConfig }: Json): string | undefined {
+  const config = isRecord(generationConfig) ? generationConfig : {};
+  const { temperature, thinkingConfig, responseMimeType: type } = config;
+  if (typeof temperature === 'number' && (temperature < 0 || temperature > 2))
+    return `Unable to submit request because it has a temperature value of ${temperature} but the supported range is from 0 (inclusive) to 2.`;
+  if ((config.responseSchema ?? config.responseJsonSchema) !== undefined && type !== 'application/json')
+    return 'Function calling with a response mime type: a schema needs application/json.';
+  if (config.logprobs !== undefined && config.responseLogprobs !== true)
+    return 'logprobs is set but response_logprobs is not.';
+  if (isRecord(thinkingConfig)) {
+    const { thinkingBudget, thinkingLevel } = thinkingConfig;
+    if (thinkingBudget !== undefined && thinkingLevel !== undefined)
+      return 'You can only set only one of thinking budget and thinking level.';
+  }
+  const calling = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
+  if (!isRecord(calling)) return undefined;
+  if (!['AUTO', 'ANY', 'NONE', 'VALIDATED'].includes(String(calling.mode))) return 'Invalid value at mode.';
+  const isRestricted = calling.allowedFunctionNames !== undefined;
+  return isRestricted && calling.mode !== 'ANY' && calling.mode !== 'VALIDATED'
+    ? 'allowed_function_names should only be set when the mode is ANY.'
+    : undefined;
+}
+
+/** What a body asks of that model, or why Google would refuse it. */
+export function readBody(body: string, model: string, stream: boolean): MockRequest | MockError {
+  const request = jsonOf(body);
+  if (!isRecord(request)) return refusal(400, 'Invalid JSON payload received.');
+  const wrong = wrongShape(request) ?? wrongMeaning(request, model);
+  if (wrong !== undefined) return refusal(400, wrong);
+  const contents = list(request.contents);
+  const texts = (content: unknown): string[] =>
+    partsOf(content).flatMap(({ text }) => (typeof text === 'string' ? [text] : []));
+  const all = [...texts(request.systemInstruction), ...contents.flatMap(texts)];
+  const asked = contents.filter(({ role }) => role === 'user').flatMap(texts);
+  const bytes = all.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  return {
+    model,
+    stream,
+    includeUsage: true,
+    promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
+    steering: steeringOf(asked.at(-1) ?? ''),
+    toolNames: toolNamesOf(request),
+    answersTools: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
+  };
+}
+
+function toolNamesOf({ tools, toolConfig }: Json): string[] {
+  const calling = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
+  const { mode, allowedFunctionNames: allowed } = isRecord(calling) ? calling : ({} as Json);
+  if (mode === 'NONE') return [];
+  const declared = list(tools).flatMap((tool) => list(tool.functionDeclarations));
+  const names = declared.map(({ name }) => String(name));
+  return Array.isArray(allowed) ? names.filter((name) => allowed.includes(name)) : names;
+}
+
+function usageMetadata(usage: MockUsage, share = 1): object {
+  const { prompt, cached, completion, reasoning } = usage;
+  const shown = Math.ceil((completion - reasoning) * share);
+  return {
+    promptTokenCount: prompt,
+    candidatesTokenCount: shown,
+    totalTokenCount: prompt + shown + reasoning,
+    ...(cached !== 0 && { cachedContentTokenCount: cached }),
+    promptTokensDetails: [{ modality: 'TEXT', tokenCount: prompt }],
+    ...(reasoning !== 0 && { thoughtsTokenCount: reasoning }),
+  };
+}
+
+const FINISHES = { stop: 'STOP', tool_calls: 'STOP', length: 'MAX_TOKENS', content_filter: 'SAFETY' };
+
+/** The parts of the response, each of which is an event of a stream. Calls come together in one. */
+function turnsOf({ thinking, texts, tools, request }: MockAnswer): object[][] {
+  const isGemini3 = GEMINI_3.test(request.model);
+  const calls = tools.map(({ id, name, pieces }, index) => ({
+    functionCall: { ...(isGemini3 && { id }), name, args: JSON.parse(pieces.join('')) as object },
+    ...(index === 0 && { thoughtSignature: SIGNATURE }),
+  }));
+  return [
+    ...thinking.map((text) => [{ text, thought: true }]),
+    ...texts.map((text) => [{ text }]),
+    ...(calls.length > 0 ? [calls] : []),
+  ];
+}
+
+function whole(answer: MockAnswer): string {
+  const { request, finish, usage } = answer;
+  // Google joins adjacent texts in a whole response.
+  const parts: { text?: string; thought?: boolean }[] = [];
+  for (const part of turnsOf(answer).flat() as typeof parts) {
+    const last = parts.at(-1);
+    const isMore = part.text !== undefined && last?.text !== undefined && last.thought === part.thought;
+    if (isMore) last.text! += part.text!;
+    else parts.push({ ...part });
+  }
+  return JSON.stringify({
+    candidates: [{ content: { parts, role: 'model' }, finishReason: FINISHES[finish], index: 0 }],
+    ...(usage && { usageMetadata: usageMetadata(usage) }),
+    modelVersion: request.model,
+    responseId: RESPONSE_ID,
+  });
+}
+
+function frames(answer: MockAnswer): Uint8Array[] {
+  const { request, finish, usage } = answer;
+  const turns = turnsOf(answer);
+  const event = (parts: readonly object[], share: number, more: object = {}): Uint8Array =>
+    sseFrame(
+      JSON.stringify({
+        candidates: [{ content: { parts, role: 'model' }, ...more, index: 0 }],
+        ...(usage && { usageMetadata: usageMetadata(usage, share) }),
+        modelVersion: request.model,
+        responseId: RESPONSE_ID,
+      }),
+    );
+  return [
+    ...turns.map((parts, index) => event(parts, (index + 1) / turns.length)),
+    event([{ text: '' }], 1, { finishReason: FINISHES[finish] }),
+  ];
+}
+
+const PATH = /^\/v1beta\/models\/([\w.@-]+):(generateContent|streamGenerateContent)$/;
+
+/** Whether path and query are of a stream; undefined if they do not go together. */
+export function isStreamCall(method: string, query: string): boolean | undefined {
+  if (method === 'generateContent') return query === '' ? false : undefined;
+  return query === 'alt=sse' ? true : undefined;
+}
+
+export const GEMINI_MOCK: MockProtocol = {
+  streamType: 'text/event-stream',
+  read({ path, query, headers, body }: MockCall): MockRequest | MockError {
+    const [, model, method] = PATH.exec(path) ?? [];
+    const stream = method === undefined ? undefined : isStreamCall(method, query);
+    if (model === undefined || stream === undefined) return refusal(404, 'no such path on the mock');
+    const key = headers['x-goog-api-key'];
+    if (!key)
+      return refusal(
+        403,
+        "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
+      );
+    if (key === 'invalid')
+      return refusal(400, 'API key not valid. Please pass a valid API key.', [
+        {
+          '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+          reason: 'API_KEY_INVALID',
+          domain: 'googleapis.com',
+        },
+      ]);
+    if (model === 'missing')
+      return refusal(404, 'models/missing is not found for API version v1beta, or is not supported.');
+    return readBody(body, model, stream);
+  },
+  whole,
+  frames,
+  error: refusal,
+  errorFrame: (status, message) => sseFrame(errorText(status, message)),
+  broken: brokenSse,
+};

@@ -1,0 +1,80 @@
+/**
+ * The mock of Vertex AI: Gemini's protocol at the paths of a project, with a token in place of a key, and
+ * Anthropic's for Claude, with the model in the path and the version in the body. Pure.
+ *
+ * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
+ * docs/partner-models/claude/use-claude, read 2026-11.
+ */
+import { ANTHROPIC_MOCK } from './mock-anthropic.js';
+import { GEMINI_MOCK, isStreamCall, readBody, refusal } from './mock-gemini.js';
+import {
+  isRecord,
+  jsonOf,
+  type MockAnswer,
+  type MockCall,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+} from './mock-protocol.js';
+
+const PATH =
+  /^\/v1\/(projects\/[\w-]+\/locations\/[\w-]+)\/(?:publishers\/(google|anthropic)\/models\/([\w.@-]+)|endpoints\/(\d+)):(\w+)$/;
+const CLAUDE_VERSION = 'vertex-2023-10-16';
+/** What Messages wants beside the body; Vertex has its own version and authorisation. */
+const MESSAGES_HEADERS = {
+  'anthropic-version': '2023-06-01',
+  'content-type': 'application/json',
+  'x-api-key': 'vertex',
+};
+
+function read(call: MockCall): MockRequest | MockError {
+  const { path, query, headers, body } = call;
+  const [, place, publisher, published, endpoint, method = ''] = PATH.exec(path) ?? [];
+  const model = published ?? endpoint;
+  if (model === undefined) return refusal(404, 'no such path on the mock');
+  if (!/^Bearer ./.test(headers.authorization ?? ''))
+    return refusal(
+      401,
+      'Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential.',
+    );
+  if (model === 'missing')
+    return refusal(
+      404,
+      `Publisher Model \`${place}/publishers/${publisher}/models/missing\` was not found or your project does not have access to it.`,
+    );
+  if (publisher === 'anthropic') return readClaude(call, model, method);
+  const stream = isStreamCall(method, query);
+  return stream === undefined ? refusal(404, 'no such path on the mock') : readBody(body, model, stream);
+}
+
+function readClaude({ query, body }: MockCall, model: string, method: string): MockRequest | MockError {
+  const isStream = method === 'streamRawPredict';
+  if ((!isStream && method !== 'rawPredict') || query !== '') return refusal(404, 'no such path on the mock');
+  const request = jsonOf(body);
+  if (!isRecord(request)) return ANTHROPIC_MOCK.error(400, 'The request body is not valid JSON');
+  const { anthropic_version: version, anthropic_beta: betas, ...members } = request;
+  if (version !== CLAUDE_VERSION)
+    return ANTHROPIC_MOCK.error(400, `anthropic_version: must be "${CLAUDE_VERSION}"`);
+  if (betas !== undefined && !Array.isArray(betas))
+    return ANTHROPIC_MOCK.error(400, 'anthropic_beta: must be a list');
+  if (members.model !== undefined) return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
+  if ((members.stream === true) !== isStream)
+    return ANTHROPIC_MOCK.error(400, 'stream: does not go with the method');
+  return ANTHROPIC_MOCK.read({
+    path: '/v1/messages',
+    query: '',
+    headers: MESSAGES_HEADERS,
+    body: JSON.stringify({ model, ...members }),
+  });
+}
+
+function protocolOf({ request }: MockAnswer): MockProtocol {
+  return request.model.startsWith('claude-') ? ANTHROPIC_MOCK : GEMINI_MOCK;
+}
+
+export const VERTEX_MOCK: MockProtocol = {
+  ...GEMINI_MOCK,
+  read,
+  whole: (answer) => protocolOf(answer).whole(answer),
+  frames: (answer) => protocolOf(answer).frames(answer),
+};
