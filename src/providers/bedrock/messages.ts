@@ -22,14 +22,22 @@ export interface Conversation {
   readonly called: ReadonlySet<string>;
   /** Whether a turn calls a tool or has a tool's result. */
   readonly usesTools: boolean;
+  /** The last turns are calls without reasoning before them, and their results. */
+  readonly goesOnUnthought: boolean;
 }
 
-export function conversationOf(messages: readonly unknown[], facts: ModelFacts): Conversation {
+/** `body`: of the chat completion; its own `cache_control` marks the end. */
+export function conversationOf(
+  messages: readonly unknown[],
+  body: Readonly<Record<string, unknown>>,
+  facts: ModelFacts,
+): Conversation {
   const writer = new ContentWriter(facts);
   const system: Block[] = [];
   const turns: Turn[] = [];
   const called = new Set<string>();
   let usesTools = false;
+  let goesOnUnthought = false;
   const add = (role: Turn['role'], blocks: readonly Block[]): void => {
     const last = turns.at(-1);
     if (last?.role === role) last.content.push(...blocks);
@@ -46,13 +54,16 @@ export function conversationOf(messages: readonly unknown[], facts: ModelFacts):
         system.push(...writer.blocks(message.content, contentPath), ...writer.cachePoint(message));
         break;
       case 'user':
+        goesOnUnthought = false;
         add('user', [...writer.blocks(message.content, contentPath), ...writer.cachePoint(message)]);
         break;
       case 'assistant': {
         const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, called);
+        const reasoning = reasoningOf(message.thinking_blocks);
         usesTools ||= calls.length > 0;
+        goesOnUnthought = calls.length > 0 && reasoning.length === 0;
         add('assistant', [
-          ...reasoningOf(message.thinking_blocks),
+          ...reasoning,
           ...writer.blocks(message.content, contentPath),
           ...calls,
           ...writer.cachePoint(message),
@@ -67,7 +78,8 @@ export function conversationOf(messages: readonly unknown[], facts: ModelFacts):
         throw new FieldError(`${path}.role`, 'is not supported by Bedrock');
     }
   });
-  return { system, turns, called, usesTools };
+  turns.at(-1)?.content.push(...writer.cachePoint(body));
+  return { system, turns, called, usesTools, goesOnUnthought };
 }
 
 /**

@@ -9,36 +9,52 @@
  * Sources, read 2026-11: Amazon Bedrock User Guide, "Get validated JSON results from models", "Prompt
  * caching", "Adaptive thinking"; the model table of LiteLLM 1.109.1 if the guide is silent.
  */
+import { traitsOf, type ModelTraits } from '../anthropic/models.js';
 
 export type Family =
   'claude' | 'nova' | 'nova-2' | 'deepseek-r1' | 'deepseek' | 'gpt-oss' | 'gpt' | 'hidden' | 'other';
 
 export interface ModelFacts {
   readonly family: Family;
+  /** Undefined if it is not Claude. */
+  readonly claude: ModelTraits | undefined;
   /** Of Claude: 4.5; 0 for others. */
   readonly version: number;
-  /** `outputConfig.textFormat` constrains what the model writes. */
-  readonly jsonSchema: boolean;
+  /** `outputConfig.textFormat` binds what the model writes. */
+  readonly schemas: boolean;
   readonly cachePoints: boolean;
 }
 
-const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d+)(?:-(\d)(?!\d))?/;
-const WITHOUT_JSON_SCHEMA =
+const CACHING: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
+const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d)(?!\d))?(?!\d)/;
+const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
+const known = new Map<string, ModelFacts>();
+/** The settings name few models; a bound all the same. */
+const KNOWN_MAX = 256;
+
 export function factsOf(model: string): ModelFacts {
+  let facts = known.get(model);
+  if (facts === undefined) {
+    if (known.size === KNOWN_MAX) known.clear();
+    facts = factsByName(model);
+    known.set(model, facts);
+  }
+  return facts;
+}
+
+function factsByName(model: string): ModelFacts {
   const family = familyOf(model);
-  const [, major = '0', minor = '0'] = (family === 'claude' ? CLAUDE_VERSION.exec(model) : null) ?? [];
+  const claude = family === 'claude' ? traitsOf(model) : undefined;
+  const [, major = '0', minor = '0'] = (claude && CLAUDE_VERSION.exec(model)) ?? [];
   const version = Number(`${major}.${minor}`);
   return {
     family,
+    claude,
     version,
-    jsonSchema: family === 'claude' ? version >= 4.5 : !WITHOUT_JSON_SCHEMA.test(model),
-    cachePoints:
-      (family === 'claude' && version >= 3.5) ||
-      family === 'nova' ||
-      family === 'nova-2' ||
-      family === 'hidden',
+    schemas: claude?.schemas ?? !WITHOUT_SCHEMAS.test(model),
+    cachePoints: CACHING.has(family) || (claude !== undefined && version >= 3.5),
   };
 }
 

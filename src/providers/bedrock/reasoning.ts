@@ -12,10 +12,11 @@
  */
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
+import type { ModelTraits } from '../anthropic/models.js';
 import type { ModelFacts } from './models.js';
 
 export interface Reasoning {
-  /** Claude thinks. */
+  /** Claude is to think. */
   readonly isOn: boolean;
   /** Of `additionalModelRequestFields`. */
   readonly more: Readonly<Record<string, unknown>>;
@@ -34,70 +35,91 @@ const BUDGETS: Readonly<Record<string, number>> = {
   xhigh: 8192,
   max: 16384,
 };
+/** The next that a model with three efforts has. */
+const THREE_EFFORTS: Readonly<Record<string, string>> = { minimal: 'low', xhigh: 'high', max: 'high' };
+const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
 const OFF: Reasoning = { isOn: false, more: {}, output: {} };
 
-export function reasoningOf(fields: Fields, facts: ModelFacts, maxTokens: number | undefined): Reasoning {
-  const effort = fields.string('reasoning_effort');
-  const thinking = fields.record('thinking');
-  if (effort !== undefined && effort !== 'none' && BUDGETS[effort] === undefined) {
-    throw new FieldError('reasoning_effort', `must be none, ${Object.keys(BUDGETS).join(', ')}`);
-  }
-  if (thinking !== undefined) {
-    if (facts.family !== 'claude' && facts.family !== 'hidden') {
-      fields.unsupported('thinking', 'is not supported by this model');
-    } else {
-      const output = facts.version >= 4.6 && effort !== undefined ? effortOf(effort, facts) : {};
-      return { isOn: thinking.type !== 'disabled', more: { thinking }, output };
-    }
-  }
-  return effort === undefined ? OFF : ofEffort(effort, fields, facts, maxTokens);
-}
-
-function ofEffort(
-  effort: string,
+/**
+ * `maxTokens`: of the request. `goesOnUnthought`: the turn that the response goes on with began without a
+ * thinking block, so Claude refuses to think with a budget.
+ */
+export function reasoningOf(
   fields: Fields,
   facts: ModelFacts,
   maxTokens: number | undefined,
+  goesOnUnthought: boolean,
 ): Reasoning {
-  const unsupported = (): Reasoning => {
-    fields.unsupported('reasoning_effort', `cannot be ${effort} for this model`);
-    return OFF;
-  };
-  switch (facts.family) {
-    case 'claude': {
-      if (effort === 'none') return OFF;
-      if (facts.version >= 4.6) {
-        return { isOn: true, more: { thinking: { type: 'adaptive' } }, output: effortOf(effort, facts) };
-      }
-      if (facts.version < 3.7) return unsupported();
-      // Thinking counts as output. If there is no room for the least of it, the model answers without.
+  const effort = fields.string('reasoning_effort');
+  const thinking = fields.record('thinking');
+  if (effort !== undefined && effort !== 'none' && BUDGETS[effort] === undefined) {
+    throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
+  }
+  if (thinking !== undefined) {
+    if (facts.claude !== undefined || facts.family === 'hidden') {
+      const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
+      return { isOn: THINKING.has(thinking.type), more: { thinking }, output };
+    }
+    fields.unsupported('thinking', 'is not supported by this model');
+  }
+  if (effort === undefined) return OFF;
+  if (facts.claude === undefined) return ofOthers(effort, fields, facts);
+  if (effort === 'none') return unthinking(fields, facts.claude);
+  switch (facts.claude.thinking) {
+    case 'none':
+      fields.unsupported('reasoning_effort', 'is not supported by this model');
+      return OFF;
+    case 'budget': {
+      // An effort is a hint: if there is no room to think, or Claude would refuse, it is not followed.
       const budget = Math.min(BUDGETS[effort]!, (maxTokens ?? Infinity) - 1);
-      if (budget < BUDGET_MIN) return OFF;
+      if (budget < BUDGET_MIN || goesOnUnthought) return OFF;
       return { isOn: true, more: { thinking: { type: 'enabled', budget_tokens: budget } }, output: {} };
     }
-    case 'hidden':
-      return effort === 'none' ? unsupported() : { ...OFF, output: effortOf(effort, facts) };
-    case 'nova-2': {
-      if (effort === 'none') return { ...OFF, more: { reasoningConfig: { type: 'disabled' } } };
-      const word = effort === 'minimal' ? 'low' : effort === 'xhigh' || effort === 'max' ? 'high' : effort;
-      return { ...OFF, more: { reasoningConfig: { type: 'enabled', maxReasoningEffort: word } } };
+    default: {
+      // Without `display` the newer models think in silence.
+      const display = facts.claude.thinking === 'adaptive' ? { display: 'summarized' } : {};
+      const thinking = { type: 'adaptive', ...display };
+      return { isOn: true, more: { thinking }, output: effortOf(effort, facts) };
     }
-    case 'gpt-oss':
-    case 'deepseek': {
-      if (effort === 'none') return unsupported();
-      const word = effort === 'minimal' ? 'low' : effort === 'xhigh' || effort === 'max' ? 'high' : effort;
-      return { ...OFF, more: { reasoning_effort: word } };
-    }
-    case 'gpt':
-      return { ...OFF, more: { reasoning: { effort } } };
-    default:
-      return effort === 'none' ? OFF : unsupported();
   }
 }
 
-/** `low`, `medium`, `high`, `xhigh` and `max`; Claude 4.6 has no `xhigh`. */
-function effortOf(effort: string, { family, version }: ModelFacts): Record<string, unknown> {
-  if (effort === 'none') return {};
+function unthinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
+  if (thinkingOff === 'absent') return OFF;
+  if (thinkingOff !== undefined) return { ...OFF, more: { thinking: { type: thinkingOff } } };
+  fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
+  return { ...OFF, output: { effort: 'low' } };
+}
+
+function ofOthers(effort: string, fields: Fields, facts: ModelFacts): Reasoning {
+  const isOff = effort === 'none';
+  const word = THREE_EFFORTS[effort] ?? effort;
+  switch (facts.family) {
+    case 'nova-2': {
+      const config = isOff ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: word };
+      return { ...OFF, more: { reasoningConfig: config } };
+    }
+    case 'gpt':
+      return { ...OFF, more: { reasoning: { effort } } };
+    case 'gpt-oss':
+    case 'deepseek':
+      if (!isOff) return { ...OFF, more: { reasoning_effort: word } };
+      break;
+    case 'hidden':
+      if (!isOff) return { ...OFF, output: effortOf(effort, facts) };
+      break;
+    case 'deepseek-r1':
+      break;
+    default:
+      if (isOff) return OFF;
+  }
+  fields.unsupported('reasoning_effort', `cannot be ${effort} for this model`);
+  return OFF;
+}
+
+/** The model's word for an effort: the next lower one, if it has not this one. */
+function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
+  if (claude?.efforts.length === 0) return {};
   if (effort === 'minimal') return { effort: 'low' };
-  return { effort: effort === 'xhigh' && family === 'claude' && version < 4.7 ? 'max' : effort };
+  return { effort: claude?.efforts.includes(effort) === false ? 'high' : effort };
 }

@@ -11,12 +11,16 @@ import { FieldError, type ProviderCall } from '../provider.js';
 import { conversationOf } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
 import { reasoningOf } from './reasoning.js';
-import { formatOf, toolConfigOf } from './tools.js';
+import { answerFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may give by their own names. */
 const PASSED = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
 
 const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priority', 'reserved']);
+/** Of Converse; OpenAI's is 2. */
+const TEMPERATURE_MAX = 1;
+/** Of temperature and top_p. */
+const CLAUDE_DEFAULT = 1;
 /** What Converse takes as a key or value of `requestMetadata`, and how many. */
 const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
 const METADATA_MAX = 16;
@@ -24,26 +28,28 @@ const METADATA_MAX = 16;
 export function bodyOf(call: ProviderCall): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const facts = factsOf(call.model);
-  const conversation = conversationOf(fields.list('messages') ?? [], facts);
+  const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
   const inference = inferenceOf(fields);
-  const format = formatOf(fields, facts);
-  const reasoning = reasoningOf(fields, facts, inference.maxTokens);
-  const tools = toolConfigOf(fields, facts, conversation, format, reasoning.isOn);
+  const form = answerFormOf(fields.take('response_format'), facts);
+  const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.goesOnUnthought);
+  const tools = toolsOf(fields, facts, conversation, form, reasoning.isOn);
+  const sampling = samplingOf(fields, facts, reasoning.isOn);
   const more = {
     ...reasoning.more,
     ...tools.more,
-    ...topKOf(fields, facts),
+    ...sampling.more,
     ...betasOf(call.settings.betas, facts),
   };
-  const output = { ...format?.native, ...reasoning.output };
+  const output = { ...form?.output, ...reasoning.output };
   const body: Record<string, unknown> = { messages: conversation.turns };
   if (conversation.system.length > 0) body.system = conversation.system;
-  if (Object.keys(inference).length > 0) body.inferenceConfig = inference;
+  const inferenceConfig = { ...inference, ...sampling.inference };
+  if (Object.keys(inferenceConfig).length > 0) body.inferenceConfig = inferenceConfig;
   if (tools.config !== undefined) body.toolConfig = tools.config;
   if (Object.keys(output).length > 0) body.outputConfig = output;
   if (Object.keys(more).length > 0) body.additionalModelRequestFields = more;
   // Claude says there how many of the tokens were reasoning; Converse's usage does not.
-  if (reasoning.isOn && facts.family === 'claude') {
+  if (reasoning.isOn && facts.claude !== undefined) {
     body.additionalModelResponseFieldPaths = ['/usage/output_tokens_details'];
   }
   for (const name of PASSED) {
@@ -54,29 +60,21 @@ export function bodyOf(call: ProviderCall): string {
   if (SERVICE_TIERS.has(tier)) body.serviceTier = { type: tier };
   const metadata = metadataOf(fields.take('metadata'));
   if (metadata !== undefined) body.requestMetadata = metadata;
+  fields.take('cache_control');
   refuseOthers(fields);
   return JSON.stringify(body);
 }
 
 interface Inference {
   maxTokens?: number;
-  temperature?: number;
-  topP?: number;
   stopSequences?: string[];
 }
 
 function inferenceOf(fields: Fields): Inference {
   const inference: Inference = {};
-  const bounds = [fields.integer('max_completion_tokens'), fields.integer('max_tokens')];
-  const given = bounds.filter((bound) => bound !== undefined);
-  // The larger, as quotas and holds count.
-  if (given.length > 0) inference.maxTokens = Math.max(...given);
-  const temperature = fields.number('temperature');
-  if (temperature !== undefined && temperature > 1) {
-    fields.unsupported('temperature', 'must be at most 1 for Bedrock');
-  } else if (temperature !== undefined) inference.temperature = temperature;
-  const topP = fields.number('top_p');
-  if (topP !== undefined) inference.topP = topP;
+  const former = fields.integer('max_tokens');
+  const maxTokens = fields.integer('max_completion_tokens') ?? former;
+  if (maxTokens !== undefined) inference.maxTokens = maxTokens;
   const stop = stopsOf(fields.take('stop'));
   if (stop.length > 0) inference.stopSequences = stop;
   return inference;
@@ -90,17 +88,48 @@ function stopsOf(stop: unknown): string[] {
   });
 }
 
-function topKOf(fields: Fields, { family }: ModelFacts): Record<string, unknown> {
-  const topK = fields.integer('top_k');
-  if (topK === undefined) return {};
-  if (family === 'claude' || family === 'hidden') return { top_k: topK };
-  if (family === 'nova' || family === 'nova-2') return { inferenceConfig: { topK } };
-  fields.unsupported('top_k');
-  return {};
+interface Sampling {
+  readonly inference: Readonly<Record<string, number>>;
+  /** Of `additionalModelRequestFields`. */
+  readonly more: Readonly<Record<string, unknown>>;
 }
 
-function betasOf(betas: readonly string[], { family }: ModelFacts): Record<string, unknown> {
-  return betas.length > 0 && (family === 'claude' || family === 'hidden') ? { anthropic_beta: betas } : {};
+function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: boolean): Sampling {
+  const inference: Record<string, number> = {};
+  let more = {};
+  const samples = claude?.sampling !== false;
+  const reason = samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
+  // What Claude's default is, it need not be told; a model that cannot be told refuses even that.
+  const isTold = (value: number | undefined): value is number =>
+    value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
+  const temperature = fields.number('temperature');
+  if (isTold(temperature)) {
+    if (!samples || thinks) fields.unsupported('temperature', reason);
+    else {
+      if (temperature > TEMPERATURE_MAX) {
+        fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} for Bedrock`);
+      }
+      inference.temperature = Math.min(temperature, TEMPERATURE_MAX);
+    }
+  }
+  const topP = fields.number('top_p');
+  if (isTold(topP)) {
+    // While it thinks, Claude takes it from 0.95 on: it says so itself.
+    if (samples) inference.topP = topP;
+    else fields.unsupported('top_p', reason);
+  }
+  const topK = fields.integer('top_k');
+  if (topK !== undefined) {
+    if (!samples || thinks) fields.unsupported('top_k', reason);
+    else if (claude !== undefined || family === 'hidden') more = { top_k: topK };
+    else if (family === 'nova' || family === 'nova-2') more = { inferenceConfig: { topK } };
+    else fields.unsupported('top_k', 'is not supported by this model');
+  }
+  return { inference, more };
+}
+
+function betasOf(betas: readonly string[], { family, claude }: ModelFacts): Record<string, unknown> {
+  return betas.length > 0 && (claude !== undefined || family === 'hidden') ? { anthropic_beta: betas } : {};
 }
 
 /** Entries that Converse would refuse are left out: they say nothing to the model. */
@@ -114,10 +143,11 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
 
 /** Values that ask for nothing are let through, as clients send their defaults. */
 function refuseOthers(fields: Fields): void {
-  const choices = fields.integer('n');
-  if (choices !== undefined && choices !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
+  if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
   for (const name of ['presence_penalty', 'frequency_penalty', 'top_logprobs']) {
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
   }
+  if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
+  if ((fields.list('modalities') ?? []).some((one) => one !== 'text')) fields.unsupported('modalities');
   fields.finish();
 }

@@ -8,7 +8,7 @@ import { isRecord, parsedJson } from '../../core/json.js';
 import { completionText, type FinishReason, type ProviderUsage, NO_USAGE } from '../chat-writer.js';
 import { ProviderError, type ProviderCall } from '../provider.js';
 import { publicName } from './models.js';
-import { hasJsonTool, JSON_TOOL } from './tools.js';
+import { ANSWER_TOOL, answersByTool } from './tools.js';
 
 const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
   end_turn: 'stop',
@@ -77,7 +77,7 @@ export function readResponse(body: Buffer, call: ProviderCall): string {
   const message = isRecord(output) ? output.message : undefined;
   const content = isRecord(message) ? message.content : undefined;
   if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
-  const read = messageOf(content, hasJsonTool(call));
+  const read = messageOf(content, answersByTool(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
   return completionText({
     id: `chatcmpl-${call.requestId}`,
@@ -93,7 +93,7 @@ interface ReadMessage {
   readonly hasCalls: boolean;
 }
 
-function messageOf(content: readonly unknown[], jsonTool: boolean): ReadMessage {
+function messageOf(content: readonly unknown[], answersByTool: boolean): ReadMessage {
   let text: string | undefined;
   let reasoning: string | undefined;
   const thinking: ThinkingBlock[] = [];
@@ -106,7 +106,7 @@ function messageOf(content: readonly unknown[], jsonTool: boolean): ReadMessage 
       const { toolUseId, name, input, type } = toolUse;
       const json = JSON.stringify(input ?? {});
       if (type === 'server_tool_use') continue;
-      if (jsonTool && name === JSON_TOOL) text = (text ?? '') + json;
+      if (answersByTool && name === ANSWER_TOOL) text = (text ?? '') + json;
       else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });
     } else if (isRecord(reasoningContent)) {
       const { reasoningText, redactedContent } = reasoningContent;

@@ -14,15 +14,15 @@ import { failureOf } from './errors.js';
 import { FrameReader, type Headers } from './frames.js';
 import { publicName } from './models.js';
 import { finishOf, redactedBlock, usageOf, type ThinkingBlock } from './response.js';
-import { hasJsonTool, JSON_TOOL } from './tools.js';
+import { ANSWER_TOOL, answersByTool } from './tools.js';
 
 /** What the block that is open calls: one of the caller's tools, the tool for JSON, or nothing of ours. */
-type OpenTool = 'tool' | 'json' | 'none';
+type OpenTool = 'tool' | 'answer' | 'none';
 
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
   readonly #frames = new FrameReader((headers, payload) => this.#message(headers, payload));
-  readonly #jsonTool: boolean;
+  readonly #answers: boolean;
   /** Events of the chunk that is being read. */
   #out = '';
   #tools = 0;
@@ -36,7 +36,7 @@ export class ConverseStream implements ProviderStream {
   constructor(call: ProviderCall) {
     const created = Math.floor(call.nowMs / 1000);
     this.#writer = new ChunkWriter(`chatcmpl-${call.requestId}`, publicName(call.model), created);
-    this.#jsonTool = hasJsonTool(call);
+    this.#answers = answersByTool(call);
   }
 
   push(chunk: Uint8Array): string {
@@ -106,8 +106,8 @@ export class ConverseStream implements ProviderStream {
     if (typeof toolUseId !== 'string' || typeof name !== 'string') {
       throw ProviderError.invalid('a tool call has no name or id');
     }
-    if (this.#jsonTool && name === JSON_TOOL) {
-      this.#openTool = 'json';
+    if (this.#answers && name === ANSWER_TOOL) {
+      this.#openTool = 'answer';
       return;
     }
     this.#openTool = 'tool';
@@ -120,7 +120,7 @@ export class ConverseStream implements ProviderStream {
     else if (isRecord(toolUse)) {
       const { input } = toolUse;
       if (typeof input !== 'string') throw ProviderError.invalid("a tool's input is no string");
-      if (this.#openTool === 'json') this.#out += this.#writer.text(input);
+      if (this.#openTool === 'answer') this.#out += this.#writer.text(input);
       else if (this.#openTool === 'tool') this.#out += this.#writer.toolArguments(this.#tools - 1, input);
     } else if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
   }

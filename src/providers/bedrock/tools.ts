@@ -1,168 +1,186 @@
 /**
- * Tools, the choice among them, and a JSON schema for the response, which some models get as one more tool.
- * request.ts calls it, and the readers ask it what became of the schema. Upstream worker.
+ * Tools, the choice among them, and the form of the response, in words of Converse. request.ts calls it, and
+ * the readers ask whether the response comes as a call of a tool. Upstream worker.
+ *
+ *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
+ *                                  (anthropic/schema.ts: Bedrock binds to the same part of the language);
+ *                                  else a tool of that schema, whose arguments become the content
+ *     response_format json_object  such a tool with any object
+ *     tool_choice none             no tools; after calls Converse wants them declared, so it is refused then
  *
  * Followed: Amazon Bedrock API Reference, "ToolConfiguration", "OutputConfig"; Amazon Bedrock User Guide,
  * "Get validated JSON results from models", 2026-11.
  */
 import { isRecord } from '../../core/json.js';
+import { closedSchema } from '../anthropic/schema.js';
+import { ANSWER_TOOL } from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type ProviderCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
 
-/** The tool whose arguments are the response. LiteLLM's name for it. */
-export const JSON_TOOL = 'json_tool_call';
+export { ANSWER_TOOL } from '../anthropic/tools.js';
 
-export interface Format {
-  /** Of `outputConfig`; undefined if it is a tool. */
-  readonly native: Block | undefined;
-  readonly tool: Block | undefined;
+const NO_PARAMETERS = { type: 'object', properties: {} };
+const ANY_OBJECT = { type: 'object', additionalProperties: true };
+
+/** One of both. */
+export interface AnswerForm {
+  /** Of `outputConfig`. */
+  readonly output?: Block;
+  readonly tool?: Block;
 }
 
-/** What `response_format` asks for, if it is a schema. */
-export function formatOf(fields: Fields, facts: ModelFacts): Format | undefined {
-  const format = fields.record('response_format');
-  if (format === undefined || format.type === 'text') return undefined;
+/** What `response_format` asks for; undefined if the response is free. */
+export function answerFormOf(format: unknown, facts: ModelFacts): AnswerForm | undefined {
+  if (format === undefined || format === null) return undefined;
+  if (!isRecord(format)) throw new FieldError('response_format', 'must be an object');
+  if (format.type === 'text') return undefined;
+  if (format.type === 'json_object') return { tool: toolSpec(ANSWER_TOOL, 'Gives the answer.', ANY_OBJECT) };
   if (format.type !== 'json_schema') {
-    fields.unsupported('response_format', 'must be text or json_schema for Bedrock');
-    return undefined;
+    throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   }
   const { json_schema: named } = format;
   if (!isRecord(named) || !isRecord(named.schema)) {
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
   }
-  const { schema, name, description } = named;
-  const described = typeof description === 'string' && description !== '' ? { description } : {};
-  if (!facts.jsonSchema) {
-    const toolSpec = { name: JSON_TOOL, ...described, inputSchema: { json: schema } };
-    return { native: undefined, tool: { toolSpec } };
-  }
+  const { schema, name, description, strict } = named;
+  const closed = facts.schemas ? closedSchema(schema, strict === true) : undefined;
+  if (closed === undefined)
+    return { tool: toolSpec(ANSWER_TOOL, description ?? 'Gives the answer.', schema) };
   const jsonSchema = {
-    schema: JSON.stringify(closed(schema)),
+    schema: JSON.stringify(closed),
     ...(typeof name === 'string' && { name }),
-    ...described,
+    ...(typeof description === 'string' && description !== '' && { description }),
   };
-  return {
-    native: { textFormat: { type: 'json_schema', structure: { jsonSchema } } },
-    tool: undefined,
-  };
+  return { output: { textFormat: { type: 'json_schema', structure: { jsonSchema } } } };
 }
 
-/** Whether the response comes as arguments of JSON_TOOL. */
-export function hasJsonTool({ body, model }: ProviderCall): boolean {
+/** Whether a call of ANSWER_TOOL is the answer's text. */
+export function answersByTool({ body, model }: ProviderCall): boolean {
   const { response_format: format } = body;
-  return isRecord(format) && format.type === 'json_schema' && !factsOf(model).jsonSchema;
-}
-
-/** Bedrock refuses a schema whose objects do not say whether they are open. */
-function closed(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(closed);
-  if (!isRecord(schema)) return schema;
-  const result: Record<string, unknown> = { ...schema };
-  const isObject = schema.type === 'object' || (schema.type === undefined && isRecord(schema.properties));
-  if (isObject && schema.additionalProperties === undefined) result.additionalProperties = false;
-  for (const name of ['properties', '$defs', 'definitions']) {
-    const named = schema[name];
-    if (!isRecord(named)) continue;
-    result[name] = Object.fromEntries(Object.entries(named).map(([key, value]) => [key, closed(value)]));
-  }
-  for (const name of ['items', 'anyOf', 'allOf', 'oneOf']) {
-    if (schema[name] !== undefined) result[name] = closed(schema[name]);
-  }
-  return result;
+  if (format === undefined || format === null) return false;
+  return answerFormOf(format, factsOf(model))?.tool !== undefined;
 }
 
 export interface Tools {
+  /** Undefined if there are none. */
   readonly config: Block | undefined;
   /** Of `additionalModelRequestFields`. */
   readonly more: Block;
 }
 
-export function toolConfigOf(
+/** `thinks`: Claude is to think; with a budget it cannot be forced to call then. */
+export function toolsOf(
   fields: Fields,
   facts: ModelFacts,
-  conversation: Conversation,
-  format: Format | undefined,
+  { usesTools, called }: Conversation,
+  form: AnswerForm | undefined,
   thinks: boolean,
 ): Tools {
-  let choice = fields.take('tool_choice');
-  const parallel = fields.boolean('parallel_tool_calls');
-  let tools = (fields.list('tools') ?? []).flatMap((tool, index) => toolOf(tool, index, facts));
-  if (tools.length === 0 && conversation.usesTools) {
+  const tools = (fields.list('tools') ?? []).flatMap((tool, index) => toolOf(tool, index, facts));
+  const isAlone = fields.boolean('parallel_tool_calls') === false;
+  if (tools.length === 0 && usesTools) {
     fields.unsupported('tools', 'must be given to Bedrock if a message has tool calls or their results');
-    tools = [...conversation.called].map((name) => ({
-      toolSpec: { name, inputSchema: { json: { type: 'object' } } },
-    }));
+    tools.push(...[...called].map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
-  if (choice === 'none') {
-    // Converse has no such choice. Without tools none is called; but calls of before need them.
-    if (conversation.usesTools)
-      fields.unsupported('tool_choice', 'cannot be none for Bedrock after tool calls');
-    else tools = [];
-    choice = undefined;
+  let choice = choiceOf(fields, tools, usesTools);
+  const isForced = choice !== undefined && !('auto' in choice);
+  const { claude } = facts;
+  const cannotForce = claude && (!claude.forcedTools || (thinks && claude.thinking !== 'adaptive'));
+  if (isForced && cannotForce === true) {
+    fields.unsupported('tool_choice', 'cannot force a call of this model, or while it thinks');
+    choice = { auto: {} };
   }
-  let toolChoice = choiceOf(choice, fields);
-  if (format?.tool !== undefined) {
-    // Claude refuses to be forced while it thinks.
-    if (!thinks && (toolChoice === undefined || 'auto' in toolChoice)) {
-      toolChoice = tools.length === 0 ? { tool: { name: JSON_TOOL } } : { any: {} };
+  if (form?.tool !== undefined) {
+    if (cannotForce === true) {
+      fields.unsupported(
+        'response_format',
+        'must be json_schema with closed objects for this model, or while it thinks',
+      );
     }
-    tools = [...tools, format.tool];
+    // With tools of the caller the model may call one of them first.
+    else if (tools.length === 0) choice = { tool: { name: ANSWER_TOOL } };
+    else if (!isForced) choice = { any: {} };
+    tools.push(form.tool);
   }
   if (tools.length === 0) return { config: undefined, more: {} };
-  const config = { tools, ...(toolChoice !== undefined && { toolChoice }) };
-  return { config, more: parallel === false ? oneCallOnly(fields, facts, toolChoice) : {} };
+  const config = { tools, ...(choice !== undefined && { toolChoice: choice }) };
+  return { config, more: isAlone ? aloneOf(fields, facts, choice) : {} };
 }
 
-function oneCallOnly(fields: Fields, { family, version }: ModelFacts, toolChoice: Block | undefined): Block {
+/** Converse has no word for it, Claude has. */
+function aloneOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
   if (family !== 'hidden' && version < 4.5) {
     fields.unsupported('parallel_tool_calls', 'cannot be false for this model');
     return {};
   }
   // The type is said once, here or in toolConfig.
-  const type = toolChoice === undefined ? { type: 'auto' } : {};
-  return { tool_choice: { ...type, disable_parallel_tool_use: true } };
+  return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
+}
+
+function toolSpec(name: string, description: unknown, schema: Block, strict = false): Block {
+  return {
+    toolSpec: {
+      name,
+      ...(typeof description === 'string' && description !== '' && { description }),
+      inputSchema: { json: { type: 'object', ...schema } },
+      ...(strict && { strict: true }),
+    },
+  };
 }
 
 function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   const path = `tools[${index}]`;
-  if (!isRecord(tool) || tool.type !== 'function') throw new FieldError(`${path}.type`, 'must be function');
-  const { function: named } = tool;
-  if (!isRecord(named) || typeof named.name !== 'string') {
-    throw new FieldError(`${path}.function.name`, 'must be a string');
+  if (!isRecord(tool) || tool.type !== 'function' || !isRecord(tool.function)) {
+    throw new FieldError(path, 'must be a function');
   }
-  const { name, description, parameters, strict } = named;
+  const { name, description, parameters, strict } = tool.function;
+  if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
   if (parameters !== undefined && parameters !== null && !isRecord(parameters)) {
     throw new FieldError(`${path}.function.parameters`, 'must be an object');
   }
-  // Without it the model still sees the schema. Families that do not know the member refuse it.
-  const isStrict =
-    strict === true && facts.family === 'claude' && facts.version >= 4.5 && facts.version < 4.7;
-  const toolSpec = {
-    name,
-    ...(typeof description === 'string' && description !== '' && { description }),
-    inputSchema: { json: parameters ?? { type: 'object', properties: {} } },
-    ...(isStrict && { strict: true }),
-  };
-  // Nova marks system texts and messages only.
-  const marks =
-    facts.family === 'claude' || facts.family === 'hidden' ? new ContentWriter(facts).cachePoint(tool) : [];
-  return [{ toolSpec }, ...marks];
+  // Other models refuse the member. Without it they still see the schema.
+  const isStrict = strict === true && facts.version >= 4.5 && facts.version < 4.7;
+  // Nova takes marks after system texts and in messages only.
+  const canMark = facts.claude !== undefined || facts.family === 'hidden';
+  return [
+    toolSpec(name, description, parameters ?? NO_PARAMETERS, isStrict),
+    ...(canMark ? new ContentWriter(facts).cachePoint(tool) : []),
+  ];
 }
 
-function choiceOf(choice: unknown, fields: Fields): Block | undefined {
-  if (choice === undefined) return undefined;
+/** May take tools that are not allowed out of `tools`. */
+function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | undefined {
+  const choice = fields.take('tool_choice');
+  if (choice === undefined || tools.length === 0) return undefined;
   if (choice === 'auto') return { auto: {} };
   if (choice === 'required') return { any: {} };
-  if (isRecord(choice) && choice.type === 'function') {
-    const { function: named } = choice;
-    if (!isRecord(named) || typeof named.name !== 'string') {
-      throw new FieldError('tool_choice.function.name', 'must be a string');
-    }
-    return { tool: { name: named.name } };
+  if (choice === 'none') {
+    if (usesTools) fields.unsupported('tool_choice', 'cannot be none for Bedrock after tool calls');
+    else tools.length = 0;
+    return undefined;
   }
-  fields.unsupported('tool_choice');
-  return undefined;
+  if (isRecord(choice) && choice.type === 'allowed_tools' && isRecord(choice.allowed_tools)) {
+    const { mode, tools: allowed } = choice.allowed_tools;
+    const names = new Set(Array.isArray(allowed) ? allowed.map(nameIn) : []);
+    const kept = tools.filter((tool) => isRecord(tool.toolSpec) && names.has(tool.toolSpec.name as string));
+    if (kept.length === 0) {
+      throw new FieldError('tool_choice.allowed_tools.tools', 'must name one of the tools');
+    }
+    tools.splice(0, tools.length, ...kept);
+    return mode === 'required' ? { any: {} } : { auto: {} };
+  }
+  const name = nameIn(choice);
+  if (name === undefined) {
+    throw new FieldError('tool_choice', 'must be auto, none, required or name a function');
+  }
+  return { tool: { name } };
+}
+
+/** In `{type: 'function', function: {name}}`. */
+function nameIn(given: unknown): string | undefined {
+  const named = isRecord(given) ? given.function : undefined;
+  return isRecord(named) && typeof named.name === 'string' ? named.name : undefined;
 }

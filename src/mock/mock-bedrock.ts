@@ -1,0 +1,350 @@
+/**
+ * The mock's Bedrock: Converse and ConverseStream. Requests are checked as the reference says, so that an
+ * unknown member gets what Bedrock answers (Amazon Bedrock API Reference, "Converse" and the types it names,
+ * November 2026). A signature's form is checked, not the signature: the mock knows no secret.
+ */
+import { EventStreamCodec } from '@smithy/eventstream-codec';
+import {
+  BYTES_PER_TOKEN,
+  isRecord,
+  jsonOf,
+  steeringOf,
+  type MockAnswer,
+  type MockCall,
+  type MockError,
+  type MockProtocol,
+  type MockRequest,
+} from './mock-protocol.js';
+
+const PATH = /\/model\/([^/]+)\/(converse|converse-stream)$/;
+const SIGNATURE =
+  /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
+
+/** Members by the type that has them. Types that are not here are not looked into. */
+const MEMBERS = {
+  request:
+    'messages system inferenceConfig toolConfig guardrailConfig additionalModelRequestFields promptVariables additionalModelResponseFieldPaths requestMetadata performanceConfig serviceTier outputConfig',
+  message: 'role content',
+  inferenceConfig: 'maxTokens temperature topP stopSequences',
+  toolConfig: 'tools toolChoice',
+  tool: 'toolSpec cachePoint systemTool',
+  toolSpec: 'name description inputSchema strict',
+  toolChoice: 'auto any tool',
+  block:
+    'text image document video audio toolUse toolResult guardContent cachePoint reasoningContent citationsContent searchResult',
+  systemBlock: 'text guardContent cachePoint',
+  toolUse: 'toolUseId name input type',
+  toolResult: 'toolUseId content status type',
+  cachePoint: 'type ttl',
+  outputConfig: 'textFormat effort',
+} as const;
+
+/** A ValidationException's text. */
+class Refusal extends Error {}
+
+function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<string, unknown>> {
+  if (!isRecord(value)) throw new Refusal(`${type} must be an object`);
+  for (const name of Object.keys(value)) {
+    if (!MEMBERS[type].split(' ').includes(name)) throw new Refusal(`extraneous key [${name}] in ${type}`);
+  }
+  return value;
+}
+
+/** A member of a union: exactly one. */
+function oneOf(value: unknown, type: keyof typeof MEMBERS): readonly [string, unknown] {
+  const members = Object.entries(membersOf(value, type));
+  if (members.length !== 1) throw new Refusal(`${type} must have exactly one member`);
+  return members[0]!;
+}
+
+function listOf(value: unknown, name: string): readonly unknown[] {
+  if (!Array.isArray(value)) throw new Refusal(`${name} must be a list`);
+  return value;
+}
+
+function numberIn(value: unknown, name: string, min: number, max: number): void {
+  if (value === undefined) return;
+  if (typeof value !== 'number' || value < min || value > max) {
+    throw new Refusal(`${name} must be from ${min} to ${max}`);
+  }
+}
+
+interface Seen {
+  promptBytes: number;
+  /** Text of the last user message. */
+  prompt: string;
+  answersTools: boolean;
+  usesTools: boolean;
+}
+
+function seeText(text: unknown, seen: Seen): string {
+  if (typeof text !== 'string' || text.trim() === '') {
+    throw new Refusal('The text field in the ContentBlock object is blank');
+  }
+  seen.promptBytes += Buffer.byteLength(text);
+  return text;
+}
+
+function seeMessages(messages: readonly unknown[], seen: Seen): void {
+  let calls: unknown[] = [];
+  messages.forEach((message, index) => {
+    const { role, content } = membersOf(message, 'message');
+    if (role !== (index % 2 === 0 ? 'user' : 'assistant')) {
+      throw new Refusal('A conversation must alternate between user and assistant, and start with user');
+    }
+    const blocks = listOf(content, 'content').map((block) => oneOf(block, 'block'));
+    if (blocks.length === 0) throw new Refusal('The content field is empty');
+    const results: unknown[] = [];
+    const called: unknown[] = [];
+    const texts: string[] = [];
+    for (const [name, value] of blocks) {
+      if (name === 'text') texts.push(seeText(value, seen));
+      else if (name === 'cachePoint') membersOf(value, 'cachePoint');
+      else if (name === 'toolUse') {
+        const use = membersOf(value, 'toolUse');
+        if (role !== 'assistant' || !isRecord(use.input)) throw new Refusal('a toolUse is wrong');
+        called.push(use.toolUseId);
+      } else if (name === 'toolResult') {
+        const { toolUseId, content: result } = membersOf(value, 'toolResult');
+        if (role !== 'user') throw new Refusal('a toolResult is of the user');
+        listOf(result, 'toolResult.content');
+        results.push(toolUseId);
+      } else if (name === 'document' && !blocks.some(([other]) => other === 'text')) {
+        throw new Refusal('A text block must be included when using documents');
+      }
+    }
+    if (role === 'user' && results.toSorted().join() !== calls.toSorted().join()) {
+      throw new Refusal('Expected toolResult blocks for exactly the toolUse blocks of the previous turn');
+    }
+    calls = called;
+    seen.usesTools ||= calls.length > 0;
+    seen.answersTools = results.length > 0;
+    if (role === 'user') seen.prompt = texts[0] ?? '';
+  });
+}
+
+function toolNamesOf(config: unknown): string[] {
+  if (config === undefined) return [];
+  const { tools, toolChoice } = membersOf(config, 'toolConfig');
+  if (toolChoice !== undefined) oneOf(toolChoice, 'toolChoice');
+  return listOf(tools, 'tools').flatMap((tool) => {
+    const [kind, value] = oneOf(tool, 'tool');
+    if (kind !== 'toolSpec') return [];
+    const { name, inputSchema } = membersOf(value, 'toolSpec');
+    if (typeof name !== 'string' || !/^[a-zA-Z0-9_-]{1,64}$/.test(name)) {
+      throw new Refusal('toolSpec.name must satisfy [a-zA-Z0-9_-]+');
+    }
+    if (!isRecord(inputSchema) || !isRecord(inputSchema.json) || inputSchema.json.type !== 'object') {
+      throw new Refusal('toolSpec.inputSchema.json.type must be object');
+    }
+    return [name];
+  });
+}
+
+function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
+  const request = membersOf(jsonOf(body), 'request');
+  const seen: Seen = { promptBytes: 0, prompt: '', answersTools: false, usesTools: false };
+  for (const block of listOf(request.system ?? [], 'system')) {
+    const [kind, value] = oneOf(block, 'systemBlock');
+    if (kind === 'text') seeText(value, seen);
+  }
+  seeMessages(listOf(request.messages, 'messages'), seen);
+  const inference = membersOf(request.inferenceConfig ?? {}, 'inferenceConfig');
+  numberIn(inference.maxTokens, 'maxTokens', 1, Infinity);
+  numberIn(inference.temperature, 'temperature', 0, 1);
+  numberIn(inference.topP, 'topP', 0, 1);
+  membersOf(request.outputConfig ?? {}, 'outputConfig');
+  const toolNames = toolNamesOf(request.toolConfig);
+  if (seen.usesTools && toolNames.length === 0) {
+    throw new Refusal(
+      'The toolConfig field must be defined when using toolUse and toolResult content blocks',
+    );
+  }
+  return {
+    includeUsage: true,
+    promptTokens: Math.ceil(seen.promptBytes / BYTES_PER_TOKEN),
+    steering: steeringOf(seen.prompt),
+    toolNames,
+    answersTools: seen.answersTools,
+  };
+}
+
+/** What is wrong with the authorisation; undefined if nothing. */
+function unauthorized({ authorization = '', ...headers }: MockCall['headers']): string | undefined {
+  if (authorization === '') return 'Missing Authentication Token';
+  if (authorization.startsWith('Bearer ')) {
+    return authorization.length > 'Bearer '.length ? undefined : 'Invalid API Key format';
+  }
+  const [, day, names] = SIGNATURE.exec(authorization) ?? [];
+  if (day === undefined || names === undefined) return 'Authorization header is malformed';
+  const date = headers['x-amz-date'] ?? '';
+  if (!/^\d{8}T\d{6}Z$/.test(date) || !date.startsWith(day)) return 'Date in Credential scope is wrong';
+  const signed = names.split(';');
+  const missing = Object.keys(headers).filter(
+    (name) => (name === 'host' || name.startsWith('x-amz-')) && !signed.includes(name),
+  );
+  return missing.length === 0 ? undefined : `'${missing.join(', ')}' must be a 'SignedHeader'`;
+}
+
+/** By the status of a response; a stream's exceptions have the same names, beginning small. */
+const EXCEPTIONS: Readonly<Record<number, string>> = {
+  400: 'ValidationException',
+  403: 'AccessDeniedException',
+  404: 'ResourceNotFoundException',
+  408: 'ModelTimeoutException',
+  424: 'ModelErrorException',
+  429: 'ThrottlingException',
+  500: 'InternalServerException',
+  503: 'ServiceUnavailableException',
+};
+
+function error(status: number, message: string, name = EXCEPTIONS[status]): MockError {
+  return {
+    status,
+    error: JSON.stringify({ message }),
+    ...(name !== undefined && {
+      moreHeaders: ['x-amzn-errortype', `${name}:http://internal.amazon.com/coral/com.amazon.bedrock/`],
+    }),
+  };
+}
+
+function read(call: MockCall): MockRequest | MockError {
+  const [, model, operation] = PATH.exec(call.path) ?? [];
+  if (model === undefined) return error(404, 'no such operation', 'UnknownOperationException');
+  const wrong = unauthorized(call.headers);
+  if (wrong !== undefined) return error(403, wrong, 'IncompleteSignatureException');
+  try {
+    return {
+      ...readBody(call.body),
+      model: decodeURIComponent(model),
+      stream: operation === 'converse-stream',
+    };
+  } catch (refusal) {
+    if (!(refusal instanceof Refusal)) throw refusal;
+    return error(400, refusal.message);
+  }
+}
+
+const STOP_REASONS = {
+  stop: 'end_turn',
+  length: 'max_tokens',
+  tool_calls: 'tool_use',
+  content_filter: 'guardrail_intervened',
+} as const;
+const SIGNED = 'bW9jay1zaWduYXR1cmU=';
+
+function usageOf({ usage }: MockAnswer): object | undefined {
+  if (usage === undefined) return undefined;
+  const { prompt, cached, written, writtenForHour, completion } = usage;
+  const details = [
+    { ttl: '1h', inputTokens: writtenForHour },
+    { ttl: '5m', inputTokens: written - writtenForHour },
+  ].filter(({ inputTokens }) => inputTokens > 0);
+  return {
+    inputTokens: prompt - cached - written,
+    outputTokens: completion,
+    totalTokens: prompt + completion,
+    cacheReadInputTokens: cached,
+    cacheWriteInputTokens: written,
+    ...(details.length > 0 && { cacheDetails: details }),
+  };
+}
+
+/** As Claude's, if the request asks for them by `additionalModelResponseFieldPaths`. */
+function modelFieldsOf({ usage }: MockAnswer): object {
+  if (usage === undefined || usage.reasoning === 0) return {};
+  return {
+    additionalModelResponseFields: {
+      usage: { output_tokens_details: { thinking_tokens: usage.reasoning } },
+    },
+  };
+}
+
+function whole(answer: MockAnswer): string {
+  const { thinking, texts, tools, finish } = answer;
+  const usage = usageOf(answer);
+  const reasoningText = { text: thinking.join(''), signature: SIGNED };
+  return JSON.stringify({
+    metrics: { latencyMs: 1 },
+    output: {
+      message: {
+        role: 'assistant',
+        content: [
+          ...(thinking.length === 0 ? [] : [{ reasoningContent: { reasoningText } }]),
+          ...(texts.length === 0 ? [] : [{ text: texts.join('') }]),
+          ...tools.map(({ id, name, pieces }) => ({
+            toolUse: { toolUseId: id, name, input: jsonOf(pieces.join('')) },
+          })),
+        ],
+      },
+    },
+    stopReason: STOP_REASONS[finish],
+    ...(usage && { usage }),
+    ...modelFieldsOf(answer),
+  });
+}
+
+const codec = new EventStreamCodec(
+  (bytes) => Buffer.from(bytes).toString(),
+  (text) => Buffer.from(text),
+);
+
+function frame(headers: Readonly<Record<string, string>>, body: object): Uint8Array {
+  const strings = Object.entries({ ...headers, ':content-type': 'application/json' });
+  return codec.encode({
+    headers: Object.fromEntries(strings.map(([name, value]) => [name, { type: 'string', value }])),
+    body: Buffer.from(JSON.stringify(body)),
+  });
+}
+
+/** `p` is Bedrock's padding, against who reads lengths. */
+const event = (type: string, body: object): Uint8Array =>
+  frame({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
+
+function frames(answer: MockAnswer): Uint8Array[] {
+  const { thinking, texts, tools, finish } = answer;
+  const usage = usageOf(answer);
+  const result = [event('messageStart', { role: 'assistant' })];
+  let contentBlockIndex = 0;
+  const block = (deltas: readonly object[], start?: object): void => {
+    if (start !== undefined) result.push(event('contentBlockStart', { start, contentBlockIndex }));
+    for (const delta of deltas) result.push(event('contentBlockDelta', { delta, contentBlockIndex }));
+    result.push(event('contentBlockStop', { contentBlockIndex }));
+    contentBlockIndex += 1;
+  };
+  if (thinking.length > 0) {
+    block([
+      ...thinking.map((text) => ({ reasoningContent: { text } })),
+      { reasoningContent: { signature: SIGNED } },
+    ]);
+  }
+  if (texts.length > 0) block(texts.map((text) => ({ text })));
+  for (const { id, name, pieces } of tools) {
+    block(
+      pieces.map((input) => ({ toolUse: { input } })),
+      { toolUse: { toolUseId: id, name } },
+    );
+  }
+  result.push(event('messageStop', { stopReason: STOP_REASONS[finish], ...modelFieldsOf(answer) }));
+  result.push(event('metadata', { metrics: { latencyMs: 1 }, ...(usage && { usage }) }));
+  return result;
+}
+
+export const BEDROCK_MOCK: MockProtocol = {
+  streamType: 'application/vnd.amazon.eventstream',
+  read,
+  whole,
+  frames,
+  error: (status, message) => error(status, message),
+  errorFrame(status, message) {
+    const name = EXCEPTIONS[status] ?? 'InternalServerException';
+    const type = `${name.charAt(0).toLowerCase()}${name.slice(1)}`;
+    return frame({ ':exception-type': type, ':message-type': 'exception' }, { message });
+  },
+  broken(bytes) {
+    // A bit of the payload, so that its sum is wrong.
+    const damaged = Buffer.from(bytes);
+    damaged[damaged.length - 6]! ^= 1;
+    return damaged;
+  },
+};
