@@ -2,6 +2,7 @@
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
 import { GEMINI_MOCK } from './mock-gemini.js';
+import { BEDROCK_MOCK } from './mock-bedrock.js';
 import { AZURE_MOCK, OPENAI_MOCK } from './mock-openai.js';
 import type { MockProtocol } from './mock-protocol.js';
 import { VERTEX_MOCK } from './mock-vertex.js';
@@ -12,4 +13,5 @@ export const MOCK_PROTOCOLS: Readonly<Partial<Record<ProviderName, MockProtocol>
   anthropic: ANTHROPIC_MOCK,
   gemini: GEMINI_MOCK,
   vertex: VERTEX_MOCK,
+  bedrock: BEDROCK_MOCK,
 };

@@ -1,4 +1,6 @@
 /** Calls of a provider on Bedrock and messages of event streams, for tests of src/providers/bedrock. */
+import { Readable } from 'node:stream';
+import { BedrockRuntimeClient } from '@aws-sdk/client-bedrock-runtime';
 import { EventStreamCodec } from '@smithy/eventstream-codec';
 import type { ProviderCall, ProviderSettings } from '#src/providers/provider.js';
 
@@ -66,4 +68,35 @@ export function exception(type: string, text: string): Buffer {
     ':message-type': 'exception',
   };
   return message(headers, { message: text });
+}
+
+interface SdkRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: Record<string, string>;
+  readonly body: Uint8Array<ArrayBuffer> | string;
+}
+
+/** The AWS SDK over HTTP/1.1, where its own handler wants HTTP/2. Signs with keys, or sends a `token`. */
+export function bedrockSdk(origin: string, token?: string): BedrockRuntimeClient {
+  return new BedrockRuntimeClient({
+    region: 'us-east-1',
+    endpoint: origin,
+    maxAttempts: 1,
+    ...(token === undefined
+      ? { credentials: { accessKeyId: 'AKIDEXAMPLE', secretAccessKey: 'secret' } }
+      : { token: { token }, authSchemePreference: ['httpBearerAuth'] }),
+    requestHandler: {
+      async handle({ method, path, headers, body }: SdkRequest) {
+        const response = await fetch(`${origin}${path}`, { method, headers, body });
+        return {
+          response: {
+            statusCode: response.status,
+            headers: Object.fromEntries(response.headers),
+            body: Readable.fromWeb(response.body!),
+          },
+        };
+      },
+    } as never,
+  });
 }
