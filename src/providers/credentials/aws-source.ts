@@ -35,12 +35,13 @@ const isWord = (value: unknown): boolean => typeof value === 'string' && value !
 
 function awsErrorOf(error: unknown, profile: string | undefined): CredentialError {
   const text = error instanceof Error ? error.message : String(error);
-  if (/Could not load credentials from any providers/i.test(text))
+  const isNothing = /Could not load credentials from any providers/i.test(text);
+  if (isNothing && profile === undefined)
     return new CredentialError(
       'no credentials of AWS were found',
       'set key (an API key of Bedrock), profile, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run with a role of AWS',
     );
-  if (/Could not resolve credentials using profile|Profile .* (not|could)/i.test(text))
+  if (isNothing || /Could not resolve credentials using profile|Profile .* (not|could)/i.test(text))
     return credentialErrorOf(
       error,
       `see that the profile ${profile ?? 'default'} is in ~/.aws/credentials or ~/.aws/config of the user that runs the gateway`,

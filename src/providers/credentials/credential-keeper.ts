@@ -2,46 +2,29 @@
  * Renews the credentials that expire, ahead of time and off the calls' path, once for all threads of a
  * process. gateway.ts owns it, on the main thread; its records go to upstream workers alone.
  *
- *     wanted ─ renewal ─► good until it expires ──────────────► expired: calls fail
- *                 ▲         │ 75 to 80 % of its life, at least 5 min ahead (half of a life below 10 min)
- *                 └─────────┘ or rejected by the provider, or its file changed
+ *     wanted ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
+ *                  ▲          │ due (renewal-schedule.ts), rejected by the provider, or a file changed
+ *                  └──────────┘
  *
- * A renewal that fails is tried again after a pause that doubles from 1 to 30 s, or a Retry-After; the old
- * credential serves meanwhile, until it expires. One renewal of a credential runs at a time.
- *
- * What the source says of the expiry is believed if it lies in the next 24 hours; if it lies beyond, 24 hours
- * are. A credential without an expiry, or with one in the past, is renewed every 5 minutes and serves until
- * another comes: only the provider knows whether it is good.
+ * While renewals fail, the old credential serves until it expires. A credential has one renewal at a time.
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { msToNextTick, type Clock } from '../../core/clock.js';
 import {
-  CredentialError,
+  type CredentialError,
   credentialErrorOf,
-  filesOf,
-  openSource,
   type CredentialSource,
+  filesOf,
   type Grant,
+  grantWithin,
+  openSource,
 } from './credential-source.js';
+import { believedMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
-/** Tokens of clouds live for an hour, a day at most. */
-const LIFE_MS_MAX = 24 * 60 * MINUTE_MS;
-const UNKNOWN_LIFE_MS = 5 * MINUTE_MS;
-const LEAD_MS_MIN = 5 * MINUTE_MS;
-const LEAD_SHARE = 0.2;
-/** So that the processes of a host do not all ask at once. */
-const JITTER_SHARE = 0.05;
-/** The chain of AWS asks several places in turn. */
-const RENEWAL_MS_MAX = 30_000;
-/** Between two renewals, however short a life the source tells of. */
-const RENEWAL_GAP_MS_MIN = 10_000;
-const PAUSE_MS_MIN = 1_000;
-const PAUSE_MS_MAX = 30_000;
-const RETRY_AFTER_MS_MAX = 5 * MINUTE_MS;
 /** Between renewals that a provider's rejections cause: the lack of a permission looks the same. */
 const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
@@ -53,9 +36,6 @@ const FILES_MS = 10_000;
 const LINGER_MS = 2 * MINUTE_MS;
 /** Waiting for the first credentials ends with so many failures of each that is missing. */
 const FIRST_FAILURES_MAX = 3;
-/** What can stand in a header. */
-const SENDABLE = /^[!-~]{1,16384}$/;
-
 /** Of the log of events. */
 export interface KeeperLog {
   error(message: string, fields?: Readonly<Record<string, string | number>>): void;
@@ -276,63 +256,29 @@ export class CredentialKeeper {
     }
     kept.files = filesStampOf(kept.spec);
     try {
-      this.#take(kept, await this.#ask(kept));
+      kept.source ??= await this.#open(kept.spec);
+      this.#take(kept, await grantWithin(kept.source, this.#stop.signal));
     } catch (error) {
       if (!this.#stop.signal.aborted)
         this.#failed(kept, credentialErrorOf(error, 'see what the message names'));
     }
   }
 
-  /** The packages cannot be stopped, so one that hangs is left behind. */
-  async #ask(kept: Kept): Promise<Grant> {
-    const timeout = new AbortController();
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => {
-        timeout.abort();
-        reject(
-          new CredentialError(
-            `no credential within ${RENEWAL_MS_MAX / 1_000} seconds`,
-            'see that the token server can be reached from here: network, firewall, proxy',
-          ),
-        );
-      }, RENEWAL_MS_MAX).unref();
-      this.#stop.signal.addEventListener('abort', () => reject(new Error('the gateway ends')), {
-        once: true,
-      });
-    });
-    try {
-      const asked = (async () => {
-        kept.source ??= await this.#open(kept.spec);
-        return kept.source(AbortSignal.any([timeout.signal, this.#stop.signal]));
-      })();
-      const grant = await Promise.race([asked, late]);
-      const parts: readonly (string | undefined)[] = Object.values(grant.credential);
-      if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
-        throw new CredentialError(
-          'the credential holds what no header can',
-          'see that the token server is the right one',
-        );
-      return grant;
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
   #take(kept: Kept, grant: Grant): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();
-    const lifeMs = grant.expiresMs === undefined ? 0 : Math.min(grant.expiresMs - nowMs, LIFE_MS_MAX);
-    if (grant.expiresMs !== undefined && !(lifeMs > 0))
+    const claimedMs = (grant.expiresMs ?? NaN) - nowMs;
+    const lifeMs = believedMsOf(claimedMs);
+    if (claimedMs <= 0)
       log.warn(
         'a new credential has expired already, by what its source says; see the clock of this machine',
         {
           credential: kept.name,
-          expires: new Date(grant.expiresMs).toISOString(),
+          expired_seconds_ago: Math.round(-claimedMs / 1_000),
         },
       );
-    kept.expires = lifeMs > 0 ? this.#in(lifeMs) : undefined;
-    kept.due = this.#in(lifeMs > 0 ? this.#renewalMsOf(lifeMs) : UNKNOWN_LIFE_MS);
+    kept.expires = lifeMs === undefined ? undefined : this.#in(lifeMs);
+    kept.due = this.#in(renewalMsOf(lifeMs, this.#random()));
     kept.renewals += 1;
     if (kept.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: kept.name });
     kept.failuresInRow = 0;
@@ -345,16 +291,8 @@ export class CredentialKeeper {
     send([recordOf(kept)]);
   }
 
-  /** When a credential that lives for so long is renewed, from now. */
-  #renewalMsOf(lifeMs: number): number {
-    const leadMs = lifeMs > 2 * LEAD_MS_MIN ? Math.max(LEAD_SHARE * lifeMs, LEAD_MS_MIN) : lifeMs / 2;
-    return Math.max(lifeMs - leadMs - JITTER_SHARE * lifeMs * this.#random(), RENEWAL_GAP_MS_MIN);
-  }
-
   #failed(kept: Kept, { message, advice, retryAfterMs = 0 }: CredentialError): void {
-    const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(kept.failuresInRow, 20), PAUSE_MS_MAX);
-    const pauseMs = fullMs * (0.5 + this.#random() / 2);
-    kept.due = this.#in(Math.max(pauseMs, Math.min(retryAfterMs, RETRY_AFTER_MS_MAX)));
+    kept.due = this.#in(pauseMsOf(kept.failuresInRow, retryAfterMs, this.#random()));
     kept.failures += 1;
     kept.failuresInRow += 1;
     const isNews = kept.error !== message;

@@ -63,17 +63,58 @@ export async function openSource(
   }
 }
 
+/** The chain of AWS asks several places in turn. */
+const GRANT_MS_MAX = 30_000;
+/** What can stand in a header. */
+const SENDABLE = /^[!-~]{1,16384}$/;
+
+const LATE = new CredentialError(
+  `no credential within ${GRANT_MS_MAX / 1_000} seconds`,
+  'see that the token server can be reached from here: network, firewall, proxy',
+);
+
+/**
+ * Gets a credential that can be sent, within 30 seconds. Rejects as the source does, and when `stop` aborts.
+ * The packages cannot be stopped, so what hangs is left behind.
+ */
+export async function grantWithin(source: CredentialSource, stop: AbortSignal): Promise<Grant> {
+  const ended = new AbortController();
+  const late = new Promise<never>((_, reject) => {
+    ended.signal.addEventListener('abort', () => reject(LATE));
+  });
+  const end = (): void => ended.abort();
+  const timer = setTimeout(end, GRANT_MS_MAX);
+  stop.addEventListener('abort', end);
+  let grant: Grant;
+  try {
+    grant = await Promise.race([source(ended.signal), late]);
+  } finally {
+    clearTimeout(timer);
+    stop.removeEventListener('abort', end);
+  }
+  const parts: readonly (string | undefined)[] = Object.values(grant.credential);
+  if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
+    throw new CredentialError(
+      'the credential holds what no header can',
+      'see that the token server is the right one',
+    );
+  return grant;
+}
+
 const MESSAGE_CHARS_MAX = 300;
 const CAUSES_MAX = 20;
-/** A token, a key, a signed assertion: letters and digits, longer than words are. */
-const OPAQUE_RUN = /(?<![A-Za-z0-9+/_=~-])[A-Za-z0-9+_=~-][A-Za-z0-9+/_=~-]{19,}/g;
+/**
+ * A path or an address, which stays; or a token, a key, a signed assertion: letters and digits, longer than
+ * words are.
+ */
+const RUN = /(?<![\w/])(?:\/[\w.@:-]*){2,}(?![+=])|(?<![\w+/=~-])[\w+=~-][\w+/=~-]{19,}/g;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns the text in one line, cut, and with all masked that may be a part of a secret. */
 export function withoutTokens(text: string): string {
   const line = text
     .slice(0, 20 * MESSAGE_CHARS_MAX)
-    .replace(OPAQUE_RUN, (run) => (/\d/.test(run) && !UUID.test(run) ? '***' : run))
+    .replace(RUN, (run) => (run.startsWith('/') || !/\d/.test(run) || UUID.test(run) ? run : '***'))
     .replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ')
     .trim();
   return line.length > MESSAGE_CHARS_MAX ? `${line.slice(0, MESSAGE_CHARS_MAX)}…` : line;

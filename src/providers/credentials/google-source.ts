@@ -4,13 +4,14 @@
  * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
  * Loaded by credential-source.ts when an upstream of Vertex AI has no key.
  */
-import { GoogleAuth } from 'google-auth-library';
+import { GoogleAuth, JWT } from 'google-auth-library';
 import { readFile } from 'node:fs/promises';
 import { isRecord, parsedJson } from '../../core/json.js';
 import { CredentialError, credentialErrorOf, type CredentialSource } from './credential-source.js';
 import type { CredentialSpec } from './credential-spec.js';
 
 const SCOPE = 'https://www.googleapis.com/auth/cloud-platform';
+const TOKEN_URL = 'https://oauth2.googleapis.com/token';
 const TYPES = new Set([
   'service_account',
   'external_account',
@@ -25,11 +26,20 @@ export function googleSource(
 ): CredentialSource {
   return async () => {
     const file = given ?? env.GOOGLE_APPLICATION_CREDENTIALS;
+    let tokenUrl = TOKEN_URL;
     try {
-      if (file !== undefined && file !== '') await checkFile(file);
+      if (file !== undefined && file !== '') tokenUrl = await tokenUrlOf(file);
       // A new one each time: it has read the file anew and has no token in store.
       const auth = new GoogleAuth({ scopes: [SCOPE], ...(given === undefined ? {} : { keyFile: given }) });
       const client = await auth.getClient();
+      // The package itself always asks the public address, and tries again at once.
+      if (client instanceof JWT && tokenUrl !== TOKEN_URL) client.additionalClaims = { aud: tokenUrl };
+      client.transporter.interceptors.request.add({
+        resolved: (request) => {
+          if (request.url.href === TOKEN_URL) request.url = new URL(tokenUrl);
+          return Promise.resolve({ ...request, retry: false, retryConfig: { retry: 0 } });
+        },
+      });
       const { token } = await client.getAccessToken();
       if (typeof token !== 'string' || token === '')
         throw new CredentialError('the token server answered without a token', ADVICE);
@@ -46,8 +56,11 @@ export function googleSource(
 
 const ADVICE = 'see that the service account exists, and has a role that may use Vertex AI';
 
-/** The package's own message about a file that it cannot read does not name what is wrong with it. */
-async function checkFile(file: string): Promise<void> {
+/**
+ * Returns where the file's account gets its tokens. Throws if it is no file of an account; what the package
+ * says about it does not name what is wrong.
+ */
+async function tokenUrlOf(file: string): Promise<string> {
   const members = parsedJson(await readFile(file, 'utf8'));
   if (!isRecord(members))
     throw new CredentialError(
@@ -59,6 +72,10 @@ async function checkFile(file: string): Promise<void> {
       `${file} is no credential: its "type" is not service_account or external_account`,
       'credentials_file is the JSON key of a service account, or the configuration of a workload identity',
     );
+  const { type, token_uri: tokenUrl } = members;
+  return type === 'service_account' && typeof tokenUrl === 'string' && URL.canParse(tokenUrl)
+    ? tokenUrl
+    : TOKEN_URL;
 }
 
 function googleErrorOf(error: unknown): CredentialError {
@@ -80,6 +97,11 @@ function googleErrorOf(error: unknown): CredentialError {
       error,
       'set credentials_file, or GOOGLE_APPLICATION_CREDENTIALS, or run with a service account of Google Cloud',
     );
+  if (/Could not refresh access token/i.test(text))
+    return new CredentialError(
+      'the token server answered without a token',
+      'see that token_uri of the file is right, and that no proxy answers in its place',
+    );
   const retryAfterMs = retryAfterOf(error);
   const { message, advice } = credentialErrorOf(error, ADVICE);
   return new CredentialError(message, advice, retryAfterMs);
@@ -89,6 +111,11 @@ function googleErrorOf(error: unknown): CredentialError {
 function retryAfterOf(error: unknown): number | undefined {
   if (!(error instanceof Error) || !('response' in error) || !isRecord(error.response)) return undefined;
   const { headers } = error.response;
-  const value = headers instanceof Headers ? Number(headers.get('retry-after') ?? NaN) : NaN;
+  const value = isHeaders(headers) ? Number(headers.get('retry-after') ?? NaN) : NaN;
   return Number.isFinite(value) && value >= 0 ? value * 1_000 : undefined;
+}
+
+/** Of whichever implementation of fetch. */
+function isHeaders(value: unknown): value is Pick<Headers, 'get'> {
+  return typeof value === 'object' && value !== null && 'get' in value && typeof value.get === 'function';
 }
