@@ -22,7 +22,7 @@ import type { Log } from '../telemetry/log.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import { ResponseBudgetBuffer, ResponseBudget } from './response-reader.js';
-import { AttemptSpan, SPAN_NAMES, type AttemptBegin } from './attempt-span.js';
+import { AttemptSpan, type AttemptBegin } from './attempt-span.js';
 import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
 import type { HttpClient } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
@@ -75,7 +75,10 @@ const CRASHED: ErrorRecord = {
   message: 'the gateway failed on this call; retry it. It is not billed.',
 };
 
-/** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
+/**
+ * Returns the function that the channel calls for each Call frame; that function never throws. Called once a
+ * worker.
+ */
 export function createStartSession(deps: SessionDeps): StartSession {
   const { log, ...rest } = deps;
   const shared: Shared = {
@@ -90,7 +93,9 @@ export function createStartSession(deps: SessionDeps): StartSession {
   };
 }
 
-/** calling → settling (the token count is awaited) → delivering → ended, or from any of them to ended. */
+/**
+ * calling → settling (the token count is awaited) → delivering → ended; from any of them straight to ended.
+ */
 type State = 'calling' | 'settling' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
@@ -108,13 +113,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /** Cut by the total timeout, or its client did not read: it ends as if the client had gone. */
+  /**
+   * Cut by the total timeout or because its client did not read: it ends like the call of a client that has
+   * gone.
+   */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
-  /** An upstream has no word for what the request asks; others may. */
-  #unsaid: ErrorRecord | undefined;
   #rest: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -192,15 +198,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       return;
     }
     this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
-    this.#unsaid ??= failure.unsaid;
-    if (failure.unsaid === undefined) this.#reason = failure.reason;
+    this.#reason = failure.reason;
     const pauseMs = this.#relayed ? undefined : this.#plan.pauseMs(attempt.taken, failure, attempt.sent);
-    if (failure.unsaid === undefined)
-      this.#shared.errors.writeFailure(attempt.taken.target, failure, pauseMs !== undefined);
-    if (pauseMs !== undefined) this.#tryAfter(pauseMs);
-    else if (this.#reason !== undefined) this.#fail(unavailableError(this.#reason, this.#retryAfterSeconds));
-    else if (this.#plan.hasTriedAll) this.#fail(this.#unsaid!);
-    else this.#failResting();
+    this.#shared.errors.writeFailure(attempt.taken.target, failure, pauseMs !== undefined);
+    if (pauseMs === undefined) this.#fail(unavailableError(failure.reason, this.#retryAfterSeconds));
+    else this.#tryAfter(pauseMs);
   }
 
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
@@ -309,8 +311,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { trace, modelIndex } = this.#request;
     if (trace === undefined) return undefined;
     const begin = (): AttemptBegin => {
-      const { id: modelId, ownedBy } = routes.routeOf(modelIndex);
-      const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
+      const { id: modelId, ownedBy: provider } = routes.routeOf(modelIndex);
       const earlierTries = this.#plan.tries - 1;
       const nowMs = clock.monotonicMs();
       return { request: this.#request, target, modelId, provider, earlierTries, nowMs };
@@ -318,7 +319,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return AttemptSpan.of(begin, trace, spans);
   }
 
-  /** No upstream takes the call now. It fails at once, so that calls do not pile up. */
+  /**
+   * No upstream takes the call now. It fails at once, so that calls do not pile up for an upstream that is
+   * down.
+   */
   #failResting(): void {
     const { routes, errors } = this.#shared;
     const { restMs, reason } = this.#plan.rest();

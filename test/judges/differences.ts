@@ -188,6 +188,10 @@ const CLAUDE: readonly Listed[] = [
       "What the assistant said when it refused is its turn; LiteLLM leaves it out, and the user's turns meet.",
   },
   {
+    difference: /^refused tool_choice \| taken/,
+    decision: 'Thinking allows no forced tool: the provider answers 400, the caller gets it by name.',
+  },
+  {
     difference: /^refused temperature \| taken/,
     decision: 'Above 1, or with thinking, the provider answers 400: the caller gets it by name.',
   },
@@ -282,10 +286,6 @@ const ANTHROPIC: readonly Listed[] = [
       'output_config.format is its name since it is no trial any more, output_format the name of the trial.',
   },
   {
-    difference: /^refused tool_choice \| taken/,
-    decision: 'Thinking allows no forced tool: the provider answers 400, the caller gets it by name.',
-  },
-  {
     difference: /^finish: "stop" \| "length"/,
     cases: /^stop pause_turn/,
     decision: 'No bound was reached; only tools that run at Anthropic pause, and none is ever asked for.',
@@ -346,9 +346,9 @@ const BEDROCK: readonly Listed[] = [
   },
   { difference: /^serviceTier: - \| {"type":"default"}/, decision: 'The default.' },
   {
-    difference: /^refused response_format \| taken/,
+    difference: /^toolConfig: .*json_response.* \| -/,
     cases: /^format json_object$/,
-    decision: 'Converse has no such format; LiteLLM drops it without a word.',
+    decision: 'A forced tool gives an object; LiteLLM drops the format without a schema.',
   },
   {
     difference: /^outputConfig\.textFormat\.structure\.jsonSchema\.schema: /,

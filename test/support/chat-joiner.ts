@@ -91,7 +91,8 @@ export function joinedChat(chunks: readonly object[], index = 0): JoinedChat {
       }
     }
   }
-  const [first] = chunks as readonly ChunkShape[];
+  // Azure's first chunk is about the prompt alone.
+  const first = (chunks as readonly ChunkShape[]).find(({ choices = [] }) => choices.length > 0);
   return {
     message: {
       role: 'assistant',
