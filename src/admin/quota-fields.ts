@@ -9,6 +9,7 @@ import {
   QUOTA_KINDS,
   QUOTA_LIMITS_MAX,
   QUOTA_NAMES,
+  QUOTA_SPEND_MIN,
   type QuotaLimits,
   type QuotaName,
 } from '../core/quotas.js';
@@ -21,8 +22,8 @@ import { type LimitsView, orNull, type QuotasView, type QuotaUseView } from './v
 type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
 const Spend = ruled(
-  'decimal text with at most 12 decimals, above 0 and at most 3000000',
-  { pattern: '^(?!0(?:\\.0+)?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
+  'decimal text with at most 12 decimals, from 0.000000001 to 3000000',
+  { pattern: '^(?!0(?:\\.0{1,9}|\\.0{9}[0-9]{1,3})?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
   { examples: ['250.00'] },
 );
 
@@ -59,8 +60,8 @@ export function limitsOf(body: object, place = ''): Partial<QuotaLimits> {
 
 function spendOf(field: string, text: string): bigint {
   const amount = amountOf(field, text);
-  if (amount > 0n) return amount;
-  throw invalid(`${field} must be more than 0, got ${decimalOf(amount)}`);
+  if (amount >= QUOTA_SPEND_MIN) return amount;
+  throw invalid(`${field} must be at least ${decimalOf(QUOTA_SPEND_MIN)}, got ${decimalOf(amount)}`);
 }
 
 /** What is used of each quota that has a limit. */

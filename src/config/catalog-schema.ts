@@ -1,6 +1,7 @@
 /** Declares the settings of models and plans. No listener or worker imports it. */
 import { Type } from 'typebox';
 import { picoUnitsOf, picoUnitsPerToken } from '../core/money.js';
+import { QUOTA_SPEND_MIN } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
 import { BODY_BYTES_MAX, BODY_BYTES_MIN, identifier, limit, quota, type Annotations } from './annotations.js';
 import { upstreamSchema } from './upstream-schema.js';
@@ -121,10 +122,10 @@ const budget = (description: string) =>
     Type.String({
       description,
       'x-unit': 'currency',
-      'x-want': 'a decimal string above 0 such as "50.00"',
+      'x-want': 'a decimal string of at least 0.000000001 such as "50.00"',
       'x-hint': 'at most twelve decimals, up to 3000000, and in quotes: YAML would round a bare number',
     } satisfies Annotations),
-    (text) => (picoUnitsOf(text) ?? 0n) > 0n,
+    (text) => (picoUnitsOf(text) ?? 0n) >= QUOTA_SPEND_MIN,
   );
 
 /** Quotas that a plan may leave out, and a rule for a model too. `who`: an account; `what`: calls. */

@@ -158,6 +158,7 @@ export const REFUSAL_MEANINGS: Readonly<Record<RefusalDetail, string>> = {
     "The account has all of `limits.calls_in_flight_per_account`, or of the plan's `calls_in_flight`, in use.",
   key_calls_in_flight: 'The key has all of its `calls_in_flight` in use.',
   group_calls_in_flight: 'A group that the account is in has all of its `calls_in_flight` in use.',
+  quota_scopes: 'As many accounts, keys, groups and rules for models have quotas as the gateway can count.',
   tokens_per_minute: '`rate_limit_exceeded`: the tokens of the minute, not the requests.',
   tokens_per_day: '`daily_limit_exceeded`: the tokens of the day, not the calls.',
   calls_per_month: '`budget_exceeded`: the calls of the month.',

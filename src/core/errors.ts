@@ -44,6 +44,7 @@ export const REFUSAL_DETAILS = [
   'account_calls_in_flight',
   'key_calls_in_flight',
   'group_calls_in_flight',
+  'quota_scopes',
   'tokens_per_minute',
   'tokens_per_day',
   'calls_per_month',

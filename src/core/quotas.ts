@@ -10,7 +10,7 @@
 import { invariant } from './errors.js';
 import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from './limits.js';
 import { BALANCE_PICO_UNITS_MAX } from './money.js';
-import { asWallMs, type PicoUnits, type WallMs } from './units.js';
+import { asPicoUnits, asWallMs, type PicoUnits, type WallMs } from './units.js';
 
 /** The day of the specification: it begins at 00:00 in UTC+8, which has no summer time. */
 export const SPECIFIED_TIMEZONE = '+08:00';
@@ -66,7 +66,10 @@ export const QUOTA_FIELDS = {
   spend_per_month: 'spendPerMonth',
 } as const satisfies Record<QuotaName, keyof QuotaLimits>;
 
-/** The highest limit of each quota; the lowest is 1, or one pico-unit. */
+/** The lowest limit of a spending: a ledger counts it in nano-units. */
+export const QUOTA_SPEND_MIN = asPicoUnits(1_000n);
+
+/** The highest limit of each quota; the lowest is 1, or QUOTA_SPEND_MIN. */
 export const QUOTA_LIMITS_MAX = {
   requestsPerMinute: REQUESTS_PER_MINUTE_MAX,
   tokensPerMinute: QUOTA_TOKENS_MAX,

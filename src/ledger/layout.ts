@@ -44,7 +44,8 @@
  *        8    64  day        any thread (CAS)           as an account's
  *       16    32  minute     main thread                requests a minute; 0: as many as its account
  *       20    32  calls      main thread                calls a day; 0: as many as its account
- *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none
+ *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none, -1
+ *                                                       if it wants one and all are in use
  *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
  *       52  51×32 marks      any thread (CAS)           as an account's
  *
@@ -76,6 +77,7 @@
  *       96    32  granted slots main thread             how many calls may be in flight here
  *      100  3×32  low           main thread             of permits, calls of the day, slots: as low money
  *      112    32  others' min.  main thread             permits left at the coordinator, as reported
+ *      116    32  refused limit main thread             the limit that `rejected` is of
  */
 import {
   type AccountIndex,
@@ -131,6 +133,7 @@ export const LOW_MINUTE = 25;
 export const LOW_DAY = 26;
 export const LOW_SLOTS = 27;
 export const MINUTE_HELD_BY_OTHERS = 28;
+export const MINUTE_REFUSED_LIMIT = 29;
 invariant(
   GRANTED_DAY * 2 > STATUS && GRANTED_SLOTS === 2 * (MINUTE_REFUSED_UNTIL_MS + 1),
   'fields do not overlap',
@@ -335,7 +338,7 @@ export function recordOf(views: LedgerViews, { kind, index }: Scope): number | u
   const words = kind === 'account' ? views.besides : views[`${kind}s`].records32;
   const at = kind === 'account' ? index * BESIDE_WORDS32 + ACCOUNT_RECORD : index * COUNTED_WORDS32 + RECORD;
   const record = Atomics.load(words, at);
-  return record === 0 ? undefined : record - 1;
+  return record <= 0 ? undefined : record - 1;
 }
 
 function countedViews(records: SharedArrayBuffer, dirty: SharedArrayBuffer): CountedViews {

@@ -19,6 +19,7 @@ import {
   LOW_MINUTE,
   MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
+  MINUTE_REFUSED_LIMIT,
   MINUTE_REFUSED_UNTIL_MS,
   WINDOW,
   type CountedViews,
@@ -74,12 +75,12 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
    * Takes one of the granted permits, or nothing; the coordinator applies the limit. Returns one object that
    * the next call overwrites.
    */
-  take(counted: Index): MinuteTake {
-    return this.#decide(counted, true);
+  take(counted: Index, limit = 0): MinuteTake {
+    return this.#decide(counted, limit, true);
   }
 
-  check(counted: Index): MinuteTake {
-    return this.#decide(counted, false);
+  check(counted: Index, limit = 0): MinuteTake {
+    return this.#decide(counted, limit, false);
   }
 
   /** Always 0: only the coordinator knows, see `Coordinator.look`. */
@@ -100,14 +101,14 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
   }
 
-  #decide(counted: Index, takes: boolean): MinuteTake {
+  #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
     const word = counted * COUNTED_WORDS64 + WINDOW;
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
       const left = permitsOf(grant);
       const expiresMs = expiryMsOf(grant);
       const nowMs = this.#clock.monotonicMs();
-      if (left === 0 || nowMs >= expiresMs) return this.#refuse(counted, nowMs);
+      if (left === 0 || nowMs >= expiresMs) return this.#refuse(counted, limit, nowMs);
       if (!takes) return this.#admit(counted, left, expiresMs, nowMs);
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
       if (this.#clock.monotonicMs() >= expiresMs) continue;
@@ -129,14 +130,16 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return take;
   }
 
-  #refuse(counted: Index, nowMs: number): MinuteTake {
+  #refuse(counted: Index, limit: number, nowMs: number): MinuteTake {
     const first = counted * COUNTED_WORDS64;
     const freeMs = Number(Atomics.load(this.#words64, first + MINUTE_FREE_MS));
     const take = this.#take;
     take.admitted = false;
     take.remaining = 0;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
-    take.asks = nowMs >= Number(Atomics.load(this.#words64, first + MINUTE_REFUSED_UNTIL_MS));
+    take.asks =
+      nowMs >= Number(Atomics.load(this.#words64, first + MINUTE_REFUSED_UNTIL_MS)) ||
+      limit !== Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REFUSED_LIMIT);
     return take;
   }
 }

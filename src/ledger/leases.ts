@@ -32,6 +32,7 @@ import {
   LOW_SLOTS,
   MINUTE_HELD_BY_OTHERS,
   MINUTE_FREE_MS,
+  MINUTE_REFUSED_LIMIT,
   MINUTE_REFUSED_UNTIL_MS,
   MONEY_HELD_BY_OTHERS,
   openLedgerViews,
@@ -113,10 +114,12 @@ export class CountedLeases<Index extends number> {
 
   /**
    * Stores what the coordinator reported of the minute: `remaining` and `freeMs` are for the headers of
-   * responses. Until `refusedUntilMs` no listener asks again. Both times are monotonic.
+   * responses. Until `refusedUntilMs` no listener asks again, while the limit is `limit`. Both times are
+   * monotonic.
    */
-  tellMinute(counted: Index, remaining: number, freeMs: number, refusedUntilMs: number): void {
+  tellMinute(counted: Index, remaining: number, freeMs: number, refusedUntilMs: number, limit = 0): void {
     const first64 = counted * COUNTED_WORDS64;
+    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REFUSED_LIMIT, limit);
     Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS, remaining);
     Atomics.store(this.#words64, first64 + MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
     Atomics.store(this.#words64, first64 + MINUTE_REFUSED_UNTIL_MS, BigInt(Math.floor(refusedUntilMs)));

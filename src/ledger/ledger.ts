@@ -334,8 +334,7 @@ export class Ledger {
     const ofPlan = plan.tokensPerMinute;
     if (ofPlan === undefined && key === undefined && group === undefined) return undefined;
     const nowMs = this.#clock.monotonicMs();
-    const tight = this.#tight;
-    tight.limit = undefined;
+    this.#tight.limit = undefined;
     if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
     if (ofPlan !== undefined) {
       this.#tighten(recordOf(this.#views, { kind: 'account', index: account }), nowMs, ofPlan);
@@ -343,7 +342,7 @@ export class Ledger {
     for (; group !== undefined; group = this.groups.parentOf(group)) {
       this.#tighten(this.groups.recordOf(group), nowMs);
     }
-    const { limit, taken, record } = tight;
+    const { limit, taken, record } = this.#tight;
     if (limit === undefined) return undefined;
     const resetMs = taken === 0 ? 0 : this.#quotas.msUntilTokensFree(record, nowMs);
     return { limit, remaining: Math.max(0, limit - taken), resetMs };

@@ -19,7 +19,7 @@ import {
   REQUESTS_PER_MINUTE,
   type CountedViews,
 } from './layout.js';
-import type { ScopeQuotas } from './scope-quotas.js';
+import { NO_RECORD_LEFT, type ScopeQuotas } from './scope-quotas.js';
 import type { MinuteCounter, MinuteTake } from './window.js';
 
 const NO_LIMIT = 0;
@@ -115,7 +115,17 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   /** The quota record of the scope; undefined if it has no quotas besides the minute and the day. */
   recordOf(index: Index): number | undefined {
     const record = this.#word(index, RECORD);
-    return record === 0 ? undefined : record - 1;
+    return record <= 0 ? undefined : record - 1;
+  }
+
+  /** Whether the scope has quotas and no record, because all are in use. */
+  isUncounted(index: Index): boolean {
+    return this.#word(index, RECORD) === NO_RECORD_LEFT;
+  }
+
+  /** Whether `setLimits` could count the scope. Main thread. */
+  hasRoom(index: Index, limits: Partial<QuotaLimits>): boolean {
+    return this.#quotas.hasRoom(this.#words32, index * COUNTED_WORDS32 + RECORD, limits);
   }
 
   /** As `recordOf`, but the scope gets a record if it has none; undefined if all are in use. */

@@ -106,7 +106,7 @@ export class ScopeChain {
     taken.group = group === 0 ? undefined : ((group - 1) as GroupIndex);
     for (let scope = 0; scope < SCOPES_MAX; scope++) taken.masks[scope] = 0;
     for (let scope = 0; scope < GROUP_SCOPE; scope++) this.links[scope]!.mask = 0;
-    if (key !== undefined) this.#linkLimited(KEY_SCOPE, key, keys);
+    if (key !== undefined && !this.#linkLimited(KEY_SCOPE, key, keys)) return false;
     if (ofPlan.mask !== 0) {
       const record = quotas.recordAt(this.#besides, account * BESIDE_WORDS32 + ACCOUNT_RECORD);
       if (record === undefined) return false;
@@ -118,7 +118,7 @@ export class ScopeChain {
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     let scopes: number = GROUP_SCOPE;
     for (let at = taken.group; at !== undefined && scopes < SCOPES_MAX; at = groups.parentOf(at)) {
-      this.#linkLimited(scopes, at, groups);
+      if (!this.#linkLimited(scopes, at, groups)) return false;
       scopes += 1;
     }
     taken.scopes = scopes;
@@ -177,7 +177,7 @@ export class ScopeChain {
     link.first = 0;
   }
 
-  #linkLimited<Index extends number>(scope: number, index: Index, limited: LimitedScopes<Index>): void {
+  #linkLimited<Index extends number>(scope: number, index: Index, limited: LimitedScopes<Index>): boolean {
     const { quotas } = this.#tables;
     const link = this.links[scope]!;
     const callsPerDay = limited.callsPerDayOf(index);
@@ -189,5 +189,6 @@ export class ScopeChain {
       (record === undefined ? 0 : quotas.maskOf(record)) | (callsPerDay === undefined ? 0 : DAY_BIT);
     link.limits = quotas.limits;
     link.first = record === undefined ? 0 : quotas.firstLimitOf(record);
+    return record !== undefined || !limited.isUncounted(index);
   }
 }

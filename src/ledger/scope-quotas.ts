@@ -8,7 +8,6 @@
  * at most three decimals for a million tokens costs whole nano-units.)
  */
 import type { Clock } from '../core/clock.js';
-import { invariant } from '../core/errors.js';
 import {
   Calendar,
   type Period,
@@ -34,6 +33,8 @@ import type { TokenWindow } from './token-window.js';
 const PICO_PER_NANO = 1_000n;
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 const MINUTE_MS = 60_000;
+/** In place of a record + 1. */
+export const NO_RECORD_LEFT = -1;
 /** Of stocks that no calendar refills. */
 const NO_PERIOD = 0;
 const COUNT = EXTENDED_QUOTAS.length;
@@ -176,7 +177,7 @@ export class ScopeQuotas {
 
   /**
    * Takes what a call needs of one quota; false, and takes nothing, if less than that is left, or nothing. If
-   * it counts toward a later period than `periods`, those are set to it. `nowMs`: when the call began to take.
+   * it counts toward a later period than `periods`, those are set to it. `nowMs`: as the call began to take.
    */
   take(
     record: number,
@@ -354,31 +355,45 @@ export class ScopeQuotas {
   }
 
   /**
-   * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one.
-   * Main thread.
+   * Sets the limits of the scope whose quota record is named by `words[at]`. It gets one if it needs one; if
+   * all are in use, its calls are refused. Main thread.
    */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
     const wanted = new Float64Array(COUNT);
     const mask = fill(wanted, limits);
-    if (mask === 0 && Atomics.load(words, at) === 0) return;
+    if (mask === 0 && Atomics.load(words, at) <= 0) {
+      Atomics.store(words, at, 0);
+      return;
+    }
     const record = this.recordAt(words, at);
-    invariant(record !== undefined, 'a scope with quotas has a record');
+    if (record === undefined) {
+      Atomics.store(words, at, NO_RECORD_LEFT);
+      return;
+    }
     this.#views.floats.set(wanted, record * QUOTA_WORDS64 + LIMITS);
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
 
   /**
-   * The quota record that `words[at]` names (its index + 1). If that is 0, the scope gets one; undefined if
-   * all are in use.
+   * The quota record that `words[at]` names (its index + 1). If it names none, the scope gets one; undefined
+   * if all are in use.
    */
   recordAt(words: Int32Array, at: number): number | undefined {
     const known = Atomics.load(words, at);
-    if (known !== 0) return known - 1;
+    if (known > 0) return known - 1;
     const record = this.#spare ?? this.#nextRecord();
     if (record === undefined) return undefined;
-    const other = Atomics.compareExchange(words, at, 0, record + 1);
-    this.#spare = other === 0 ? undefined : record;
-    return other === 0 ? record : other - 1;
+    const other = Atomics.compareExchange(words, at, known, record + 1);
+    this.#spare = other === known ? undefined : record;
+    return other === known ? record : other - 1;
+  }
+
+  /** Whether `setLimits` of that scope would find a record. Main thread. */
+  hasRoom(words: Int32Array, at: number, limits: Partial<QuotaLimits>): boolean {
+    const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
+    if (!needsRecord || Atomics.load(words, at) > 0 || this.#spare !== undefined) return true;
+    const { used, words64 } = this.#views;
+    return Atomics.load(used, 0) < words64.length / QUOTA_WORDS64;
   }
 
   /** Forgets what was used of a record, whose slot had another scope before. Main thread. */

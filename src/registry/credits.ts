@@ -129,6 +129,8 @@ export class Credits {
     const { store, live } = this.#context;
     const account = this.#accounts.recordOf(transfer.account);
     if (!live.credit(account.index, transfer.amount)) {
+      // Another process may have made the same request meanwhile, and has taken the money.
+      hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
     try {

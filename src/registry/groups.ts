@@ -11,7 +11,7 @@ import type { GroupRecord } from './group-record.js';
 import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';
-import { recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 export interface NewGroup {
   readonly name: string;
@@ -101,6 +101,7 @@ export class Groups {
     const record = store.commit(() => {
       const found = this.recordOf(idOrName);
       const changed = { ...found, limits: { ...found.limits, ...change } };
+      assertRoom(live, { kind: 'group', ...changed });
       store.groups.put(changed);
       return changed;
     });
@@ -189,7 +190,7 @@ export class Groups {
   }
 
   #put({ name, parent, limits }: NewGroup): GroupRecord {
-    const { store, groupsMax, clock } = this.#context;
+    const { store, live, groupsMax, clock } = this.#context;
     assertName('name', name);
     const taken = store.groups.findByName(name);
     if (taken !== undefined) throw invalid(`name must be unique, and ${taken.id} is named ${name} already`);
@@ -210,6 +211,7 @@ export class Groups {
     }
     const id = createId('grp_');
     const record = { index, id, name, parentId: above?.id, createdMs, limits: { ...NO_QUOTAS, ...limits } };
+    assertRoom(live, { kind: 'group', ...record });
     store.groups.put(record);
     return record;
   }

@@ -20,7 +20,7 @@ import {
 import type { QuotaUse, UsedScope } from './quota-use.js';
 import { assertName, assertReference, createId, invalid, isId, notFound } from './record-id.js';
 import type { Page } from './record-store.js';
-import { recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
+import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 /** A key with the use that was made of it, as an operator reads it. */
 export interface KeyStatement {
@@ -177,7 +177,7 @@ export class Keys {
   }
 
   #make(account: AccountRecord, request: NewKey, index: KeyIndex, inherited?: InheritedUse): CreatedKey {
-    const { store, keysMax, clock } = this.#context;
+    const { store, live, keysMax, clock } = this.#context;
     const { name, limits } = request;
     const nowMs = recordMomentMs(clock);
     const expiresSeconds = expiryOf(request, nowMs);
@@ -203,6 +203,7 @@ export class Keys {
       replacedById: undefined,
       ...(inherited === undefined ? {} : { inherited }),
     };
+    assertRoom(live, { kind: 'key', ...record });
     store.keys.put(record);
     return { record, accountName: account.name, key };
   }
@@ -216,6 +217,7 @@ export class Keys {
     const { store, live } = this.#context;
     const record = store.commit(() => {
       const changed = change(this.#recordOf(idOrName));
+      assertRoom(live, { kind: 'key', ...changed });
       store.keys.put(changed);
       return changed;
     });

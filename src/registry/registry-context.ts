@@ -57,6 +57,7 @@ import {
   sharedUses,
   type UsedScope,
 } from './quota-use.js';
+import { invalid } from './record-id.js';
 import type { RecordStore } from './record-store.js';
 
 export interface RegistryContext {
@@ -81,6 +82,18 @@ export const SLOT_REST_MS = 24 * 3_600_000;
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 /** Returns the time of a record: they hold whole milliseconds. */
+/** Throws `invalid_parameters` if the ledger has no room to count the quotas of that key or group. */
+export function assertRoom(
+  live: Pick<StoreOnly, 'hasRoom'>,
+  scope: Pick<LimitedScope, 'kind' | 'index' | 'limits'>,
+): void {
+  if (live.hasRoom(scope)) return;
+  throw invalid(
+    'limits beyond requests_per_minute and calls_per_day cannot be counted: as many accounts, keys, groups and rules ' +
+      'for models have such limits as one gateway can count. Restart it if many of them were deleted',
+  );
+}
+
 export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
 }
@@ -123,6 +136,11 @@ export class StoreOnly {
 
   changeAccount(record: AccountRecord, _catalog: Catalog): void {
     this.#directory?.set(record);
+  }
+
+  /** Whether the ledger has room to count a key or a group with these limits. */
+  hasRoom(_scope: Pick<LimitedScope, 'kind' | 'index' | 'limits'>): boolean {
+    return true;
   }
 
   /** Makes the group known, or changes it. */
@@ -209,6 +227,13 @@ export class OwnBuffers extends StoreOnly {
   override changeAccount(record: AccountRecord, catalog: Catalog): void {
     super.changeAccount(record, catalog);
     applyAccount(record, this.#live, catalog, this.store);
+  }
+
+  override hasRoom({ kind, index, limits }: Pick<LimitedScope, 'kind' | 'index' | 'limits'>): boolean {
+    const { keys, groups } = this.#live.ledger;
+    return kind === 'key'
+      ? keys.hasRoom(index as KeyIndex, limits)
+      : groups.hasRoom(index as GroupIndex, limits);
   }
 
   override putGroup(record: GroupRecord): void {

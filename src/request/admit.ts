@@ -21,6 +21,7 @@ import {
   coordinatorLost,
   JOURNAL_CLOSED,
   JOURNAL_FULL,
+  QUOTA_SCOPES_FULL,
   routingMember,
   unknownModel,
 } from './rejections.js';
@@ -171,7 +172,7 @@ function rejectionOf(
 ): ErrorRecord {
   const { account, plan } = context.caller!;
   if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account));
-  if (quota === 'scopes') return CALLS_FULL;
+  if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, model.id, listener.groupNames);
   const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokens : 1);

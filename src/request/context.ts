@@ -65,7 +65,7 @@ export class CallContext {
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
-  /** Undefined if no scope of the call has `tokens_per_minute`. Set once it is admitted, rejected or replayed. */
+  /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /** Set by a rejection of a limit: those who share it may have some left. */
   asksLease = false;

@@ -134,6 +134,11 @@ export const ACCOUNT_CALLS_FULL = overloaded(
   'account_calls_in_flight',
   'The account has as many calls in flight as one account may.',
 );
+export const QUOTA_SCOPES_FULL = overloaded(
+  'quota_scopes',
+  'The gateway counts the quotas of as many accounts, keys, groups and models as it can.',
+  5,
+);
 export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
 /** Five seconds: a full disk is rarely emptied within one. */
 export const JOURNAL_CLOSED = overloaded(

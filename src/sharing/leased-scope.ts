@@ -143,7 +143,10 @@ export class LeasedScope {
     const budget = this.#budgetOf(round, periodOf, nowMs);
     const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
     let lack: Lack = 'nothing';
-    if (takesPermit && budget.minute < 1) lack = lackOf(this.#minute, sinceMs, nowMs);
+    if (takesPermit && budget.minute < 1) {
+      const isAsked = this.#minute.deniedLimit === limits.requestsPerMinute;
+      lack = isAsked ? lackOf(this.#minute, sinceMs, nowMs) : 'unasked';
+    }
     const needs: [StockName, bigint][] = [];
     if (need.kind !== 'minute') {
       for (const name of STOCK_NAMES) {

@@ -48,6 +48,8 @@ export class MinuteLease<Index extends number> {
   denial: Denial | undefined;
   /** New waits are refused without an ask until then. */
   deniedUntilMs = 0;
+  /** What `denial` and `deniedUntilMs` are of. */
+  deniedLimit = 0;
   #freeMs = 0;
   #remaining = 0;
 
@@ -88,8 +90,10 @@ export class MinuteLease<Index extends number> {
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
     this.#plentiful = grant.remaining * 2 > limit;
-    if (most > 0)
+    if (most > 0) {
       this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
+      this.deniedLimit = limit;
+    }
     if (grant.granted > 0) this.#install(grant, sentMs + grant.validMs - VALIDITY_MARGIN_MS, nowMs);
     this.#publish();
   }
@@ -183,6 +187,12 @@ export class MinuteLease<Index extends number> {
   }
 
   #publish(): void {
-    this.#leases.tellMinute(this.#counted, this.#remaining, this.#freeMs, this.deniedUntilMs);
+    this.#leases.tellMinute(
+      this.#counted,
+      this.#remaining,
+      this.#freeMs,
+      this.deniedUntilMs,
+      this.deniedLimit,
+    );
   }
 }

@@ -37,7 +37,7 @@ const ALL_LIMITS = {
   calls_per_month: 20_000,
   tokens_per_month: 1_000_000_000_000,
   spend_per_day: '10.00',
-  spend_per_month: '0.000000000001',
+  spend_per_month: '0.000000001',
 };
 
 /** What nobody has used yet. */
@@ -163,8 +163,11 @@ void t.test('limits: the rule of each is told', async (t) => {
     for (const name of ['spend_per_day', 'spend_per_month']) {
       for (const wrong of ['', 'ten', '-', '3000000.01', '1.0000000000001'])
         t.match(await refused({ ...more, [name]: wrong }), new RegExp(`^${name} must be a decimal amount`));
-      for (const wrong of ['0', '-1'])
-        t.match(await refused({ ...more, [name]: wrong }), new RegExp(`^${name} must be more than 0, got`));
+      for (const wrong of ['0', '-1', '0.000000000999'])
+        t.match(
+          await refused({ ...more, [name]: wrong }),
+          new RegExp(`^${name} must be at least 0.000000001,`),
+        );
       t.match(await refused({ ...more, [name]: 5 }), new RegExp(`^${name} must be (a )?decimal text|string`));
     }
     t.match(
@@ -181,7 +184,7 @@ void t.test('limits: the rule of each is told', async (t) => {
   });
   t.match(
     checkError(t, bulk, 'invalid_parameters', 'bulk'),
-    /^accounts\[0\]\.keys\[0\]\.spend_per_day must be more than 0/,
+    /^accounts\[0\]\.keys\[0\]\.spend_per_day must be at least 0.000000001/,
   );
 });
 

@@ -89,6 +89,7 @@ void t.test('what was refused for good is not asked again before its time', (t) 
   const { admitted, asks, resetWallMs } = window.take(ACCOUNT);
   t.same([admitted, asks], [false, false]);
   t.equal(resetWallMs, clock.wallMs() + 30_001, 'whoever waits so long finds one free');
+  t.equal(window.take(ACCOUNT, 60).asks, true, 'of another limit it was not asked');
   clock.pass(250);
   t.equal(window.take(ACCOUNT).asks, true);
   t.end();

@@ -5,7 +5,7 @@
 import t from 'tap';
 import { NO_QUOTAS, QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '#src/core/quotas.js';
 import { asAccountIndex, asCallSlot, asGroupIndex, asKeyIndex, asPicoUnits } from '#src/core/units.js';
-import { createLedgerBuffers, EXTENDED_QUOTAS } from '#src/ledger/layout.js';
+import { createLedgerBuffers, EXTENDED_QUOTAS, QUOTA_WORDS64 } from '#src/ledger/layout.js';
 import { Ledger } from '#src/ledger/ledger.js';
 import { FakeClock, randomFrom, stateOf } from '../../fixtures/ledger-world.js';
 import { newSeed } from '../../support/protocol-values.js';
@@ -65,6 +65,31 @@ void t.test('a call that can never fit is told so, whatever else is used up', (t
     never: true,
   });
   t.match(ledger!.admit(asCallSlot(1), scopes, NONE), { quota: 'calls_in_flight', never: false });
+  t.end();
+});
+
+void t.test('a scope whose quotas cannot be counted refuses, until its limits are taken away', (t) => {
+  const clock = new FakeClock();
+  const buffers = createLedgerBuffers({ accountsMax: 1, callsInFlightMax: 2, keysMax: 2, groupsMax: 1 });
+  const ledger = new Ledger({ ...buffers, quotas: new SharedArrayBuffer(QUOTA_WORDS64 * 8) }, clock);
+  ledger.openAccount(account, stateOf({ credited: asPicoUnits(10n ** 15n) }));
+  const [counted, other] = [asKeyIndex(0), asKeyIndex(1)];
+  const admit = (key: typeof counted) =>
+    ledger.admit(asCallSlot(0), { account, plan: planOf({}), key }, NONE);
+  ledger.keys.open(counted, { tokensPerDay: 100 });
+  t.ok(ledger.keys.hasRoom(counted, { tokensPerDay: 50 }));
+  t.ok(ledger.keys.hasRoom(other, { callsPerDay: 50 }));
+  t.notOk(ledger.keys.hasRoom(other, { tokensPerDay: 50 }));
+  ledger.keys.open(other, { tokensPerDay: 50 });
+  t.match(admit(other), { quota: 'scopes' });
+  t.equal(admit(counted), undefined);
+  t.ok(ledger.release(asCallSlot(0)));
+  ledger.keys.setLimits(other, {});
+  t.equal(admit(other), undefined);
+  ledger.release(asCallSlot(0));
+  ledger.groups.open(asGroupIndex(0), { tokensPerDay: 50 });
+  ledger.setGroup(account, asGroupIndex(0));
+  t.match(admit(counted), { quota: 'scopes' });
   t.end();
 });
 

@@ -3,6 +3,7 @@ import t from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import type { AccountStatement } from '#src/registry/account-statement.js';
 import type { Credits } from '#src/registry/credits.js';
+import { StoreOnly } from '#src/registry/registry-context.js';
 import { Store } from '#src/store/store.js';
 import { offlineRegistry, openHouse } from '../store/support.js';
 
@@ -40,6 +41,20 @@ void t.test('a repetition gets the first answer and changes nothing', async (t) 
   registry.accounts.create({ name: 'other', planId: 'free', credit: pico(0n) });
   const elsewhere = { account: 'other', amount: pico(3n), note: '', idempotencyKey: 'one' };
   t.equal(registry.credits.addOnce(elsewhere, textOf), '3 of 3', 'keys are of one account');
+  await store.close();
+});
+
+void t.test('who was overtaken by the same debit gets its answer, though nothing is left', async (t) => {
+  const { registry, store, clock } = openHouse(t.testdir());
+  registry.accounts.create({ name: 'acme', planId: 'free', credit: pico(10n) });
+  class Overtaken extends StoreOnly {
+    override credit(): boolean {
+      t.equal(once(offlineRegistry(store, clock).credits, -10n, 'k'), '0 of 0');
+      return false;
+    }
+  }
+  const { credits } = offlineRegistry(store, clock, new Overtaken(store));
+  t.equal(once(credits, -10n, 'k'), '0 of 0');
   await store.close();
 });
 

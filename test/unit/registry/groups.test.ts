@@ -174,3 +174,24 @@ void t.test('random trees: never deeper than allowed, no circle, and the audit a
   await store.close();
   t.match(await audit(path, bounds), { groups: parents.size, differences: [] });
 });
+
+void t.test('quotas that the ledger has no room to count are refused, and nothing is written', async (t) => {
+  const house = openHouse(t.testdir(), CATALOG, 2);
+  const { groups, keys, accounts } = house.registry;
+  const limits = { tokensPerDay: 100 };
+  accounts.create({ name: 'acme', planId: 'free', credit: none });
+  keys.create({ account: 'acme', name: 'counted', limits });
+  const { id } = keys.create({ account: 'acme', name: 'free' }).record;
+  groups.create({ name: 'counted', limits });
+  groups.create({ name: 'free', limits: { requestsPerMinute: 1, callsPerDay: 1 } });
+  const refusal = { code: 'invalid_parameters', message: /cannot be counted/ };
+  t.throws(() => groups.create({ name: 'other', limits }), refusal);
+  t.throws(() => groups.find('other'), { code: 'not_found' });
+  t.throws(() => groups.setLimits('free', limits), refusal);
+  t.throws(() => keys.setLimits(id, limits), refusal);
+  t.throws(() => keys.create({ account: 'acme', name: 'other', limits }), refusal);
+  t.equal(groups.find('free').record.limits.tokensPerDay, undefined);
+  groups.setLimits('counted', { tokensPerDay: 50 });
+  groups.setLimits('free', { callsPerDay: 2 });
+  await house.store.close();
+});

@@ -11,7 +11,10 @@ const SUBJECT = 'acct_late';
 const LIMITS = { requestsPerMinute: 60, callsPerDay: 1_000, callsInFlight: 10 };
 
 /** One node; its account has plenty of money. */
-function createWorld(network: Network = GOOD_NETWORK): {
+function createWorld(
+  network: Network = GOOD_NETWORK,
+  limits = LIMITS,
+): {
   readonly time: EventTime;
   readonly shared: MemoryCoordinator;
   readonly node: LeaseNode;
@@ -20,7 +23,7 @@ function createWorld(network: Network = GOOD_NETWORK): {
   const shared = new MemoryCoordinator(time.clock);
   shared.setCredited(SUBJECT, asPicoUnits(10n ** 12n));
   const identity = { host: 'host', slot: 0, incarnation: 'one' };
-  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => LIMITS };
+  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => limits };
   return { time, shared, node: new LeaseNode(time, shared, identity, subjects, randomOf(7), network) };
 }
 
@@ -62,6 +65,24 @@ void t.test(
     t.equal(outstanding(), 1_000n);
   },
 );
+
+void t.test('requests of a minute that was raised are asked for at once', async (t) => {
+  const limits = { ...LIMITS, requestsPerMinute: 2 };
+  const { time, node } = createWorld(GOOD_NETWORK, limits);
+  void node.keeper.start();
+  const ends: string[] = [];
+  const call = (): void => void node.call(ACCOUNT, asPicoUnits(1n)).then(({ end }) => ends.push(end));
+  for (let n = 0; n < 3; n++) call();
+  await time.run(200);
+  t.same(ends.sort(), ['minute', 'served', 'served']);
+  limits.requestsPerMinute = 3;
+  call();
+  await time.run(20);
+  t.equal(ends.at(-1), 'served', 'the refusal of a moment ago was of the lower limit');
+  call();
+  await time.run(200);
+  t.equal(ends.at(-1), 'minute');
+});
 
 void t.test('what calls use is told, and what of the leases nobody has used', async (t) => {
   const { time, shared, node } = createWorld();

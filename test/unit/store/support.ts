@@ -13,7 +13,7 @@ import {
   type MonotonicMs,
   type WallMs,
 } from '#src/core/units.js';
-import { createLedgerBuffers } from '#src/ledger/layout.js';
+import { createLedgerBuffers, QUOTA_WORDS64 } from '#src/ledger/layout.js';
 import { createRing, type JournalRecord } from '#src/ledger/journal-layout.js';
 import { JournalReader, JournalWriter } from '#src/ledger/journal.js';
 import { Ledger } from '#src/ledger/ledger.js';
@@ -108,18 +108,19 @@ export interface House {
   readonly journalReader: JournalReader;
 }
 
-export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
+/** `quotaRecords`: in how many scopes the ledger can count quotas; all of them if it is left out. */
+export function openHouse(dataPath: string, catalog: Catalog = CATALOG, quotaRecords?: number): House {
   const clock = new StoppedClock();
   const store = new Store(dataPath);
-  const ledger = new Ledger(
-    createLedgerBuffers({
-      accountsMax: ACCOUNTS_MAX,
-      callsInFlightMax: 16,
-      keysMax: KEYS_MAX,
-      groupsMax: GROUPS_MAX,
-    }),
-    clock,
-  );
+  const buffers = createLedgerBuffers({
+    accountsMax: ACCOUNTS_MAX,
+    callsInFlightMax: 16,
+    keysMax: KEYS_MAX,
+    groupsMax: GROUPS_MAX,
+  });
+  const quotas =
+    quotaRecords === undefined ? buffers.quotas : new SharedArrayBuffer(quotaRecords * QUOTA_WORDS64 * 8);
+  const ledger = new Ledger({ ...buffers, quotas }, clock);
   const keyTable = new KeyTable(createKeyTableBuffers({ keysMax: KEYS_MAX }));
   const groupNames = new GroupNames(createGroupNames(GROUPS_MAX));
   const registry = new Registry({
@@ -139,7 +140,7 @@ export function openHouse(dataPath: string, catalog: Catalog = CATALOG): House {
 }
 
 /** A registry as commands have it while no gateway runs. */
-export function offlineRegistry(store: Store, clock: Clock): Registry {
+export function offlineRegistry(store: Store, clock: Clock, live = new StoreOnly(store)): Registry {
   return new Registry({
     store,
     catalog: CATALOG,
@@ -147,7 +148,7 @@ export function offlineRegistry(store: Store, clock: Clock): Registry {
     accountsMax: ACCOUNTS_MAX,
     keysMax: KEYS_MAX,
     groupsMax: GROUPS_MAX,
-    live: new StoreOnly(store),
+    live,
   });
 }
 
