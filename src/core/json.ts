@@ -29,3 +29,33 @@ export function parsedJson(text: string): unknown {
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const LETTER_U = 0x75;
+/** Below it are control characters, which a JSON string must not contain. */
+const SPACE = 0x20;
+const HEX_DIGITS = 4;
+const ESCAPED = new Set(['"', '\\', '/', 'b', 'f', 'n', 'r', 't'].map((letter) => letter.charCodeAt(0)));
+
+/**
+ * Position of the quote that ends the JSON string whose content begins at `from`; -1 if there is none or the
+ * content is invalid.
+ */
+export function jsonStringEnd(text: string, from: number): number {
+  for (let at = from; ; at++) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) return at;
+    // After the end of `text` the code is NaN, for which `<` would be false.
+    if (!(code >= SPACE)) return -1;
+    if (code !== BACKSLASH) continue;
+    const escaped = text.charCodeAt(++at);
+    if (escaped === LETTER_U) {
+      for (let digits = 0; digits < HEX_DIGITS; digits++) if (!isHexDigit(text.charCodeAt(++at))) return -1;
+    } else if (!ESCAPED.has(escaped)) return -1;
+  }
+}
+
+function isHexDigit(code: number): boolean {
+  return (code >= 0x30 && code <= 0x39) || (code >= 0x41 && code <= 0x46) || (code >= 0x61 && code <= 0x66);
+}

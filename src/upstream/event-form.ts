@@ -17,14 +17,7 @@
  * For an event of 300 bytes the comparison takes 0.2 µs. JSON.parse takes 1.0 µs, and a search for the
  * members that matter 0.3 µs.
  */
-
-const QUOTE = 0x22;
-const BACKSLASH = 0x5c;
-const LETTER_U = 0x75;
-/** Below it are control characters, which a JSON string must not contain. */
-const SPACE = 0x20;
-const HEX_DIGITS = 4;
-const ESCAPED = new Set(['"', '\\', '/', 'b', 'f', 'n', 'r', 't'].map((letter) => letter.charCodeAt(0)));
+import { jsonStringEnd } from '../core/json.js';
 
 /**
  * Where a text of the response begins: the members that differ from event to event. In a JSON string a quote
@@ -117,7 +110,7 @@ function formOf(event: string): Form | undefined {
   TEXT_START.lastIndex = 0;
   for (let found = TEXT_START.exec(event); found !== null; found = TEXT_START.exec(event)) {
     const textStart = TEXT_START.lastIndex;
-    const textEnd = textEndFrom(event, textStart);
+    const textEnd = jsonStringEnd(event, textStart);
     if (textEnd < 0) return undefined;
     pieces.push(event.slice(start, textStart));
     start = TEXT_START.lastIndex = textEnd;
@@ -133,10 +126,10 @@ function runOfForm({ first, between, last, lastAndFirst }: Form, text: string, f
   if (!isAt(text, from, first)) return from;
   let end = from;
   for (let at = from + first.length; ; at += lastAndFirst.length) {
-    at = textEndFrom(text, at);
+    at = jsonStringEnd(text, at);
     for (const literal of between) {
       if (at < 0 || !isAt(text, at, literal)) return end;
-      at = textEndFrom(text, at + literal.length);
+      at = jsonStringEnd(text, at + literal.length);
     }
     if (at < 0) return end;
     const lastEnd = at + last.length;
@@ -148,26 +141,4 @@ function runOfForm({ first, between, last, lastAndFirst }: Form, text: string, f
 /** 0.04 µs for 136 characters; String.startsWith compares them one by one, in 0.08 to 0.24. */
 function isAt(text: string, at: number, literal: string): boolean {
   return text.slice(at, at + literal.length) === literal;
-}
-
-/**
- * Position of the quote that ends the JSON string whose content begins at `from`; -1 if there is none or the
- * content is invalid.
- */
-function textEndFrom(text: string, from: number): number {
-  for (let at = from; ; at++) {
-    const code = text.charCodeAt(at);
-    if (code === QUOTE) return at;
-    // After the end of `text` the code is NaN, for which `<` would be false.
-    if (!(code >= SPACE)) return -1;
-    if (code !== BACKSLASH) continue;
-    const escaped = text.charCodeAt(++at);
-    if (escaped === LETTER_U) {
-      for (let digits = 0; digits < HEX_DIGITS; digits++) if (!isHexDigit(text.charCodeAt(++at))) return -1;
-    } else if (!ESCAPED.has(escaped)) return -1;
-  }
-}
-
-function isHexDigit(code: number): boolean {
-  return (code >= 0x30 && code <= 0x39) || (code >= 0x41 && code <= 0x46) || (code >= 0x61 && code <= 0x66);
 }

@@ -22,15 +22,14 @@ export function requestBody(call: ProviderCall): string {
   const { tools, toolConfig } = toolsOf(fields);
   const generationConfig = configOf(fields, call.model, google);
   fields.finish();
-  return JSON.stringify({
-    ...(system.length > 0 && { systemInstruction: { parts: system } }),
-    contents,
-    tools,
-    toolConfig,
-    safetySettings: google.safety,
-    cachedContent: google.cached,
-    generationConfig,
-  });
+  const request: Record<string, unknown> = { contents };
+  if (system.length > 0) request.systemInstruction = { parts: system };
+  if (tools !== undefined) request.tools = tools;
+  if (toolConfig !== undefined) request.toolConfig = toolConfig;
+  if (google.safety !== undefined) request.safetySettings = google.safety;
+  if (google.cached !== undefined) request.cachedContent = google.cached;
+  if (generationConfig !== undefined) request.generationConfig = generationConfig;
+  return JSON.stringify(request);
 }
 
 /** What Google's own OpenAI-compatible interface takes in `extra_body.google`. */
@@ -62,28 +61,32 @@ function googleMembers(fields: Fields): GoogleMembers {
 }
 
 function configOf(fields: Fields, model: string, google: GoogleMembers): object | undefined {
+  const config: Record<string, unknown> = {};
+  const put = (name: string, value: unknown): void => {
+    if (value !== undefined) config[name] = value;
+  };
   const maxTokens = fields.integer('max_tokens');
   const choices = fields.integer('n');
-  const logprobs = fields.boolean('logprobs');
+  const hasLogprobs = fields.boolean('logprobs') === true;
   const topLogprobs = fields.integer('top_logprobs');
-  const config = {
-    temperature: fields.number('temperature'),
-    topP: fields.number('top_p'),
-    topK: fields.integer('top_k'),
-    candidateCount: choices === 1 ? undefined : choices,
-    maxOutputTokens: fields.integer('max_completion_tokens') ?? maxTokens,
-    stopSequences: stopOf(fields),
-    seed: fields.integer('seed'),
-    presencePenalty: fields.number('presence_penalty'),
-    frequencyPenalty: fields.number('frequency_penalty'),
-    responseLogprobs: logprobs === true ? true : undefined,
-    logprobs: logprobs === true ? topLogprobs : undefined,
-    ...formatOf(fields),
-    ...modalitiesOf(fields),
-    thinkingConfig: thinkingConfig(fields, model, google.thinking, `${google.path}.thinking_config`),
-  };
-  for (const name in config) if (config[name as keyof typeof config] !== undefined) return config;
-  return undefined;
+  put('temperature', fields.number('temperature'));
+  put('topP', fields.number('top_p'));
+  put('topK', fields.integer('top_k'));
+  if (choices !== 1) put('candidateCount', choices);
+  put('maxOutputTokens', fields.integer('max_completion_tokens') ?? maxTokens);
+  put('stopSequences', stopOf(fields));
+  put('seed', fields.integer('seed'));
+  put('presencePenalty', fields.number('presence_penalty'));
+  put('frequencyPenalty', fields.number('frequency_penalty'));
+  if (hasLogprobs) put('responseLogprobs', true);
+  if (hasLogprobs) put('logprobs', topLogprobs);
+  const format = formatOf(fields);
+  put('responseMimeType', format && 'application/json');
+  put('responseJsonSchema', format?.schema);
+  put('responseModalities', modalitiesOf(fields));
+  put('speechConfig', speechOf(fields));
+  put('thinkingConfig', thinkingConfig(fields, model, google.thinking, `${google.path}.thinking_config`));
+  return Object.keys(config).length > 0 ? config : undefined;
 }
 
 function stopOf(fields: Fields): unknown {
@@ -93,38 +96,37 @@ function stopOf(fields: Fields): unknown {
   return [stop];
 }
 
-function formatOf(fields: Fields): object | undefined {
+/** Defined if the answer is to be JSON. */
+function formatOf(fields: Fields): { schema?: object } | undefined {
   const format = fields.record('response_format');
   if (format === undefined || format.type === 'text') return undefined;
-  if (format.type === 'json_object') return { responseMimeType: 'application/json' };
+  if (format.type === 'json_object') return {};
   const schema = isRecord(format.json_schema) ? format.json_schema.schema : undefined;
-  if (format.type === 'json_schema' && isRecord(schema))
-    return { responseMimeType: 'application/json', responseJsonSchema: schema };
+  if (format.type === 'json_schema' && isRecord(schema)) return { schema };
   throw new FieldError('response_format', 'must be text, json_object, or json_schema with its schema');
 }
 
 const MODALITIES: Readonly<Record<string, string>> = { text: 'TEXT', image: 'IMAGE', audio: 'AUDIO' };
 
-function modalitiesOf(fields: Fields): object | undefined {
+/** Undefined for text alone. */
+function modalitiesOf(fields: Fields): readonly string[] | undefined {
   const modalities = fields.list('modalities');
+  if (modalities === undefined || modalities.every((modality) => modality === 'text')) return undefined;
+  return modalities.map((modality, index) => {
+    const theirs = typeof modality === 'string' ? MODALITIES[modality] : undefined;
+    if (theirs === undefined) throw new FieldError(`modalities[${index}]`, 'must be text, image or audio');
+    return theirs;
+  });
+}
+
+function speechOf(fields: Fields): object | undefined {
   const audio = fields.record('audio');
-  if (audio !== undefined && audio.format !== 'pcm16')
+  if (audio === undefined) return undefined;
+  if (audio.format !== 'pcm16')
     fields.unsupported('audio.format', 'must be pcm16: Gemini has no other format of audio');
-  const isTextAlone = modalities?.every((modality) => modality === 'text') ?? true;
-  const voice = audio?.voice;
-  return {
-    ...(!isTextAlone && {
-      responseModalities: modalities?.map((modality, index) => {
-        const theirs = typeof modality === 'string' ? MODALITIES[modality] : undefined;
-        if (theirs === undefined)
-          throw new FieldError(`modalities[${index}]`, 'must be text, image or audio');
-        return theirs;
-      }),
-    }),
-    ...(typeof voice === 'string' && {
-      speechConfig: { voiceConfig: { prebuiltVoiceConfig: { voiceName: voice } } },
-    }),
-  };
+  const { voice } = audio;
+  if (typeof voice !== 'string') return undefined;
+  return { voiceConfig: { prebuiltVoiceConfig: { voiceName: voice } } };
 }
 
 interface Tools {

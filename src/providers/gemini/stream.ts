@@ -5,7 +5,7 @@
  * Follows https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent (v1beta), read
  * 2026-11. Each event is a response with the parts that are new; a function call is whole in one part. Usage
  * is in each event, and the last one counts. There is no last event: the end of the body is the end. What is
- * kept is counters for each candidate and the last usage.
+ * kept is counters for each candidate, the last usage and the form of an event.
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../../core/json.js';
@@ -27,6 +27,7 @@ import {
   toolCallOf,
   usageOf,
 } from './response.js';
+import { TextForm } from './text-form.js';
 
 interface CandidateState {
   calls: number;
@@ -41,8 +42,14 @@ export class GeminiStream implements ProviderStream {
   readonly #call: ProviderCall;
   readonly #splitter = new SseSplitter();
   readonly #candidates = new Map<number, CandidateState>();
+  readonly #form = new TextForm();
   #writer: ChunkWriter | undefined;
+  /** What the events of the form bring: the candidate, and the member of its delta. */
+  #formIndex = 0;
+  #formMember: 'content' | 'reasoning_content' = 'content';
   #usage: ProviderUsage | undefined;
+  /** The last event of the form, if it came after `#usage`: its usage is read at the end. */
+  #unread: string | undefined;
 
   constructor(call: ProviderCall) {
     this.#call = call;
@@ -62,6 +69,7 @@ export class GeminiStream implements ProviderStream {
       if (finish === undefined) throw ProviderError.invalid('the stream ended before its end');
       if (!isClosed) chunks += writer.finish(finish, index);
     }
+    if (this.#unread !== undefined) this.#readUsage(parsedJson(this.#unread));
     if (this.#usage !== undefined) chunks += writer.usage(this.#usage);
     return chunks + writer.done();
   }
@@ -71,9 +79,35 @@ export class GeminiStream implements ProviderStream {
     if (!isUtf8(events)) throw ProviderError.invalid('an event is no UTF-8');
     let chunks = '';
     forEachEvent(events, (_start, _end, data) => {
-      if (data !== undefined && data !== '') chunks += this.#chunksOfEvent(data);
+      if (data !== undefined && data !== '') chunks += this.#chunkOfForm(data) ?? this.#chunksOfEvent(data);
     });
     return chunks;
+  }
+
+  /** The chunk for an event like the one before; undefined if it is another. */
+  #chunkOfForm(data: string): string | undefined {
+    const text = this.#form.textIn(data);
+    if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
+    this.#unread = data;
+    return text === '' ? '' : this.#writer!.delta(`{"${this.#formMember}":"${text}"}`, this.#formIndex);
+  }
+
+  /** If another event like that will have the same meaning but for its text, its form is kept. */
+  #learn(data: string, candidates: readonly unknown[], event: Record<string, unknown>): void {
+    const [candidate] = candidates;
+    if (candidates.length !== 1 || !isRecord(candidate) || event.promptFeedback !== undefined) return;
+    const parts = partsOf(candidate);
+    const [part] = parts;
+    if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
+    const { finishReason, logprobsResult, index = 0 } = candidate;
+    if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
+    this.#formIndex = index as number;
+    this.#formMember = part.thought === true ? 'reasoning_content' : 'content';
+    this.#form.learn(data);
+  }
+
+  #readUsage(event: unknown): void {
+    if (isRecord(event) && event.usageMetadata !== undefined) this.#usage = usageOf(event);
   }
 
   #chunksOfEvent(data: string): string {
@@ -85,7 +119,10 @@ export class GeminiStream implements ProviderStream {
       modelOf(event, this.#call),
       Math.floor(this.#call.nowMs / 1_000),
     ));
-    if (event.usageMetadata !== undefined) this.#usage = usageOf(event);
+    if (this.#unread !== undefined && event.usageMetadata === undefined)
+      this.#readUsage(parsedJson(this.#unread));
+    this.#unread = undefined;
+    this.#readUsage(event);
     const { candidates } = event;
     if (!Array.isArray(candidates) || candidates.length === 0)
       return isBlocked(event) && this.#candidates.size === 0 ? this.#blocked(writer) : '';
@@ -95,6 +132,7 @@ export class GeminiStream implements ProviderStream {
       if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
       chunks += this.#chunksOfCandidate(writer, candidate, place);
     }
+    this.#learn(data, candidates as unknown[], event);
     return chunks;
   }
 

@@ -382,6 +382,38 @@ void t.test('text after the end of a candidate ends it again', (t) => {
   t.end();
 });
 
+void t.test('events of one form mean the same as events that are parsed', (t) => {
+  const events = [
+    ...Array.from({ length: 20 }, (_, at) =>
+      event([thought(`t${at} "é"\n`)], usage(7, 0, { thoughtsTokenCount: at })),
+    ),
+    ...Array.from({ length: 20 }, (_, at) =>
+      event([text(`w${at} 🌍\\`)], usage(7, at, { thoughtsTokenCount: 19 })),
+    ),
+    event([{ functionCall: { id: 'a', name: 'f' } }], usage(7, 30, { thoughtsTokenCount: 19 })),
+    event([text('x')]),
+    event([text('y')]),
+    event([text('')], {}, STOP),
+  ];
+  // No event is spelled as the one before.
+  const parsed = events.map(
+    (one, at) => `data: ${JSON.stringify(one).replace('[', `[${' '.repeat(at % 3)}`)}\n\n`,
+  );
+  const chunks = streamed(sse(events));
+  t.strictSame(chunks, streamed(Buffer.from(parsed.join(''))));
+  t.match(chunks.at(-1), { usage: completionUsage(7, 49, {}, { reasoning_tokens: 19 }) });
+  const cut = [...events.slice(0, 30), event([text('')], {}, STOP)];
+  t.match(
+    streamed(sse(cut)).at(-1),
+    { usage: completionUsage(7, 28, {}, { reasoning_tokens: 19 }) },
+    'the last usage is of a known form',
+  );
+  t.match(streamed(sse([...events.slice(0, 22), ...events.slice(-3)])).at(-1), {
+    usage: completionUsage(7, 20, {}, { reasoning_tokens: 19 }),
+  });
+  t.end();
+});
+
 void t.test('speech', (t) => {
   const sound = (data: string): object => ({ inlineData: { mimeType: 'audio/L16;rate=24000', data } });
   const events = [event([sound('AAEC')]), event([sound('AwQ=')], {}, STOP)];
