@@ -201,8 +201,8 @@ function idOf(id: string): string {
 }
 
 /**
- * The blocks that a response brought, as they were: Anthropic checks their signatures. A stream brings the
- * text apart, as `reasoning_content`.
+ * The blocks that a response brought, as they were: Anthropic checks their signatures. Clients that join a
+ * stream member by member have the text apart, in `reasoning_content`.
  */
 function thinkingOf(message: Message, path: string): Block[] {
   const { thinking_blocks: given, reasoning_content: reasoning } = message;
@@ -217,10 +217,12 @@ function thinkingOf(message: Message, path: string): Block[] {
     }
     throw new FieldError(`${path}[${index}]`, 'must be a block of thinking as a response of Claude had it');
   });
-  const [block] = blocks;
-  if (blocks.length === 1 && block!.thinking === '' && typeof reasoning === 'string')
-    block!.thinking = reasoning;
-  return blocks;
+  const thoughts = blocks.filter(({ type }) => type === 'thinking');
+  if (typeof reasoning !== 'string' || reasoning === '' || thoughts.some(({ thinking }) => thinking !== ''))
+    return blocks;
+  if (thoughts.length === 1) thoughts[0]!.thinking = reasoning;
+  // Which part of the text is whose cannot be known, and a turn before may be without its thoughts.
+  return thoughts.length < 2 ? blocks : [];
 }
 
 function toolUseOf(call: unknown, path: string): Block {

@@ -8,6 +8,7 @@
  *     content_block_start    a call of a tool begins; redacted thinking is whole here
  *     content_block_delta    text_delta, thinking_delta, input_json_delta; signature_delta, once at the end
  *                            of a block of thinking
+ *     content_block_stop     a call that got no arguments gets an empty object
  *     message_delta          the reason of the end, usage of all
  *     message_stop           the end
  *     error                  as the body of a response with an error's status
@@ -24,8 +25,15 @@ import { failureOf } from './errors.js';
 import { finishOf, idOf, MessageUsage, refusalOf } from './response.js';
 import { ANSWER_TOOL, answersByTool, callsFunctions } from './tools.js';
 
-/** What becomes of the deltas of a block. */
-type BlockKind = 'text' | 'thinking' | 'answer' | 'tool' | 'ignored';
+/** What becomes of a call's arguments; other deltas tell by their type. */
+type BlockKind = 'answer' | 'tool' | 'other';
+
+/**
+ * Nearly every event of a stream, in the form in which Anthropic sends it, with its padding. Its text is the
+ * inside of a JSON string, and goes on as it is.
+ */
+const PIECE =
+  /event: content_block_delta\ndata: \{"type": ?"content_block_delta", ?"index": ?\d+, ?"delta": ?\{"type": ?"(text|thinking|input_json)_delta", ?"(?:text|thinking|partial_json)": ?"([^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\0-\x1f]*)*)" *\} *\}\n\n/y;
 
 export class MessageStream implements ProviderStream {
   readonly #call: ProviderCall;
@@ -36,7 +44,9 @@ export class MessageStream implements ProviderStream {
   #writer: ChunkWriter | undefined;
   #begun = false;
   /** Blocks follow each other, so one is open at a time. */
-  #kind: BlockKind = 'ignored';
+  #kind: BlockKind = 'other';
+  /** The open call has arguments. */
+  #hasInput = false;
   /** Position of the open call among the calls. */
   #tool = -1;
   #finish: FinishReason | undefined;
@@ -63,11 +73,25 @@ export class MessageStream implements ProviderStream {
   }
 
   #take(events: Buffer): string {
-    let text = '';
-    forEachEvent(events, (_start, _end, data) => {
-      if (data !== undefined && data !== '' && !this.#over) text += this.#event(data);
-    });
-    return text;
+    const text = events.toString();
+    const isPlain = !text.includes('\r');
+    let written = '';
+    for (let at = 0; at < text.length && !this.#over;) {
+      PIECE.lastIndex = at;
+      const piece = isPlain && this.#begun ? PIECE.exec(text) : null;
+      if (piece !== null) {
+        written += this.#piece(piece[1]!, piece[2]!);
+        at = PIECE.lastIndex;
+        continue;
+      }
+      const blank = isPlain ? text.indexOf('\n\n', at) : -1;
+      const end = blank < 0 ? text.length : blank + 2;
+      forEachEvent(Buffer.from(text.slice(at, end)), (_start, _end, data) => {
+        if (data !== undefined && data !== '' && !this.#over) written += this.#event(data);
+      });
+      at = end;
+    }
+    return written;
   }
 
   #event(data: string): string {
@@ -78,6 +102,9 @@ export class MessageStream implements ProviderStream {
         return isRecord(event.delta) ? this.#delta(event.delta) : '';
       case 'content_block_start':
         return isRecord(event.content_block) ? this.#block(event.content_block) : '';
+      case 'content_block_stop':
+        // Of a call without arguments nothing came but the empty text.
+        return this.#kind === 'other' || this.#hasInput ? '' : this.#piece('input_json', '{}');
       case 'message_start':
         this.#start(event.message);
         return '';
@@ -118,13 +145,12 @@ export class MessageStream implements ProviderStream {
   #block(block: Record<string, unknown>): string {
     const writer = this.#opened();
     const role = this.#role(writer);
-    this.#kind = 'ignored';
+    this.#kind = 'other';
+    this.#hasInput = false;
     switch (block.type) {
       case 'text':
-        this.#kind = 'text';
         return role + (block.text === '' ? '' : writer.text(stringOf(block.text)));
       case 'thinking':
-        this.#kind = 'thinking';
         return role + (block.thinking === '' ? '' : writer.reasoning(stringOf(block.thinking)));
       case 'redacted_thinking':
         return role + thinkingChunk(writer, { type: 'redacted_thinking', data: block.data });
@@ -145,28 +171,31 @@ export class MessageStream implements ProviderStream {
   }
 
   #delta(delta: Record<string, unknown>): string {
-    const writer = this.#opened();
     switch (delta.type) {
       case 'text_delta':
-        return writer.text(stringOf(delta.text));
+        return this.#piece('text', escaped(delta.text));
       case 'thinking_delta':
-        return writer.reasoning(stringOf(delta.thinking));
+        return this.#piece('thinking', escaped(delta.thinking));
       case 'input_json_delta':
-        return this.#input(writer, stringOf(delta.partial_json));
+        return this.#piece('input_json', escaped(delta.partial_json));
       case 'signature_delta':
         // The text went out as `reasoning_content`: nothing of it is kept here.
-        return thinkingChunk(writer, { type: 'thinking', thinking: '', signature: delta.signature });
+        return thinkingChunk(this.#opened(), { type: 'thinking', thinking: '', signature: delta.signature });
       default:
         return '';
     }
   }
 
-  #input(writer: ChunkWriter, json: string): string {
-    if (json === '') return '';
-    if (this.#kind === 'answer') return writer.text(json);
-    if (this.#kind !== 'tool') return '';
-    if (!this.#legacy) return writer.toolArguments(this.#tool, json);
-    return writer.delta(JSON.stringify({ function_call: { arguments: json } }));
+  /** A piece of the open block. `text`: the inside of a JSON string, which stays as it is. */
+  #piece(type: string, text: string): string {
+    const writer = this.#opened();
+    if (type === 'text') return writer.delta(`{"content":"${text}"}`);
+    if (type === 'thinking') return writer.delta(`{"reasoning_content":"${text}"}`);
+    if (text === '' || this.#kind === 'other') return '';
+    this.#hasInput = true;
+    if (this.#kind === 'answer') return writer.delta(`{"content":"${text}"}`);
+    if (this.#legacy) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
+    return writer.delta(`{"tool_calls":[{"index":${this.#tool},"function":{"arguments":"${text}"}}]}`);
   }
 
   #messageDelta({ delta, usage }: Record<string, unknown>): string {
@@ -200,4 +229,9 @@ function thinkingChunk(writer: ChunkWriter, block: Record<string, unknown>): str
 function stringOf(text: unknown): string {
   if (typeof text !== 'string') throw ProviderError.invalid('a delta is no string');
   return text;
+}
+
+/** The inside of its JSON string. */
+function escaped(text: unknown): string {
+  return JSON.stringify(stringOf(text)).slice(1, -1);
 }
